@@ -1,0 +1,383 @@
+"""The nouns: frozen values that travel along the path of the evidence.
+
+This module knows nothing of where values come from or what is done with them. Every value is immutable and typed in
+full; `to_json` turns any of them into plain JSON data (the wire form of `--json`, the trace and the run record).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+Metadata: TypeAlias = Mapping[str, Any]
+"""JSON data that a source tells of a document (publication types, note type, section...)."""
+
+EMPTY: Metadata = types.MappingProxyType({})
+
+State: TypeAlias = Literal["answered", "abstained", "unparsed", "failed"]
+"""How a question ended. Anything but `answered` is counted and shown, never scored as a letter."""
+
+Form: TypeAlias = Literal["choice", "extractive", "open"]
+
+
+# -- what is read ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One abstract, chapter, note or file. `id` is unique in its source (`pubmed:12377809`)."""
+
+    id: str
+    text: str
+    title: str = ""
+    source: str = ""
+    date: str | None = None
+    """As published: `2015`, `2015-06` or `2015-06-30`."""
+    patient: str | None = None
+    """Whose record this is; `None` for literature. An access boundary, see `Scope`."""
+    metadata: Metadata = EMPTY
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A span of a document: `text == document.text[start:end]`, offsets in characters."""
+
+    id: str
+    """`<document id>#<ordinal>`, ordinals from 0."""
+    document_id: str
+    ordinal: int
+    start: int
+    end: int
+    text: str
+    title: str = ""
+    source: str = ""
+    date: str | None = None
+    patient: str | None = None
+    metadata: Metadata = EMPTY
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked. `options` keep their letters and their order; `gold` is a letter or a text, where it is known."""
+
+    text: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    form: Form = "open"
+    id: str = ""
+    gold: str | None = None
+    gold_documents: tuple[str, ...] = ()
+    patient: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What a search may see. Required by every search and fetch of a store, checked again where a prompt is made.
+
+    A passage of a patient's record is seen only under that patient's scope; literature (no patient) is always seen.
+    `as_of` hides whatever may have appeared after that date, undated documents included. `hidden` holds document ids.
+    """
+
+    patient: str | None = None
+    as_of: str | None = None
+    hidden: frozenset[str] = frozenset()
+
+    def admits(self, passage: Passage) -> bool:
+        """True when the passage may be seen under this scope."""
+        if passage.patient is not None and passage.patient != self.patient:
+            return False
+        if passage.document_id in self.hidden:
+            return False
+        if self.as_of is None:
+            return True
+        return passage.date is not None and last_day(passage.date) <= last_day(self.as_of)
+
+
+def last_day(date: str) -> int:
+    """The last day a (partial) ISO date can mean, as the number yyyymmdd: `2015` is 20151231, `2015-06` is 20150631.
+
+    Only the order of these numbers means anything. Raises ValueError for anything that is not such a date.
+    """
+    parts = date[:10].split("-")
+    if not 1 <= len(parts) <= 3 or len(parts[0]) != 4 or not all(part.isdecimal() for part in parts):
+        raise ValueError(f"not a date of the form YYYY, YYYY-MM or YYYY-MM-DD: {date!r}")
+    year = int(parts[0])
+    month = int(parts[1]) if len(parts) > 1 else 12
+    day = int(parts[2]) if len(parts) > 2 else 31
+    if not 1 <= month <= 12 or not 1 <= day <= 31:
+        raise ValueError(f"no such day in the calendar: {date!r}")
+    return year * 10_000 + month * 100 + day
+
+
+# -- what is found --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A passage in a ranking: `rank` from 0, a higher `score` is better."""
+
+    passage: Passage
+    score: float
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Hits in order, best first, ties broken by passage id. Says what made it."""
+
+    hits: tuple[Hit, ...]
+    retriever: str
+    """`dense`, `bm25` or `hybrid`."""
+    parameters: Metadata = EMPTY
+    """Encoder, k, RRF constant: whatever the order depends on."""
+    notes: tuple[str, ...] = ()
+    """What a reader must know of how it was made, such as a question cut at the encoder's window."""
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(hit.passage.id for hit in self.hits)
+
+    @property
+    def passages(self) -> tuple[Passage, ...]:
+        return tuple(hit.passage for hit in self.hits)
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """The verdict of the preflight check (BriefContext, Methods): do two rankings of the same hits agree?
+
+    `rankings_agree` True means that no position problem is expected, so map-reduce is *not* needed.
+    """
+
+    rankings_agree: bool
+    overlap: float
+    """Intersection over union of the two top-n lists, 0 to 1."""
+    n: int
+    threshold: float
+    depth: int
+    """How many dense hits were ranked anew."""
+    dense_top: tuple[str, ...]
+    bm25_top: tuple[str, ...]
+    reason: str
+
+
+# -- what is answered -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What was spent, retries and failed tries included. `cost` in US dollars; `None` is unknown, never 0."""
+
+    calls: int = 0
+    failed_calls: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    seconds: float = 0.0
+    """Summed over the calls: concurrent calls add up to more than the wall clock."""
+    cost: float | None = 0.0
+
+    def __add__(self, other: Usage) -> Usage:
+        known = self.cost is not None and other.cost is not None
+        return Usage(
+            calls=self.calls + other.calls,
+            failed_calls=self.failed_calls + other.failed_calls,
+            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            completion_tokens=self.completion_tokens + other.completion_tokens,
+            seconds=self.seconds + other.seconds,
+            cost=(self.cost or 0.0) + (other.cost or 0.0) if known else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why something did not work, in words a user can act on."""
+
+    kind: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Quotation:
+    """Words said to stand in a passage. `start`/`end` are offsets into the document's text where they were found."""
+
+    passage_id: str
+    text: str
+    start: int | None = None
+    end: int | None = None
+
+    @property
+    def verified(self) -> bool:
+        """True when the words were found verbatim in the passage."""
+        return self.start is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """What one map call found. `nothing` is a report; `failed` is not: it says nothing about the passages."""
+
+    partition: int
+    """Number of the partition, from 0."""
+    passages: tuple[str, ...]
+    state: Literal["relevant", "nothing", "failed"]
+    text: str = ""
+    choice: str | None = None
+    quotations: tuple[Quotation, ...] = ()
+    usage: Usage = Usage()
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """`[number]` in the answer's text: where a claim stands. `start`/`end`: the quotation in the document, where it
+    was verified, else the passage."""
+
+    number: int
+    passage_id: str
+    document_id: str
+    title: str
+    source: str
+    date: str | None
+    start: int
+    end: int
+    quotation: str
+    verified: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How a question ended, with everything that led there."""
+
+    question: Question
+    strategy: str
+    state: State
+    text: str = ""
+    choice: str | None = None
+    citations: tuple[Citation, ...] = ()
+    partials: tuple[Partial, ...] = ()
+    preflight: Preflight | None = None
+    usage: Usage = Usage()
+    failure: Failure | None = None
+    trace: Trace = ()
+
+
+# -- what happens meanwhile -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieved:
+    """The ranking that the strategy will read."""
+
+    ranking: Ranking
+
+
+@dataclass(frozen=True, slots=True)
+class PreflightChecked:
+    """The two lists were compared."""
+
+    verdict: Preflight
+
+
+@dataclass(frozen=True, slots=True)
+class MapStarted:
+    """One map call was sent."""
+
+    partition: int
+    passages: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MapFinished:
+    """One map call came back, or was given up."""
+
+    partial: Partial
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerStarted:
+    """The call that writes the answer was sent: the reduce call, or the only call of the other strategies."""
+
+    stage: str
+    documents: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """A piece of the reply as it streams, raw (JSON where the reply is structured). Not kept in the trace: the whole
+    is in the answer."""
+
+    stage: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """One call of a chat model ended. The prompt is named by its hash, so that a trace can be shared without it."""
+
+    stage: str
+    model: str
+    prompt_sha256: str
+    template: str
+    """Name and hash of the prompt file."""
+    seed: int
+    sample: int
+    finish_reason: str
+    usage: Usage
+    at: float
+    """Seconds since the epoch (volatile)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something a reader must know: a question cut at the encoder's window, a retry, a re-partition, a fallback."""
+
+    kind: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The last event, always."""
+
+    answer: Answer
+
+
+Event: TypeAlias = (
+    Retrieved | PreflightChecked | MapStarted | MapFinished | AnswerStarted | Delta | Called | Notice | Answered
+)
+
+Trace: TypeAlias = tuple[Event, ...]
+"""The recorded events of one question, in order, without `Delta` and `Answered`."""
+
+EVENT_NAMES: Mapping[type, str] = {
+    Retrieved: "retrieved",
+    PreflightChecked: "preflight",
+    MapStarted: "map-started",
+    MapFinished: "map-finished",
+    AnswerStarted: "answer-started",
+    Delta: "delta",
+    Called: "called",
+    Notice: "notice",
+    Answered: "answered",
+}
+
+
+def to_json(value: Any) -> Any:
+    """Plain JSON data of any value here. Events carry their name under `event`; a quotation says `verified`."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        out = {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        if type(value) in EVENT_NAMES:
+            out = {"event": EVENT_NAMES[type(value)], **out}
+        if isinstance(value, Quotation):
+            out["verified"] = value.verified
+        return out
+    if isinstance(value, Mapping):
+        return {str(key): to_json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [to_json(item) for item in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted(to_json(item) for item in value)
+    return value
