@@ -1,28 +1,27 @@
 """One tree of errors. Each message says what is wrong and what to do; a user never sees a traceback for one of these.
 
-    EpicrisisError
-    ├── UserError                     exit code 2: the input or the settings are wrong
-    │   ├── SettingsError             an unknown key, a value out of range
-    │   ├── InputError                a file that is missing, empty, not UTF-8, or broken at a line
-    │   ├── ConflictingDocuments      one id, two texts, in one and the same addition
-    │   ├── LibraryError              the folder is not a library one can use
-    │   │   ├── LibraryMissing
-    │   │   ├── LibraryDamaged        half-copied, or its parts out of step
-    │   │   ├── LibraryBusy           another writer holds it
-    │   │   └── EncoderMismatch       made by another encoder
-    │   ├── ModelMissing              not pulled, no such file, no such name
-    │   ├── ModelFileInvalid          the file is not a model, or its checksum is wrong
-    │   └── NetworkRefused            --local-only, and the host is not this machine
-    ├── StorageError                  exit code 2: the disk is full, or cannot be written
-    ├── ScopeViolation                exit code 2: a passage outside the scope reached a prompt (a bug: nothing was sent)
-    └── ChatError                     a call of a chat model failed; carries what it had cost
-        ├── EndpointUnreachable       refused, reset, no such host                 (retryable)
-        ├── EndpointTimeout           no answer in time                            (retryable)
-        ├── EndpointBusy              429 or 5xx                                   (retryable)
-        ├── EndpointRejected          401, 403, 404 or another 4xx
-        ├── ReplyInvalid              HTML, malformed JSON, an empty answer        (retryable)
-        ├── ReplyTruncated            the reply ended by length
-        └── ContextOverflow           the prompt does not fit the model's window
+EpicrisisError
+├── UserError                     exit code 2: the input or the settings are wrong
+│   ├── SettingsError             an unknown key, a value out of range
+│   ├── InputError                a file that is missing, empty, not UTF-8, or broken at a line
+│   ├── LibraryError              the folder is not a library one can use
+│   │   ├── LibraryMissing
+│   │   ├── LibraryDamaged        half-copied, or its parts out of step
+│   │   ├── LibraryBusy           another writer holds it
+│   │   └── EncoderMismatch       made by another encoder
+│   ├── ModelMissing              not pulled, no such file, no such name
+│   ├── ModelFileInvalid          the file is not a model, or its checksum is wrong
+│   └── NetworkRefused            --local-only, and the host is not this machine
+├── StorageError                  exit code 2: the disk is full, or cannot be written
+├── ScopeViolation                exit code 2: a passage outside the scope reached a prompt; nothing was sent
+└── ChatError                     a call of a chat model failed; carries what it had cost
+    ├── EndpointUnreachable       refused, reset, no such host                 (retryable)
+    ├── EndpointTimeout           no answer in time                            (retryable)
+    ├── EndpointBusy              429 or 5xx                                   (retryable)
+    ├── EndpointRejected          401, 403, 404 or another 4xx
+    ├── ReplyInvalid              HTML, malformed JSON, an empty answer        (retryable)
+    ├── ReplyTruncated            the reply ended by length
+    └── ContextOverflow           the prompt does not fit the model's window
 """
 
 from __future__ import annotations
@@ -63,10 +62,6 @@ class SettingsError(UserError):
 
 class InputError(UserError):
     """A file that is missing, empty, not UTF-8 or broken."""
-
-
-class ConflictingDocuments(UserError):
-    """One id came with two different texts in the same addition."""
 
 
 class LibraryError(UserError):
