@@ -1,0 +1,1 @@
+"""Whatever runs a network: encoders, chat models, and the catalogue that pins what can be downloaded."""

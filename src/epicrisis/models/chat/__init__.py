@@ -1,0 +1,1 @@
+"""Chat models and the layers that wrap any chat model."""

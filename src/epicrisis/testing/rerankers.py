@@ -1,0 +1,40 @@
+"""A deterministic reranker that needs no download, and the contract check of the Reranker seam."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from epicrisis.seams import Reranker
+from epicrisis.testing.encoders import require
+
+_WORD = re.compile(r"\w+")
+
+
+class TermOverlapReranker:
+    """The share of the query's distinct words that stand in the passage, 0 to 1."""
+
+    def score(self, query: str, passages: Sequence[str]) -> npt.NDArray[np.float32]:
+        wanted = set(_WORD.findall(query.lower()))
+        found = (len(wanted & set(_WORD.findall(passage.lower()))) for passage in passages)
+        return np.array([count / max(len(wanted), 1) for count in found], dtype=np.float32)
+
+
+def check_reranker(reranker: Reranker) -> None:
+    """The contract of `Reranker`. Raises AssertionError naming the clause that does not hold."""
+    query = "Does aspirin prevent stroke?"
+    passages = ["The weather in Lisbon is mild.", "Aspirin does prevent stroke in adults.", "Zebras graze."]
+    scores = reranker.score(query, passages)
+    require(scores.shape == (3,), f"the shape is (3,), got {scores.shape}")
+    require(scores.dtype == np.float32, f"the type is float32, got {scores.dtype}")
+    require(bool(np.isfinite(scores).all()), "every score is finite")
+    require(int(scores.argmax()) == 1, "the passage that answers the query scores highest")
+    require(np.allclose(scores[::-1], reranker.score(query, passages[::-1]), atol=1e-4), "scores follow their passages")
+    require(
+        np.allclose(scores[:1], reranker.score(query, passages[:1]), atol=1e-4), "a score depends on its own passage"
+    )
+    require(reranker.score(query, []).shape == (0,), "no passages give (0,)")
+    require(bool(np.isfinite(reranker.score("", [""])).all()), "empty texts give finite scores")
