@@ -1,1 +1,1 @@
-"""The fakes and the contract checks, one file a seam. They ship, so that a new implementation can prove itself."""
+"""Fakes of every seam and the contract checks that real implementations pass. They ship: users test with them too."""

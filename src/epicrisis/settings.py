@@ -1,0 +1,177 @@
+"""Typed settings: flags, then environment, then a TOML file, then the defaults here. Read once, at the edge.
+
+Environment: `EPICRISIS_` and the key, `__` between levels (`EPICRISIS_MODELS__WRITER__NAME`). File: `--config`, else
+`epicrisis.toml` in the working folder, else the one in the user's configuration folder. Unknown keys are refused,
+in the environment too, and the nearest right one is named.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from epicrisis.errors import SettingsError
+
+By = Literal["dense", "bm25", "hybrid"]
+StrategyName = Literal["brief-context", "rag", "closed-book", "chain-of-thought"]
+ROLES = ("writer", "map", "reduce")
+
+# Read by other parts than these settings: the folder of test data, and the file that holds the settings.
+_OTHER_VARIABLES = {"EPICRISIS_DATA", "EPICRISIS_CONFIG"}
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ModelSettings(_Table):
+    """One chat model."""
+
+    name: str = "smollm2-135m"
+    """A name of the catalogue, a `.gguf` file, or the URL of an OpenAI-compatible endpoint
+    (`http://127.0.0.1:8000/v1#model-name`)."""
+    api_key_env: str = "OPENAI_API_KEY"
+    """The environment variable that holds the endpoint's key; read when called, never kept."""
+    context_tokens: int | None = Field(None, ge=256)
+    """The window, where the endpoint does not tell; for the embedded model the window to make."""
+    timeout_seconds: float = Field(600.0, gt=0)
+    temperature: float = Field(0.0, ge=0, le=2)
+    concurrency: int = Field(8, ge=1)
+    """Calls in flight at once."""
+
+
+class Models(_Table):
+    """One chat model a role; `map` and `reduce` are the writer's unless they are named."""
+
+    writer: ModelSettings = ModelSettings()
+    map: ModelSettings | None = None
+    reduce: ModelSettings | None = None
+
+
+class PreflightSettings(_Table):
+    """The preflight check; the defaults are the papers' text (errata B2)."""
+
+    enabled: bool = True
+    n: int = Field(3, ge=1)
+    threshold: float = Field(0.2, ge=0, lt=1)
+    depth: int = Field(16, ge=1)
+
+
+class Settings(_Table):
+    """All settings."""
+
+    home: Path = Path("~/.local/share/epicrisis")
+    """Where pulled models lie."""
+    encoder: str = "minilm"
+    models: Models = Models()
+    by: By = "hybrid"
+    strategy: StrategyName = "brief-context"
+    k: int = Field(16, ge=1, le=1000)
+    partition: int = Field(4, ge=1)
+    """Documents a map call."""
+    rrf_k: int = Field(60, ge=1)
+    preflight: PreflightSettings = PreflightSettings()
+    seed: int = 0
+    deadline_seconds: float | None = Field(None, gt=0)
+    local_only: bool = False
+    threads: int | None = Field(None, ge=1)
+    """Threads of the embedded models; all cores where not said."""
+
+    def model_for(self, role: str) -> ModelSettings:
+        """The settings of the model that plays this role."""
+        return getattr(self.models, role, None) or self.models.writer
+
+
+def load(flags: Mapping[str, Any] | None = None, config: Path | None = None) -> Settings:
+    """The settings in force. `flags`: nested values that win over everything, `None` meaning "not said".
+
+    Raises SettingsError with the place and the cure.
+    """
+    path = _config_path(config)
+    values = _read_toml(path) if path else {}
+    values = _merge(values, _from_environment(os.environ))
+    values = _merge(values, _without_none(flags or {}))
+    if "home" not in values and os.environ.get("XDG_DATA_HOME"):
+        values["home"] = Path(os.environ["XDG_DATA_HOME"]) / "epicrisis"
+    try:
+        settings = Settings.model_validate(values)
+    except ValidationError as error:
+        raise SettingsError(_explain(error)) from None
+    return settings.model_copy(update={"home": settings.home.expanduser()})
+
+
+def _config_path(config: Path | None) -> Path | None:
+    named = config or (Path(os.environ["EPICRISIS_CONFIG"]) if os.environ.get("EPICRISIS_CONFIG") else None)
+    if named is not None:
+        if not named.is_file():
+            raise SettingsError(f"no settings file at {named}: give --config an existing TOML file")
+        return named
+    base = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser()
+    return next(
+        (path for path in (Path("epicrisis.toml"), base / "epicrisis" / "epicrisis.toml") if path.is_file()), None
+    )
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} is not a TOML file: {error}") from None
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for name in sorted(environment):
+        if not name.startswith("EPICRISIS_") or name in _OTHER_VARIABLES:
+            continue
+        *tables, key = name.removeprefix("EPICRISIS_").lower().split("__")
+        place = values
+        for table in tables:
+            place = place.setdefault(table, {})
+            if not isinstance(place, dict):
+                raise SettingsError(f"{name} and a shorter variable say two things: unset one of them")
+        place[key] = environment[name]
+    return values
+
+
+def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(below)
+    for key, value in above.items():
+        old = merged.get(key)
+        merged[key] = _merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return merged
+
+
+def _without_none(flags: Mapping[str, Any]) -> dict[str, Any]:
+    cleaned = {k: _without_none(v) if isinstance(v, Mapping) else v for k, v in flags.items() if v is not None}
+    return {key: value for key, value in cleaned.items() if value != {}}
+
+
+def known_keys(table: type[BaseModel] = Settings, prefix: str = "") -> Iterator[str]:
+    """Every key there is, dotted."""
+    for name, field in table.model_fields.items():
+        kinds = (field.annotation, *get_args(field.annotation))
+        inner = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+        if inner is None:
+            yield prefix + name
+        else:
+            yield from known_keys(inner, f"{prefix}{name}.")
+
+
+def _explain(error: ValidationError) -> str:
+    """The first thing wrong, in one line."""
+    first = error.errors(include_url=False)[0]
+    key = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(key, list(known_keys()), n=1, cutoff=0.5)
+        cure = f"did you mean {near[0]}?" if near else f"known are {', '.join(known_keys())}"
+        return f"unknown setting {key}: {cure}"
+    return f"setting {key}: {first['msg'].lower()} (it says {first['input']!r})"

@@ -1,0 +1,86 @@
+"""A scripted chat model, and the contract check of the `ChatModel` seam."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from epicrisis.errors import ChatError
+from epicrisis.seams import Capabilities, ChatModel, ChatReply, ChatRequest, Message
+from epicrisis.types import Usage
+
+Script = Callable[[ChatRequest], str]
+
+
+def words(text: str) -> int:
+    """The token count of the fakes: one for each word."""
+    return len(text.split())
+
+
+class ScriptedModel:
+    """Replies what `script` says of each request; every request is kept in `requests`, in order of arrival.
+
+    A script may raise a ChatError, to play a failing endpoint. One word is one token; a prompt over
+    `context_tokens` is refused as an endpoint would.
+    """
+
+    def __init__(self, script: Script, *, name: str = "scripted", context_tokens: int = 1_000_000) -> None:
+        self._script = script
+        self._name = name
+        self._context_tokens = context_tokens
+        self.requests: list[ChatRequest] = []
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    async def complete(self, request: ChatRequest, on_delta: Callable[[str], None] | None = None) -> ChatReply:
+        self.requests.append(request)
+        await asyncio.sleep(0)
+        prompt_tokens = await self.count_tokens(request.messages)
+        try:
+            text = self._script(request)
+        except ChatError as error:
+            error.usage = error.usage + Usage(calls=1, failed_calls=1)
+            raise
+        if on_delta is not None:
+            for piece in text.split(" "):
+                on_delta(piece)
+        usage = Usage(calls=1, prompt_tokens=prompt_tokens, completion_tokens=words(text))
+        return ChatReply(text, "stop", self._name, usage)
+
+    async def count_tokens(self, messages: Sequence[Message]) -> int:
+        return sum(words(message.content) for message in messages)
+
+    async def capabilities(self) -> Capabilities:
+        return Capabilities(context_tokens=self._context_tokens, json_schema=True, exact_token_counts=True)
+
+    async def aclose(self) -> None:
+        """Nothing to free."""
+
+
+async def check_chat_model(model: ChatModel) -> None:
+    """The contract every ChatModel keeps; raises AssertionError with what it breaks.
+
+    Asks the model a few short things, so it costs a few calls.
+    """
+    request = ChatRequest((Message("user", "Say one word."),), max_tokens=64)
+    reply = await model.complete(request)
+    assert reply.text, "a reply has text"
+    assert reply.usage.calls >= 1, "a reply counts its calls"
+    assert reply.usage.prompt_tokens > 0, "a reply counts its prompt tokens"
+    assert reply.usage.completion_tokens > 0, "a reply counts its completion tokens"
+
+    pieces: list[str] = []
+    streamed = await model.complete(request, pieces.append)
+    assert streamed.text.split() == "".join(pieces).split() or streamed.text.split() == pieces, "deltas add up"
+
+    short = await model.count_tokens((Message("user", "one"),))
+    long = await model.count_tokens((Message("user", "one two three four five six seven eight"),))
+    assert 0 < short < long, "token counts grow with the text"
+
+    capabilities = await model.capabilities()
+    assert capabilities.context_tokens is None or capabilities.context_tokens > 0, "a window is positive or unknown"
+    both = await asyncio.gather(model.complete(request), model.complete(request))
+    assert len(both) == 2, "calls may overlap"
+    assert model.name, "a model has a name"
