@@ -306,8 +306,7 @@ class AnswerStarted:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """A piece of the reply as it streams, raw (JSON where the reply is structured). Not kept in the trace: the whole
-    is in the answer."""
+    """A piece of the answer's text as it streams. Not kept in the trace: the whole is in the answer."""
 
     stage: str
     text: str

@@ -1,0 +1,80 @@
+"""The plain strategies: closed book, chain of thought, and plain RAG."""
+
+from __future__ import annotations
+
+from epicrisis.answering.choices import Reply, ReplyForm, Unreadable
+from epicrisis.answering.citations import cite, locate_all
+from epicrisis.answering.context import Context, ask, fits, unanswered
+from epicrisis.errors import ChatError, ContextOverflow
+from epicrisis.prompts import Prompt, fence_passages, render
+from epicrisis.types import Answer, AnswerStarted, Failure, Passage, Question, Quotation, Retrieved
+
+PROMPTS = "epicrisis.answering.prompts"
+
+
+async def closed_book(question: Question, context: Context) -> Answer:
+    """The question alone (BriefContext's lower bound)."""
+    return await _from_memory(question, context, "closed-book", reasoning=False)
+
+
+async def chain_of_thought(question: Question, context: Context) -> Answer:
+    """The question alone, with the steps written out before the answer (MIRAGE's CoT)."""
+    return await _from_memory(question, context, "chain-of-thought", reasoning=True)
+
+
+async def _from_memory(question: Question, context: Context, strategy: str, *, reasoning: bool) -> Answer:
+    prompt = render(PROMPTS, strategy.replace("-", "_"), question=question.text, options=question.options)
+    form = ReplyForm(question.options, reasoning=reasoning)
+    context.emit(AnswerStarted(strategy, documents=0))
+    try:
+        reply = await ask(context, "writer", strategy, prompt, form, stream=True)
+    except (ChatError, Unreadable) as error:
+        return unanswered(question, strategy, error)
+    return conclude(question, strategy, reply, (), ())
+
+
+async def rag(question: Question, context: Context) -> Answer:
+    """All k passages in one prompt, in the order of the ranking."""
+    ranking = await context.retrieve(question)
+    context.emit(Retrieved(ranking))
+    return await answer_from(question, context, ranking.passages, "rag")
+
+
+async def answer_from(question: Question, context: Context, passages: tuple[Passage, ...], strategy: str) -> Answer:
+    """One prompt with all these passages; no passages, no answer."""
+    if not passages:
+        failure = Failure("NothingRetrieved", "no passage of the library matches the question")
+        return Answer(question, strategy, "abstained", failure=failure)
+    prompt, form = rag_prompt(question, context, passages)
+    context.emit(AnswerStarted("rag", documents=len(passages)))
+    try:
+        if not await fits(context, "writer", prompt, form):
+            raise ContextOverflow(
+                f"{len(passages)} passages do not fit the model's window: take fewer (-k), a model with a larger "
+                "window, or --strategy brief-context"
+            )
+        reply = await ask(context, "writer", "rag", prompt, form, stream=True)
+    except (ChatError, Unreadable) as error:
+        return unanswered(question, strategy, error)
+    return conclude(question, strategy, reply, locate_all(reply.quotes, passages), passages)
+
+
+def rag_prompt(question: Question, context: Context, passages: tuple[Passage, ...]) -> tuple[Prompt, ReplyForm]:
+    """The prompt of plain RAG: the question before the documents (query-aware contextualization)."""
+    documents = fence_passages(passages, context.scope)
+    prompt = render(PROMPTS, "rag", question=question.text, options=question.options, documents=documents)
+    return prompt, ReplyForm(question.options, documents=len(passages))
+
+
+def conclude(
+    question: Question,
+    strategy: str,
+    reply: Reply,
+    quotations: tuple[Quotation, ...],
+    passages: tuple[Passage, ...],
+) -> Answer:
+    """The answer of a reply: abstained where it found nothing, else with its citations."""
+    if not reply.found:
+        return Answer(question, strategy, "abstained", text=reply.text)
+    text, citations = cite(reply.text, quotations, {passage.id: passage for passage in passages})
+    return Answer(question, strategy, "answered", text=text, choice=reply.choice, citations=citations)

@@ -1,0 +1,222 @@
+"""BriefContext: preflight, ContextMap, ContextReduce (npj Digital Medicine 2025, Methods; preprint, Algorithms 1, 2).
+
+The passages are partitioned in the order of the ranking. Each partition is read on its own, all at once; each reader
+may report that it found nothing. What was found is summed up in partition order. A map call that failed says nothing
+about its passages: it is retried, then named in the answer and left out (errata C1 to C5).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from epicrisis.answering.baselines import PROMPTS, answer_from, conclude, rag_prompt
+from epicrisis.answering.choices import Reply, ReplyForm, Unreadable
+from epicrisis.answering.citations import locate_all
+from epicrisis.answering.context import Context, ask, failure_of, fits, unanswered
+from epicrisis.errors import ChatError, ContextOverflow
+from epicrisis.prompts import Prompt, fence, fence_passages, render
+from epicrisis.types import (
+    Answer,
+    AnswerStarted,
+    Called,
+    Event,
+    Failure,
+    MapFinished,
+    MapStarted,
+    Notice,
+    Partial,
+    Passage,
+    Preflight,
+    PreflightChecked,
+    Question,
+    Quotation,
+    Retrieved,
+    Usage,
+)
+
+NAME = "brief-context"
+
+
+async def brief_context(question: Question, context: Context) -> Answer:
+    """Preflight where the context has one; then plain RAG where the rankings agree, else map and reduce."""
+    ranking = await context.retrieve(question)
+    context.emit(Retrieved(ranking))
+    verdict = await _preflight(question, context)
+    passages = ranking.passages
+    if verdict is not None and verdict.rankings_agree and await _fit_one_prompt(question, context, passages):
+        answer = await answer_from(question, context, passages, NAME)
+    else:
+        answer = await map_reduce(question, context, passages)
+    return replace(answer, preflight=verdict)
+
+
+async def _preflight(question: Question, context: Context) -> Preflight | None:
+    if context.preflight is None:
+        return None
+    verdict = await context.preflight(question)
+    context.emit(PreflightChecked(verdict))
+    return verdict
+
+
+async def _fit_one_prompt(question: Question, context: Context, passages: tuple[Passage, ...]) -> bool:
+    if not passages or await fits(context, "writer", *rag_prompt(question, context, passages)):
+        return True
+    context.emit(
+        Notice("re-partitioned", f"{len(passages)} passages do not fit the model's window in one prompt: read in parts")
+    )
+    return False
+
+
+async def map_reduce(question: Question, context: Context, passages: tuple[Passage, ...]) -> Answer:
+    """ContextMap over the partitions, then ContextReduce over what they found."""
+    if not passages:
+        return await answer_from(question, context, passages, NAME)
+    try:
+        partitions = await partition(question, context, passages)
+    except ContextOverflow as error:
+        return unanswered(question, NAME, error)
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(_map(question, context, i, part)) for i, part in enumerate(partitions)]
+    partials = tuple(task.result() for task in tasks)
+    answer = await _reduce(question, context, partials, passages)
+    return replace(answer, partials=partials)
+
+
+async def partition(question: Question, context: Context, passages: Sequence[Passage]) -> list[tuple[Passage, ...]]:
+    """The passages in their order, `context.partition` to a part, halved where a part does not fit the window.
+
+    Raises ContextOverflow where a single passage does not fit.
+    """
+    size = context.partition
+    waiting = [tuple(passages[start : start + size]) for start in range(0, len(passages), size)]
+    parts: list[tuple[Passage, ...]] = []
+    while waiting:
+        part = waiting.pop(0)
+        if await fits(context, "map", *_map_prompt(question, context, part)):
+            parts.append(part)
+            continue
+        if len(part) == 1:
+            raise ContextOverflow(
+                f"passage {part[0].id} alone does not fit the model's window: name a model with a larger one"
+            )
+        half = len(part) // 2
+        waiting[:0] = [part[:half], part[half:]]
+        context.emit(Notice("re-partitioned", f"{len(part)} passages do not fit the model's window: halved"))
+    return parts
+
+
+def _map_prompt(question: Question, context: Context, part: tuple[Passage, ...]) -> tuple[Prompt, ReplyForm]:
+    documents = fence_passages(part, context.scope)
+    prompt = render(PROMPTS, "map", question=question.text, options=question.options, documents=documents)
+    form = ReplyForm(question.options, text_field="finding", documents=len(part), choice_may_be_null=True)
+    return prompt, form
+
+
+async def _map(question: Question, context: Context, number: int, part: tuple[Passage, ...]) -> Partial:
+    """One partition, read. Never raises for a failed call: a failed partial is a result."""
+    ids = tuple(passage.id for passage in part)
+    context.emit(MapStarted(number, ids))
+    spent: list[Usage] = []
+
+    def emit(event: Event) -> None:
+        if isinstance(event, Called):
+            spent.append(event.usage)
+        context.emit(event)
+
+    try:
+        reply = await ask(replace(context, emit=emit), "map", f"map {number}", *_map_prompt(question, context, part))
+    except (ChatError, Unreadable) as error:
+        partial = Partial(number, ids, "failed", failure=failure_of(error))
+    else:
+        state: Literal["relevant", "nothing"] = "relevant" if reply.found else "nothing"
+        partial = Partial(number, ids, state, reply.text, reply.choice, locate_all(reply.quotes, part))
+    partial = replace(partial, usage=sum(spent, Usage()))
+    context.emit(MapFinished(partial))
+    return partial
+
+
+@dataclass(frozen=True, slots=True)
+class _Finding:
+    text: str
+    choice: str | None
+    quotations: tuple[Quotation, ...]
+
+
+async def _reduce(
+    question: Question, context: Context, partials: Sequence[Partial], passages: tuple[Passage, ...]
+) -> Answer:
+    failed = [partial for partial in partials if partial.state == "failed"]
+    if failed:
+        parts = ", ".join(str(partial.partition) for partial in failed)
+        context.emit(Notice("left-out", f"{len(failed)} of {len(partials)} parts could not be read: {parts}"))
+    findings = [_Finding(p.text, p.choice, p.quotations) for p in partials if p.state == "relevant"]
+    if not findings:
+        return _nothing_found(question, partials, failed)
+    places = {passage.id: passage for passage in passages}
+    try:
+        reply, quotations = await _sum_up(question, context, findings, places)
+    except (ChatError, Unreadable) as error:
+        return unanswered(question, NAME, error)
+    return conclude(question, NAME, reply, quotations, passages)
+
+
+def _nothing_found(question: Question, partials: Sequence[Partial], failed: Sequence[Partial]) -> Answer:
+    """An abstention where every part was read; a failure where some were not, since the answer may stand there."""
+    if not failed:
+        return Answer(question, NAME, "abstained", text="None of the passages bears on the question.")
+    first = failed[0].failure
+    message = f"{len(failed)} of {len(partials)} parts could not be read and the others hold nothing relevant"
+    return Answer(
+        question, NAME, "failed", failure=Failure("MapFailed", f"{message}: {first.message if first else ''}")
+    )
+
+
+async def _sum_up(
+    question: Question, context: Context, findings: Sequence[_Finding], places: Mapping[str, Passage]
+) -> tuple[Reply, tuple[Quotation, ...]]:
+    """The reduce call, and the quotations it named. Findings that do not fit one prompt are summed up by halves."""
+    prompt, form, evidence = _reduce_prompt(question, findings, places)
+    if await fits(context, "reduce", prompt, form):
+        context.emit(AnswerStarted("reduce", documents=len(findings)))
+        reply = await ask(context, "reduce", "reduce", prompt, form, stream=True)
+        return reply, tuple(evidence[number - 1] for number in reply.sources)
+    if len(findings) <= 2:
+        raise ContextOverflow("two findings do not fit the model's window: name a model with a larger one")
+    context.emit(
+        Notice("re-partitioned", f"{len(findings)} findings do not fit the model's window: summed up by halves")
+    )
+    halves = (findings[: len(findings) // 2], findings[len(findings) // 2 :])
+    replies = [await _sum_up(question, context, half, places) for half in halves]
+    merged = [_Finding(reply.text, reply.choice, quotations) for reply, quotations in replies if reply.found]
+    return await _sum_up(question, context, merged, places) if merged else (Reply(found=False), ())
+
+
+def _reduce_prompt(
+    question: Question, findings: Sequence[_Finding], places: Mapping[str, Passage]
+) -> tuple[Prompt, ReplyForm, list[Quotation]]:
+    """The prompt, its form and the pieces of evidence in the order of their numbers (from 1)."""
+    evidence: list[Quotation] = []
+    items = []
+    for finding in findings:
+        lines = [finding.text]
+        if finding.choice is not None:
+            lines.append(f"Supports option {finding.choice}.")
+        for quotation in finding.quotations:
+            evidence.append(quotation)
+            place = places[quotation.passage_id]
+            origin = ", ".join(filter(None, (place.title, place.date)))
+            lines.append(f'Evidence {len(evidence)}: "{quotation.text}"' + (f" ({origin})" if origin else ""))
+        items.append("\n".join(lines))
+    documents = fence(items, label="finding")
+    prompt = render(
+        PROMPTS,
+        "reduce",
+        question=question.text,
+        options=question.options,
+        evidence=bool(evidence),
+        documents=documents,
+    )
+    return prompt, ReplyForm(question.options, sources=len(evidence)), evidence

@@ -1,0 +1,143 @@
+"""What a strategy is handed, and the one way it calls a model.
+
+Knows no retrieval, no store and no settings: `retrieve` and `preflight` are functions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from epicrisis.answering.choices import Reply, ReplyForm, TextStream, Unreadable
+from epicrisis.errors import ChatError, EndpointTimeout, ReplyTruncated
+from epicrisis.prompts import Prompt
+from epicrisis.seams import ChatModel, ChatReply, ChatRequest
+from epicrisis.types import (
+    Answer,
+    Called,
+    Delta,
+    Event,
+    Failure,
+    Notice,
+    Preflight,
+    Question,
+    Ranking,
+    Scope,
+    State,
+    Usage,
+)
+
+OnDelta: TypeAlias = Callable[[str], None] | None
+
+SECOND_TRY_TEMPERATURE = 0.5
+"""At temperature 0 the same prompt gives the same unreadable reply."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Everything a strategy may use. `deadline` is a time of `time.monotonic()`."""
+
+    models: Mapping[str, ChatModel]
+    """By role: `writer`, `map`, `reduce`."""
+    scope: Scope
+    emit: Callable[[Event], None]
+    retrieve: Callable[[Question], Awaitable[Ranking]]
+    preflight: Callable[[Question], Awaitable[Preflight]] | None = None
+    partition: int = 4
+    seed: int = 0
+    temperatures: Mapping[str, float] = field(default_factory=dict)
+    deadline: float | None = None
+
+
+async def ask(
+    context: Context, role: str, stage: str, prompt: Prompt, form: ReplyForm, *, stream: bool = False
+) -> Reply:
+    """One reply, read. An unreadable or overlong one is asked for once more, with another draw.
+
+    Raises ChatError where the call failed, ReplyTruncated where both replies ended by length, Unreadable where
+    neither could be read.
+    """
+    temperature = context.temperatures.get(role, 0.0)
+    request = ChatRequest(
+        prompt.messages, form.max_tokens, temperature=temperature, seed=context.seed, schema=form.schema()
+    )
+    try:
+        return form.read(
+            await _call(context, role, stage, prompt, request, _deltas(context, stage, form) if stream else None)
+        )
+    except (Unreadable, ReplyTruncated) as error:
+        context.emit(Notice("asked-again", f"{stage}: {error}; asked once more"))
+    again = replace(request, sample=1, seed=context.seed + 1, temperature=max(temperature, SECOND_TRY_TEMPERATURE))
+    return form.read(await _call(context, role, stage, prompt, again, None))
+
+
+def _deltas(context: Context, stage: str, form: ReplyForm) -> Callable[[str], None]:
+    """Emits the answer's text, and only that, out of the JSON that streams by."""
+    stream = TextStream(form.text_field)
+
+    def on_delta(piece: str) -> None:
+        text = stream.feed(piece)
+        if text:
+            context.emit(Delta(stage, text))
+
+    return on_delta
+
+
+async def _call(
+    context: Context, role: str, stage: str, prompt: Prompt, request: ChatRequest, on_delta: OnDelta
+) -> str:
+    """The reply's text; the call is on record however it ends."""
+    model = context.models[role]
+
+    def record(finish_reason: str, usage: Usage) -> None:
+        context.emit(
+            Called(
+                stage, model.name, prompt.sha256, prompt.template, request.seed, request.sample, finish_reason, usage,
+                at=time.time(),
+            )
+        )  # fmt: skip
+
+    try:
+        reply = await _within_deadline(context, model, request, on_delta)
+    except ChatError as error:
+        record(type(error).__name__, error.usage)
+        raise
+    record(reply.finish_reason, reply.usage)
+    if reply.usage.failed_calls:
+        context.emit(Notice("retried", f"{stage}: {reply.usage.failed_calls} failed tries before this reply"))
+    if reply.finish_reason == "length":
+        raise ReplyTruncated(
+            f"the reply was cut at {request.max_tokens} tokens: this model does not keep to the form it was asked for"
+        )
+    return reply.text
+
+
+async def _within_deadline(context: Context, model: ChatModel, request: ChatRequest, on_delta: OnDelta) -> ChatReply:
+    if context.deadline is None:
+        return await model.complete(request, on_delta)
+    try:
+        async with asyncio.timeout(max(0.0, context.deadline - time.monotonic())):
+            return await model.complete(request, on_delta)
+    except TimeoutError:
+        raise EndpointTimeout("the question's deadline passed: give --deadline more seconds") from None
+
+
+async def fits(context: Context, role: str, prompt: Prompt, form: ReplyForm) -> bool:
+    """Whether the prompt and the longest reply fit the model's window; True where the window is not known."""
+    model = context.models[role]
+    window = (await model.capabilities()).context_tokens
+    return window is None or await model.count_tokens(prompt.messages) + form.max_tokens <= window
+
+
+def failure_of(error: ChatError | Unreadable) -> Failure:
+    """The value that stands for a failed call or an unreadable reply."""
+    return error.as_failure() if isinstance(error, ChatError) else Failure("Unreadable", str(error))
+
+
+def unanswered(question: Question, strategy: str, error: ChatError | Unreadable) -> Answer:
+    """The answer that stands for a question whose last call failed or could not be read."""
+    state: State = "failed" if isinstance(error, ChatError) else "unparsed"
+    return Answer(question, strategy, state, failure=failure_of(error))
