@@ -23,7 +23,7 @@ StrategyName = Literal["brief-context", "rag", "closed-book", "chain-of-thought"
 ROLES = ("writer", "map", "reduce")
 
 # Read by other parts than these settings: the folder of test data, and the file that holds the settings.
-_OTHER_VARIABLES = {"EPICRISIS_DATA", "EPICRISIS_CONFIG"}
+_OTHER_VARIABLES = {"EPICRISIS_DATA", "EPICRISIS_CONFIG", "EPICRISIS_REQUIRE_ALL"}
 
 
 class _Table(BaseModel):
