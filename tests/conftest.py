@@ -31,6 +31,6 @@ def data_folder() -> Path:
 def model_home() -> Path:
     """The folder of pulled models, with the embedded two in it."""
     home = load().home
-    if not {"minilm", "smollm2-135m"} <= set(installed(home)):
+    if not {"minilm", "smollm2-135m"} <= {model.name for model in installed(home)}:
         _missing("the embedded models: epicrisis models pull minilm smollm2-135m")
     return home

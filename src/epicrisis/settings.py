@@ -68,7 +68,8 @@ class Settings(_Table):
 
     home: Path = Path("~/.local/share/epicrisis")
     """Where pulled models lie."""
-    encoder: str = "minilm"
+    encoder: str | None = None
+    """Name or folder; where not said, the one the library was made with, and `minilm` for a new library."""
     models: Models = Models()
     by: By = "hybrid"
     strategy: StrategyName = "brief-context"

@@ -46,10 +46,13 @@ async def brief_context(question: Question, context: Context) -> Answer:
     context.emit(Retrieved(ranking))
     verdict = await _preflight(question, context)
     passages = ranking.passages
-    if verdict is not None and verdict.rankings_agree and await _fit_one_prompt(question, context, passages):
-        answer = await answer_from(question, context, passages, NAME)
-    else:
-        answer = await map_reduce(question, context, passages)
+    try:
+        if verdict is not None and verdict.rankings_agree and await _fit_one_prompt(question, context, passages):
+            answer = await answer_from(question, context, passages, NAME)
+        else:
+            answer = await map_reduce(question, context, passages)
+    except ChatError as error:
+        answer = unanswered(question, NAME, error)
     return replace(answer, preflight=verdict)
 
 
@@ -71,13 +74,13 @@ async def _fit_one_prompt(question: Question, context: Context, passages: tuple[
 
 
 async def map_reduce(question: Question, context: Context, passages: tuple[Passage, ...]) -> Answer:
-    """ContextMap over the partitions, then ContextReduce over what they found."""
+    """ContextMap over the partitions, then ContextReduce over what they found.
+
+    Raises ChatError where nothing could be asked at all: the model does not say its window, or one passage exceeds it.
+    """
     if not passages:
         return await answer_from(question, context, passages, NAME)
-    try:
-        partitions = await partition(question, context, passages)
-    except ContextOverflow as error:
-        return unanswered(question, NAME, error)
+    partitions = await partition(question, context, passages)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(_map(question, context, i, part)) for i, part in enumerate(partitions)]
     partials = tuple(task.result() for task in tasks)

@@ -1,0 +1,1 @@
+"""Many questions, recorded: the run loop."""

@@ -1,0 +1,98 @@
+"""The run loop: many questions, one record a question, written as it happens; killed and restarted it pays for nothing
+twice.
+
+A record is one JSON line. Its `recipe` holds all that decides the answers; a file made by another recipe is not gone on
+with. Knows no metric.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import AsyncIterator, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from epicrisis.errors import InputError, StorageError
+from epicrisis.pipeline import Pipeline
+from epicrisis.types import Answer, Question, to_json
+
+SCHEMA_VERSION = 1
+
+
+class RecordFile:
+    """An append-only JSONL file of answers. Opening it takes back a line that a kill left half-written.
+
+    Raises InputError where the file holds something else, or records of another recipe.
+    """
+
+    def __init__(self, path: Path, recipe: Mapping[str, Any]) -> None:
+        self._path = path
+        self._recipe = to_json(recipe)
+        self.done = self._read()
+
+    def _read(self) -> dict[str, str]:
+        """State by question key, of every question whose record is there. Failed ones are asked again."""
+        if not self._path.exists():
+            return {}
+        whole = self._path.read_bytes()
+        kept = whole[: whole.rfind(b"\n") + 1]
+        states: dict[str, str] = {}
+        for number, line in enumerate(kept.splitlines(), 1):
+            try:
+                record = json.loads(line)
+                key, state, recipe = record["key"], record["answer"]["state"], record["recipe"]
+            except (ValueError, KeyError, TypeError):
+                raise InputError(
+                    f"{self._path}, line {number}, is not a record of answers: name another file with -o"
+                ) from None
+            if recipe != self._recipe:
+                changed = sorted(k for k in {*recipe, *self._recipe} if recipe.get(k) != self._recipe.get(k))
+                raise InputError(
+                    f"{self._path} holds answers made with other settings ({', '.join(changed)}): "
+                    "name another file with -o, or give the same settings"
+                )
+            states[key] = state
+        if len(kept) < len(whole):
+            os.truncate(self._path, len(kept))
+        return {key: state for key, state in states.items() if state != "failed"}
+
+    def append(self, answer: Answer) -> None:
+        """Durable when it returns. Raises StorageError where the disk does not take it."""
+        record = {
+            "schema_version": SCHEMA_VERSION,
+            "key": question_key(answer.question),
+            "recipe": self._recipe,
+            "answer": to_json(answer),
+        }
+        line = json.dumps(record, ensure_ascii=False) + "\n"
+        try:
+            with self._path.open("ab") as file:
+                file.write(line.encode())
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise StorageError(
+                f"{self._path} cannot be written ({error.strerror}): free some space and run the same command again"
+            ) from error
+        self.done[question_key(answer.question)] = answer.state
+
+
+def question_key(question: Question) -> str:
+    """Its id and a hash of what is asked, so that a changed question is another question."""
+    asked = json.dumps([question.text, dict(question.options), question.patient], ensure_ascii=False)
+    return f"{question.id}:{hashlib.sha256(asked.encode()).hexdigest()[:16]}"
+
+
+async def answer_all(
+    pipeline: Pipeline, questions: Iterable[Question], records: RecordFile
+) -> AsyncIterator[tuple[Question, Answer | None]]:
+    """Each question with its answer, recorded before it is yielded; `None` where its record was there already."""
+    for question in questions:
+        if question_key(question) in records.done:
+            yield question, None
+            continue
+        answer = await pipeline.answer(question)
+        records.append(answer)
+        yield question, answer

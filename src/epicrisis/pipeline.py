@@ -1,0 +1,234 @@
+"""The one place that knows the order of the stages. It builds them from settings, yields typed events as they happen,
+and ends with the answer.
+
+    async with Pipeline.open(settings, "~/lib") as pipeline:
+        async for event in pipeline.events(question):
+            ...
+
+Knows no screen and no wire: the CLI and the server translate the same events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import ParamSpec, Self, TypeAlias, TypeVar
+
+from epicrisis.answering.baselines import chain_of_thought, closed_book, rag
+from epicrisis.answering.brief_context import brief_context
+from epicrisis.answering.context import Context
+from epicrisis.errors import EpicrisisError
+from epicrisis.library.library import Library
+from epicrisis.models.catalogue import is_demo
+from epicrisis.models.chat.bounded import BoundedModel
+from epicrisis.models.encoder import load_encoder
+from epicrisis.models.load import load_chat
+from epicrisis.privacy import quiet_logs, set_local_only
+from epicrisis.retrieval.retriever import Retriever
+from epicrisis.seams import ChatModel, Encoder
+from epicrisis.settings import ROLES, ModelSettings, Settings
+from epicrisis.types import (
+    Answer,
+    Answered,
+    Called,
+    Delta,
+    Event,
+    Notice,
+    Preflight,
+    Question,
+    Ranking,
+    Scope,
+    Usage,
+)
+
+Strategy: TypeAlias = Callable[[Question, Context], Awaitable[Answer]]
+
+STRATEGIES: Mapping[str, Strategy] = {
+    "brief-context": brief_context,
+    "rag": rag,
+    "closed-book": closed_book,
+    "chain-of-thought": chain_of_thought,
+}
+WITHOUT_LIBRARY = frozenset({"closed-book", "chain-of-thought"})
+
+DEFAULT_ENCODER = "minilm"
+SEARCHES_AT_ONCE = 2
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Pipeline:
+    """A library, its encoder and the chat models, ready to answer. Use as an async context manager, or `aclose()`."""
+
+    def __init__(
+        self, settings: Settings, models: Mapping[str, ChatModel], retriever: Retriever | None, library: Library | None
+    ) -> None:
+        self._settings = settings
+        self._models = models
+        self._retriever = retriever
+        self._library = library
+        self._searches = asyncio.Semaphore(SEARCHES_AT_ONCE)
+
+    @classmethod
+    def open(cls, settings: Settings, library: Path | str | None) -> Self:
+        """Opens what the strategy of the settings needs and nothing more. `library` may be None without retrieval.
+
+        Raises UserError (no such library, another encoder, no such model) before any call is made.
+        """
+        quiet_logs()
+        set_local_only(settings.local_only)
+        models = load_models(settings)
+        if settings.strategy in WITHOUT_LIBRARY or library is None:
+            return cls(settings, models, None, None)
+        opened, retriever = open_retriever(settings, library)
+        return cls(settings, models, retriever, opened)
+
+    async def events(self, question: Question, scope: Scope | None = None) -> AsyncIterator[Event]:
+        """What happens, as it happens; the last event is `Answered`. Leaving the iterator cancels the calls in flight."""
+        queue: asyncio.Queue[Event | None] = asyncio.Queue()
+        recorded: list[Event] = []
+
+        def emit(event: Event) -> None:
+            if not isinstance(event, Delta):
+                recorded.append(event)
+            queue.put_nowait(event)
+
+        async def work() -> Answer:
+            try:
+                for event in self._warnings():
+                    emit(event)
+                context = self._context(emit, scope or Scope(patient=question.patient))
+                return await STRATEGIES[self._settings.strategy](question, context)
+            finally:
+                queue.put_nowait(None)
+
+        task = asyncio.create_task(work())
+        try:
+            while (event := await queue.get()) is not None:
+                yield event
+            answer = await task
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+        usage = sum((event.usage for event in recorded if isinstance(event, Called)), Usage())
+        yield Answered(replace(answer, usage=usage, trace=tuple(recorded)))
+
+    async def answer(self, question: Question, scope: Scope | None = None) -> Answer:
+        """The answer alone, its trace included."""
+        async for event in self.events(question, scope):
+            if isinstance(event, Answered):
+                return event.answer
+        raise RuntimeError("a pipeline's last event is its answer")
+
+    async def aclose(self) -> None:
+        """Stops the models and closes the library. Idempotent."""
+        for model in set(self._models.values()):
+            await model.aclose()
+        if self._library is not None:
+            self._library.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def _context(self, emit: Callable[[Event], None], scope: Scope) -> Context:
+        settings = self._settings
+
+        async def retrieve(question: Question) -> Ranking:
+            ranking = await self._offload(self._needed().rank, question.text, settings.k, settings.by, scope)
+            for note in ranking.notes:
+                emit(Notice("question-cut", note))
+            return ranking
+
+        async def preflight(question: Question) -> Preflight:
+            check = settings.preflight
+            return await self._offload(
+                self._needed().preflight, question.text, scope, n=check.n, threshold=check.threshold, depth=check.depth
+            )
+
+        deadline = settings.deadline_seconds
+        return Context(
+            models=self._models,
+            scope=scope,
+            emit=emit,
+            retrieve=retrieve,
+            preflight=preflight if settings.preflight.enabled else None,
+            partition=settings.partition,
+            seed=settings.seed,
+            temperatures={role: settings.model_for(role).temperature for role in ROLES},
+            deadline=None if deadline is None else time.monotonic() + deadline,
+        )
+
+    def _needed(self) -> Retriever:
+        if self._retriever is None:
+            raise EpicrisisError(f"the strategy {self._settings.strategy} reads a library: name one")
+        return self._retriever
+
+    async def _offload(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """Runs synchronous work in a thread, a bounded number at once."""
+        async with self._searches:
+            return await asyncio.to_thread(work, *arguments, **named)
+
+    def _warnings(self) -> list[Notice]:
+        names = dict.fromkeys(self._settings.model_for(role).name for role in ROLES)
+        return [
+            Notice(
+                "demo-model",
+                f"{name} is a small model for demonstration, not for use: name a better one with --model "
+                "(the URL of an OpenAI-compatible endpoint, or a .gguf file)",
+            )
+            for name in names
+            if is_demo(name)
+        ]
+
+
+def load_models(settings: Settings) -> dict[str, ChatModel]:
+    """The chat model of each role; roles with the same settings share one. Nothing is contacted yet."""
+    made: dict[ModelSettings, ChatModel] = {}
+    for role in ROLES:
+        wanted = settings.model_for(role)
+        if wanted not in made:
+            made[wanted] = BoundedModel(_load(wanted, settings), wanted.concurrency)
+    return {role: made[settings.model_for(role)] for role in ROLES}
+
+
+def _load(wanted: ModelSettings, settings: Settings) -> ChatModel:
+    return load_chat(
+        wanted.name,
+        settings.home,
+        api_key_env=wanted.api_key_env,
+        timeout_seconds=wanted.timeout_seconds,
+        context_tokens=wanted.context_tokens,
+        threads=settings.threads,
+    )
+
+
+def open_retriever(settings: Settings, library: Path | str) -> tuple[Library, Retriever]:
+    """The library, opened for reading, and its search. No encoder is loaded where only words are searched."""
+    path = Path(library).expanduser()
+    needs_encoder = settings.by != "bm25" or (settings.strategy == "brief-context" and settings.preflight.enabled)
+    if not needs_encoder:
+        opened = Library.open(path)
+        return opened, Retriever(opened, None, settings.rrf_k)
+    encoder = encoder_for(settings, path)
+    opened = Library.open(path, encoder_fingerprint=encoder.fingerprint)
+    return opened, Retriever(opened, encoder, settings.rrf_k)
+
+
+def encoder_for(settings: Settings, library: Path | None) -> Encoder:
+    """The encoder of the settings, else the one the library was made with, else the default."""
+    from epicrisis.library.manifest import read_manifest
+
+    name = settings.encoder
+    if name is None and library is not None and (library / "manifest.json").is_file():
+        name = read_manifest(library).encoder_name
+    return load_encoder(name or DEFAULT_ENCODER, settings.home, settings.threads)
