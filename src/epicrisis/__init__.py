@@ -1,3 +1,60 @@
-"""Answers medical questions from long evidence. The public face; see README.md."""
+"""Answers medical questions from long evidence, wherever in the pile the key sentence lay.
+
+    import epicrisis
+    answer = epicrisis.ask("~/lib", "Is aspirin of use in suspected myocardial infarction?", ["yes", "no"])
+    print(answer.choice, answer.text, answer.citations)
+
+Not a medical device. The names below are the public ones; they are imported when first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from epicrisis.pipeline import Pipeline, ask, stream
+    from epicrisis.settings import Settings
+    from epicrisis.types import Answer, Citation, Document, Event, Passage, Question, Ranking, Scope, to_json
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "Answer": "types",
+    "Citation": "types",
+    "Document": "types",
+    "Event": "types",
+    "Passage": "types",
+    "Pipeline": "pipeline",
+    "Question": "types",
+    "Ranking": "types",
+    "Scope": "types",
+    "Settings": "settings",
+    "ask": "pipeline",
+    "stream": "pipeline",
+    "to_json": "types",
+}
+
+__all__ = [
+    "Answer",
+    "Citation",
+    "Document",
+    "Event",
+    "Passage",
+    "Pipeline",
+    "Question",
+    "Ranking",
+    "Scope",
+    "Settings",
+    "ask",
+    "stream",
+    "to_json",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"epicrisis has no {name!r}; its public names are {', '.join(__all__)}")
+    return getattr(import_module(f"epicrisis.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -11,17 +11,20 @@ Knows no screen and no wire: the CLI and the server translate the same events.
 from __future__ import annotations
 
 import asyncio
+import string
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
-from typing import ParamSpec, Self, TypeAlias, TypeVar
+from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
 
 from epicrisis.answering.baselines import chain_of_thought, closed_book, rag
 from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.context import Context
-from epicrisis.errors import EpicrisisError
+from epicrisis.errors import EpicrisisError, InputError
 from epicrisis.library.library import Library
 from epicrisis.models.catalogue import is_demo
 from epicrisis.models.chat.bounded import BoundedModel
@@ -30,7 +33,7 @@ from epicrisis.models.load import load_chat
 from epicrisis.privacy import quiet_logs, set_local_only
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.seams import ChatModel, Encoder
-from epicrisis.settings import ROLES, ModelSettings, Settings
+from epicrisis.settings import ROLES, ModelSettings, Settings, load
 from epicrisis.types import (
     Answer,
     Answered,
@@ -89,7 +92,7 @@ class Pipeline:
         return cls(settings, models, retriever, opened)
 
     async def events(self, question: Question, scope: Scope | None = None) -> AsyncIterator[Event]:
-        """What happens, as it happens; the last event is `Answered`. Leaving the iterator cancels the calls in flight."""
+        """What happens, as it happens; the last event is `Answered`. Leaving cancels the calls in flight."""
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
         recorded: list[Event] = []
 
@@ -124,6 +127,14 @@ class Pipeline:
             if isinstance(event, Answered):
                 return event.answer
         raise RuntimeError("a pipeline's last event is its answer")
+
+    def recipe(self) -> dict[str, Any]:
+        """All that decides the answers: settings, models, the library's identity and size, this version."""
+        left_out = {"home", "local_only", "threads", "deadline_seconds"}
+        recipe = {"epicrisis": version("epicrisis"), "settings": self._settings.model_dump(exclude=left_out)}
+        if self._library is not None:
+            recipe["library"] = {"id": self._library.manifest.library_id, "passages": self._library.count()[1]}
+        return recipe
 
     async def aclose(self) -> None:
         """Stops the models and closes the library. Idempotent."""
@@ -232,3 +243,47 @@ def encoder_for(settings: Settings, library: Path | None) -> Encoder:
     if name is None and library is not None and (library / "manifest.json").is_file():
         name = read_manifest(library).encoder_name
     return load_encoder(name or DEFAULT_ENCODER, settings.home, settings.threads)
+
+
+def as_question(text: str, options: Sequence[str] | Mapping[str, str] | None = None) -> Question:
+    """A question; options without letters get A, B, C... in their order."""
+    if not text.strip():
+        raise InputError("the question is empty: say what is asked")
+    if options is not None and not isinstance(options, Mapping):
+        options = dict(zip(string.ascii_uppercase, options, strict=False))
+    return Question(text=text, options=dict(options or {}), form="choice" if options else "open")
+
+
+async def stream(
+    library: Path | str | None, question: str | Question, options: Sequence[str] | Mapping[str, str] | None = None,
+    **settings: Any,
+) -> AsyncIterator[Event]:  # fmt: skip
+    """The events of one question, the last one `Answered`. `settings` as in `epicrisis.settings.Settings`; `model`
+    names the writer."""
+    async with Pipeline.open(load(_flags(settings)), library) as pipeline:
+        asked = question if isinstance(question, Question) else as_question(question, options)
+        async for event in pipeline.events(asked):
+            yield event
+
+
+def ask(
+    library: Path | str | None, question: str | Question, options: Sequence[str] | Mapping[str, str] | None = None,
+    **settings: Any,
+) -> Answer:  # fmt: skip
+    """The answer to one question; for scripts and notebooks. Arguments as in `stream`."""
+
+    async def last() -> Answer:
+        async for event in stream(library, question, options, **settings):
+            if isinstance(event, Answered):
+                return event.answer
+        raise RuntimeError("a pipeline's last event is its answer")
+
+    # A notebook has a loop running already; a thread of its own serves both.
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(asyncio.run, last()).result()
+
+
+def _flags(settings: Mapping[str, Any]) -> dict[str, Any]:
+    model = settings.get("model")
+    rest = {key: value for key, value in settings.items() if key != "model"}
+    return rest if model is None else {**rest, "models": {"writer": {"name": str(model)}}}

@@ -30,10 +30,14 @@ class RecordFile:
     def __init__(self, path: Path, recipe: Mapping[str, Any]) -> None:
         self._path = path
         self._recipe = to_json(recipe)
-        self.done = self._read()
+        self.states = self._read()
+        """State by question key, of every question whose record is there; the last record of a question counts."""
+
+    def is_done(self, key: str) -> bool:
+        """Whether the question needs no call any more. Failed ones are asked again."""
+        return self.states.get(key, "failed") != "failed"
 
     def _read(self) -> dict[str, str]:
-        """State by question key, of every question whose record is there. Failed ones are asked again."""
         if not self._path.exists():
             return {}
         whole = self._path.read_bytes()
@@ -56,7 +60,7 @@ class RecordFile:
             states[key] = state
         if len(kept) < len(whole):
             os.truncate(self._path, len(kept))
-        return {key: state for key, state in states.items() if state != "failed"}
+        return states
 
     def append(self, answer: Answer) -> None:
         """Durable when it returns. Raises StorageError where the disk does not take it."""
@@ -76,7 +80,7 @@ class RecordFile:
             raise StorageError(
                 f"{self._path} cannot be written ({error.strerror}): free some space and run the same command again"
             ) from error
-        self.done[question_key(answer.question)] = answer.state
+        self.states[question_key(answer.question)] = answer.state
 
 
 def question_key(question: Question) -> str:
@@ -90,7 +94,7 @@ async def answer_all(
 ) -> AsyncIterator[tuple[Question, Answer | None]]:
     """Each question with its answer, recorded before it is yielded; `None` where its record was there already."""
     for question in questions:
-        if question_key(question) in records.done:
+        if records.is_done(question_key(question)):
             yield question, None
             continue
         answer = await pipeline.answer(question)

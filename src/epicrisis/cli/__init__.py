@@ -1,0 +1,1 @@
+"""The command line: a thin translator of the library's functions."""

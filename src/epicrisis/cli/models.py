@@ -1,0 +1,81 @@
+"""`epicrisis models`: what can be had, what is here, and fetching it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from epicrisis.cli.app import Config, Json, LocalOnly, show_json, translated
+
+models = typer.Typer(no_args_is_help=True, help="List and fetch the models of the catalogue.")
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command group."""
+    app.add_typer(models, name="models")
+
+
+@models.command("list", epilog="Example: epicrisis models list --json")
+@translated
+def list_(config: Config = None, json: Json = False) -> None:
+    """Every model of the catalogue: its kind, size, licence, and whether it is here."""
+    from epicrisis.models.catalogue import catalogue
+    from epicrisis.models.pull import installed
+    from epicrisis.settings import load
+
+    here = {model.name for model in installed(load({}, config).home)}
+    rows = [
+        {
+            "name": model.name,
+            "kind": model.kind,
+            "here": model.name in here,
+            "bytes": sum(file.bytes for file in model.files),
+            "licence": model.licence,
+            "description": model.description,
+        }
+        for model in catalogue().values()
+    ]
+    if json:
+        show_json(rows)
+        return
+    for row in rows:
+        state = "here" if row["here"] else "not pulled"
+        typer.echo(f"{row['name']:<22} {row['kind']:<8} {row['bytes'] / 1e6:>7.0f} MB  {state:<11} {row['licence']}")
+        typer.echo(f"{'':<22} {row['description']}")
+
+
+@models.command(epilog="Example: epicrisis models pull minilm smollm2-135m")
+@translated
+def pull(
+    names: Annotated[list[str], typer.Argument(help="Names of the catalogue.")],
+    config: Config = None,
+    local_only: LocalOnly = False,
+    json: Json = False,
+) -> None:
+    """Fetch models and check their sha256. What is here already is not fetched again."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+
+    from epicrisis.models import pull as pulling
+    from epicrisis.models.catalogue import catalogue, pinned
+    from epicrisis.settings import load
+
+    settings = load({"local_only": local_only or None}, config)
+    for name in names:
+        pinned(name, catalogue())
+    folders = {}
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    with Progress(*columns, console=Console(stderr=True), disable=json) as bar:
+        for name in names:
+            task = bar.add_task(name, total=None)
+
+            def show(done: int, total: int, task: object = task) -> None:
+                bar.update(task, completed=done, total=total)  # type: ignore[arg-type]
+
+            folders[name] = str(pulling.pull(name, settings.home, show, local_only=settings.local_only))
+    if json:
+        show_json(folders)
+    else:
+        for name, folder in folders.items():
+            typer.echo(f"{name}: {folder}")

@@ -1,0 +1,148 @@
+"""What a person sees: events and values as text on a terminal. Knows no computation.
+
+Plain lines when standard output is not a terminal; colour is never the only carrier of meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from epicrisis.types import (
+    Answer,
+    Answered,
+    AnswerStarted,
+    Called,
+    Citation,
+    Delta,
+    Event,
+    MapFinished,
+    MapStarted,
+    Notice,
+    Partial,
+    Passage,
+    Preflight,
+    PreflightChecked,
+    Ranking,
+    Retrieved,
+)
+
+SNIPPET = 90
+
+
+class Screen:
+    """Prints events as they come; standard output for answers, standard error for nothing but errors."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(highlight=False)
+        self._streaming = False
+        self._places: dict[str, Passage] = {}
+        self._shows: Mapping[type, Callable[[Any], None]] = {
+            Retrieved: lambda event: self.ranking(event.ranking),
+            PreflightChecked: lambda event: self._preflight(event.verdict),
+            MapStarted: self._map_started,
+            MapFinished: lambda event: self._map_finished(event.partial),
+            AnswerStarted: self._answer_started,
+            Delta: self._delta,
+            Notice: self._notice,
+            Answered: lambda event: self.answer(event.answer),
+            Called: lambda event: None,
+        }
+
+    def show(self, event: Event) -> None:
+        """One event, as soon as it happens."""
+        if self._streaming and not isinstance(event, Delta):
+            self._console.print()
+            self._streaming = False
+        self._shows[type(event)](event)
+
+    def ranking(self, ranking: Ranking) -> None:
+        """The hits with rank, score and the beginning of their text."""
+        self._places |= {passage.id: passage for passage in ranking.passages}
+        self._console.print(f"[bold]Found by {ranking.retriever}[/bold]: {len(ranking.hits)} passages")
+        for note in ranking.notes:
+            self._console.print(f"  note: {escape(note)}")
+        table = Table(box=None, padding=(0, 1), header_style="dim")
+        for name, justify in (("rank", "right"), ("score", "right"), ("passage", "left"), ("", "left")):
+            table.add_column(name, justify=justify, no_wrap=name != "", overflow="ellipsis")  # type: ignore[arg-type]
+        for hit in ranking.hits:
+            text = _snippet(hit.passage.title or hit.passage.text)
+            table.add_row(str(hit.rank + 1), f"{hit.score:.4f}", escape(hit.passage.id), escape(text))
+        self._console.print(table)
+
+    def _preflight(self, verdict: Preflight) -> None:
+        self._console.print(f"[bold]Preflight[/bold]: {verdict.reason}")
+        self._console.print(f"  dense: {escape(', '.join(verdict.dense_top) or '(nothing)')}")
+        self._console.print(f"  BM25:  {escape(', '.join(verdict.bm25_top) or '(nothing)')}")
+
+    def _map_started(self, event: MapStarted) -> None:
+        self._console.print(f"[bold]Map {event.partition + 1}[/bold] reads {len(event.passages)} passages")
+
+    def _map_finished(self, partial: Partial) -> None:
+        head = f"[bold]Map {partial.partition + 1}[/bold]"
+        if partial.state == "failed":
+            reason = partial.failure.message if partial.failure else "no reason given"
+            self._console.print(f"{head} failed: {escape(reason)}")
+        elif partial.state == "nothing":
+            self._console.print(f"{head} found nothing relevant")
+        else:
+            choice = f" ({partial.choice})" if partial.choice else ""
+            self._console.print(f"{head} found{choice}: {escape(partial.text)}")
+
+    def _answer_started(self, event: AnswerStarted) -> None:
+        name = {"reduce": "Reduce", "rag": "RAG"}.get(event.stage, event.stage)
+        kind = "findings" if event.stage == "reduce" else "passages"
+        what = f" over {event.documents} {kind}" if event.documents else ""
+        self._console.print(f"[bold]{name}[/bold]{what}: ", end="")
+        self._streaming = True
+
+    def _delta(self, event: Delta) -> None:
+        self._console.print(escape(event.text), end="", soft_wrap=True)
+        self._streaming = True
+
+    def _notice(self, event: Notice) -> None:
+        self._console.print(f"note: {escape(event.message)}", style="yellow")
+
+    def answer(self, answer: Answer) -> None:
+        """The answer with its citations and what it cost."""
+        self._console.print()
+        choice = f"{answer.choice}. {answer.question.options[answer.choice]}" if answer.choice else ""
+        if answer.state == "answered":
+            self._console.print(f"[bold]Answer[/bold]: {escape(choice + (' — ' if choice else '') + answer.text)}")
+        else:
+            reason = answer.failure.message if answer.failure else answer.text or "the evidence does not answer it"
+            self._console.print(f"[bold]No answer[/bold] ({answer.state}): {escape(reason)}")
+        if answer.state == "answered" and not answer.citations and answer.strategy in ("rag", "brief-context"):
+            self._console.print("  It cites nothing: do not rely on it.", style="yellow")
+        for citation in answer.citations:
+            self._citation(citation)
+        self._console.print(f"[dim]{usage_line(answer)}[/dim]")
+
+    def _citation(self, citation: Citation) -> None:
+        origin = ", ".join(filter(None, (citation.title, citation.source, citation.date)))
+        place = f"{citation.document_id}, characters {citation.start} to {citation.end}"
+        verdict = "found verbatim there" if citation.verified else "NOT found there: unverified"
+        self._console.print(
+            f"  {escape(f'[{citation.number}]')} {escape(origin + '; ' if origin else '')}{escape(place)}"
+        )
+        self._console.print(f"      “{escape(citation.quotation)}” ({verdict})")
+
+
+def usage_line(answer: Answer) -> str:
+    """Calls, tokens, seconds and cost, in one line."""
+    usage = answer.usage
+    cost = "cost unknown" if usage.cost is None else "no charge" if usage.cost == 0 else f"${usage.cost:.4f}"
+    failed = f" ({usage.failed_calls} failed)" if usage.failed_calls else ""
+    return (
+        f"{usage.calls} calls{failed}, {usage.prompt_tokens} prompt tokens ({usage.cached_tokens} cached), "
+        f"{usage.completion_tokens} completion tokens, {usage.seconds:.1f} s of model time, {cost}"
+    )
+
+
+def _snippet(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= SNIPPET else line[: SNIPPET - 1] + "…"
