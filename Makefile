@@ -1,0 +1,50 @@
+# Two commands for a fresh clone: `make demo` and `make test`. Python 3.11 or newer is all they need.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+UV := $(shell command -v uv 2>/dev/null)
+INSTALLED := $(VENV)/.installed
+DEMO := build/demo-library
+
+.PHONY: demo test check fast-test models lock clean
+
+$(INSTALLED): pyproject.toml requirements.lock
+ifdef UV
+	$(UV) venv --quiet --seed --allow-existing --python $(PYTHON) $(VENV)
+	$(UV) pip install --quiet --python $(BIN)/python -c requirements.lock --editable . --group dev
+else
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --only-binary=:all: -c requirements.lock --group dev "hatchling>=1.27" "editables>=0.5"
+	$(BIN)/python -m pip install --quiet --no-build-isolation -c requirements.lock --editable .
+endif
+	touch $@
+
+models: $(INSTALLED)
+	$(BIN)/epicrisis models pull minilm smollm2-135m
+
+demo: models  ## environment, package, models; a small library; questions answered on the screen
+	$(BIN)/epicrisis library add $(DEMO) demo/documents.jsonl
+	$(BIN)/epicrisis library info $(DEMO)
+	$(BIN)/epicrisis search $(DEMO) "aspirin to prevent cancer in Lynch syndrome" -k 5
+	$(BIN)/epicrisis ask $(DEMO) "Does low-dose aspirin lower the risk of preterm pre-eclampsia?" --options yes,no -k 8
+	$(BIN)/epicrisis ask $(DEMO) "Which infection causes most duodenal ulcers?" -k 8 --no-preflight
+	$(BIN)/epicrisis ask $(DEMO) --file demo/questions.jsonl -o build/demo-answers.jsonl -k 4
+
+check: $(INSTALLED)  ## formatting, lint, types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+test: check models  ## everything; needs the models, and the real data where EPICRISIS_DATA names it
+	$(BIN)/python -m pytest
+
+fast-test: $(INSTALLED)  ## what needs neither models nor data
+	$(BIN)/python -m pytest -m "not models and not data"
+
+lock:  ## pin every dependency anew
+	uv pip compile --quiet --universal --python-version 3.11 --group dev --no-emit-index-url --no-header \
+		--output-file requirements.lock pyproject.toml
+
+clean:
+	rm -rf $(VENV) build dist

@@ -1,0 +1,63 @@
+"""What every reader shares: the record of what was left out, and the checks a file must pass before it is read.
+
+Does not know any format.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from epicrisis.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A file, or a part of one, that was left out. Holds nothing of the file's content, so that it may be logged."""
+
+    path: str
+    where: str
+    """`line 17`, `entry 21645374`, or empty for the whole file."""
+    reason: str
+
+
+def shown(path: Path | str) -> str:
+    """The path as text that can be printed: bytes of a file name that are not UTF-8 become U+FFFD."""
+    return os.fsencode(path).decode("utf-8", "replace")
+
+
+def because(error: OSError) -> str:
+    """Why the operating system refused, without the path."""
+    return error.strerror or str(error)
+
+
+def is_folder(path: Path) -> bool:
+    """True for a folder, False for a file. Raises InputError for anything else: missing, a device, a pipe."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        raise InputError(
+            f"{shown(path)}: no such file or folder; check the spelling and the folder you are in"
+        ) from None
+    except OSError as error:
+        raise InputError(f"{shown(path)}: {because(error)}; check the path and its permissions") from error
+    if stat.S_ISDIR(mode):
+        return True
+    if stat.S_ISREG(mode):
+        return False
+    raise InputError(f"{shown(path)}: neither a file nor a folder; write the data to a file first")
+
+
+def check_file(path: Path) -> None:
+    """Raises InputError unless this is a file that can be opened and holds at least one byte."""
+    if is_folder(path):
+        raise InputError(f"{shown(path)}: a folder; name the file in it")
+    try:
+        with path.open("rb") as file:
+            first = file.read(1)
+    except OSError as error:
+        raise InputError(f"{shown(path)}: {because(error)}; check the path and its permissions") from error
+    if not first:
+        raise InputError(f"{shown(path)}: the file is empty; leave it out, or make it again")

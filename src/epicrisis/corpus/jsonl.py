@@ -1,0 +1,105 @@
+"""Documents from JSON lines, plain or gzip: one object a line, read as a stream.
+
+A broken line is left out, with its number and the reason; the good ones are kept. Knows nothing of folders, and not
+whether an id was seen before (that would take memory for every line): a store replaces the earlier document.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, cast
+
+from epicrisis.types import Document
+
+from .inputs import Skipped, because, shown
+
+_BOM = b"\xef\xbb\xbf"
+_GZIP = b"\x1f\x8b"
+
+
+def read(path: Path) -> Iterator[Document | Skipped]:
+    """The documents in the file's order.
+
+    `id` (or `_id`, or `pmid`: then the id is `pubmed:<pmid>`) and `text` are required; `title`, `source`, `date` and
+    `patient` are optional. Every other key goes into the metadata, together with those of a `metadata` object (where
+    both have a key, the line's own wins).
+    """
+    from pydantic import ValidationError
+
+    from .outside import DocumentLine, reason
+
+    for item in objects(path):
+        if isinstance(item, Skipped):
+            yield item
+            continue
+        number, value = item
+        try:
+            line = DocumentLine.model_validate(value)
+        except ValidationError as error:
+            yield Skipped(shown(path), f"line {number}", reason(error))
+            continue
+        yield Document(
+            id=line.id,
+            text=line.text,
+            title=line.title,
+            source=line.source,
+            date=line.date,
+            patient=line.patient,
+            metadata={**(line.metadata or {}), **(line.model_extra or {})},
+        )
+
+
+def objects(path: Path) -> Iterator[tuple[int, dict[str, Any]] | Skipped]:
+    """The file's objects with their line numbers, from 1; blank lines are passed over.
+
+    A file that breaks off (a gzip file cut short, a disk error) gives the lines before and then says where it broke.
+    """
+    number = 0
+    empty = True
+    try:
+        with _open(path) as file:
+            for number, raw in enumerate(file, 1):  # noqa: B007  (named when the file breaks off)
+                line = raw.removeprefix(_BOM) if number == 1 else raw
+                if not line.strip():
+                    continue
+                empty = False
+                try:
+                    yield number, _parse(line)
+                except ValueError as error:
+                    yield Skipped(shown(path), f"line {number}", str(error))
+    except (OSError, EOFError, zlib.error) as error:
+        cause = because(error) if isinstance(error, OSError) else str(error)
+        yield Skipped(shown(path), f"after line {number}", f"the file breaks off ({cause}); fetch or make it again")
+        return
+    if empty:
+        yield Skipped(shown(path), "", "holds no line but blank ones")
+
+
+def _open(path: Path) -> IO[bytes]:
+    # By content, not by name: browsers unpack `.gz` and keep the name.
+    with path.open("rb") as file:
+        packed = file.read(2) == _GZIP
+    return cast(IO[bytes], gzip.open(path)) if packed else path.open("rb")
+
+
+def _parse(line: bytes) -> dict[str, Any]:
+    """Raises ValueError with a reason that repeats nothing of the line."""
+    from .outside import fault
+
+    try:
+        value = json.loads(line.decode())
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8 at byte {error.start + 1}; save the file as UTF-8") from error
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON: {error.msg} at character {error.pos + 1}") from error
+    except (ValueError, RecursionError) as error:
+        raise ValueError("not JSON that can be read: a number too long, or nested too deep") from error
+    if not isinstance(value, dict):
+        raise ValueError("not a JSON object; each line must be one, with id and text")  # noqa: TRY004
+    if wrong := fault(value):
+        raise ValueError(wrong)
+    return value

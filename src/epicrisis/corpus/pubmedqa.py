@@ -1,0 +1,100 @@
+"""PubMedQA's file (`ori_pqal.json`): abstracts as documents, and the questions asked of them.
+
+A document has neither title nor conclusion: the title of these articles is the question, word for word, and the
+conclusion (`LONG_ANSWER`) is its answer. Knows nothing of splits.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from epicrisis.errors import InputError
+from epicrisis.types import Document, Question
+
+from .inputs import Skipped, because, check_file, shown
+
+if TYPE_CHECKING:
+    from .outside import PubMedQAEntry
+
+OPTIONS = {"A": "yes", "B": "no", "C": "maybe"}
+_LETTERS = {text: letter for letter, text in OPTIONS.items()}
+
+
+def load(path: Path) -> Mapping[str, Any]:
+    """The file's entries by PMID, not yet looked at. Raises InputError for any other file."""
+    cure = "it must map PMIDs to objects with CONTEXTS; for other data write JSON lines with id and text"
+    try:
+        value = json.loads(path.read_bytes().decode("utf-8-sig"))
+    except OSError as error:
+        raise InputError(f"{shown(path)}: {because(error)}; check the path and its permissions") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{shown(path)}: not a JSON file in UTF-8; {cure}") from error
+    if not isinstance(value, dict) or not any(isinstance(v, dict) and "CONTEXTS" in v for v in value.values()):
+        raise InputError(f"{shown(path)}: not PubMedQA's file; {cure}")
+    return value
+
+
+def documents(path: Path, entries: Mapping[str, Any]) -> Iterator[Document | Skipped]:
+    """The abstracts of `load(path)`, in the file's order: `pubmed:<PMID>`, the sections joined by a line feed."""
+    for key, value in entries.items():
+        try:
+            entry = _entry(key, value)
+        except ValueError as error:
+            yield Skipped(shown(path), f"entry {key}", str(error))
+            continue
+        yield Document(
+            id=f"pubmed:{key}",
+            text="\n".join(entry.contexts),
+            source="PubMedQA",
+            date=entry.year,
+            metadata={"labels": entry.labels, "meshes": entry.meshes},
+        )
+
+
+def questions(path: Path) -> Iterator[Question]:
+    """The questions in the file's order, with yes, no and maybe as A, B and C.
+
+    Raises InputError at the call for a file that is not PubMedQA's, and at an entry that is broken: with a question
+    less it would be another benchmark.
+    """
+    check_file(path)
+    return _questions(path, load(path))
+
+
+def _questions(path: Path, entries: Mapping[str, Any]) -> Iterator[Question]:
+    for key, value in entries.items():
+        try:
+            entry = _entry(key, value)
+            gold = None if entry.final_decision is None else _LETTERS.get(entry.final_decision, "")
+            if gold == "":
+                raise ValueError("final_decision: neither yes, no nor maybe")
+        except ValueError as error:
+            raise InputError(f"{shown(path)}: entry {key}: {error}; fetch the file again") from error
+        yield Question(
+            text=entry.question,
+            options=OPTIONS,
+            form="choice",
+            id=key,
+            gold=gold,
+            gold_documents=(f"pubmed:{key}",),
+        )
+
+
+def _entry(key: str, value: Any) -> PubMedQAEntry:
+    """Raises ValueError with the reason."""
+    from pydantic import ValidationError
+
+    from .outside import PubMedQAEntry, fault, reason
+
+    if wrong := fault([key, value]):
+        raise ValueError(wrong)
+    try:
+        entry = PubMedQAEntry.model_validate(value)
+    except ValidationError as error:
+        raise ValueError(reason(error)) from error
+    if not "".join(entry.contexts).strip():
+        raise ValueError("CONTEXTS: empty")
+    return entry

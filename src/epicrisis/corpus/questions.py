@@ -1,0 +1,62 @@
+"""Questions from JSON lines or from PubMedQA's file. Knows nothing of how they are answered or scored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from epicrisis.errors import InputError
+from epicrisis.types import Question
+
+from . import jsonl, pubmedqa
+from .inputs import Skipped, check_file, shown
+
+
+def read_questions(path: Path) -> Iterator[Question | Skipped]:
+    """The questions in the file's order; a broken line, or an id seen before, is left out and said.
+
+    JSON lines (`.jsonl`, `.jsonl.gz`): `text` or `question` is required; `options` maps letters to texts, or lists the
+    texts, lettered from A; `gold` is one of the letters, or any text where there are no options; `id` is the line's
+    number where it is missing; `gold_documents` and `patient` are optional. `.json`: PubMedQA's file. Raises
+    InputError at the call for a path that cannot be such a file.
+    """
+    check_file(path)
+    name = path.name.lower()
+    if name.endswith(".json"):
+        return pubmedqa.questions(path)
+    if name.endswith((".jsonl", ".jsonl.gz")):
+        return _lines(path)
+    raise InputError(f"{shown(path)}: questions come as .jsonl, .jsonl.gz or PubMedQA's .json; rename or convert it")
+
+
+def _lines(path: Path) -> Iterator[Question | Skipped]:
+    from pydantic import ValidationError
+
+    from .outside import QuestionLine, reason
+
+    seen: set[str] = set()
+    for item in jsonl.objects(path):
+        if isinstance(item, Skipped):
+            yield item
+            continue
+        number, value = item
+        where = f"line {number}"
+        try:
+            line = QuestionLine.model_validate(value)
+        except ValidationError as error:
+            yield Skipped(shown(path), where, reason(error))
+            continue
+        question_id = line.id or str(number)
+        if question_id in seen:
+            yield Skipped(shown(path), where, "id: the same as an earlier question's; give each its own")
+            continue
+        seen.add(question_id)
+        yield Question(
+            text=line.text,
+            options=line.options or {},
+            form="choice" if line.options else "open",
+            id=question_id,
+            gold=line.gold,
+            gold_documents=tuple(line.gold_documents or ()),
+            patient=line.patient,
+        )

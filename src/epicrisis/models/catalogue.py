@@ -1,0 +1,109 @@
+"""What `catalogue.toml` pins, as values. Knows nothing of networks, of disks, or of how a model is run."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any, Literal, TypeAlias
+
+from epicrisis.errors import ModelMissing
+from epicrisis.types import Metadata
+
+Kind: TypeAlias = Literal["encoder", "chat"]
+
+
+@dataclass(frozen=True, slots=True)
+class WheelPart:
+    """A member of a wheel on the package registry; `wheel` is `name==version`."""
+
+    wheel: str
+    member: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class HubFile:
+    """One file of a hub repository at a fixed revision."""
+
+    repo: str
+    revision: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedFile:
+    """One file of a model; `source` is one hub file, or the parts that are joined in their order."""
+
+    path: str
+    bytes: int
+    sha256: str
+    source: HubFile | tuple[WheelPart, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedModel:
+    """One model of the catalogue. `settings` are those of its kind, see the head of `catalogue.toml`."""
+
+    name: str
+    kind: Kind
+    description: str
+    licence: str
+    settings: Metadata
+    files: tuple[PinnedFile, ...]
+    demo: bool = False
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.bytes for file in self.files)
+
+
+Catalogue: TypeAlias = Mapping[str, PinnedModel]
+
+
+@cache
+def catalogue() -> Catalogue:
+    """The shipped catalogue by name, in the order of the file."""
+    return parse_catalogue(resources.files("epicrisis.models").joinpath("catalogue.toml").read_text("utf-8"))
+
+
+def parse_catalogue(text: str) -> Catalogue:
+    """A catalogue from TOML as `catalogue.toml` describes it. An unknown or missing key raises TypeError."""
+    models = (_model(**table) for table in tomllib.loads(text)["models"])
+    return {model.name: model for model in models}
+
+
+def is_demo(name: str) -> bool:
+    """Whether the catalogue marks this model as one for the demo: its answers mean nothing. A path is never one."""
+    return name in catalogue() and catalogue()[name].demo
+
+
+def pinned(name: str, models: Catalogue) -> PinnedModel:
+    """The model of that name. Raises ModelMissing with the nearest names."""
+    if name not in models:
+        raise ModelMissing(f"no model is called {name!r}; {nearest(name, models)}")
+    return models[name]
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`did you mean ...?` where some known name is near, else all of them."""
+    names = list(known)
+    near = difflib.get_close_matches(name, names, n=2, cutoff=0.5)
+    return f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(names)}"
+
+
+def _model(files: list[dict[str, Any]], **table: Any) -> PinnedModel:
+    return PinnedModel(files=tuple(_file(**file) for file in files), **table)
+
+
+def _file(
+    parts: list[dict[str, Any]] | None = None, hub: dict[str, str] | None = None, **table: Any
+) -> PinnedFile:
+    if (parts is None) == (hub is None):
+        raise TypeError(f"the file {table.get('path')!r} needs either `parts` or `hub`")
+    source = HubFile(**hub) if hub is not None else tuple(WheelPart(**part) for part in parts or ())
+    return PinnedFile(source=source, **table)
