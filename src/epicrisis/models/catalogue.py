@@ -100,9 +100,7 @@ def _model(files: list[dict[str, Any]], **table: Any) -> PinnedModel:
     return PinnedModel(files=tuple(_file(**file) for file in files), **table)
 
 
-def _file(
-    parts: list[dict[str, Any]] | None = None, hub: dict[str, str] | None = None, **table: Any
-) -> PinnedFile:
+def _file(parts: list[dict[str, Any]] | None = None, hub: dict[str, str] | None = None, **table: Any) -> PinnedFile:
     if (parts is None) == (hub is None):
         raise TypeError(f"the file {table.get('path')!r} needs either `parts` or `hub`")
     source = HubFile(**hub) if hub is not None else tuple(WheelPart(**part) for part in parts or ())

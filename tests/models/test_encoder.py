@@ -1,0 +1,110 @@
+"""The ONNX encoder on the real MiniLM: its contract, its quality, and what it says of files that are no model."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from epicrisis.errors import ModelFileInvalid, ModelMissing
+from epicrisis.models.encoder import load_encoder
+from epicrisis.testing.encoders import check_encoder
+
+
+@pytest.fixture
+def folder(model_home: Path, tmp_path: Path) -> Path:
+    """MiniLM as a folder of the user's own, with the settings in sentence-transformers' files."""
+    for name in ("model.onnx", "tokenizer.json"):
+        shutil.copy(model_home / "models" / "minilm" / name, tmp_path / name)
+    (tmp_path / "1_Pooling").mkdir()
+    (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_mean_tokens": True}))
+    (tmp_path / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 256}))
+    (tmp_path / "modules.json").write_text(json.dumps([{"type": "sentence_transformers.models.Normalize"}]))
+    return tmp_path
+
+
+@pytest.mark.models
+def test_minilm_keeps_the_contract(model_home: Path) -> None:
+    encoder = load_encoder("minilm", model_home)
+    check_encoder(encoder)
+    assert (encoder.dimensions, encoder.max_tokens, encoder.max_query_tokens) == (384, 254, 254)
+    assert np.allclose(np.linalg.norm(encoder.encode_queries(["Aspirin"]), axis=1), 1, atol=1e-5)
+
+
+@pytest.mark.models
+def test_minilm_knows_what_is_near(model_home: Path) -> None:
+    encoder = load_encoder("minilm", model_home, threads=1)
+    query = encoder.encode_queries(["Does aspirin prevent heart attacks?"])[0]
+    texts = ["Acetylsalicylic acid lowers the risk of myocardial infarction.", "Zebras graze in the savannah."]
+    near, far = encoder.encode_passages([("", text) for text in texts]) @ query
+    assert near > far + 0.3
+
+
+@pytest.mark.models
+def test_what_lies_beyond_the_window_does_not_count_but_is_counted(model_home: Path) -> None:
+    encoder = load_encoder("minilm", model_home)
+    long = "stroke " * 300
+    assert len(encoder.token_spans(long)) == 300
+    assert np.array_equal(encoder.encode_queries([long]), encoder.encode_queries([long + "aspirin"]))
+
+
+@pytest.mark.models
+def test_a_folder_gives_the_same_vectors_as_the_name(model_home: Path, folder: Path) -> None:
+    by_name, by_path = load_encoder("minilm", model_home), load_encoder(str(folder), model_home)
+    assert np.array_equal(by_name.encode_queries(["Aspirin"]), by_path.encode_queries(["Aspirin"]))
+
+
+@pytest.mark.models
+def test_the_fingerprint_follows_whatever_decides_the_vectors(model_home: Path, folder: Path) -> None:
+    before = load_encoder(str(folder), model_home).fingerprint
+    (folder / "model.json").write_text(
+        json.dumps({"settings": {"pooling": "cls", "normalise": True, "max_tokens": 256}})
+    )
+    cls = load_encoder(str(folder), model_home)
+    assert cls.fingerprint != before
+    check_encoder(cls)
+
+
+@pytest.mark.models
+@pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json"])
+@pytest.mark.parametrize("content", [b"", b"not a model at all", b"\x08\x07\x12"])
+def test_a_file_that_is_no_model_is_named(model_home: Path, folder: Path, name: str, content: bytes) -> None:
+    (folder / name).write_bytes(content)
+    with pytest.raises(ModelFileInvalid, match=name) as caught:
+        load_encoder(str(folder), model_home)
+    assert "\n" not in caught.value.message
+
+
+@pytest.mark.models
+def test_a_folder_must_say_how_it_pools(model_home: Path, folder: Path) -> None:
+    (folder / "sentence_bert_config.json").unlink()
+    with pytest.raises(ModelFileInvalid, match=r"max_tokens.*model\.json"):
+        load_encoder(str(folder), model_home)
+    (folder / "model.json").write_text(
+        json.dumps({"settings": {"pooling": "max", "normalise": True, "max_tokens": 256}})
+    )
+    with pytest.raises(ModelFileInvalid, match="mean or cls"):
+        load_encoder(str(folder), model_home)
+    (folder / "model.json").write_text("{")
+    with pytest.raises(ModelFileInvalid, match="not JSON"):
+        load_encoder(str(folder), model_home)
+
+
+def test_an_encoder_that_is_not_there_says_how_to_get_it(tmp_path: Path) -> None:
+    with pytest.raises(ModelMissing, match="epicrisis models pull minilm"):
+        load_encoder("minilm", tmp_path)
+    with pytest.raises(ModelMissing, match=r"lacks model\.onnx"):
+        load_encoder(str(tmp_path), tmp_path)
+
+
+@pytest.mark.models
+@pytest.mark.data
+def test_questions_find_their_abstracts(model_home: Path, data_folder: Path) -> None:
+    """The first 150 of PubMedQA's questions over their 150 abstracts: 0.97 of all 1,000 find theirs first."""
+    records = list(json.loads((data_folder / "pubmedqa" / "ori_pqal.json").read_text("utf-8")).values())[:150]
+    encoder = load_encoder("minilm", model_home)
+    passages = encoder.encode_passages([("", "\n".join(record["CONTEXTS"])) for record in records])
+    queries = encoder.encode_queries([record["QUESTION"] for record in records])
+    found = (queries @ passages.T).argmax(axis=1) == np.arange(len(records))
+    assert found.mean() >= 0.96
