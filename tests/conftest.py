@@ -5,10 +5,20 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from typing import TYPE_CHECKING
+
 import pytest
 
+from epicrisis.corpus.questions import read_questions
+from epicrisis.corpus.reading import read
+from epicrisis.models.encoder import load_encoder
 from epicrisis.models.pull import installed
+from epicrisis.seams import Encoder
 from epicrisis.settings import load
+from epicrisis.types import Question
+
+if TYPE_CHECKING:
+    from epicrisis.library.library import Library
 
 
 def _missing(what: str) -> None:
@@ -34,3 +44,35 @@ def model_home() -> Path:
     if not {"minilm", "smollm2-135m"} <= {model.name for model in installed(home)}:
         _missing("the embedded models: epicrisis models pull minilm smollm2-135m")
     return home
+
+
+@pytest.fixture(scope="session")
+def encoder(model_home: Path) -> Encoder:
+    """The embedded encoder."""
+    return load_encoder("minilm", model_home)
+
+
+@pytest.fixture(scope="session")
+def pubmedqa_library(tmp_path_factory: pytest.TempPathFactory, data_folder: Path, encoder: Encoder) -> Library:
+    """The 1,000 PubMedQA abstracts: `CONTEXTS` alone, no title and no conclusion; read-only."""
+    from epicrisis.library.ingest import add_documents
+    from epicrisis.library.library import Library
+
+    path = tmp_path_factory.mktemp("pubmedqa") / "library"
+    made = Library.create(
+        path,
+        encoder_fingerprint=encoder.fingerprint,
+        encoder_name="minilm",
+        dimensions=encoder.dimensions,
+        max_tokens=encoder.max_tokens,
+        overlap=32,
+    )
+    with made:
+        add_documents(made, read([data_folder / "pubmedqa" / "ori_pqal.json"]), encoder)
+    return Library.open(path)
+
+
+@pytest.fixture(scope="session")
+def pubmedqa_questions(data_folder: Path) -> list[Question]:
+    """The 1,000 questions with their gold answers and documents."""
+    return [item for item in read_questions(data_folder / "pubmedqa" / "ori_pqal.json") if isinstance(item, Question)]

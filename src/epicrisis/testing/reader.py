@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from epicrisis.prompts import unescape, unfence
+from epicrisis.prompts import OPEN, unescape, unfence
 from epicrisis.seams import ChatRequest
 from epicrisis.testing.chat import ScriptedModel
 
@@ -62,8 +62,8 @@ def position_biased_reader(
     def script(request: ChatRequest) -> str:
         prompt = request.messages[-1].content
         items = unfence(prompt)
-        question = unescape(prompt)
-        key = next((keys[text] for text in keys if text in question), None)
+        asked = unescape(prompt.partition(OPEN)[0])
+        key = next((keys[text] for text in keys if text in asked), None)
         place = None if key is None else _place_of(key, items)
         attends = place is not None and _draw(seed, request.seed, prompt) < curve(place, len(items))
         if key is None or place is None or not attends:
@@ -88,8 +88,8 @@ def _draw(*parts: object) -> float:
 
 
 def _quote(passage: str) -> str:
-    """The first words of the passage, free of quotation marks, cut at a blank."""
-    start = passage.split('"')[0][:160]
+    """Words of the passage, free of quotation marks, cut at a blank."""
+    start = max(passage.split('"'), key=len)[:160].strip()
     return start.rsplit(" ", 1)[0] if " " in start else start
 
 
