@@ -7,13 +7,13 @@ not one. Arrays are C-contiguous float32; `n` texts of dimension `d` give `(n, d
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from .types import EMPTY, Hit, Passage, Scope, Usage
+from .types import Hit, Passage, Scope, Usage
 
 Vectors: TypeAlias = npt.NDArray[np.float32]
 
@@ -117,7 +117,7 @@ class ChatRequest:
     sample: int = 0
     schema: Mapping[str, Any] | None = None
     """JSON schema the reply must satisfy, where the model can be held to one. Always validate what comes back."""
-    extra: Mapping[str, Any] = EMPTY
+    extra: Mapping[str, Any] = field(default_factory=dict)
     """Parameters of one endpoint alone."""
 
 

@@ -7,15 +7,12 @@ full; `to_json` turns any of them into plain JSON data (the wire form of `--json
 from __future__ import annotations
 
 import dataclasses
-import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 Metadata: TypeAlias = Mapping[str, Any]
 """JSON data that a source tells of a document (publication types, note type, section...)."""
-
-EMPTY: Metadata = types.MappingProxyType({})
 
 State: TypeAlias = Literal["answered", "abstained", "unparsed", "failed"]
 """How a question ended. Anything but `answered` is counted and shown, never scored as a letter."""
@@ -38,7 +35,7 @@ class Document:
     """As published: `2015`, `2015-06` or `2015-06-30`."""
     patient: str | None = None
     """Whose record this is; `None` for literature. An access boundary, see `Scope`."""
-    metadata: Metadata = EMPTY
+    metadata: Metadata = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +53,7 @@ class Passage:
     source: str = ""
     date: str | None = None
     patient: str | None = None
-    metadata: Metadata = EMPTY
+    metadata: Metadata = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +127,7 @@ class Ranking:
     hits: tuple[Hit, ...]
     retriever: str
     """`dense`, `bm25` or `hybrid`."""
-    parameters: Metadata = EMPTY
+    parameters: Metadata = field(default_factory=dict)
     """Encoder, k, RRF constant: whatever the order depends on."""
     notes: tuple[str, ...] = ()
     """What a reader must know of how it was made, such as a question cut at the encoder's window."""

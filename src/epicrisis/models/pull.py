@@ -20,7 +20,7 @@ from typing import IO, Any, TypeAlias
 from epicrisis.errors import ModelFileInvalid, ModelMissing, NetworkRefused, StorageError
 from epicrisis.models.catalogue import Catalogue, HubFile, Kind, PinnedFile, PinnedModel, catalogue, nearest, pinned
 from epicrisis.models.sources import hub_chunks, wheel_member
-from epicrisis.types import EMPTY, Metadata, to_json
+from epicrisis.types import Metadata, to_json
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with (bytes there, bytes of the whole model)."""
@@ -226,7 +226,7 @@ def _local(path: Path, kind: Kind) -> ModelFiles:
         found = sorted(folder.glob("*.gguf")) if path.is_dir() else [path]
         if len(found) != 1:
             raise ModelMissing(f"{folder} holds {len(found)} .gguf files, wanted is one: name the file itself")
-        return ModelFiles(found[0].stem, kind, folder, {"model.gguf": found[0]}, EMPTY, {})
+        return ModelFiles(found[0].stem, kind, folder, {"model.gguf": found[0]}, {}, {})
     if folder.name == "onnx" and not (folder / "tokenizer.json").is_file():
         folder = folder.parent
     weights = path if path.is_file() else folder / "model.onnx"
@@ -236,4 +236,4 @@ def _local(path: Path, kind: Kind) -> ModelFiles:
     for file in files.values():
         if not file.is_file():
             raise ModelMissing(f"{folder} is no encoder: it lacks {file.name} (wanted: model.onnx and tokenizer.json)")
-    return ModelFiles(folder.resolve().name, kind, folder, files, EMPTY, {})
+    return ModelFiles(folder.resolve().name, kind, folder, files, {}, {})
