@@ -10,7 +10,7 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, ParamSpec, TypeVar
+from typing import Annotated, NoReturn, ParamSpec, TypeVar
 
 import typer
 
@@ -59,7 +59,7 @@ def translated(command: Callable[P, T]) -> Callable[P, T]:
     return run
 
 
-def fail(message: str, code: int) -> Any:
+def fail(message: str, code: int) -> NoReturn:
     """Ends the command with one line on standard error."""
     typer.echo(f"epicrisis: {' '.join(message.split())}", err=True)
     raise typer.Exit(code) from None

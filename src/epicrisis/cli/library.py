@@ -57,7 +57,7 @@ def add(
     items = _begun(read(sources, format))
     used = encoder_for(settings, path.expanduser())
     with _open_or_create(path.expanduser(), settings, used, overlap) as opened:
-        report = _with_progress(opened, items, used, json) if not json else add_documents(opened, items, used)
+        report = add_documents(opened, items, used) if json else _with_progress(opened, items, used)
     _tell(report, json)
 
 
@@ -83,7 +83,7 @@ def _open_or_create(path: Path, settings: Settings, encoder: Encoder, overlap: i
     )
 
 
-def _with_progress(opened: Library, items: Iterator[Document | Skipped], encoder: Encoder, json: bool) -> IngestReport:
+def _with_progress(opened: Library, items: Iterator[Document | Skipped], encoder: Encoder) -> IngestReport:
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -25,7 +25,7 @@ def list_(config: Config = None, json: Json = False) -> None:
     from epicrisis.settings import load
 
     here = {model.name for model in installed(load({}, config).home)}
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "name": model.name,
             "kind": model.kind,
