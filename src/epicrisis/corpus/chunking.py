@@ -6,6 +6,7 @@ splitter goes by punctuation and line ends, which is enough to cut between sente
 
 from __future__ import annotations
 
+import itertools
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -20,9 +21,10 @@ _NEWLINE = "\n\r\v\f\x85\u2028\u2029"
 _BOUNDARY = re.compile(rf"(?P<mark>[.!?…])[\"'”’»)\]]{{0,4}}(?P<gap>\s+)|[{_NEWLINE}]\s*")
 _LINE_END = re.compile(f"[{_NEWLINE}]")
 _INK = re.compile(r"\S")
+# Units (`30 min.`) are left out: they end sentences as often as not.
 _ABBREVIATIONS = frozenset(
-    "al approx ca cf co dept dr ed eds eg eq eqs esp est et etc fig figs hr hrs ie inc jr ltd max min mr mrs ms nb "
-    "nos op pp prof pt pts ref refs resp sec sect sp spp sr ssp st staph strep subsp suppl tab vol vs wt yr yrs".split()
+    "al approx ca cf dept dr eds eg eq eqs esp et fig figs ie inc jr ltd mr mrs ms nos pp prof ref refs resp sect sp "  # noqa: SIM905
+    "spp sr ssp st staph strep subsp suppl viz vol vs".split()
 )
 _LONGEST_ABBREVIATION = 12
 
@@ -127,8 +129,7 @@ def _fragments(text: str, tokens: Sequence[Span], sentence: _Piece, limit: int) 
         if cut == sentence.last:
             break
         ink = _INK.search(text, tokens[cut][0], sentence.end)
-        if ink is None or ink.start() <= start:
-            break
+        assert ink is not None, "a sentence ends with ink, and the token begins before its end"
         end = start + len(text[start : tokens[cut][0]].rstrip())
         yield _Piece(start, end, first, cut, whole=False)
         start = ink.start()
@@ -146,11 +147,10 @@ def _cut(text: str, tokens: Sequence[Span], first: int, last: int, limit: int) -
         around = text[max(tokens[token][0] - 1, 0) : tokens[token][0] + 1]
         if len(around.strip()) < len(around) and tokens[token][0] >= tokens[token - 1][1]:
             return token
-    nearest = (*range(first + limit, first, -1),)
-    for token in nearest:
+    for token in itertools.chain(range(first + limit, first, -1), range(first + limit + 1, last)):
         if tokens[token][0] >= tokens[token - 1][1]:
             return token
-    return next((t for t in range(first + limit + 1, last) if tokens[t][0] >= tokens[t - 1][1]), last)
+    return last
 
 
 def sentences(text: str) -> Iterator[Span]:

@@ -15,11 +15,11 @@ from epicrisis.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A file, or a part of one, that was left out. Holds nothing of the file's content, so that it may be logged."""
+    """A file, or a part of one, that was left out. Holds nothing of the file's text, so that it may be logged."""
 
     path: str
     where: str
-    """`line 17`, `entry 21645374`, or empty for the whole file."""
+    """`line 17`, `entry '21645374'`, or empty for the whole file."""
     reason: str
 
 

@@ -57,12 +57,13 @@ def objects(path: Path) -> Iterator[tuple[int, dict[str, Any]] | Skipped]:
     """The file's objects with their line numbers, from 1; blank lines are passed over.
 
     A file that breaks off (a gzip file cut short, a disk error) gives the lines before and then says where it broke.
+    Of a gzip file garbled in its middle the last of those lines may be wrong ones: its checksum comes only at the end.
     """
     number = 0
     empty = True
     try:
         with _open(path) as file:
-            for number, raw in enumerate(file, 1):  # noqa: B007  (named when the file breaks off)
+            for number, raw in enumerate(file, 1):
                 line = raw.removeprefix(_BOM) if number == 1 else raw
                 if not line.strip():
                     continue
@@ -91,7 +92,7 @@ def _parse(line: bytes) -> dict[str, Any]:
     from .outside import fault
 
     try:
-        value = json.loads(line.decode())
+        value = json.loads(line.rstrip().decode())
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8 at byte {error.start + 1}; save the file as UTF-8") from error
     except json.JSONDecodeError as error:

@@ -116,7 +116,7 @@ class DocumentLine(BaseModel):
         line = {key: value for key, value in line.items() if key != "id" or value is not None}
         if "id" not in line and line.get("_id") is not None:
             line["id"] = line.pop("_id")
-        elif "id" not in line and isinstance(line.get("pmid"), str | int):
+        elif "id" not in line and type(line.get("pmid")) in (int, str) and str(line["pmid"]).strip():
             line["id"] = f"pubmed:{line.pop('pmid')}"
         return line
 

@@ -43,7 +43,7 @@ def documents(path: Path, entries: Mapping[str, Any]) -> Iterator[Document | Ski
         try:
             entry = _entry(key, value)
         except ValueError as error:
-            yield Skipped(shown(path), f"entry {key}", str(error))
+            yield Skipped(shown(path), f"entry {key!a}", str(error))
             continue
         yield Document(
             id=f"pubmed:{key}",
@@ -72,7 +72,7 @@ def _questions(path: Path, entries: Mapping[str, Any]) -> Iterator[Question]:
             if gold == "":
                 raise ValueError("final_decision: neither yes, no nor maybe")
         except ValueError as error:
-            raise InputError(f"{shown(path)}: entry {key}: {error}; fetch the file again") from error
+            raise InputError(f"{shown(path)}: entry {key!a}: {error}; fetch the file again") from error
         yield Question(
             text=entry.question,
             options=OPTIONS,

@@ -87,9 +87,10 @@ def _below(folder: Path, forced: str | None) -> list[tuple[Path, str, str | None
 
 def _first_of_its_name(file: Path, name: str, named: dict[str, Path]) -> bool:
     """False where this very file was met before. Raises InputError where another one has the same name."""
-    first = named.setdefault(name, file)
-    if first is file:
+    if name not in named:
+        named[name] = file
         return True
+    first = named[name]
     if first.resolve() == file.resolve():
         return False
     raise InputError(
