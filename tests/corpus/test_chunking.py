@@ -1,0 +1,211 @@
+"""Passages: exact slices that lose nothing and fit."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from epicrisis.corpus.chunking import chunk, sentences
+from epicrisis.corpus.reading import read
+from epicrisis.types import Document, Passage
+
+TEXT = "Aspirin was given. It helped a lot. Nobody died. The end came in 1990."
+
+
+def words(text: str) -> Sequence[tuple[int, int]]:
+    return [match.span() for match in re.finditer(r"\S+", text)]
+
+
+def gpt_like(text: str) -> Sequence[tuple[int, int]]:
+    """Tokens of up to three characters, the white space before a word its own, three tokens for one emoji."""
+    spans = [match.span() for match in re.finditer(r"\s?\S{1,3}|\s", text)]
+    return [span for span in spans for _ in range(3 if text[span[1] - 1] > "\uffff" else 1)]
+
+
+def _document(text: str, title: str = "") -> Document:
+    return Document(id="d", text=text, title=title)
+
+
+def _slices(text: str, max_tokens: int, overlap: int = 0, title: str = "") -> list[str]:
+    return [passage.text for passage in chunk(_document(text, title), words, max_tokens, overlap)]
+
+
+def _check(text: str, passages: Sequence[Passage]) -> None:
+    """What holds for any tokenizer: exact trimmed slices in order, and no character lost but white space."""
+    covered = 0
+    for ordinal, passage in enumerate(passages):
+        assert passage.id == f"d#{ordinal}"
+        assert passage.text == text[passage.start : passage.end]
+        assert passage.text == passage.text.strip() != ""
+        assert ordinal == 0 or passages[ordinal - 1].start < passage.start
+        assert not text[covered : passage.start].strip()
+        assert covered < passage.end
+        covered = passage.end
+    assert not text[covered:].strip()
+
+
+TEXTS = st.text(max_size=300) | st.lists(
+    st.sampled_from(["a", "Word", "e.g.", "3.5", "end.", "why?", "x" * 9, "😀", ".", "\u200b", "\n", "  ", "\u2028"]),
+    max_size=80,
+).map(" ".join)
+
+
+@given(TEXTS, st.integers(1, 12), st.data())
+def test_every_word_is_in_a_passage_that_fits(text: str, max_tokens: int, data: st.DataObject) -> None:
+    overlap = data.draw(st.integers(0, max_tokens - 1))
+    passages = chunk(_document(text), words, max_tokens, overlap)
+    _check(text, passages)
+    tokens = words(text)
+    for passage in passages:
+        assert len(words(passage.text)) <= max_tokens
+    for start, end in tokens:
+        assert any(passage.start <= start and end <= passage.end for passage in passages)
+    for left, right in itertools.pairwise(passages):
+        shared = text[right.start : max(left.end, right.start)]
+        assert len(words(shared)) <= overlap
+        assert not shared or right.start in {start for start, _ in sentences(text)}
+    if len(tokens) <= max_tokens:
+        assert [passage.text for passage in passages] == ([text.strip()] if text.strip() else [])
+
+
+@given(TEXTS, st.integers(3, 12), st.data())
+def test_tokens_that_hold_spaces_or_share_characters(text: str, max_tokens: int, data: st.DataObject) -> None:
+    overlap = data.draw(st.integers(0, max_tokens - 1))
+    passages = chunk(_document(text), gpt_like, max_tokens, overlap)
+    _check(text, passages)
+    for passage in passages:
+        inside = [1 for start, end in gpt_like(text) if start < passage.end and passage.start < end]
+        assert len(inside) <= max_tokens
+
+
+@given(TEXTS, st.integers(1, 12))
+def test_a_passage_is_one_passage_again(text: str, max_tokens: int) -> None:
+    for passage in chunk(_document(text), words, max_tokens, 0):
+        assert [again.text for again in chunk(_document(passage.text), words, max_tokens, 0)] == [passage.text]
+
+
+def test_by_hand() -> None:
+    assert _slices(TEXT, 7) == ["Aspirin was given. It helped a lot.", "Nobody died. The end came in 1990."]
+    assert _slices(TEXT, 7, overlap=4) == [
+        "Aspirin was given. It helped a lot.",
+        "It helped a lot. Nobody died.",
+        "Nobody died. The end came in 1990.",
+    ]
+    assert _slices(TEXT, 14) == [TEXT]
+    assert _slices(f" \n{TEXT}\n", 14) == [TEXT]
+
+
+def test_a_sentence_too_long_is_cut_between_words_and_shares_nothing() -> None:
+    assert _slices("one two three four five. Six.", 2, overlap=1) == ["one two", "three four", "five. Six."]
+
+
+def test_a_word_is_cut_only_where_there_is_no_other_place() -> None:
+    def letters(text: str) -> Sequence[tuple[int, int]]:
+        return [match.span() for match in re.finditer(r"\S", text)]
+
+    assert [p.text for p in chunk(_document("abc defg hi"), letters, 4, 0)] == ["abc", "defg", "hi"]
+    assert [p.text for p in chunk(_document("abcdefghij"), letters, 4, 0)] == ["abcd", "efgh", "ij"]
+
+
+def test_a_character_of_more_tokens_than_fit_stays_whole() -> None:
+    def three_each(text: str) -> Sequence[tuple[int, int]]:
+        return [(i, i + 1) for i in range(len(text)) for _ in range(3)]
+
+    assert [p.text for p in chunk(_document("😀😁😂"), three_each, 2, 0)] == ["😀", "😁", "😂"]
+
+
+def test_white_space_is_no_passage_and_untokenised_ink_is_one() -> None:
+    assert _slices("", 5) == _slices(" \n\t\u2003", 5) == []
+    assert [p.text for p in chunk(_document(" \u200b "), lambda _: (), 5, 0)] == ["\u200b"]
+
+
+def test_the_title_takes_its_tokens_down_to_half_the_window() -> None:
+    text = " ".join("abcdefghijkl")
+    assert [len(piece.split()) for piece in _slices(text, 8)] == [8, 4]
+    assert [len(piece.split()) for piece in _slices(text, 8, title="one two")] == [5, 5, 2]
+    assert [len(piece.split()) for piece in _slices(text, 8, title="a title of very many words indeed")] == [4, 4, 4]
+    assert [len(piece.split()) for piece in _slices("a b", 1, title="title")] == [1, 1]
+
+
+def test_the_document_goes_with_every_passage() -> None:
+    document = Document("pubmed:1", TEXT, "T", "PubMed", "2015-06", "p1", {"section": "x"})
+    first, second = chunk(document, words, 9, 0)
+    assert second == Passage(
+        id="pubmed:1#1",
+        document_id="pubmed:1",
+        ordinal=1,
+        start=TEXT.index("Nobody"),
+        end=len(TEXT),
+        text="Nobody died. The end came in 1990.",
+        title="T",
+        source="PubMed",
+        date="2015-06",
+        patient="p1",
+        metadata={"section": "x"},
+    )
+    assert first.id == "pubmed:1#0"
+
+
+def test_the_encoder_is_asked_once_for_the_text() -> None:
+    asked: list[str] = []
+
+    def spans(text: str) -> Sequence[tuple[int, int]]:
+        asked.append(text)
+        return words(text)
+
+    chunk(_document(TEXT, "Title"), spans, 4, 2)
+    assert sorted(asked) == sorted([TEXT, "Title"])
+
+
+@pytest.mark.parametrize(("max_tokens", "overlap"), [(0, 0), (4, 4), (4, -1)])
+def test_numbers_that_make_no_sense(max_tokens: int, overlap: int) -> None:
+    with pytest.raises(ValueError, match="max_tokens must be greater than overlap"):
+        chunk(_document(TEXT), words, max_tokens, overlap)
+
+
+@pytest.mark.parametrize(
+    "expected",
+    [
+        ["Dr. J. Smith gave 3.5 mg vs. placebo (e.g. aspirin).", "See Fig. 2!", '"Yes."', "He left."],
+        ["Smith et al. found p < .05.", "Was it 3.5?", "No."],
+        ["pt denies pain.", "takes it b.i.d. with food.", "i.e. twice."],
+        ["It was seen at www.example.org.", "Nobody knew…", "The end."],
+        ["30 min.", "Then nothing."],
+    ],
+)
+def test_sentences(expected: list[str]) -> None:
+    text = " ".join(expected)
+    assert [text[start:end] for start, end in sentences(text)] == expected
+
+
+def test_a_line_end_ends_a_sentence_whatever_stands_before() -> None:
+    text = "Plan\r\n- aspirin, e.g.\n\n- rest \u2028 home"
+    assert [text[start:end] for start, end in sentences(text)] == ["Plan", "- aspirin, e.g.", "- rest", "home"]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("unit", ["x", ".", '."', ". ", " ", "\n", "a.b"])
+def test_a_huge_note_is_cut_in_linear_time(unit: str) -> None:
+    """Two million characters that a backtracking splitter, or one that looks back, takes hours for."""
+    text = "begin." + unit * (2_000_000 // len(unit)) + "end."
+    passages = chunk(_document(text), lambda t: [(i, i + 1) for i in range(len(t))], 256, 32)
+    _check(text, passages)
+    assert max(passage.end - passage.start for passage in passages) <= 256
+
+
+@pytest.mark.data
+def test_the_real_abstracts(data_folder: Path) -> None:
+    passages = 0
+    for document in read([data_folder / "pubmedqa" / "ori_pqal.json"]):
+        assert isinstance(document, Document)
+        made = chunk(document, words, 128, 32)
+        passages += len(made)
+        assert all(len(words(passage.text)) <= 128 for passage in made)
+        assert {word for passage in made for word in passage.text.split()} == set(document.text.split())
+    assert 2_000 < passages < 2_500

@@ -1,0 +1,208 @@
+"""JSON lines: the good ones are kept, the broken ones are named."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from epicrisis.corpus import jsonl
+from epicrisis.corpus.inputs import Skipped
+from epicrisis.corpus.outside import fault
+from epicrisis.types import Document
+
+GOOD = b'{"id": "a", "text": "Aspirin."}'
+
+
+def _read(folder: Path, content: bytes, name: str = "lines.jsonl") -> list[Document | Skipped]:
+    path = folder / name
+    path.write_bytes(content)
+    return list(jsonl.read(path))
+
+
+def test_every_field_finds_its_place(tmp_path: Path) -> None:
+    line = {
+        "id": 7,
+        "text": " Fever.\r\nChills. ",
+        "title": "Note",
+        "source": "ward",
+        "date": "2015-06",
+        "patient": 12,
+        "note_type": "discharge",
+        "metadata": {"section": "history", "note_type": "hidden by the line's own"},
+    }
+    assert _read(tmp_path, json.dumps(line).encode()) == [
+        Document(
+            id="7",
+            text=" Fever.\r\nChills. ",
+            title="Note",
+            source="ward",
+            date="2015-06",
+            patient="12",
+            metadata={"section": "history", "note_type": "discharge"},
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("keys", "id", "metadata"),
+    [
+        ({"id": 0}, "0", {}),
+        ({"_id": "x"}, "x", {}),
+        ({"pmid": 12377809}, "pubmed:12377809", {}),
+        ({"id": None, "pmid": "5"}, "pubmed:5", {}),
+        ({"id": "x", "pmid": "5"}, "x", {"pmid": "5"}),
+    ],
+)
+def test_where_the_id_comes_from(tmp_path: Path, keys: dict[str, object], id: str, metadata: dict[str, object]) -> None:
+    (document,) = _read(tmp_path, json.dumps({**keys, "text": "t"}).encode())
+    assert isinstance(document, Document)
+    assert (document.id, document.metadata) == (id, metadata)
+
+
+def test_null_and_empty_mean_nothing_told(tmp_path: Path) -> None:
+    (document,) = _read(tmp_path, b'{"id": 1, "text": "t", "title": null, "source": null, "date": "", "patient": null}')
+    assert document == Document(id="1", text="t", metadata={})
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"nope", "not JSON: Expecting value at character 1"),
+        (b'{"id": 1', "not JSON: Expecting ',' delimiter at character 9"),
+        (b"[1]", "not a JSON object; each line must be one, with id and text"),
+        (b'{"text": "t"}', "id: Field required"),
+        (b'{"id": "", "text": " "}', "id: empty; text: empty"),
+        (b'{"id": true, "text": "t"}', "id: Input should be a valid string"),
+        (b'{"id": 1.5, "text": 5}', "id: Input should be a valid string; text: Input should be a valid string"),
+        (b'{"pmid": true, "text": "t"}', "id: Field required"),
+        (b'{"id": 1}', "text: Field required"),
+        (b'{"id": 1, "text": "t", "date": "June"}', "date: not a date of the form YYYY, YYYY-MM or YYYY-MM-DD"),
+        (b'{"id": 1, "text": "t", "date": 20150630}', "date: not a date of the form YYYY, YYYY-MM or YYYY-MM-DD"),
+        (
+            b'{"id": 1, "text": "t", "patient": " "}',
+            "patient: empty; name the patient, or leave it out for literature",
+        ),
+        (b'{"id": 1, "text": "t", "metadata": [1]}', "metadata: Input should be a valid dictionary"),
+        (b'{"id": 1, "text": "a\\u0000b"}', "holds a NUL character"),
+        (b'{"id": 1, "text": "t", "\\ud800": 1}', "holds half of a surrogate pair, which is no character"),
+        (b'{"id": 1, "text": "t", "score": NaN}', "holds a number that is not finite"),
+        (b'{"id": 1, "text": "t", "score": 1e999}', "holds a number that is not finite"),
+        (b'{"id": 1, "text": "t", "x": ' + b"[" * 40 + b"]" * 40 + b"}", "nested deeper than 32 levels"),
+        (b"[" * 100_000, "not JSON that can be read: a number too long, or nested too deep"),
+        (b'{"id": ' + b"9" * 5000 + b"}", "not JSON that can be read: a number too long, or nested too deep"),
+        (b'{"id": 1, "text": "na\xefve"}', "not UTF-8 at byte 22; save the file as UTF-8"),
+    ],
+)
+def test_a_broken_line_is_named_and_the_others_are_kept(tmp_path: Path, line: bytes, reason: str) -> None:
+    first, broken, last = _read(tmp_path, GOOD + b"\n" + line + b"\n" + GOOD.replace(b'"a"', b'"b"'))
+    assert isinstance(first, Document)
+    assert isinstance(last, Document)
+    assert (first.id, last.id) == ("a", "b")
+    assert broken == Skipped(str(tmp_path / "lines.jsonl"), "line 2", reason)
+
+
+def test_a_reason_never_repeats_the_text(tmp_path: Path) -> None:
+    lines = [
+        b'{"id": 1, "text": "t", "date": "SECRET"}',
+        b'{"id": "SECRET"}',
+        b'{"id": 1, "text": ["SECRET"]}',
+        b"SECRET",
+    ]
+    skipped = _read(tmp_path, b"\n".join(lines))
+    assert [type(item) for item in skipped] == [Skipped] * 4
+    assert "SECRET" not in str(skipped)
+
+
+def test_hostile_keys_are_only_metadata(tmp_path: Path) -> None:
+    extra = {"model_config": 1, "model_extra": 2, "__class__": 3, "__pydantic_extra__": 4, "_x": 5, "self": 6}
+    (document,) = _read(tmp_path, json.dumps({"id": 1, "text": "t", **extra}).encode())
+    assert document == Document(id="1", text="t", metadata=extra)
+
+
+def test_blank_lines_and_the_byte_order_mark_are_passed_over(tmp_path: Path) -> None:
+    items = _read(tmp_path, b"\xef\xbb\xbf" + GOOD + b"\r\n\r\n  \nnope\n")
+    assert isinstance(items[0], Document)
+    assert isinstance(items[1], Skipped)
+    assert items[1].where == "line 4"
+
+
+def test_only_line_feeds_end_a_line(tmp_path: Path) -> None:
+    (document,) = _read(tmp_path, '{"id": 1, "text": "a\u2028b\u0085c"}'.encode())
+    assert isinstance(document, Document)
+    assert document.text == "a\u2028b\u0085c"
+
+
+def test_a_file_of_blank_lines_says_so(tmp_path: Path) -> None:
+    for content in (b"\n \n", gzip.compress(b"")):
+        assert [item.reason for item in _read(tmp_path, content) if isinstance(item, Skipped)] == [
+            "holds no line but blank ones"
+        ]
+
+
+def test_gzip_is_told_by_content_not_by_name(tmp_path: Path) -> None:
+    for content, name in ((gzip.compress(GOOD), "a.jsonl"), (GOOD, "b.jsonl.gz"), (gzip.compress(GOOD), "c.jsonl.gz")):
+        (document,) = _read(tmp_path, content, name)
+        assert isinstance(document, Document)
+        assert document.id == "a"
+
+
+def _cut(packed: bytes) -> bytes:
+    return packed[: len(packed) // 2]
+
+
+def _checksum(packed: bytes) -> bytes:
+    return packed[:-8] + b"\0" * 8
+
+
+@pytest.mark.parametrize("damage", [_cut, _checksum])
+def test_a_damaged_gzip_gives_what_comes_before_and_says_where(
+    tmp_path: Path, damage: Callable[[bytes], bytes]
+) -> None:
+    lines = [json.dumps({"id": i, "text": f"{i * 7919 % 1009} {i * 104729 % 4001}"}) for i in range(20_000)]
+    *documents, last = _read(tmp_path, damage(gzip.compress("\n".join(lines).encode() + b"\n")), "x.jsonl.gz")
+    good = [item for item in documents if isinstance(item, Document)]
+    assert [document.id for document in good] == [str(i) for i in range(len(good))]
+    assert len(good) > 1000
+    assert isinstance(last, Skipped)
+    assert last.where == f"after line {len(good)}"
+    assert "the file breaks off (" in last.reason
+    assert last.reason.endswith("fetch or make it again")
+
+
+def test_a_gzip_garbled_in_its_middle_is_said_to_break_off(tmp_path: Path) -> None:
+    packed = gzip.compress(b"".join(b'{"id": %d, "text": "%d"}\n' % (i, i * 7919 % 1009) for i in range(20_000)))
+    half = len(packed) // 2
+    items = _read(tmp_path, packed[:half] + b"\xff" * half, "x.jsonl.gz")
+    assert [item.id for item in items[:1000] if isinstance(item, Document)] == [str(i) for i in range(1000)]
+    assert isinstance(items[-1], Skipped)
+    assert "the file breaks off (" in items[-1].reason
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(st.characters(codec=None)),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(_JSON)
+def test_what_has_no_fault_can_be_written_as_strict_json(value: object) -> None:
+    try:
+        strict = json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
+    except ValueError:
+        assert fault(value) is not None
+    else:
+        assert (fault(value) is None) == (b"\\u0000" not in strict.replace(b"\\\\", b""))
+
+
+@pytest.mark.data
+def test_the_real_abstracts_are_all_read(data_folder: Path) -> None:
+    items = list(jsonl.read(data_folder / "bioasq" / "passages.jsonl.gz"))
+    assert len(items) == 41_310
+    assert all(isinstance(item, Document) and item.id.startswith("pubmed:") for item in items)

@@ -1,0 +1,167 @@
+"""PubMedQA's file, and questions as JSON lines."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from epicrisis.corpus.inputs import Skipped
+from epicrisis.corpus.pubmedqa import questions
+from epicrisis.corpus.questions import read_questions
+from epicrisis.corpus.reading import read
+from epicrisis.errors import InputError
+from epicrisis.types import Document, Question
+
+ENTRY: dict[str, Any] = {
+    "QUESTION": "Does aspirin help?",
+    "CONTEXTS": ["We asked.", "It helped."],
+    "LABELS": ["BACKGROUND", "RESULTS"],
+    "MESHES": ["Aspirin"],
+    "YEAR": "2011",
+    "final_decision": "maybe",
+    "LONG_ANSWER": "It does.",
+}
+
+
+def _put(folder: Path, entries: object) -> Path:
+    path = folder / "ori_pqal.json"
+    path.write_text(json.dumps(entries))
+    return path
+
+
+def _lines(folder: Path, *lines: object) -> list[Question | Skipped]:
+    path = folder / "questions.jsonl"
+    path.write_text("\n".join(json.dumps(line) for line in lines))
+    return list(read_questions(path))
+
+
+def test_a_pubmedqa_document_tells_neither_question_nor_answer(tmp_path: Path) -> None:
+    (document,) = read([_put(tmp_path, {"21645374": ENTRY})])
+    assert document == Document(
+        id="pubmed:21645374",
+        text="We asked.\nIt helped.",
+        source="PubMedQA",
+        date="2011",
+        metadata={"labels": ["BACKGROUND", "RESULTS"], "meshes": ["Aspirin"]},
+    )
+
+
+def test_a_pubmedqa_question_has_its_letters(tmp_path: Path) -> None:
+    path = _put(tmp_path, {"21645374": ENTRY, "2": {**ENTRY, "final_decision": None}})
+    first, second = questions(path)
+    assert first == Question(
+        text="Does aspirin help?",
+        options={"A": "yes", "B": "no", "C": "maybe"},
+        form="choice",
+        id="21645374",
+        gold="C",
+        gold_documents=("pubmed:21645374",),
+    )
+    assert second.gold is None
+    assert list(read_questions(path)) == [first, second]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"CONTEXTS": "text"}, "CONTEXTS: Input should be a valid list"),
+        ({"CONTEXTS": [" "]}, "CONTEXTS: empty"),
+        ({"QUESTION": ""}, "QUESTION: empty"),
+        ({"YEAR": "MMXI"}, "YEAR: not a date of the form YYYY, YYYY-MM or YYYY-MM-DD"),
+        ({"MESHES": ["\0"]}, "holds a NUL character"),
+    ],
+)
+def test_a_broken_entry_is_a_document_left_out_and_a_question_that_fails(
+    tmp_path: Path, change: dict[str, object], reason: str
+) -> None:
+    path = _put(tmp_path, {"1": ENTRY, "2": {**ENTRY, **change}})
+    good, bad = read([path])
+    assert isinstance(good, Document)
+    assert bad == Skipped(str(path), "entry '2'", reason)
+    with pytest.raises(InputError, match=r"entry '2'.*fetch the file again"):
+        list(questions(path))
+
+
+def test_an_unknown_decision_is_never_a_letter(tmp_path: Path) -> None:
+    path = _put(tmp_path, {"1": {**ENTRY, "final_decision": "perhaps"}})
+    assert len(list(read([path]))) == 1
+    with pytest.raises(InputError, match="final_decision: neither yes, no nor maybe"):
+        list(questions(path))
+
+
+@pytest.mark.data
+def test_the_real_pubmedqa(data_folder: Path) -> None:
+    path = data_folder / "pubmedqa" / "ori_pqal.json"
+    asked = list(questions(path))
+    assert Counter(question.gold for question in asked) == {"A": 552, "B": 338, "C": 110}
+    documents = [item for item in read([path]) if isinstance(item, Document)]
+    assert len(documents) == 1000
+    assert sum(document.date is None for document in documents) == 58
+    for question, document in zip(asked, documents, strict=True):
+        assert question.gold_documents == (document.id,)
+        assert question.text not in document.text
+    assert (asked[0].id, asked[0].gold, documents[0].date) == ("21645374", "A", "2011")
+
+
+def test_lines_of_questions(tmp_path: Path) -> None:
+    assert _lines(
+        tmp_path,
+        {"text": "Why?"},
+        {"id": "q", "question": "Which?", "options": ["x", "y"], "gold": "B", "gold_documents": ["d", 5]},
+        {"id": 9, "text": "Which?", "options": {"C": "x", "A": "y"}, "patient": 3},
+        {"text": "Why?", "options": {}, "gold": "because"},
+    ) == [
+        Question(text="Why?", id="1"),
+        Question(
+            text="Which?", options={"A": "x", "B": "y"}, form="choice", id="q", gold="B", gold_documents=("d", "5")
+        ),
+        Question(text="Which?", options={"C": "x", "A": "y"}, form="choice", id="9", patient="3"),
+        Question(text="Why?", id="4", gold="because"),
+    ]
+
+
+def test_options_keep_their_order(tmp_path: Path) -> None:
+    (question,) = _lines(tmp_path, {"text": "?", "options": {"C": "x", "A": "y"}})
+    assert isinstance(question, Question)
+    assert list(question.options) == ["C", "A"]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ({}, "text: Field required"),
+        ({"question": " "}, "question: empty"),
+        ({"text": "?", "options": ["x", "y"], "gold": "C"}, "gold: not a letter of the options"),
+        ({"text": "?", "options": ["x", "y"], "gold": "x"}, "gold: not a letter of the options"),
+        ({"text": "?", "options": {"yes": "x"}}, "options: each key must be one letter, A to Z"),
+        ({"text": "?", "options": {"": "x"}}, "options: each key must be one letter, A to Z"),
+        ({"text": "?", "options": ["x", 3]}, "options.B: Input should be a valid string"),
+        ({"text": "?", "options": ["x"] * 27}, "options: more than 26, so that the letters A to Z do not suffice"),
+        ({"text": "?", "patient": ""}, "patient: empty; name the patient, or leave it out for literature"),
+        ({"text": "?", "gold_documents": "d"}, "gold_documents: Input should be a valid list"),
+        ({"text": "?", "id": 1}, "id: the same as an earlier question's; give each its own"),
+    ],
+)
+def test_a_broken_question_is_left_out_and_said(tmp_path: Path, line: dict[str, object], reason: str) -> None:
+    good, bad = _lines(tmp_path, {"text": "Why?"}, line)
+    assert good == Question(text="Why?", id="1")
+    assert bad == Skipped(str(tmp_path / "questions.jsonl"), "line 2", reason)
+
+
+def test_a_path_without_questions_is_an_error_at_once(tmp_path: Path) -> None:
+    (tmp_path / "q.csv").write_text("a,b")
+    (tmp_path / "q.jsonl").write_text("")
+    with pytest.raises(InputError, match="a folder; name the file in it"):
+        read_questions(tmp_path)
+    with pytest.raises(InputError, match="no such file"):
+        read_questions(tmp_path / "none.jsonl")
+    with pytest.raises(InputError, match=r"questions come as \.jsonl"):
+        read_questions(tmp_path / "q.csv")
+    with pytest.raises(InputError, match="the file is empty"):
+        read_questions(tmp_path / "q.jsonl")
+    with pytest.raises(InputError, match="a folder"):
+        questions(tmp_path)

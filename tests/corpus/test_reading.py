@@ -1,0 +1,182 @@
+"""Files and folders, good and bad, through the one door."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from epicrisis.corpus.reading import FORMATS, Skipped, read
+from epicrisis.errors import InputError
+from epicrisis.types import Document
+
+GOOD = '{"id": "a", "text": "Aspirin thins the blood."}\n'
+
+
+def _put(folder: Path, name: str, content: str | bytes) -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def _ids(paths: list[Path], format: str | None = None) -> list[str]:
+    return [item.id for item in read(paths, format) if isinstance(item, Document)]
+
+
+def _skipped(paths: list[Path], format: str | None = None) -> list[Skipped]:
+    return [item for item in read(paths, format) if isinstance(item, Skipped)]
+
+
+def test_text_is_kept_exactly_but_for_line_ends_and_the_byte_order_mark(tmp_path: Path) -> None:
+    path = _put(tmp_path, "note.txt", b"\xef\xbb\xbf  # no heading here\r\nfever\rchills \n")
+    assert list(read([path])) == [
+        Document(
+            id="file:note.txt",
+            text="  # no heading here\nfever\nchills \n",
+            title="note",
+            source="note.txt",
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("markdown", "title"),
+    [
+        ("# Heart failure\nText", "Heart failure"),
+        ("intro\n\n## Second  level ##\n# First", "Second level"),
+        ("```\n# a comment\n```\n# Real", "Real"),
+        ("#hashtag\n####### seven\n#\n# #\n", "page"),
+        ("no heading", "page"),
+    ],
+)
+def test_the_first_markdown_heading_is_the_title(tmp_path: Path, markdown: str, title: str) -> None:
+    (document,) = read([_put(tmp_path, "page.md", markdown)])
+    assert isinstance(document, Document)
+    assert (document.title, document.text) == (title, markdown)
+
+
+def test_a_folder_is_read_in_the_order_of_its_paths(tmp_path: Path) -> None:
+    _put(tmp_path, "b.txt", "b")
+    _put(tmp_path, "a/z.MD", "z")
+    _put(tmp_path, "a/lines.jsonl", GOOD)
+    _put(tmp_path, ".hidden.txt", "hidden")
+    _put(tmp_path, ".git/config.txt", "hidden")
+    assert _ids([tmp_path]) == ["a", "file:a/z.MD", "file:b.txt"]
+    assert _skipped([tmp_path]) == []
+
+
+def test_what_cannot_be_read_in_a_folder_is_said(tmp_path: Path) -> None:
+    _put(tmp_path, "good.txt", "good")
+    _put(tmp_path, "blank.txt", " \n")
+    _put(tmp_path, "empty.txt", "")
+    _put(tmp_path, "latin.txt", b"na\xefve")
+    _put(tmp_path, "nul.txt", "a\0b")
+    _put(tmp_path, "scan.pdf", "%PDF")
+    os.mkfifo(tmp_path / "pipe.txt")
+    (tmp_path / "gone.txt").symlink_to(tmp_path / "nowhere")
+    assert _ids([tmp_path]) == ["file:good.txt"]
+    reasons = {Path(item.path).name: item.reason for item in _skipped([tmp_path])}
+    assert set(reasons) == {"blank.txt", "empty.txt", "latin.txt", "nul.txt", "scan.pdf", "pipe.txt", "gone.txt"}
+    assert reasons["latin.txt"] == "not UTF-8 at byte 3; save the file as UTF-8"
+    assert reasons["nul.txt"] == "holds a NUL character: not a text file"
+    assert reasons["blank.txt"] == "holds no text"
+    assert reasons["empty.txt"].startswith("the file is empty")
+    assert ".pdf" not in reasons["scan.pdf"]
+    assert ".jsonl.gz" in reasons["scan.pdf"]
+    assert all(item.where == "" for item in _skipped([tmp_path]))
+
+
+def test_a_file_name_that_is_not_utf8_is_said_and_can_be_printed(tmp_path: Path) -> None:
+    (tmp_path / os.fsdecode(b"na\xefve.txt")).write_text("text")
+    (skipped,) = read([tmp_path])
+    assert isinstance(skipped, Skipped)
+    assert skipped.reason == "the file's name is not UTF-8; rename it"
+    assert skipped.path.encode().endswith("na\ufffdve.txt".encode())
+
+
+def test_every_path_is_looked_at_before_the_first_document(tmp_path: Path) -> None:
+    good = _put(tmp_path, "good.jsonl", GOOD)
+    other = _put(tmp_path, "other.json", '{"1": "yes"}')
+    with pytest.raises(InputError, match="no such file or folder; check the spelling"):
+        read([good, tmp_path / "typo.jsonl"])
+    with pytest.raises(InputError, match=r"not PubMedQA's file; it must map PMIDs"):
+        read([good, other])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("empty.jsonl", "", "the file is empty; leave it out"),
+        ("empty.txt", "", "the file is empty; leave it out"),
+        ("scan.pdf", "%PDF", "its ending is not one of .jsonl, .jsonl.gz, .txt"),
+        ("noending", "text", "rename it, or name the format"),
+        ("broken.json", "{", "not a JSON file in UTF-8; it must map PMIDs"),
+        ("deep.json", "[" * 100_000, "not a JSON file in UTF-8"),
+        ("list.json", "[]", "not PubMedQA's file"),
+    ],
+)
+def test_a_named_file_that_cannot_be_read_is_an_error_of_one_line(
+    tmp_path: Path, name: str, content: str, message: str
+) -> None:
+    path = _put(tmp_path, name, content)
+    with pytest.raises(InputError) as caught:
+        read([path])
+    assert message in caught.value.message
+    assert caught.value.message.startswith(str(path))
+    assert "\n" not in caught.value.message
+
+
+def test_folders_and_paths_that_cannot_be_used(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    _put(tmp_path, "pictures/a.png", "png")
+    os.mkfifo(tmp_path / "pipe")
+    file = _put(tmp_path, "good.jsonl", GOOD)
+    with pytest.raises(InputError, match="no file below it that can be read"):
+        read([tmp_path / "empty"])
+    with pytest.raises(InputError, match="no file below it that can be read"):
+        read([tmp_path / "pictures"])
+    with pytest.raises(InputError, match="neither a file nor a folder; write the data to a file"):
+        read([tmp_path / "pipe"])
+    with pytest.raises(InputError, match="check the path and its permissions"):
+        read([file / "below"])
+    with pytest.raises(InputError, match="no path was given"):
+        read([])
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_what_may_not_be_read_is_an_error(tmp_path: Path) -> None:
+    file = _put(tmp_path, "locked/note.txt", "text")
+    file.chmod(0)
+    with pytest.raises(InputError, match="check the path and its permissions"):
+        read([file])
+    assert [item.path for item in _skipped([tmp_path])] == [str(file)]
+    file.parent.chmod(0)
+    with pytest.raises(InputError, match="check the folder's permissions"):
+        read([tmp_path])
+    file.parent.chmod(0o700)
+
+
+def test_a_format_can_be_forced(tmp_path: Path) -> None:
+    lines = _put(tmp_path, "export.data", GOOD)
+    note = _put(tmp_path, "NOTE", "fever")
+    entries = _put(tmp_path, "set.txt", json.dumps({"7": {"QUESTION": "q?", "CONTEXTS": ["c"]}}))
+    assert _ids([lines], "jsonl") == ["a"]
+    assert _ids([note], "text") == ["file:NOTE"]
+    assert _ids([entries], "pubmedqa") == ["pubmed:7"]
+    assert _ids([tmp_path], "text") == ["file:NOTE", "file:export.data", "file:set.txt"]
+    with pytest.raises(InputError, match=f"'csv'; the known ones are {', '.join(FORMATS)}"):
+        read([lines], "csv")
+
+
+def test_two_files_never_share_an_id(tmp_path: Path) -> None:
+    first = _put(tmp_path, "p1/note.txt", "one")
+    second = _put(tmp_path, "p2/note.txt", "two")
+    with pytest.raises(InputError, match="name the folder above both"):
+        read([first, second])
+    with pytest.raises(InputError, match=r"would both be the document file:note\.txt"):
+        read([tmp_path / "p1", tmp_path / "p2"])
+    assert _ids([first, first, tmp_path / "p1"]) == ["file:note.txt"]
+    assert _ids([tmp_path]) == ["file:p1/note.txt", "file:p2/note.txt"]
