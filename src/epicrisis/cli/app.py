@@ -70,10 +70,16 @@ def show_json(value: object) -> None:
     typer.echo(json.dumps(to_json(value), ensure_ascii=False, indent=2))
 
 
-def main() -> None:
-    """The entry point; commands join the app when this module's siblings are imported."""
+def build() -> typer.Typer:
+    """The app with all its commands. They are imported here, since they themselves import this module."""
     from epicrisis.cli import ask, doctor, library, models, search
 
-    for sibling in (library, search, ask, models, doctor):
-        sibling.register(app)
-    app()
+    if not app.registered_commands:
+        for sibling in (library, search, ask, models, doctor):
+            sibling.register(app)
+    return app
+
+
+def main() -> None:
+    """The entry point."""
+    build()(prog_name="epicrisis")

@@ -1,0 +1,104 @@
+"""Thirty PubMedQA questions, k = 8, answered by a real model: plain RAG and BriefContext, with tokens and seconds.
+
+Says that the machinery is real, and nothing of quality: the models are small and the sample smaller. Resumable: killed
+and started again it asks only what has no record in the folder.
+
+    EPICRISIS_DATA=... python benchmarks/pubmedqa_answers.py FOLDER [MODEL]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections import Counter
+from pathlib import Path
+
+from epicrisis.corpus.questions import read_questions
+from epicrisis.corpus.reading import read
+from epicrisis.evaluation.runs import RecordFile, answer_all
+from epicrisis.library.ingest import add_documents
+from epicrisis.library.library import Library
+from epicrisis.models.encoder import load_encoder
+from epicrisis.pipeline import Pipeline
+from epicrisis.settings import Settings, load
+from epicrisis.types import Question
+
+QUESTIONS = 30
+K = 8
+ARMS: tuple[tuple[str, dict[str, object]], ...] = (
+    ("rag", {"strategy": "rag"}),
+    ("brief-context", {"strategy": "brief-context"}),
+    ("brief-context, no preflight", {"strategy": "brief-context", "preflight": {"enabled": False}}),
+)
+
+
+def library_in(folder: Path, file: Path) -> Path:
+    """The library of all 1,000 abstracts, made if it is not there."""
+    path = folder / "library"
+    if not (path / "manifest.json").exists():
+        encoder = load_encoder("minilm", load().home)
+        made = Library.create(
+            path,
+            encoder_fingerprint=encoder.fingerprint,
+            encoder_name="minilm",
+            dimensions=encoder.dimensions,
+            max_tokens=encoder.max_tokens,
+            overlap=32,
+        )
+        with made:
+            add_documents(made, read([file]), encoder)
+    return path
+
+
+async def run(settings: Settings, library: Path, questions: list[Question], output: Path) -> None:
+    """Records every question that has no record yet."""
+    async with Pipeline.open(settings, library) as pipeline:
+        records = RecordFile(output, pipeline.recipe())
+        async for _ in answer_all(pipeline, questions, records):
+            pass
+
+
+def summary(name: str, output: Path) -> str:
+    """One row: states, right ones, tokens and seconds a question."""
+    answers = [json.loads(line)["answer"] for line in output.read_text(encoding="utf-8").splitlines()]
+    states = Counter(answer["state"] for answer in answers)
+    right = sum(answer["state"] == "answered" and answer["choice"] == answer["question"]["gold"] for answer in answers)
+    cited = [citation for answer in answers for citation in answer["citations"]]
+    verified = sum(citation["verified"] for citation in cited)
+    n = len(answers)
+    usage = [answer["usage"] for answer in answers]
+    prompt, cached, completion = (
+        sum(row[f"{kind}_tokens"] for row in usage) / n for kind in ("prompt", "cached", "completion")
+    )
+    seconds = sum(row["seconds"] for row in usage) / n
+    counts = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+    return (
+        f"| {name} | {n} | {counts} | {right} | {verified}/{len(cited)} | {prompt:.0f} ({cached:.0f}) | {completion:.0f} "
+        f"| {seconds:.1f} |"
+    )
+
+
+def main() -> None:
+    """Runs every arm and prints the table."""
+    folder = Path(sys.argv[1])
+    model = sys.argv[2] if len(sys.argv) > 2 else "smollm2-135m"
+    file = Path(os.environ["EPICRISIS_DATA"]) / "pubmedqa" / "ori_pqal.json"
+    folder.mkdir(parents=True, exist_ok=True)
+    library = library_in(folder, file)
+    questions = [item for item in read_questions(file) if isinstance(item, Question)][:QUESTIONS]
+    rows = []
+    for name, flags in ARMS:
+        settings = load({**flags, "k": K, "models": {"writer": {"name": model}}})
+        output = folder / f"{Path(model).stem}-{name.replace(', ', '-').replace(' ', '-')}.jsonl"
+        asyncio.run(run(settings, library, questions, output))
+        rows.append(summary(name, output))
+    print(f"{model}, {QUESTIONS} questions, k = {K}")
+    print("| arm | n | states | right | quotations verified | prompt tokens (cached) | completion tokens | seconds |")
+    print("|---|---|---|---|---|---|---|---|")
+    print("\n".join(rows))
+
+
+if __name__ == "__main__":
+    main()

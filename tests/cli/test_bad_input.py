@@ -1,0 +1,124 @@
+"""Bad input: one clear line on standard error, exit code 2, no traceback, and nothing that was saved is lost."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+from .conftest import Run
+
+pytestmark = pytest.mark.models
+
+
+def one_line(result: Result, *words: str) -> None:
+    """The result of a user's mistake."""
+    assert result.exit_code == 2, (result.exit_code, result.stdout, result.stderr, result.exception)
+    assert isinstance(result.exception, SystemExit)
+    last = result.stderr.strip().splitlines()[-1]
+    assert last.startswith("epicrisis: ")
+    for word in words:
+        assert word in last, last
+    assert "Traceback" not in result.stderr
+
+
+def documents(run: Run, library: Path) -> int:
+    found = json.loads(run("library", "info", library, "--json").stdout)
+    assert found["problems"] == []
+    return int(found["documents"])
+
+
+BAD_SOURCES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "missing": (lambda path: None, "bad.jsonl"),
+    "empty": (lambda path: path.write_bytes(b""), "empty"),
+    "a directory without readable files": (lambda path: path.mkdir(), "bad.jsonl"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_SOURCES)
+def test_a_source_that_cannot_be_read(kind: str, small_library: Path, papers: Path, tmp_path: Path, run: Run) -> None:
+    make, word = BAD_SOURCES[kind]
+    bad = tmp_path / "bad.jsonl"
+    make(bad)
+    one_line(run("library", "add", small_library, papers, bad), word)
+    assert documents(run, small_library) == 3
+
+
+def test_a_wrong_source_makes_no_library(tmp_path: Path, run: Run, model_home: Path) -> None:
+    one_line(run("library", "add", tmp_path / "new", tmp_path / "missing.jsonl"), "missing.jsonl")
+    assert not (tmp_path / "new").exists()
+
+
+def test_broken_lines_are_named_and_counted_and_the_good_ones_kept(
+    small_library: Path, tmp_path: Path, run: Run
+) -> None:
+    mixed = tmp_path / "mixed.jsonl"
+    lines = [b'{"id": "x", "text": "A good line."}', b'{"id": "y", "text": ', b'{"id": "z", "text": "\xff\xfe"}']
+    lines += [b'{"id": "x", "text": "The same id, another text."}', b'{"id": "w", "text": "Another good line."}']
+    mixed.write_bytes(b"\n".join(lines) + b"\n")
+    result = run("library", "add", small_library, mixed)
+    one_line(result, "3 items were skipped")
+    assert "2 documents added" in result.stdout
+    for place in ("line 2", "line 3", "same id"):
+        assert place in result.stderr
+    assert documents(run, small_library) == 5
+
+
+def test_a_folder_that_is_no_library(tmp_path: Path, run: Run) -> None:
+    (tmp_path / "thing").write_text("x", encoding="utf-8")
+    one_line(run("search", tmp_path, "aspirin", "--by", "bm25"), "library")
+    one_line(run("search", tmp_path / "nothing", "aspirin", "--by", "bm25"), "library")
+    one_line(run("library", "info", tmp_path / "nothing"), "library")
+
+
+def test_a_library_made_by_another_encoder(small_library: Path, run: Run) -> None:
+    manifest = small_library / "manifest.json"
+    told = manifest.read_text(encoding="utf-8")
+    fingerprint = json.loads(told)["encoder_fingerprint"]
+    manifest.write_text(told.replace(fingerprint, "another-encoder:0"), encoding="utf-8")
+    one_line(run("search", small_library, "aspirin", "--by", "dense"), "encoder")
+    assert run("search", small_library, "aspirin", "--by", "bm25").exit_code == 0
+
+
+@pytest.mark.parametrize("part", ["passages.lance", "words", "journal.sqlite"])
+def test_a_half_copied_library(part: str, small_library: Path, tmp_path: Path, run: Run) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(small_library, copy, ignore=shutil.ignore_patterns(part))
+    one_line(run("search", copy, "aspirin", "--by", "bm25"), "copy")
+
+
+def test_no_model(small_library: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    one_line(run("ask", small_library, "Why?", "--model", "qwen2.5-coder"), "qwen2.5-coder-0.5b")
+    one_line(run("ask", small_library, "Why?", "--model", tmp_path / "none.gguf"), "none.gguf")
+    monkeypatch.setenv("EPICRISIS_HOME", str(tmp_path / "empty"))
+    one_line(run("ask", small_library, "Why?", "--strategy", "closed-book"), "epicrisis models pull")
+
+
+@pytest.mark.parametrize("content", [b"", b"not a model at all", b"GGUF" + b"\0" * 64])
+def test_a_model_file_that_is_not_one(content: bytes, small_library: Path, tmp_path: Path, run: Run) -> None:
+    bad = tmp_path / "bad.gguf"
+    bad.write_bytes(content)
+    one_line(run("ask", small_library, "Why?", "--strategy", "closed-book", "--model", bad), "bad.gguf")
+
+
+def test_settings_that_are_wrong(small_library: Path, tmp_path: Path, run: Run) -> None:
+    config = tmp_path / "epicrisis.toml"
+    config.write_text("[preflight]\ntreshold = 0.3\n", encoding="utf-8")
+    one_line(run("ask", small_library, "Why?", "--config", config), "preflight.threshold")
+    one_line(run("ask", small_library, "Why?", "-k", 0), "k")
+    one_line(run("ask", small_library, "  "), "empty")
+    one_line(run("ask", small_library), "what is asked")
+    one_line(run("ask", small_library, "--file", tmp_path / "none.jsonl", "-o", tmp_path / "a.jsonl"), "none.jsonl")
+    one_line(run("search", small_library, "aspirin", "--by", "bm25", "--as-of", "yesterday"), "YYYY")
+
+
+def test_local_only_refuses_another_host(small_library: Path, run: Run) -> None:
+    result = run("ask", small_library, "Why?", "--local-only", "--model", "http://203.0.113.7/v1#x", "-k", 2)
+    one_line(result, "--local-only")
+    from epicrisis.privacy import set_local_only
+
+    set_local_only(False)

@@ -1,0 +1,132 @@
+"""The command line as a user meets it, on the embedded models."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .conftest import Run
+
+COMMANDS = (
+    ("library", "add"),
+    ("library", "info"),
+    ("library", "repair"),
+    ("search",),
+    ("ask",),
+    ("models", "list"),
+    ("models", "pull"),
+    ("doctor",),
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_json_and_an_example(command: tuple[str, ...], run: Run) -> None:
+    result = run(*command, "--help")
+    assert result.exit_code == 0
+    assert "--json" in result.stdout
+    assert f"epicrisis {' '.join(command)}" in result.stdout
+
+
+def test_help_loads_nothing_heavy() -> None:
+    script = (
+        "import sys\n"
+        "from epicrisis.cli.app import build\n"
+        "build()\n"
+        "heavy = {'lancedb', 'tantivy', 'onnxruntime', 'openai', 'xllamacpp', 'numpy', 'pyarrow', 'tokenizers'}\n"
+        "print(sorted(heavy & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.models
+def test_adding_again_changes_nothing_and_a_changed_document_replaces_the_old(
+    small_library: Path, papers: Path, run: Run
+) -> None:
+    again = run("library", "add", small_library, papers, "--json")
+    assert json.loads(again.stdout)["unchanged"] == 3
+    changed = papers.read_text(encoding="utf-8").replace("shortens", "much shortens")
+    papers.write_text(changed, encoding="utf-8")
+    result = run("library", "add", small_library, papers, "--json")
+    assert json.loads(result.stdout)["replaced"] == 1
+    info = json.loads(run("library", "info", small_library, "--json").stdout)
+    assert (info["documents"], info["problems"]) == (3, [])
+
+
+@pytest.mark.models
+@pytest.mark.parametrize("by", ["dense", "bm25", "hybrid"])
+def test_search_finds_it_and_hides_what_is_newer(by: str, small_library: Path, run: Run) -> None:
+    found = json.loads(run("search", small_library, "aspirin and pre-eclampsia", "--by", by, "--json").stdout)
+    assert found["hits"][0]["passage"]["document_id"] == "a"
+    assert found["retriever"] == by
+    older = run("search", small_library, "aspirin and pre-eclampsia", "--by", by, "--as-of", "2016", "--json")
+    assert "a" not in {hit["passage"]["document_id"] for hit in json.loads(older.stdout)["hits"]}
+
+
+@pytest.mark.models
+def test_ask_shows_its_work_and_ends_in_a_true_state(small_library: Path, run: Run) -> None:
+    result = run("ask", small_library, "Does aspirin lower the risk of pre-eclampsia?", "--options", "yes,no", "-k", 3)
+    assert "Found by hybrid" in result.stdout
+    assert "Preflight" in result.stdout
+    assert "small model for demonstration" in result.stdout
+    assert "prompt tokens" in result.stdout
+    assert result.exit_code in (0, 2)
+
+
+@pytest.mark.models
+def test_ask_json_holds_the_answer_with_its_trace(small_library: Path, run: Run) -> None:
+    result = run(
+        "ask", small_library, "Does zinc shorten diarrhoea?", "--no-preflight", "--partition", 2, "--json", "-k", 3
+    )  # fmt: skip
+    answer = json.loads(result.stdout)
+    events = [event["event"] for event in answer["trace"]]
+    assert answer["state"] in ("answered", "abstained", "unparsed", "failed")
+    assert events.count("map-started") == events.count("map-finished") == 2
+    assert answer["usage"]["prompt_tokens"] > 0
+    assert answer["preflight"] is None
+    for citation in answer["citations"]:
+        assert citation["number"] >= 1
+        assert isinstance(citation["verified"], bool)
+
+
+@pytest.mark.models
+def test_many_questions_are_resumed_without_paying_twice(small_library: Path, tmp_path: Path, run: Run) -> None:
+    questions = tmp_path / "questions.jsonl"
+    rows = [{"id": str(i), "text": text} for i, text in enumerate(("What does zinc do?", "What do statins do?"))]
+    questions.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    answers = tmp_path / "answers.jsonl"
+    arguments = ("ask", small_library, "--file", questions, "-o", answers, "-k", 2, "--strategy", "rag")
+    run(*arguments)
+    whole = answers.read_bytes()
+    assert len(whole.splitlines()) == 2
+    first = whole.splitlines(keepends=True)[0]
+    answers.write_bytes(first + whole[len(first) : len(first) + 40])  # as a kill in the middle of a line leaves it
+    run(*arguments)
+    lines = answers.read_bytes().splitlines(keepends=True)
+    assert lines[0] == first
+    assert len(lines) == 2
+    before = answers.read_bytes()
+    run(*arguments)
+    assert answers.read_bytes() == before
+    other = run(*arguments[:-1], "closed-book")
+    assert other.exit_code == 2
+    assert "made with other settings (library, settings)" in other.stderr
+
+
+def test_doctor_names_what_would_be_contacted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EPICRISIS_MODELS__WRITER__NAME", "https://models.example.org/v1")
+    found = json.loads(run("doctor", "--json", "--local-only").stdout)
+    assert {row["host"] for row in found["contacts"]} == {"models.example.org"}
+    assert all(row["refused"] for row in found["contacts"])
+    monkeypatch.setenv("EPICRISIS_MODELS__WRITER__NAME", "http://127.0.0.1:9/v1")
+    assert json.loads(run("doctor", "--json").stdout)["contacts"] == []
+
+
+def test_models_list_tells_kind_and_size(run: Run) -> None:
+    rows = json.loads(run("models", "list", "--json").stdout)
+    assert {"minilm", "smollm2-135m"} <= {row["name"] for row in rows}
+    assert all(row["bytes"] > 1_000_000 and row["licence"] for row in rows)
