@@ -74,10 +74,8 @@ def summary(name: str, output: Path) -> str:
     )
     seconds = sum(row["seconds"] for row in usage) / n
     counts = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
-    return (
-        f"| {name} | {n} | {counts} | {right} | {verified}/{len(cited)} | {prompt:.0f} ({cached:.0f}) | {completion:.0f} "
-        f"| {seconds:.1f} |"
-    )
+    cells = (name, n, counts, right, f"{verified}/{len(cited)}", f"{prompt:.0f} ({cached:.0f})")
+    return f"| {' | '.join(map(str, cells))} | {completion:.0f} | {seconds:.1f} |"
 
 
 def main() -> None:

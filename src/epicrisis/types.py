@@ -95,9 +95,11 @@ class Scope:
 def last_day(date: str) -> int:
     """The last day a (partial) ISO date can mean, as the number yyyymmdd: `2015` is 20151231, `2015-06` is 20150631.
 
-    Only the order of these numbers means anything. Raises ValueError for anything that is not such a date.
+    A time of day behind the date is left out. Only the order of these numbers means anything. Raises ValueError for
+    anything that is not such a date.
     """
-    parts = date[:10].split("-")
+    day_part = date[:10] if date[10:11] in ("T", " ") else date
+    parts = day_part.split("-")
     if not 1 <= len(parts) <= 3 or len(parts[0]) != 4 or not all(part.isdecimal() for part in parts):
         raise ValueError(f"not a date of the form YYYY, YYYY-MM or YYYY-MM-DD: {date!r}")
     year = int(parts[0])

@@ -93,7 +93,7 @@ class ReplyForm:
         if result.get("found") is False:
             return Reply(found=False)
         text = result.get(self.text_field)
-        if not isinstance(text, str) or not text.strip():
+        if not isinstance(text, str) or not re.search(r"\w", text):
             raise Unreadable(f"the reply has no {self.text_field}")
         choice = None
         if self.options:
