@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Any, Literal, TypeAlias
 
 Metadata: TypeAlias = Mapping[str, Any]
@@ -378,4 +379,4 @@ def to_json(value: Any) -> Any:
         return [to_json(item) for item in value]
     if isinstance(value, (set, frozenset)):
         return sorted(to_json(item) for item in value)
-    return value
+    return str(value) if isinstance(value, PurePath) else value

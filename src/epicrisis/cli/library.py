@@ -129,12 +129,15 @@ def info(path: LibraryPath, json: Json = False) -> None:
     if json:
         show_json(found)
     else:
+        made = found.manifest
         typer.echo(f"{path}: {found.documents} documents, {found.passages} passages")
-        typer.echo(f"encoder: {found.encoder_name} ({found.dimensions} dimensions), {found.encoder_fingerprint}")
-        typer.echo(f"passages of up to {found.max_tokens} tokens, {found.overlap} shared by neighbours")
+        typer.echo(f"encoder: {made.encoder_name} ({made.dimensions} dimensions), {made.encoder_fingerprint}")
+        typer.echo(f"passages of up to {made.max_tokens} tokens, {made.overlap} shared by neighbours")
         sizes = ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in found.bytes_on_disk.items())
         typer.echo(f"on disk: {sizes}")
-        typer.echo("sound" if not found.problems else "NOT SOUND")
+        if found.open_batches:
+            typer.echo("a writer is at work, or was stopped: the next `epicrisis library add` settles what it left")
+        typer.echo("NOT SOUND" if found.problems else "sound")
     if found.problems:
         fail("; ".join(found.problems), SKIPPED)
 
@@ -145,9 +148,7 @@ def repair(path: LibraryPath, json: Json = False) -> None:
     """Make the word index and the list of documents anew from the passages."""
     from epicrisis.library.library import Library
 
-    with Library.open(path.expanduser(), write=True) as opened:
-        opened.repair()
-        found = opened.info()
+    found = Library.repair(path.expanduser())
     if json:
         show_json(found)
     else:
