@@ -83,10 +83,10 @@ def ranking() -> Ranking:
     return Ranking(tuple(Hit(passage, 1.0, rank) for rank, passage in enumerate(passages)), "made")
 
 
-async def one_question(url: str) -> tuple[float, str]:
-    """Seconds from the ranking to the answer, and the answer's state."""
+async def questions(url: str) -> list[tuple[float, str]]:
+    """Seconds from the ranking to the answer and the answer's state, question by question, one client for all."""
     model = load_chat(url, Path("/nonexistent"), context_tokens=32_000)
-    began = time.perf_counter()
+    began = 0.0
 
     def emit(event: Event) -> None:
         nonlocal began
@@ -97,18 +97,20 @@ async def one_question(url: str) -> tuple[float, str]:
         return ranking()
 
     roles = dict.fromkeys(("writer", "map", "reduce"), model)
-    answer = await brief_context(Question("What is it?"), Context(roles, Scope(), emit, retrieve, partition=4))
-    seconds = time.perf_counter() - began
+    context = Context(roles, Scope(), emit, retrieve, partition=4)
+    results = []
+    for number in range(RUNS + 1):
+        answer = await brief_context(Question(f"What is number {number}?"), context)
+        results.append((time.perf_counter() - began, answer.state))
     await model.aclose()
-    return seconds, answer.state
+    return results[1:]
 
 
 def main() -> None:
     """Prints one line: the ratio to the delay, the median of the runs after a warm-up."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Delayed)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    url = f"http://127.0.0.1:{server.server_address[1]}/v1#delayed"
-    results = [asyncio.run(one_question(url)) for _ in range(RUNS + 1)][1:]
+    results = asyncio.run(questions(f"http://127.0.0.1:{server.server_address[1]}/v1#delayed"))
     states = {state for _, state in results}
     ratio = statistics.median(seconds for seconds, _ in results) / DELAY
     print(f"BriefContext, {PARTITIONS} partitions, delay L = {DELAY} s: {ratio:.3f} L (guide: under 2.1 L), {states}")

@@ -18,9 +18,9 @@ from epicrisis.corpus.reading import read
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.library import Library
 from epicrisis.models.encoder import load_encoder
-from epicrisis.retrieval.retriever import By, Retriever
+from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings import load
-from epicrisis.types import Question, Scope
+from epicrisis.types import By, Question, Scope
 
 METHODS: tuple[By, ...] = ("dense", "bm25", "hybrid")
 

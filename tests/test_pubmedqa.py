@@ -14,11 +14,11 @@ from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.context import Context
 from epicrisis.library.library import Library
 from epicrisis.prompts import unfence
-from epicrisis.retrieval.retriever import By, Retriever
+from epicrisis.retrieval.retriever import Retriever
 from epicrisis.seams import ChatRequest, Encoder
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.reader import Key, position_biased_reader, u_curve
-from epicrisis.types import Answer, Passage, Question, Ranking, Scope
+from epicrisis.types import Answer, By, Passage, Question, Ranking, Scope
 
 pytestmark = [pytest.mark.data, pytest.mark.models]
 

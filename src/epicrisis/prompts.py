@@ -23,18 +23,19 @@ from epicrisis.seams import Message
 from epicrisis.types import Passage, Scope
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
+    from jinja2 import Environment, Template
 
 OPEN = "<documents>"
 CLOSE = "</documents>"
 
-# Anything a chat template may read as its own (`<|im_end|>`, `</s>`, `[INST]`, `<start_of_turn>`, `<｜end｜>`) besides
-# the fence and the labels: llama.cpp and others parse control tokens inside a message's text too.
+# Anything a chat template may read as its own (`<|im_end|>`, `</s>`, `[INST]`, `<start_of_turn>`, `<eos>`, `<｜end｜>`)
+# besides the fence and the labels: llama.cpp and others parse control tokens inside a message's text too. No marker
+# holds another one's first character, so what `escape` adds is all that `unescape` finds.
 _MARKERS = re.compile(
     r"""(?ix)
     (?P<opener>
-        < (?= \\* (?: \s* /? \s* documents \s* > | \| | ｜ | \s* /? \s* s \s* > | \s* (?:start|end)_of_turn \s* > ) )
-      | \[ (?= \\* (?: \s* (?:doc|finding) \s* \d+ \s* \] | \s* /? \s* INST \s* \] ) )
+        < (?= \\* (?: \| | ｜ | \s* /? \s* (?:documents|s|SYS|bos|eos|pad|unk|(?:start|end)_of_turn) \s* > ) )
+      | \[ (?= \\* \s* (?: (?:doc|finding) \s* \d+ | /? \s* (?:INST|SYSTEM_PROMPT|\w*TOOL_\w+|\w+_TOOLS) ) \s* \] )
     )
     (?P<escapes> \\* )
     """
@@ -64,7 +65,7 @@ def unfence(prompt: str) -> list[str]:
     start, end = prompt.find(OPEN), prompt.rfind(CLOSE)
     if start < 0 or end < 0:
         return []
-    body = prompt[start + len(OPEN) + 1 : end].removesuffix("\n")
+    body = prompt[start + len(OPEN) + 1 : end]
     return [unescape(item.removesuffix("\n")) for item in _LABELS.split(body)[1:]]
 
 
@@ -114,11 +115,13 @@ def _environment() -> Environment:
 
 
 @cache
-def _source(package: str, name: str) -> tuple[str, str, str]:
-    """System part, user part and short hash of a prompt file."""
+def _templates(package: str, name: str) -> tuple[Template, Template, str]:
+    """System part, user part and short hash of a prompt file; compiled once, since compiling costs milliseconds."""
     text = resources.files(package).joinpath(f"{name}.jinja").read_text(encoding="utf-8")
     system, _, user = text.partition(_USER_PART)
-    return system, user, hashlib.sha256(text.encode()).hexdigest()[:12]
+    environment = _environment()
+    parts = environment.from_string(system), environment.from_string(user)
+    return *parts, hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def render(package: str, name: str, **variables: object) -> Prompt:
@@ -126,12 +129,11 @@ def render(package: str, name: str, **variables: object) -> Prompt:
 
     The file is split into its system and user part before it is filled in, so no value can move the border.
     """
-    system, user, short_hash = _source(package, name)
-    environment = _environment()
+    system, user, short_hash = _templates(package, name)
     return Prompt(
         messages=(
-            Message("system", environment.from_string(system).render(variables).strip()),
-            Message("user", environment.from_string(user).render(variables).strip()),
+            Message("system", system.render(variables).strip()),
+            Message("user", user.render(variables).strip()),
         ),
         template=f"{name}@{short_hash}",
     )

@@ -12,14 +12,13 @@ import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from epicrisis.errors import SettingsError
+from epicrisis.types import By, StrategyName
 
-By = Literal["dense", "bm25", "hybrid"]
-StrategyName = Literal["brief-context", "rag", "closed-book", "chain-of-thought"]
 ROLES = ("writer", "map", "reduce")
 
 # Read by other parts than these settings: the folder of test data, and the file that holds the settings.

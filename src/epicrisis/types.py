@@ -20,6 +20,12 @@ State: TypeAlias = Literal["answered", "abstained", "unparsed", "failed"]
 
 Form: TypeAlias = Literal["choice", "extractive", "open"]
 
+By: TypeAlias = Literal["dense", "bm25", "hybrid"]
+"""How passages are found."""
+
+StrategyName: TypeAlias = Literal["brief-context", "rag", "closed-book", "chain-of-thought"]
+"""How they are answered from."""
+
 
 # -- what is read ---------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from epicrisis.cli.app import Config, EncoderName, Json, LocalOnly, fail, show_json, translated
-from epicrisis.settings import By, StrategyName
+from epicrisis.types import By, StrategyName
 
 if TYPE_CHECKING:
     from epicrisis.settings import Settings

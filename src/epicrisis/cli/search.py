@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from epicrisis.cli.app import Config, EncoderName, Json, LocalOnly, show_json, translated
-from epicrisis.settings import By
+from epicrisis.types import By
 
 
 def register(app: typer.Typer) -> None:

@@ -6,14 +6,10 @@ window) is in the ranking's notes.
 
 from __future__ import annotations
 
-from typing import Literal
-
 from epicrisis.retrieval.fusion import reciprocal_rank_fusion
 from epicrisis.retrieval.preflight import rankings_agree
 from epicrisis.seams import Encoder, PassageStore
-from epicrisis.types import Hit, Preflight, Ranking, Scope
-
-By = Literal["dense", "bm25", "hybrid"]
+from epicrisis.types import By, Hit, Preflight, Ranking, Scope
 
 FUSION_DEPTH = 100
 """Hits of each ranking that enter the fusion, or k where that is more."""
