@@ -1,0 +1,1 @@
+"""A folder on disk that keeps passages and finds them again."""

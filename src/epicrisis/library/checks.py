@@ -1,0 +1,59 @@
+"""What a store takes and what it refuses. Knows the limits of the engines below, does not touch them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from epicrisis.errors import InputError
+from epicrisis.seams import StoredDocument
+from epicrisis.types import Document, Passage, Scope, last_day
+
+_LONGEST_ID = 1000
+
+
+def unfit(item: Document | Passage) -> str | None:
+    """Why this can not be kept, or `None`. Holds nothing of the content."""
+    if not item.id or len(item.id) > _LONGEST_ID or "\0" in item.id:
+        return f"its id is empty, longer than {_LONGEST_ID} characters or holds a NUL"
+    if not item.text.strip():
+        return "no text"
+    try:
+        if item.date is not None:
+            last_day(item.date)
+    except ValueError:
+        return "its date is not of the form YYYY, YYYY-MM or YYYY-MM-DD"
+    try:
+        "".join((item.id, item.text, item.title, item.source, item.patient or "")).encode()
+    except UnicodeEncodeError:
+        return "it holds half a surrogate pair, which is no text"
+    return None
+
+
+def check_documents(documents: Sequence[StoredDocument], dimensions: int) -> None:
+    """Raises ValueError for what is not a StoredDocument of this library, naming the document."""
+    if len({document.id for document in documents}) < len(documents):
+        raise ValueError("a document is twice in one batch")
+    for document in documents:
+        if document.vectors.shape != (len(document.passages), dimensions) or not document.passages:
+            raise ValueError(
+                f"{document.id!r}: {len(document.passages)} passages of dimension {dimensions} (and at least one) need "
+                f"vectors of that shape, got {document.vectors.shape}"
+            )
+        if not (np.abs(document.vectors) <= np.finfo(np.float16).max).all():
+            raise ValueError(f"{document.id!r}: its vectors are not finite, or too large for float16")
+        for ordinal, passage in enumerate(document.passages):
+            if (passage.id, passage.document_id) != (f"{document.id}#{ordinal}", document.id):
+                raise ValueError(f"{document.id!r}: passage {ordinal} is called {passage.id!r} of another document")
+            if reason := unfit(passage):
+                raise ValueError(f"{passage.id!r} cannot be kept: {reason}")
+
+
+def check_scope(scope: Scope) -> None:
+    """Raises InputError for an `as_of` that is no date."""
+    try:
+        if scope.as_of is not None:
+            last_day(scope.as_of)
+    except ValueError as error:
+        raise InputError(f"as of: {error}; write it as 2015, 2015-06 or 2015-06-30") from error

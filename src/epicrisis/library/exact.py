@@ -1,0 +1,99 @@
+"""Exact search over a matrix in memory: no index, nothing to tune, nothing missed.
+
+Knows ids, vectors and what a scope looks at; does not know texts, nor where the rows come from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from epicrisis.seams import Vectors
+from epicrisis.types import Scope, last_day
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_NO_DAY = np.iinfo(np.int32).max
+_SLICE = 4096
+_DIGITS = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """One version of the table. Rows in the order of the passage ids, so that of equal scores the lower row wins."""
+
+    version: int
+    ids: Any
+    """Arrow array of passage ids, as are `document_ids` and `patients` (null for literature)."""
+    document_ids: Any
+    patients: Any
+    last_days: npt.NDArray[np.int32]
+    vectors: Vectors
+    """`(n, d)`."""
+    longest: float
+    """The largest norm of a row: bounds the error of the float32 product."""
+
+    @classmethod
+    def of(cls, version: int, table: pa.Table, dimensions: int) -> Matrix:
+        """From the columns id, document_id, patient, last_day and vector."""
+        import pyarrow.compute as pc
+
+        order = pc.sort_indices(table["id"])
+        half = table["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False).reshape(-1, dimensions)
+        vectors = half[order.to_numpy()].astype(np.float32)
+        norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+        return cls(
+            version=version,
+            ids=table["id"].take(order).combine_chunks(),
+            document_ids=table["document_id"].take(order).combine_chunks(),
+            patients=table["patient"].take(order).combine_chunks(),
+            last_days=pc.fill_null(table["last_day"].take(order), int(_NO_DAY)).to_numpy(),
+            vectors=vectors,
+            longest=float(norms.max(initial=0.0)),
+        )
+
+    def nearest(self, vector: Vectors, k: int, scope: Scope) -> list[tuple[str, float]]:
+        """(passage id, inner product) of the k best the scope admits, best first, ties by passage id."""
+        scores = self.vectors @ vector
+        mask = self._admitted(scope)
+        if mask is not None:
+            scores[~mask] = -np.inf
+        k = min(k, len(scores) if mask is None else int(np.count_nonzero(mask)))
+        if k == 0:
+            return []
+        kth = np.partition(scores, len(scores) - k)[len(scores) - k]
+        # The float32 product gives equal rows unequal last bits: all rows near the cut are scored again, exactly.
+        slack = 1e-5 * self.longest * float(np.linalg.norm(vector)) + 1e-30
+        near = np.flatnonzero(scores >= kth - slack)
+        scores = rescored(self.vectors, near, vector)
+        best = np.lexsort((near, -scores))[:k]
+        return [(self.ids[int(near[i])].as_py(), float(scores[i])) for i in best]
+
+    def _admitted(self, scope: Scope) -> npt.NDArray[np.bool_] | None:
+        """Rows that `scope.admits`; `None` for all."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        masks: list[npt.NDArray[np.bool_]] = []
+        if self.patients.null_count < len(self.patients):
+            seen = pc.is_null(self.patients)
+            if scope.patient is not None:
+                seen = pc.or_(seen, pc.fill_null(pc.equal(self.patients, scope.patient), False))
+            masks.append(seen.to_numpy(zero_copy_only=False))
+        if scope.as_of is not None:
+            masks.append(self.last_days <= last_day(scope.as_of))
+        if scope.hidden:
+            hidden = pc.is_in(self.document_ids, value_set=pa.array(sorted(scope.hidden), pa.string()))
+            masks.append(~hidden.to_numpy(zero_copy_only=False))
+        return np.logical_and.reduce(masks) if masks else None
+
+
+def rescored(vectors: Vectors, rows: npt.NDArray[np.intp], vector: Vectors) -> npt.NDArray[np.float64]:
+    """Inner products of these rows, equal for equal rows: float64, rounded above its own rounding errors."""
+    exact = vector.astype(np.float64)
+    parts = [vectors[rows[i : i + _SLICE]].astype(np.float64) @ exact for i in range(0, len(rows), _SLICE)]
+    return np.asarray(np.round(np.concatenate([np.empty(0), *parts]), _DIGITS) + 0.0, dtype=np.float64)

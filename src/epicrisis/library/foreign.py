@@ -1,0 +1,76 @@
+"""Errors of the engines below the library (Lance, tantivy, SQLite, the file system), told as ours.
+
+Knows how their messages look, nothing of what the engines were asked to do.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from epicrisis.errors import EpicrisisError, LibraryDamaged, StorageError
+
+REPAIR = "copy the whole folder again, or run `epicrisis library repair`"
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_REFUSED = {errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
+# Lance and tantivy are Rust: their errors reach Python as RuntimeError, OSError or ValueError with the errno in words.
+_OS_ERROR = re.compile(r"\(os error (\d+)\)")
+_WORDS = {
+    "No space left": errno.ENOSPC,
+    "disk is full": errno.ENOSPC,
+    "quota": errno.EDQUOT,
+    "File too large": errno.EFBIG,
+    "Read-only file system": errno.EROFS,
+    "readonly database": errno.EROFS,
+    "Permission denied": errno.EACCES,
+    "PermissionDenied": errno.EACCES,
+    "unable to open database file": errno.EACCES,
+    "disk I/O error": errno.EIO,
+    "io::Error": errno.EIO,
+}
+
+
+@contextmanager
+def ours(path: Path) -> Iterator[None]:
+    """Maps what the engines raise within to StorageError (disk) or LibraryDamaged (all else), both with the cure."""
+    try:
+        yield
+    except EpicrisisError:
+        raise
+    except (OSError, RuntimeError, ValueError, sqlite3.Error) as error:
+        raise _as_ours(error, path) from error
+
+
+def _as_ours(error: Exception, path: Path) -> EpicrisisError:
+    number = _errno(error)
+    if number in _FULL:
+        return StorageError(
+            f"{path}: no room left to write; free disk space (or raise the quota) and run the same command again: "
+            "what was acknowledged is kept"
+        )
+    if number in _REFUSED:
+        return StorageError(
+            f"{path}: the disk refused ({_first_line(error)}); check free space, permissions and that it is not "
+            "mounted read-only, then run the same command again: what was acknowledged is kept"
+        )
+    return LibraryDamaged(f"{path} cannot be read: {_first_line(error)}; it may be half-copied: {REPAIR}")
+
+
+def _errno(error: Exception) -> int | None:
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno
+    text = str(error)
+    if said := _OS_ERROR.search(text):
+        return int(said[1])
+    return next((number for words, number in _WORDS.items() if words in text), None)
+
+
+def _first_line(error: Exception) -> str:
+    """The first line, without the place in the engine's own source code."""
+    lines = str(error).splitlines() or [type(error).__name__]
+    return re.split(r", /\S+\.rs:\d+", lines[0])[0][:300]

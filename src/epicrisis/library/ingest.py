@@ -1,0 +1,265 @@
+"""Documents into a library: what is new or changed is chunked, encoded and committed, in batches that can be resumed.
+
+Run again after a kill, it skips what was acknowledged. Does not know where documents come from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import signal
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+
+import numpy as np
+
+from epicrisis.corpus.chunking import chunk
+from epicrisis.corpus.reading import Skipped
+from epicrisis.seams import Encoder, StoredDocument, Vectors
+from epicrisis.types import Document, Passage, to_json
+
+from .checks import unfit
+from .library import Library
+from .manifest import check_encoder
+
+SHOWN = 20
+"""Skipped documents that a report names; the others are counted."""
+_FIRST_BATCH = 16
+_ENCODED_AT_ONCE = 256
+_MARGIN = 0.6
+_PROGRESS_EVERY = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an addition is. `documents` were read so far; the others count what is acknowledged or left out."""
+
+    documents: int
+    added: int
+    replaced: int
+    unchanged: int
+    skipped: int
+    passages: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class IngestReport:
+    """What became of the documents. `passages` were written; `skipped` counts all, `first_skipped` names the first.
+
+    `seconds` are wall clock; `encode_seconds` the part of them in the encoder.
+    """
+
+    added: int
+    replaced: int
+    unchanged: int
+    passages: int
+    skipped: int
+    first_skipped: tuple[Skipped, ...]
+    seconds: float
+    encode_seconds: float
+
+
+def content_sha256(document: Document) -> str:
+    """Of everything of the document, by canonical JSON: whatever changes, it does."""
+    canonical = json.dumps(to_json(document), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def add_documents(
+    library: Library,
+    items: Iterable[Document | Skipped],
+    encoder: Encoder,
+    *,
+    on_progress: Callable[[Progress], None] | None = None,
+    seconds_between_commits: float = 10.0,
+    passages_per_batch: int = 4096,
+) -> IngestReport:
+    """Adds what is new, replaces what has changed, leaves the rest, and says what it left out and why.
+
+    Of several documents with one id the first counts; the others are skipped unless they are the same. Everything is
+    acknowledged at least every `seconds_between_commits`, judged by the encoder's speed so far; only a single document
+    that takes longer by itself breaks that. Ctrl-C waits for the commit under way; what is acknowledged stays.
+
+    Raises EncoderMismatch, StorageError, LibraryError, and whatever `items` raises.
+    """
+    check_encoder(library.path, library.manifest, encoder.fingerprint)
+    addition = _Addition(library, encoder, on_progress, seconds_between_commits, passages_per_batch)
+    with closing(_Seen()) as seen:
+        for item in items:
+            addition.read += 1
+            addition.take(item, seen)
+            if addition.read % _PROGRESS_EVERY == 0:
+                addition.tell()
+    addition.commit()
+    if addition.passages:
+        with _uninterrupted():
+            library.compact()
+    return addition.report()
+
+
+@dataclass
+class _Addition:
+    """One call of `add_documents`: what waits for the next commit, and the counts."""
+
+    library: Library
+    encoder: Encoder
+    on_progress: Callable[[Progress], None] | None
+    limit_seconds: float
+    limit_passages: int
+    started: float = field(default_factory=time.monotonic)
+    waiting: list[tuple[Document, str, tuple[Passage, ...]]] = field(default_factory=list)
+    waiting_passages: int = 0
+    waiting_since: float = 0.0
+    rate: float | None = None
+    """Passages a second from encoding to acknowledgement, over the last batch."""
+    read: int = 0
+    added: int = 0
+    replaced: int = 0
+    unchanged: int = 0
+    passages: int = 0
+    skipped: int = 0
+    first_skipped: list[Skipped] = field(default_factory=list)
+    encode_seconds: float = 0.0
+
+    def take(self, item: Document | Skipped, seen: _Seen) -> None:
+        if isinstance(item, Skipped):
+            self.skip(item)
+        elif reason := unfit(item):
+            self.skip(Skipped(item.id, "", reason))
+        else:
+            digest = content_sha256(item)
+            first = seen.first(item.id, digest)
+            if first is None and self.library.content_hashes([item.id]).get(item.id) != digest:
+                self.wait(item, digest)
+            elif first is None or first == digest:
+                self.unchanged += 1
+            else:
+                self.skip(Skipped(item.id, "", "same id, different text"))
+
+    def skip(self, skipped: Skipped) -> None:
+        self.skipped += 1
+        if len(self.first_skipped) < SHOWN:
+            self.first_skipped.append(skipped)
+
+    def wait(self, document: Document, digest: str) -> None:
+        """Puts the document with those that wait; commits when there are enough, or time is running out."""
+        manifest = self.library.manifest
+        passages = chunk(document, self.encoder.token_spans, manifest.max_tokens, manifest.overlap)
+        if self.is_full(len(passages)):
+            self.commit()
+        if not self.waiting:
+            self.waiting_since = time.monotonic()
+        self.waiting.append((document, digest, passages))
+        self.waiting_passages += len(passages)
+        if self.is_full(0):
+            self.commit()
+
+    def is_full(self, more: int) -> bool:
+        """True when the batch, with so many passages more, would be too large or take too long."""
+        passages = self.waiting_passages + more
+        if self.rate is None:
+            return passages >= _FIRST_BATCH
+        spent = time.monotonic() - self.waiting_since if self.waiting else 0.0
+        return passages >= self.limit_passages or spent + passages / self.rate >= self.limit_seconds * _MARGIN
+
+    def commit(self) -> None:
+        """Encodes what waits and writes it; it is acknowledged when this returns."""
+        if not self.waiting:
+            return
+        began = time.monotonic()
+        vectors = self.encode([passage for _, _, passages in self.waiting for passage in passages])
+        documents, place = [], 0
+        for document, digest, passages in self.waiting:
+            rows = vectors[place : place + len(passages)]
+            documents.append(StoredDocument(document.id, digest, passages, rows))
+            place += len(passages)
+        replaced = len(self.library.content_hashes([document.id for document in documents]))
+        with _uninterrupted():
+            self.library.add(documents)
+            self.replaced += replaced
+            self.added += len(documents) - replaced
+            self.passages += place
+            self.waiting, self.waiting_passages = [], 0
+        self.rate = place / max(time.monotonic() - began, 1e-6)
+        self.tell()
+
+    def encode(self, passages: list[Passage]) -> Vectors:
+        """`(n, d)` in the order of the passages; encoded in the order of their length, which saves padding."""
+        began = time.monotonic()
+        vectors = np.empty((len(passages), self.library.manifest.dimensions), dtype=np.float32)
+        order = sorted(range(len(passages)), key=lambda i: len(passages[i].title) + len(passages[i].text))
+        for first in range(0, len(order), _ENCODED_AT_ONCE):
+            some = order[first : first + _ENCODED_AT_ONCE]
+            vectors[some] = self.encoder.encode_passages([(passages[i].title, passages[i].text) for i in some])
+        self.encode_seconds += time.monotonic() - began
+        return vectors
+
+    def tell(self) -> None:
+        if self.on_progress is not None:
+            self.on_progress(
+                Progress(
+                    documents=self.read,
+                    added=self.added,
+                    replaced=self.replaced,
+                    unchanged=self.unchanged,
+                    skipped=self.skipped,
+                    passages=self.passages,
+                    seconds=time.monotonic() - self.started,
+                )
+            )
+
+    def report(self) -> IngestReport:
+        return IngestReport(
+            added=self.added,
+            replaced=self.replaced,
+            unchanged=self.unchanged,
+            passages=self.passages,
+            skipped=self.skipped,
+            first_skipped=tuple(self.first_skipped),
+            seconds=time.monotonic() - self.started,
+            encode_seconds=self.encode_seconds,
+        )
+
+
+class _Seen:
+    """The ids of this addition and the hash of each one's first document, on disk where they grow large.
+
+    Ids are kept as hashes: they may name patients, and the file lies outside the library.
+    """
+
+    def __init__(self) -> None:
+        self._db = sqlite3.connect("", isolation_level=None)
+        self._db.execute("CREATE TABLE seen(id BLOB PRIMARY KEY, content_sha256 TEXT NOT NULL) WITHOUT ROWID")
+        self._db.execute("BEGIN")
+
+    def first(self, document_id: str, content_sha256: str) -> str | None:
+        """The hash the id had first; `None` where this is the first."""
+        key = hashlib.sha256(document_id.encode()).digest()
+        if self._db.execute("INSERT OR IGNORE INTO seen VALUES (?, ?)", (key, content_sha256)).rowcount:
+            return None
+        return str(self._db.execute("SELECT content_sha256 FROM seen WHERE id = ?", (key,)).fetchone()[0])
+
+    def close(self) -> None:
+        self._db.close()
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C within is heard at the end. Other threads than the main one never hear it."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is None:
+        yield
+        return
+    heard: list[tuple[int, FrameType | None]] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: heard.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if heard and callable(before):
+        before(*heard[0])

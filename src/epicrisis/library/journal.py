@@ -1,0 +1,171 @@
+"""The journal of open batches and the table of documents that were acknowledged, in one SQLite file.
+
+A batch is open from before the first engine is touched until all of them hold it. Knows ids and hashes, no text; does
+not know what the engines hold.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from .foreign import ours
+
+NAME = "journal.sqlite"
+_SCHEMA = """
+CREATE TABLE journal(sequence INTEGER PRIMARY KEY AUTOINCREMENT, document_ids TEXT NOT NULL);
+CREATE TABLE documents(
+    id TEXT PRIMARY KEY, content_sha256 TEXT NOT NULL, passages INTEGER NOT NULL, addition INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE state(documents INTEGER NOT NULL, passages INTEGER NOT NULL, vectors INTEGER NOT NULL,
+    words INTEGER NOT NULL);
+INSERT INTO state VALUES (0, 0, 0, 0);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One acknowledged document."""
+
+    id: str
+    content_sha256: str
+    passages: int
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """How far each engine was when the last batch was acknowledged: an engine that is behind lost something.
+
+    `vectors` is the version of the Lance table, `words` tantivy's opstamp. Both only grow.
+    """
+
+    vectors: int
+    words: int
+
+
+class Journal:
+    """One connection; every transaction is durable (`synchronous=FULL`) when it returns."""
+
+    def __init__(self, folder: Path, name: str = NAME) -> None:
+        self._folder = folder
+        with ours(folder):
+            # The caller's lock serialises the threads; the server's worker threads share one connection.
+            self._db = sqlite3.connect(folder / name, timeout=60, isolation_level=None, check_same_thread=False)
+            self._db.execute("PRAGMA synchronous=FULL")
+
+    @classmethod
+    def create(cls, folder: Path, name: str = NAME) -> Journal:
+        """A new, empty journal. The file must not be there."""
+        journal = cls(folder, name)
+        with ours(folder):
+            journal._db.execute("PRAGMA journal_mode=WAL")
+            journal._db.executescript(f"BEGIN;{_SCHEMA}COMMIT;")
+        return journal
+
+    def close(self) -> None:
+        with ours(self._folder):
+            self._db.close()
+
+    def begin(self, document_ids: Sequence[str]) -> int:
+        """Opens a batch; its sequence number."""
+        with self._transaction():
+            row = self._db.execute(
+                "INSERT INTO journal(document_ids) VALUES (?) RETURNING sequence", (json.dumps(list(document_ids)),)
+            ).fetchone()
+        return int(row[0])
+
+    def open_batches(self) -> list[tuple[int, list[str]]]:
+        """(sequence, document ids) of what was begun and not finished, in order."""
+        with ours(self._folder):
+            rows = self._db.execute("SELECT sequence, document_ids FROM journal ORDER BY sequence").fetchall()
+        return [(sequence, json.loads(ids)) for sequence, ids in rows]
+
+    def finish(self, sequence: int, document_ids: Sequence[str], rows: Iterable[Row], marks: Marks) -> None:
+        """Acknowledges a batch: `rows` are what is left of its documents; those without a row are gone."""
+        with self._transaction():
+            self._remove(document_ids)
+            self._insert(rows, sequence)
+            self._db.execute("DELETE FROM journal WHERE sequence = ?", (sequence,))
+            self._mark(marks)
+
+    def rebuild(self, rows: Iterable[Row], marks: Marks) -> None:
+        """Fills an empty journal; rows of the same document are added up."""
+        with self._transaction():
+            for row in rows:
+                self._db.execute(
+                    "INSERT INTO documents VALUES (?, ?, ?, 0) ON CONFLICT DO UPDATE SET passages = passages + ?",
+                    (row.id, row.content_sha256, row.passages, row.passages),
+                )
+            self._count(*self.recount())
+            self._mark(marks)
+
+    def hashes(self, document_ids: Sequence[str]) -> Mapping[str, str]:
+        """`content_sha256` of those that are there."""
+        with ours(self._folder):
+            return dict(
+                self._db.execute(
+                    "SELECT id, content_sha256 FROM documents WHERE id IN (SELECT value FROM json_each(?))",
+                    (json.dumps(list(document_ids)),),
+                )
+            )
+
+    def count(self) -> tuple[int, int]:
+        """(documents, passages) acknowledged."""
+        with ours(self._folder):
+            documents, passages = self._db.execute("SELECT documents, passages FROM state").fetchone()
+        return int(documents), int(passages)
+
+    def recount(self) -> tuple[int, int]:
+        """The same, counted row by row."""
+        with ours(self._folder):
+            query = "SELECT count(*), coalesce(sum(passages), 0) FROM documents"
+            documents, passages = self._db.execute(query).fetchone()
+        return int(documents), int(passages)
+
+    def marks(self) -> Marks:
+        with ours(self._folder):
+            return Marks(*self._db.execute("SELECT vectors, words FROM state").fetchone())
+
+    def data_version(self) -> int:
+        """Changes whenever another connection committed anything."""
+        with ours(self._folder):
+            return int(self._db.execute("PRAGMA data_version").fetchone()[0])
+
+    def _remove(self, document_ids: Sequence[str]) -> None:
+        known = "FROM documents WHERE id IN (SELECT value FROM json_each(?))"
+        ids = (json.dumps(list(document_ids)),)
+        documents, passages = self._db.execute(f"SELECT count(*), coalesce(sum(passages), 0) {known}", ids).fetchone()
+        self._db.execute(f"DELETE {known}", ids)
+        self._count(-documents, -passages)
+
+    def _insert(self, rows: Iterable[Row], sequence: int) -> None:
+        documents = passages = 0
+        for row in rows:
+            self._db.execute(
+                "INSERT INTO documents VALUES (?, ?, ?, ?)", (row.id, row.content_sha256, row.passages, sequence)
+            )
+            documents += 1
+            passages += row.passages
+        self._count(documents, passages)
+
+    def _count(self, documents: int, passages: int) -> None:
+        self._db.execute("UPDATE state SET documents = documents + ?, passages = passages + ?", (documents, passages))
+
+    def _mark(self, marks: Marks) -> None:
+        self._db.execute("UPDATE state SET vectors = ?, words = ?", (marks.vectors, marks.words))
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with ours(self._folder):
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise

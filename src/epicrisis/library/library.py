@@ -1,0 +1,377 @@
+"""The library: a folder on disk that keeps passages and finds them again, in step after a kill at any moment.
+
+    manifest.json    what the library is; makes the folder one            write.lock    held by the one writer
+    journal.sqlite   batches begun and not finished; documents acknowledged
+    passages.lance   passages and vectors: the truth                      words/        BM25 index, made from it
+
+A write goes: journal entry, one atomic Lance commit, one tantivy commit, journal entry done together with the table of
+documents (acknowledged). Whatever is begun and not done is settled before the next write, from what Lance holds.
+
+Does not know how documents are chunked or encoded.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+from filelock import FileLock
+
+from epicrisis.errors import InputError, LibraryDamaged, LibraryError
+from epicrisis.seams import StoredDocument, Vectors
+from epicrisis.types import Hit, Passage, Scope
+
+from . import manifest as manifests
+from . import vectors as tables
+from . import words as indexes
+from .checks import check_documents, check_scope
+from .folder import PARTS, check_parts, check_vacant, clear, locked, sizes
+from .foreign import REPAIR, ours
+from .journal import Journal, Marks
+from .manifest import Manifest
+from .rebuild import rebuild, rows_of
+from .vectors import PassageTable, StoredPassage
+from .words import WordHit, WordIndex, version_of
+
+_OVER = 64
+_DIGITS = 4
+_COMPACT_AFTER = 200
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryInfo:
+    """What a library holds. `exact`: vectors are searched in memory. `bytes_on_disk` by part.
+
+    `open_batches` counts what was begun and not finished: a writer is at work, or was killed and the next one settles
+    it. `problems` are sentences with their cure; none means sound.
+    """
+
+    path: Path
+    manifest: Manifest
+    documents: int
+    passages: int
+    exact: bool
+    bytes_on_disk: Mapping[str, int]
+    open_batches: int
+    problems: tuple[str, ...]
+
+
+class Library:
+    """A PassageStore on disk. One writer at a time, any number of readers beside it; safe to call from threads.
+
+    Made by `create` (then open for writing) or `open`. Engines' own errors come out as StorageError (the disk) or
+    LibraryDamaged.
+    """
+
+    def __init__(self, folder: Path, manifest: Manifest, lock: FileLock | None, *, build: bool = False) -> None:
+        """Not for callers: use `create` or `open`. `lock` is held, and is None for a reader."""
+        self._folder = folder
+        self._manifest = manifest
+        self._write_lock = lock
+        self._threads = threading.RLock()
+        self._writes = 0
+        self._table = PassageTable(folder, manifest.dimensions, create=build)
+        self._words = WordIndex(folder, create=build)
+        self._journal = Journal.create(folder) if build else Journal(folder)
+
+    # -- opening ------------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def create(
+        cls, path: Path | str, *, encoder_fingerprint: str, encoder_name: str, dimensions: int, max_tokens: int,
+        overlap: int,
+    ) -> Self:  # fmt: skip
+        """A new, empty library, open for writing. Killed half-way, it can be created again.
+
+        Raises LibraryError where the folder holds a library or anything else, LibraryBusy, StorageError.
+        """
+        folder = Path(path).absolute()
+        manifest = manifests.new_manifest(
+            encoder_fingerprint=encoder_fingerprint, encoder_name=encoder_name, dimensions=dimensions,
+            max_tokens=max_tokens, overlap=overlap,
+        )  # fmt: skip
+        check_vacant(folder)
+        with ours(folder):
+            # Patients' records may lie here: others get in only when the owner lets them.
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = locked(folder)
+        try:
+            check_vacant(folder)
+            manifests.write_manifest(folder, manifest)
+            return cls._build(folder, manifest, lock)
+        except BaseException:
+            lock.release()
+            raise
+
+    @classmethod
+    def open(cls, path: Path | str, *, write: bool = False, encoder_fingerprint: str | None = None) -> Self:
+        """The library at `path`. A writer takes the lock and settles what a killed one left behind.
+
+        Raises LibraryMissing, LibraryDamaged, LibraryBusy (another writer), EncoderMismatch (where a fingerprint is
+        given and is not the library's) or StorageError.
+        """
+        folder = Path(path).absolute()
+        manifest = manifests.read_manifest(folder)
+        if encoder_fingerprint is not None:
+            manifests.check_encoder(folder, manifest, encoder_fingerprint)
+        lock = locked(folder) if write else None
+        try:
+            if lock is not None:
+                manifest = manifests.read_manifest(folder)
+                if not manifest.complete:
+                    return cls._build(folder, manifest, lock)
+            return cls._open(folder, manifest, lock)
+        except BaseException:
+            if lock is not None:
+                lock.release()
+            raise
+
+    @classmethod
+    def _build(cls, folder: Path, manifest: Manifest, lock: FileLock) -> Self:
+        """Makes the parts; the manifest says complete only after that, so a kill in between leaves nothing in doubt."""
+        clear(folder, *PARTS)
+        complete = manifests.completed(manifest)
+        library = cls(folder, complete, lock, build=True)
+        manifests.write_manifest(folder, complete)
+        return library
+
+    @classmethod
+    def _open(cls, folder: Path, manifest: Manifest, lock: FileLock | None) -> Self:
+        if not manifest.complete:
+            raise LibraryDamaged(
+                f"{folder} is being made, or its making was broken off: try again in a moment, or run the command that "
+                "makes it again"
+            )
+        check_parts(folder)
+        library = cls(folder, manifest, lock)
+        try:
+            library._check_sound()
+            if lock is not None:
+                library._settle()
+        except BaseException:
+            library._close_parts()
+            raise
+        return library
+
+    def close(self) -> None:
+        """Frees the lock and the files. Idempotent."""
+        with self._threads:
+            try:
+                self._close_parts()
+            finally:
+                if self._write_lock is not None:
+                    self._write_lock.release()
+
+    def _close_parts(self) -> None:
+        try:
+            self._words.close()
+        finally:
+            self._table.close()
+            self._journal.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def path(self) -> Path:
+        return self._folder
+
+    @property
+    def manifest(self) -> Manifest:
+        return self._manifest
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def add(self, documents: Sequence[StoredDocument]) -> None:
+        """All of them with one commit, durable when it returns; a reader sees each document's old version or its new.
+
+        Raises ValueError for what is no StoredDocument of this library (see the seam), LibraryError for a reader.
+        """
+        if not documents:
+            return
+        check_documents(documents, self._manifest.dimensions)
+        ids = [document.id for document in documents]
+        with self._threads:
+            self._settle()
+            replaced = self._journal.hashes(ids)
+            sequence = self._journal.begin(ids)
+            self._table.write(documents, replaced)
+            self._finish(sequence, ids, _stored(documents))
+            self._writes += 1
+            if self._writes % _COMPACT_AFTER == 0:
+                self._table.compact()
+
+    def delete(self, document_ids: Sequence[str]) -> None:
+        """Durable when it returns. Unknown ids are no error. Raises LibraryError for a reader."""
+        with self._threads:
+            self._settle()
+            known = list(self._journal.hashes(document_ids))
+            if known:
+                sequence = self._journal.begin(known)
+                self._table.delete(known)
+                self._finish(sequence, known, [])
+
+    def compact(self) -> None:
+        """Joins the small files that many commits leave behind. Worth calling after an addition; never necessary."""
+        with self._threads:
+            self._settle()
+            self._table.compact()
+
+    def _settle(self) -> None:
+        """Brings words and documents in step with Lance for every batch that was begun and not finished."""
+        if self._write_lock is None or not self._write_lock.is_locked:
+            raise LibraryError(f"{self._folder} is not open for writing: open it with write=True")
+        for sequence, ids in self._journal.open_batches():
+            self._finish(sequence, ids, self._table.passages_of(ids))
+
+    def _finish(self, sequence: int, document_ids: Sequence[str], passages: Sequence[StoredPassage]) -> None:
+        """The second half of every write: words, then the acknowledgement. `passages`: what Lance now holds of them."""
+        words = self._words.replace(document_ids, passages)
+        self._journal.finish(sequence, document_ids, rows_of(passages), Marks(self._table.version, words))
+
+    # -- searching ----------------------------------------------------------------------------------------------------
+
+    def search_vectors(self, vector: Vectors, k: int, scope: Scope) -> tuple[Hit, ...]:
+        """See PassageStore. Raises InputError for a vector that is not of the library's dimension, or not finite."""
+        check_scope(scope)
+        vector = np.ascontiguousarray(vector, dtype=np.float32)
+        if vector.shape != (self._manifest.dimensions,) or not np.isfinite(vector).all():
+            raise InputError(
+                f"the query's vector must be {self._manifest.dimensions} finite numbers, got shape {vector.shape}: "
+                f"encode it with {self._manifest.encoder_name}"
+            )
+        if k < 1:
+            return ()
+        with self._threads:
+            self._table.refresh()
+            ranked = self._table.nearest(vector, k, scope)
+            known = self._table.fetch([passage_id for passage_id, _ in ranked])
+        return tuple(Hit(known[passage_id].passage, score, rank) for rank, (passage_id, score) in enumerate(ranked))
+
+    def search_words(self, query: str, k: int, scope: Scope, within: Sequence[str] | None = None) -> tuple[Hit, ...]:
+        """See PassageStore. A document that is being replaced this very moment is not found by words."""
+        check_scope(scope)
+        if k < 1:
+            return ()
+        limit = k + _OVER
+        with self._threads:
+            while True:
+                # Words first: the table is then as new as they are, or newer.
+                self._words.refresh()
+                found = self._words.search(query, limit, scope, within)
+                self._table.refresh()
+                known = self._table.fetch([hit.passage_id for hit in found])
+                ranked = sorted(
+                    (-round(hit.score, _DIGITS), hit.passage_id)
+                    for hit in found
+                    if _current(hit, known.get(hit.passage_id), scope)
+                )
+                # Settled once no passage that was not fetched could tie with the last one wanted.
+                if len(found) < limit or (len(ranked) >= k and -ranked[k - 1][0] > round(found[-1].score, _DIGITS)):
+                    break
+                limit *= 4
+        return tuple(
+            Hit(known[passage_id].passage, -score, rank) for rank, (score, passage_id) in enumerate(ranked[:k])
+        )
+
+    def fetch(self, passage_ids: Sequence[str], scope: Scope) -> tuple[Passage, ...]:
+        """See PassageStore. An id that is not there and one that may not be seen are told in the same words."""
+        check_scope(scope)
+        with self._threads:
+            self._table.refresh()
+            known = self._table.fetch(list(dict.fromkeys(passage_ids)))
+        for passage_id in passage_ids:
+            if passage_id not in known or not scope.admits(known[passage_id].passage):
+                raise InputError(f"no passage {passage_id!r} in this scope: check the id, the patient and the date")
+        return tuple(known[passage_id].passage for passage_id in passage_ids)
+
+    def content_hashes(self, document_ids: Sequence[str]) -> Mapping[str, str]:
+        """`content_sha256` of those of the documents that are there (acknowledged)."""
+        with self._threads:
+            return self._journal.hashes(document_ids)
+
+    def count(self) -> tuple[int, int]:
+        """(documents, passages), acknowledged."""
+        with self._threads:
+            return self._journal.count()
+
+    # -- soundness ----------------------------------------------------------------------------------------------------
+
+    def info(self) -> LibraryInfo:
+        """What is there, and whether its parts agree. Counts everything: seconds for millions of passages."""
+        with self._threads:
+            for _ in range(5):
+                before = self._journal.data_version()
+                documents, passages = self._journal.recount()
+                batches = len(self._journal.open_batches())
+                self._words.refresh()
+                self._table.refresh()
+                counts = {"journal's own count": self._journal.count()[1], "passages": self._table.count()}
+                counts["word index"] = self._words.count()
+                if self._journal.data_version() == before:
+                    break
+        problems = [] if batches else [_out_of_step(name, count, passages) for name, count in counts.items()]
+        return LibraryInfo(
+            path=self._folder,
+            manifest=self._manifest,
+            documents=documents,
+            passages=passages,
+            exact=passages <= tables.EXACT_LIMIT,
+            bytes_on_disk=sizes(self._folder),
+            open_batches=batches,
+            problems=tuple(problem for problem in problems if problem),
+        )
+
+    def _check_sound(self) -> None:
+        """Raises LibraryDamaged where an engine is behind what was acknowledged: part of it was not copied."""
+        # Read first: a writer at work only moves the engines further on.
+        marks = self._journal.marks()
+        self._table.refresh()
+        self._table.check()
+        for name, there, acknowledged in (
+            (tables.NAME, self._table.version, marks.vectors),
+            (indexes.NAME, self._words.mark(), marks.words),
+        ):
+            if there < acknowledged:
+                raise LibraryDamaged(
+                    f"{self._folder / name} is older than what was acknowledged ({there} < {acknowledged}): {REPAIR}"
+                )
+
+    @classmethod
+    def repair(cls, path: Path | str) -> LibraryInfo:
+        """Makes the word index and the table of documents anew from the passages. Killed half-way, run it again.
+
+        Passages that Lance lost cannot be made: raises LibraryDamaged then. Raises LibraryBusy, StorageError.
+        """
+        folder = Path(path).absolute()
+        with locked(folder) if folder.is_dir() else nullcontext():
+            manifest = manifests.read_manifest(folder)
+            rebuild(folder, manifest.dimensions)
+        with cls.open(folder) as library:
+            return library.info()
+
+
+def _stored(documents: Iterable[StoredDocument]) -> list[StoredPassage]:
+    return [StoredPassage(passage, each.content_sha256) for each in documents for passage in each.passages]
+
+
+def _current(hit: WordHit, stored: StoredPassage | None, scope: Scope) -> bool:
+    """True when the word index speaks of the document as it is now; it lags behind while a batch is open."""
+    return stored is not None and hit.version == version_of(stored.content_sha256) and scope.admits(stored.passage)
+
+
+def _out_of_step(name: str, count: int, acknowledged: int) -> str | None:
+    if count == acknowledged:
+        return None
+    return f"{name}: {count} passages, but {acknowledged} were acknowledged; run `epicrisis library repair`"

@@ -1,0 +1,129 @@
+"""What a library says of itself: format, encoder, chunking, versions. It is this file that makes a folder a library.
+
+Knows nothing of the passages.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from epicrisis.errors import EncoderMismatch, LibraryDamaged, LibraryMissing
+
+from .foreign import REPAIR, ours
+
+FORMAT = 1
+NAME = "manifest.json"
+TEMPORARY = "manifest.json.tmp"
+_SOFTWARE = ("epicrisis", "lancedb", "tantivy", "pyarrow")
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """`max_tokens` and `overlap` (tokens) are those documents are chunked with; `created` is ISO 8601, UTC.
+
+    `complete` is False from the first moment of a library's making until its parts are there.
+    """
+
+    format: int
+    library_id: str
+    encoder_fingerprint: str
+    encoder_name: str
+    dimensions: int
+    max_tokens: int
+    overlap: int
+    software: Mapping[str, str]
+    created: str
+    complete: bool = False
+
+
+def new_manifest(
+    *, encoder_fingerprint: str, encoder_name: str, dimensions: int, max_tokens: int, overlap: int
+) -> Manifest:
+    """A manifest for a library that is about to be made. Raises ValueError where the numbers make no sense."""
+    if dimensions < 1 or not max_tokens > overlap >= 0:
+        raise ValueError(f"dimensions {dimensions}, max_tokens {max_tokens} and overlap {overlap} make no library")
+    return Manifest(
+        format=FORMAT,
+        library_id=uuid.uuid4().hex,
+        encoder_fingerprint=encoder_fingerprint,
+        encoder_name=encoder_name,
+        dimensions=dimensions,
+        max_tokens=max_tokens,
+        overlap=overlap,
+        software={name: version(name) for name in _SOFTWARE},
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Whole or not at all, and durable when it returns. Raises StorageError."""
+    data = json.dumps(dataclasses.asdict(manifest), indent=2, sort_keys=True) + "\n"
+    with ours(folder):
+        with (folder / TEMPORARY).open("w", encoding="utf-8") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        (folder / TEMPORARY).replace(folder / NAME)
+        sync_folder(folder)
+
+
+def completed(manifest: Manifest) -> Manifest:
+    """The same, saying that its parts are there."""
+    return dataclasses.replace(manifest, complete=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes the folder's entries (new names, renames) durable."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Raises LibraryMissing where there is none, LibraryDamaged where it cannot be understood."""
+    path = folder / NAME
+    if not path.exists():
+        raise LibraryMissing(
+            f"no library at {folder}: check the path, or make one with `epicrisis library add {folder} FILES`"
+        )
+    with ours(folder):
+        data = path.read_bytes()
+    try:
+        values: Any = json.loads(data)
+    except ValueError as error:
+        raise LibraryDamaged(f"{path} is not JSON: {REPAIR.split(',')[0]}, or restore this file") from error
+    found = values.get("format") if isinstance(values, dict) else None
+    if isinstance(found, int) and found > FORMAT:
+        raise LibraryDamaged(
+            f"{folder} has format {found}, this program knows up to {FORMAT}: install a newer epicrisis"
+        )
+    if found != FORMAT or not _fits(values):
+        raise LibraryDamaged(f"{path} lacks what a manifest holds: {REPAIR.split(',')[0]}, or restore this file")
+    return Manifest(**values)
+
+
+def _fits(values: Mapping[str, Any]) -> bool:
+    kinds = {"format": int, "dimensions": int, "max_tokens": int, "overlap": int, "software": dict, "complete": bool}
+    return set(values) == {field.name for field in dataclasses.fields(Manifest)} and all(
+        isinstance(value, kinds.get(name, str)) for name, value in values.items()
+    )
+
+
+def check_encoder(folder: Path, manifest: Manifest, fingerprint: str) -> None:
+    """Raises EncoderMismatch unless the library was made by this very encoder."""
+    if fingerprint != manifest.encoder_fingerprint:
+        raise EncoderMismatch(
+            f"{folder} was made by {manifest.encoder_name} ({manifest.encoder_fingerprint}), asked with {fingerprint}: "
+            f"name the encoder with --encoder {manifest.encoder_name}, or make another library"
+        )

@@ -1,0 +1,202 @@
+"""The word index: BM25 over titles and texts, in tantivy.
+
+Keeps no text: it finds ids and scores. Does not know which passages the library holds now; the library drops hits whose
+`version` (of the document's content) it does not hold.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from epicrisis.errors import LibraryDamaged
+from epicrisis.types import Passage, Scope, last_day
+
+from .foreign import REPAIR, ours
+from .vectors import StoredPassage
+
+if TYPE_CHECKING:
+    import tantivy
+
+NAME = "words"
+_ANALYZER = "english"
+_LITERATURE = "none"
+_HEAP = 64_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class WordHit:
+    """`version` stands for the document's content when it was indexed, see `version_of`."""
+
+    passage_id: str
+    version: int
+    score: float
+
+
+def version_of(content_sha256: str) -> int:
+    """56 bits that stand for the content hash, as they fit tantivy's integers."""
+    return int.from_bytes(hashlib.blake2b(content_sha256.encode(), digest_size=7).digest(), "big")
+
+
+class WordIndex:
+    """The tantivy index of one library. Raises StorageError or LibraryDamaged whatever tantivy itself raises."""
+
+    def __init__(self, folder: Path, *, create: bool = False) -> None:
+        import tantivy
+
+        self._folder = folder / NAME
+        self._analyzer = _analyzer()
+        self._writer: tantivy.IndexWriter | None = None
+        with ours(self._folder):
+            if create:
+                self._folder.mkdir()
+                self._index = tantivy.Index(_schema(), path=str(self._folder))
+            else:
+                self._index = tantivy.Index.open(str(self._folder))
+            self._index.register_tokenizer(_ANALYZER, self._analyzer)
+            self._index.config_reader("manual")
+            self._schema = self._index.schema
+            self.refresh()
+
+    def refresh(self) -> None:
+        """Moves on to what a writer has committed since."""
+        with ours(self._folder):
+            self._index.reload()
+
+    def close(self) -> None:
+        """Waits for merges under way. Uncommitted changes are lost."""
+        if self._writer is not None:
+            with ours(self._folder):
+                try:
+                    self._writer.wait_merging_threads()
+                finally:
+                    self._writer = None
+
+    def count(self) -> int:
+        with ours(self._folder):
+            return int(self._index.searcher().num_docs)
+
+    def mark(self) -> int:
+        """tantivy's opstamp of the last commit; grows with every commit."""
+        with ours(self._folder):
+            try:
+                return int(json.loads((self._folder / "meta.json").read_bytes())["opstamp"])
+            except (KeyError, TypeError) as error:
+                raise LibraryDamaged(f"{self._folder / 'meta.json'} has no opstamp: {REPAIR}") from error
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def replace(self, document_ids: Sequence[str], passages: Iterable[StoredPassage]) -> int:
+        """Takes these documents out, puts these passages in, and commits; the commit's opstamp.
+
+        When it fails, nothing of it is in the index and the next call begins afresh.
+        """
+        try:
+            with ours(self._folder):
+                if self._writer is None:
+                    self._open_writer()
+                assert self._writer is not None
+                for document_id in document_ids:
+                    self._writer.delete_documents_by_term("document_id", document_id)
+                for stored in passages:
+                    self._writer.add_document(_as_document(stored))
+                return self._commit()
+        except BaseException:
+            self._writer = None
+            raise
+
+    def _open_writer(self) -> None:
+        self._writer = self._index.writer(_HEAP, 1)
+        # After a kill, files of an unfinished commit may lie here, and the next commit would trip over their names.
+        self._writer.garbage_collect_files()
+
+    def _commit(self) -> int:
+        assert self._writer is not None
+        return int(self._writer.commit())
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def search(self, query: str, limit: int, scope: Scope, within: Sequence[str] | None) -> list[WordHit]:
+        """At most `limit` hits of highest BM25 score, best first, equals in no order. No word left: no hits."""
+        tokens = list(dict.fromkeys(self._analyzer.analyze(query)))
+        if not tokens:
+            return []
+        with ours(self._folder):
+            searcher = self._index.searcher()
+            found = searcher.search(self._query(tokens, scope, within), limit, count=False).hits
+            addresses = [address for _, address in found]
+            versions = searcher.fast_field_values("version", addresses) if addresses else []
+            return [
+                WordHit(str(searcher.doc(address)["id"][0]), int(version or 0), float(score))
+                for (score, address), version in zip(found, versions, strict=True)
+            ]
+
+    def _query(self, tokens: Sequence[str], scope: Scope, within: Sequence[str] | None) -> tantivy.Query:
+        from tantivy import FieldType, Occur, Query
+
+        schema = self._schema
+        words = [(Occur.Should, Query.term_query(schema, "body", token, "freq")) for token in tokens]
+        seen = [_LITERATURE] if scope.patient is None else [_LITERATURE, _patient(scope.patient)]
+        filters = [Query.term_set_query(schema, "patient", seen)]
+        if scope.as_of is not None:
+            until = last_day(scope.as_of)
+            filters.append(Query.range_query(schema, "last_day", FieldType.Integer, upper_bound=until))
+        if within is not None:
+            filters.append(Query.term_set_query(schema, "id", list(within)))
+        clauses = [(Occur.Must, Query.boolean_query(words))]
+        clauses += [(Occur.Must, Query.const_score_query(condition, 0.0)) for condition in filters]
+        if scope.hidden:
+            clauses.append((Occur.MustNot, Query.term_set_query(schema, "document_id", sorted(scope.hidden))))
+        return Query.boolean_query(clauses)
+
+
+def _schema() -> tantivy.Schema:
+    import tantivy
+
+    builder = tantivy.SchemaBuilder()
+    builder.add_text_field("body", tokenizer_name=_ANALYZER, index_option="freq")
+    builder.add_text_field("id", stored=True, tokenizer_name="raw", index_option="basic")
+    builder.add_text_field("document_id", tokenizer_name="raw", index_option="basic")
+    builder.add_text_field("patient", tokenizer_name="raw", index_option="basic")
+    builder.add_integer_field("last_day", indexed=True, fast=True)
+    builder.add_integer_field("version", fast=True)
+    return builder.build()
+
+
+def _analyzer() -> tantivy.TextAnalyzer:
+    from tantivy import Filter, TextAnalyzerBuilder, Tokenizer
+
+    builder = TextAnalyzerBuilder(Tokenizer.simple())
+    for step in (
+        Filter.remove_long(100),
+        Filter.lowercase(),
+        Filter.ascii_fold(),
+        Filter.stopword("english"),
+        Filter.stemmer("english"),
+    ):
+        builder = builder.filter(step)
+    return builder.build()
+
+
+def _patient(patient: str) -> str:
+    return f"p:{patient}"
+
+
+def _as_document(stored: StoredPassage) -> tantivy.Document:
+    from tantivy import Document
+
+    passage: Passage = stored.passage
+    values: dict[str, Any] = {
+        "body": f"{passage.title}\n{passage.text}",
+        "id": passage.id,
+        "document_id": passage.document_id,
+        "patient": _LITERATURE if passage.patient is None else _patient(passage.patient),
+        "version": version_of(stored.content_sha256),
+    }
+    if passage.date is not None:
+        values["last_day"] = last_day(passage.date)
+    return Document(**values)

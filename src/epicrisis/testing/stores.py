@@ -1,0 +1,309 @@
+"""A store in memory, and the contract check of the PassageStore seam.
+
+The store keeps nothing on disk and is exact and slow; the check knows only the seam.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from epicrisis.errors import InputError
+from epicrisis.seams import PassageStore, StoredDocument, Vectors
+from epicrisis.types import Hit, Passage, Scope, last_day
+
+from .encoders import require
+
+_WORD = re.compile(r"\w+")
+_K1, _B = 1.2, 0.75
+DIMENSIONS = 4
+"""Of the vectors that `check_store` adds."""
+
+
+class MemoryStore:
+    """A PassageStore in a dictionary: exact inner products, BM25 (k1 1.2, b 0.75) over lowercase word tokens."""
+
+    def __init__(self) -> None:
+        self._documents: dict[str, StoredDocument] = {}
+
+    def add(self, documents: Sequence[StoredDocument]) -> None:
+        self._documents.update({document.id: document for document in documents})
+
+    def delete(self, document_ids: Sequence[str]) -> None:
+        for document_id in document_ids:
+            self._documents.pop(document_id, None)
+
+    def search_vectors(self, vector: Vectors, k: int, scope: Scope) -> tuple[Hit, ...]:
+        _check(scope)
+        scored = [
+            (passage, round(float(row.astype(np.float64) @ vector.astype(np.float64)), 9))
+            for document in self._documents.values()
+            for passage, row in zip(document.passages, document.vectors, strict=True)
+            if scope.admits(passage)
+        ]
+        return _best(scored, k)
+
+    def search_words(self, query: str, k: int, scope: Scope, within: Sequence[str] | None = None) -> tuple[Hit, ...]:
+        _check(scope)
+        everything = list(self._passages())
+        counts = [Counter(_tokens(f"{passage.title}\n{passage.text}")) for passage in everything]
+        mean = sum(count.total() for count in counts) / max(len(counts), 1)
+        frequency = Counter(token for count in counts for token in count)
+        allowed = None if within is None else set(within)
+        scored = []
+        for passage, count in zip(everything, counts, strict=True):
+            shared = set(_tokens(query)) & set(count)
+            if shared and scope.admits(passage) and (allowed is None or passage.id in allowed):
+                norm = _K1 * (1 - _B + _B * count.total() / mean)
+                score = sum(
+                    _idf(frequency[token], len(counts)) * count[token] * (_K1 + 1) / (count[token] + norm)
+                    for token in shared
+                )
+                scored.append((passage, round(score, 9)))
+        return _best(scored, k)
+
+    def fetch(self, passage_ids: Sequence[str], scope: Scope) -> tuple[Passage, ...]:
+        _check(scope)
+        known = {passage.id: passage for passage in self._passages() if scope.admits(passage)}
+        for passage_id in passage_ids:
+            if passage_id not in known:
+                raise InputError(f"no passage {passage_id!r} in this scope: check the id, the patient and the date")
+        return tuple(known[passage_id] for passage_id in passage_ids)
+
+    def content_hashes(self, document_ids: Sequence[str]) -> Mapping[str, str]:
+        return {each: self._documents[each].content_sha256 for each in document_ids if each in self._documents}
+
+    def count(self) -> tuple[int, int]:
+        return len(self._documents), sum(len(document.passages) for document in self._documents.values())
+
+    def _passages(self) -> Iterable[Passage]:
+        return (passage for document in self._documents.values() for passage in document.passages)
+
+
+def _check(scope: Scope) -> None:
+    try:
+        if scope.as_of is not None:
+            last_day(scope.as_of)
+    except ValueError as error:
+        raise InputError(f"as of: {error}; write it as 2015, 2015-06 or 2015-06-30") from error
+
+
+def _tokens(text: str) -> list[str]:
+    return [token.lower() for token in _WORD.findall(text)]
+
+
+def _idf(frequency: int, passages: int) -> float:
+    return math.log(1 + (passages - frequency + 0.5) / (frequency + 0.5))
+
+
+def _best(scored: Iterable[tuple[Passage, float]], k: int) -> tuple[Hit, ...]:
+    ranked = sorted(scored, key=lambda pair: (-pair[1], pair[0].id))[: max(k, 0)]
+    return tuple(Hit(passage, score, rank) for rank, (passage, score) in enumerate(ranked))
+
+
+# -- the contract ---------------------------------------------------------------------------------------------------
+
+
+def stored(
+    document_id: str, *texts: str, vectors: Sequence[Sequence[float]] | None = None, title: str = "",
+    date: str | None = None, patient: str | None = None, version: str = "1",
+) -> StoredDocument:  # fmt: skip
+    """A document of one passage a text. Without vectors, passage i points along axis i."""
+    rows = np.eye(DIMENSIONS)[[i % DIMENSIONS for i in range(len(texts))]] if vectors is None else np.asarray(vectors)
+    passages, start = [], 0
+    for ordinal, text in enumerate(texts):
+        passages.append(
+            Passage(
+                id=f"{document_id}#{ordinal}", document_id=document_id, ordinal=ordinal, start=start,
+                end=start + len(text), text=text, title=title, source="check", date=date, patient=patient,
+                metadata={"note": "naïve", "types": ["Review"], "depth": {"n": 1}},
+            )
+        )  # fmt: skip
+        start += len(text) + 1
+    return StoredDocument(document_id, f"{document_id}@{version}", tuple(passages), rows.astype(np.float32))
+
+
+def check_store(make: Callable[[], PassageStore]) -> None:
+    """The contract of `PassageStore`. `make` gives an empty store for vectors of DIMENSIONS, a new one each time.
+
+    Raises AssertionError naming the clause that does not hold.
+    """
+    for clause in (_empty, _kept, _replaced, _deleted, _dense, _words, _within, _ties, _scoped, _strange):
+        clause(make())
+
+
+def _ids(hits: Sequence[Hit]) -> list[str]:
+    return [hit.passage.id for hit in hits]
+
+
+def _axis(number: int) -> Vectors:
+    axis = np.zeros(DIMENSIONS, dtype=np.float32)
+    axis[number] = 1
+    return axis
+
+
+def _refused(store: PassageStore, ids: Sequence[str], scope: Scope) -> bool:
+    try:
+        store.fetch(ids, scope)
+    except InputError:
+        return True
+    return False
+
+
+def _empty(store: PassageStore) -> None:
+    require(store.count() == (0, 0), "an empty store counts nothing")
+    require(store.search_vectors(_axis(0), 3, Scope()) == (), "an empty store has no dense hits")
+    require(store.search_words("aspirin", 3, Scope()) == (), "an empty store has no word hits")
+    require(store.fetch([], Scope()) == (), "fetching nothing gives nothing")
+    require(_refused(store, ["a#0"], Scope()), "an unknown id raises InputError")
+    store.add([])
+    store.delete(["nobody"])
+    require(store.count() == (0, 0), "adding nothing and deleting the unknown change nothing")
+
+
+def _kept(store: PassageStore) -> None:
+    document = stored("doc:1", "Aspirin lowers the risk.", "Warfarin thins.", title="Stroke", date="2015-06")
+    store.add([document])
+    require(store.count() == (1, 2), "documents and passages are counted")
+    require(store.fetch(["doc:1#1", "doc:1#0"], Scope()) == document.passages[::-1], "passages come back as they were")
+    require(dict(store.content_hashes(["doc:1", "x"])) == {"doc:1": "doc:1@1"}, "hashes of those that are there")
+    require(_refused(store, ["doc:1#0", "doc:1#2"], Scope()), "one unknown id among known ones raises InputError")
+
+
+def _replaced(store: PassageStore) -> None:
+    store.add([stored("a", "aspirin one", "aspirin two", "aspirin three"), stored("b", "aspirin four")])
+    store.add([stored("a", "warfarin", version="2"), stored("c", "aspirin five")])
+    require(store.count() == (3, 3), "a replaced document leaves no passage behind")
+    require(sorted(_ids(store.search_words("aspirin", 9, Scope()))) == ["b#0", "c#0"], "old words are not found")
+    require(sorted(_ids(store.search_vectors(_axis(0), 9, Scope()))) == ["a#0", "b#0", "c#0"], "old vectors are gone")
+    require(_refused(store, ["a#1"], Scope()), "an old passage is gone")
+    require(dict(store.content_hashes(["a"])) == {"a": "a@2"}, "the hash is the new one")
+
+
+def _deleted(store: PassageStore) -> None:
+    store.add([stored("a", "aspirin one", "aspirin two"), stored("b", "aspirin three")])
+    store.delete(["a", "nobody"])
+    require(store.count() == (1, 1), "a deleted document is not counted")
+    require(_ids(store.search_words("aspirin", 9, Scope())) == ["b#0"], "nor found by words")
+    require(_ids(store.search_vectors(_axis(0), 9, Scope())) == ["b#0"], "nor by its vector")
+    require(_refused(store, ["a#0"], Scope()) and not store.content_hashes(["a"]), "nor fetched")
+    store.add([stored("a", "aspirin again")])
+    require(store.count() == (2, 2), "it may come back")
+
+
+def _dense(store: PassageStore) -> None:
+    rows: list[list[float]] = [[0.25, 0, 0, 0], [-2, 0, 0, 0], [4, 1, 0, 0], [0.5, 0, 3, 0]]
+    store.add([stored("a", "one", "two", "three", "four", vectors=rows)])
+    hits = store.search_vectors(_axis(0), 3, Scope())
+    require(_ids(hits) == ["a#2", "a#3", "a#0"], "highest inner product first, however long the vectors")
+    require([hit.score for hit in hits] == [4.0, 0.5, 0.25], "the score is the inner product")
+    require([hit.rank for hit in hits] == [0, 1, 2], "ranks count from 0")
+    require(len(store.search_vectors(_axis(0), 9, Scope())) == 4, "k may be more than there are")
+    require(store.search_vectors(_axis(0), 0, Scope()) == (), "k may be nothing")
+
+
+def _words(store: PassageStore) -> None:
+    store.add([stored(f"common{i}", "the patient was given aspirin") for i in range(8)])
+    store.add([stored("rare", "the patient was given warfarin"), stored("titled", "no drug here", title="Warfarin")])
+    hits = store.search_words("Aspirin or WARFARIN?", 99, Scope())
+    require(set(_ids(hits[:2])) == {"rare#0", "titled#0"}, "rare words weigh more, in texts and titles, in any case")
+    require(len(hits) == 10 and hits[2].passage.id == "common0#0", "all that share a word are hits")
+    require(all(a.score >= b.score for a, b in itertools.pairwise(hits)), "best first")
+    require([hit.rank for hit in hits] == list(range(10)), "ranks count from 0")
+    require(store.search_words("metformin", 9, Scope()) == (), "no shared word, no hit")
+    require(store.search_words("", 9, Scope()) == store.search_words('?! "(', 9, Scope()) == (), "no word, no hit")
+    require(store.search_words('warfarin AND ("', 9, Scope()) != (), "a query is words, not a language")
+
+
+def _within(store: PassageStore) -> None:
+    store.add([stored("a", "aspirin", "warfarin"), stored("b", "aspirin aspirin"), stored("c", "nothing")])
+    everywhere = {hit.passage.id: hit.score for hit in store.search_words("aspirin", 9, Scope())}
+    hits = store.search_words("aspirin", 9, Scope(), within=["a#0", "a#1", "c#0", "unknown#0"])
+    require({hit.passage.id: hit.score for hit in hits} == {"a#0": everywhere["a#0"]}, "within limits, not the IDF")
+    require(store.search_words("aspirin", 9, Scope(), within=[]) == (), "within nothing is nothing")
+
+
+def _ties(store: PassageStore) -> None:
+    names = [f"tie{(i * 37) % 200:03d}" for i in range(200)]
+    for first in range(0, 200, 50):
+        store.add([stored(name, "aspirin", vectors=[[0.1, 0.7, 0.3, 0.9]]) for name in names[first : first + 50]])
+    wanted = [f"tie{i:03d}#0" for i in range(5)]
+    require(_ids(store.search_words("aspirin", 5, Scope())) == wanted, "equal BM25 scores go by passage id")
+    vector = np.asarray([0.3, 0.1, 0.7, 0.2], dtype=np.float32)
+    require(_ids(store.search_vectors(vector, 5, Scope())) == wanted, "equal inner products go by passage id")
+
+
+def _scoped(store: PassageStore) -> None:
+    store.add(
+        [
+            stored("paper", "aspirin", date="2015"), stored("undated", "aspirin"),
+            stored("later", "aspirin", date="2016-01-01"), stored("none", "aspirin", date="2014", patient="none"),
+            stored("anna", "aspirin", date="2015-12-31", patient="anna"),
+            stored("annabel", "aspirin", date="2015-06", patient="annabel"),
+        ]
+    )  # fmt: skip
+    literature = {"paper", "undated", "later"}
+    _sees(store, Scope(), literature, "without a patient only literature is seen")
+    _sees(store, Scope(patient="anna"), literature | {"anna"}, "with a patient, that record too")
+    _sees(store, Scope(patient="none"), literature | {"none"}, "whatever the patient is called")
+    _sees(store, Scope(patient="p:anna' OR 1=1 --"), literature, "and whatever is asked")
+    _sees(store, Scope(as_of="2015"), {"paper"}, "as of a year: its last day, nothing undated")
+    _sees(store, Scope(patient="anna", as_of="2015-12-30"), set(), "a partial date may be its last day")
+    _sees(store, Scope(patient="annabel", as_of="2015-06"), {"annabel"}, "a month lasts to its end")
+    _sees(store, Scope(hidden=frozenset({"paper", "later", "nobody"})), {"undated"}, "hidden documents are not seen")
+    for search in (
+        lambda scope: store.search_vectors(_axis(0), 9, scope),
+        lambda scope: store.search_words("aspirin", 9, scope),
+        lambda scope: store.fetch(["paper#0"], scope),
+    ):
+        try:
+            search(Scope(as_of="yesterday"))
+        except InputError:
+            continue
+        raise AssertionError("the store's contract does not hold: a scope's date that is no date raises InputError")
+
+
+def _sees(store: PassageStore, scope: Scope, documents: set[str], clause: str) -> None:
+    wanted = sorted(f"{name}#0" for name in documents)
+    everything = ["anna#0", "annabel#0", "later#0", "none#0", "paper#0", "undated#0"]
+    require(sorted(_ids(store.search_vectors(_axis(0), 9, scope))) == wanted, f"{clause} (vectors)")
+    require(sorted(_ids(store.search_words("aspirin", 9, scope))) == wanted, f"{clause} (words)")
+    require(sorted(_ids(store.search_words("aspirin", 9, scope, everything))) == wanted, f"{clause} (words within)")
+    require([each for each in everything if not _refused(store, [each], scope)] == wanted, f"{clause} (fetch)")
+
+
+def _strange(store: PassageStore) -> None:
+    names = [
+        "it's",
+        'quo"te',
+        "back\\slash",
+        "new\nline",
+        "naïve β",
+        "a#0",
+        "a",
+        "x; DROP TABLE documents --",
+        "%_",
+        "🙂",
+    ]
+    store.add([stored(name, "aspirin", "warfarin") for name in names])
+    store.add([stored(name, "warfarin", version="2") for name in names[::2]])
+    wanted = sorted([f"{name}#0" for name in names] + [f"{name}#1" for name in names[1::2]])
+    require(
+        sorted(_ids(store.search_words("warfarin", 99, Scope()))) == [w for w in wanted if _has(w, names)], "odd ids"
+    )
+    require([passage.id for passage in store.fetch(wanted, Scope())] == wanted, "odd ids are fetched")
+    hidden = Scope(hidden=frozenset(names[:9]))
+    require(_ids(store.search_vectors(_axis(0), 99, hidden)) == ["🙂#0", "🙂#1"], "odd ids are hidden")
+    store.delete(names)
+    require(store.count() == (0, 0) and not store.content_hashes(names), "odd ids are deleted")
+
+
+def _has(passage_id: str, names: Sequence[str]) -> bool:
+    """True for the passage of an odd name that holds `warfarin`: the only one, or the second."""
+    name, ordinal = passage_id.rsplit("#", 1)
+    return ordinal == "1" or names.index(name) % 2 == 0

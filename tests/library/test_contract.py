@@ -1,0 +1,61 @@
+"""Every store keeps the contract of its seam."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from epicrisis.library import library as libraries
+from epicrisis.library import vectors
+from epicrisis.library.library import Library
+from epicrisis.testing.stores import DIMENSIONS, MemoryStore, check_store
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Callable[[], Library]:
+    """A new library at each call, in a folder whose name is as odd as users' are."""
+    number = itertools.count()
+
+    def create() -> Library:
+        return Library.create(
+            tmp_path / f"my library %20 é #{next(number)}",
+            encoder_fingerprint="check",
+            encoder_name="check",
+            dimensions=DIMENSIONS,
+            max_tokens=64,
+            overlap=8,
+        )
+
+    return create
+
+
+def test_store_in_memory() -> None:
+    check_store(MemoryStore)
+
+
+def test_library(make: Callable[[], Library]) -> None:
+    check_store(make)
+
+
+def test_library_above_the_limit_of_memory(make: Callable[[], Library], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vectors, "EXACT_LIMIT", 0)
+    check_store(make)
+
+
+def test_library_that_compacts_after_every_write(
+    make: Callable[[], Library], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(libraries, "_COMPACT_AFTER", 1)
+    check_store(make)
+
+
+def test_the_check_can_fail() -> None:
+    class Forgetful(MemoryStore):
+        def delete(self, document_ids: object) -> None:
+            pass
+
+    with pytest.raises(AssertionError, match="a deleted document is not counted"):
+        check_store(Forgetful)
