@@ -29,6 +29,9 @@ class Delayed(BaseHTTPRequestHandler):
     """Answers every chat completion after the delay, streamed or whole."""
 
     protocol_version = "HTTP/1.1"
+    # Head and body in one segment: sent apart, the second waits 40 ms for the client's delayed acknowledgement.
+    wbufsize = -1
+    disable_nagle_algorithm = True
 
     def do_GET(self) -> None:
         """One model, as `/v1/models` lists it."""
