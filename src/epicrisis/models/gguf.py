@@ -24,14 +24,16 @@ class GgufHead:
 
 
 def read_gguf(path: Path) -> GgufHead:
-    """Raises ModelFileInvalid when the file is not a GGUF model, or breaks off in its head."""
-    with path.open("rb") as stream:
-        if stream.read(4) != b"GGUF":
-            raise ModelFileInvalid(f"{path} is not a GGUF model: name a .gguf file, or the URL of an endpoint")
-        try:
+    """Raises ModelFileInvalid when the file is not a GGUF model, breaks off in its head, or cannot be read."""
+    try:
+        with path.open("rb") as stream:
+            if stream.read(4) != b"GGUF":
+                raise ModelFileInvalid(f"{path} is not a GGUF model: name a .gguf file, or the URL of an endpoint")
             return _head(stream)
-        except (struct.error, UnicodeDecodeError, KeyError, OverflowError, MemoryError) as error:
-            raise ModelFileInvalid(f"{path} is a damaged GGUF file: download or pull it again") from error
+    except OSError as error:
+        raise ModelFileInvalid(f"{path} cannot be read ({error.strerror}): check its place and permissions") from error
+    except (struct.error, UnicodeDecodeError, KeyError, OverflowError, MemoryError) as error:
+        raise ModelFileInvalid(f"{path} is a damaged GGUF file: download or pull it again") from error
 
 
 def _head(stream: BinaryIO) -> GgufHead:

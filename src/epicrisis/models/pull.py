@@ -202,9 +202,9 @@ def _is_whole(model: PinnedModel, folder: Path) -> bool:
     try:
         record = json.loads((folder / RECORD).read_text("utf-8"))
         sizes = {file.path: (folder / file.path).stat().st_size for file in model.files}
-    except (FileNotFoundError, ValueError):
+    except (OSError, ValueError):
         return False
-    same = record.get("files") == to_json(model.files)
+    same = isinstance(record, dict) and record.get("files") == to_json(model.files)
     return same and all(sizes[file.path] == file.bytes for file in model.files)
 
 

@@ -30,7 +30,10 @@ _ECHO = 16
 
 
 def chat_error(error: Exception, host: str, timeout: float | None, secrets: Sequence[str]) -> EpicrisisError:
-    """The error of the tree for one of openai's, of JSON or of pydantic. `secrets`: texts no message may repeat."""
+    """The error of the tree for one of openai's, of JSON or of pydantic. `secrets`: texts no message may repeat.
+
+    A group comes from connecting to several addresses of a host.
+    """
     import httpx2
     import openai
 
@@ -40,7 +43,7 @@ def chat_error(error: Exception, host: str, timeout: float | None, secrets: Sequ
     if isinstance(error, (openai.APITimeoutError, TimeoutError)) and not not_even_connected:
         within = f" in {timeout:g} s" if timeout else ""
         return EndpointTimeout(f"no answer from {host}{within}: is it overloaded? raise timeout_seconds")
-    if isinstance(error, openai.APIConnectionError):
+    if isinstance(error, (openai.APIConnectionError, ExceptionGroup)):
         return EndpointUnreachable(f"nothing answers at {host}: is the server running? name another with --model")
     if isinstance(error, openai.APIError):
         return _status_error(error, host, secrets)

@@ -280,7 +280,14 @@ class OpenAICompatibleModel:
 
         try:
             yield
-        except (openai.OpenAIError, TimeoutError, JSONDecodeError, UnicodeDecodeError, ValidationError) as error:
+        except (
+            openai.OpenAIError,
+            TimeoutError,
+            JSONDecodeError,
+            UnicodeDecodeError,
+            ValidationError,
+            ExceptionGroup,
+        ) as error:
             mapped = chat_error(error, self._host, self._timeout, [*secrets, self._api_key() or ""])
             raise mapped from None
 

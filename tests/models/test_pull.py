@@ -1,0 +1,277 @@
+"""Pulling: real pip from a folder of wheels, a real server for the hub, and all that can be wrong with what comes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import zipfile
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from epicrisis.errors import ModelFileInvalid, ModelMissing, NetworkRefused, StorageError
+from epicrisis.models.catalogue import (
+    Catalogue,
+    HubFile,
+    PinnedFile,
+    PinnedModel,
+    WheelPart,
+    catalogue,
+    parse_catalogue,
+)
+from epicrisis.models.pull import find, installed, pull, verify
+
+PARTS = (b"first part, " * 1000, b"second part, " * 1000, b"third part. " * 1000)
+WHOLE = b"".join(PARTS)
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def make_wheel(folder: Path, name: str, content: bytes) -> None:
+    with zipfile.ZipFile(folder / f"{name}-1.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr(f"{name}/part.bin", content)
+        wheel.writestr(f"{name}-1.0.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        wheel.writestr(f"{name}-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{name}-1.0.dist-info/RECORD", "")
+
+
+@pytest.fixture
+def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that pip takes for the registry, with one wheel a part."""
+    folder = tmp_path / "registry"
+    folder.mkdir()
+    for number, part in enumerate(PARTS):
+        make_wheel(folder, f"tinypart{number}", part)
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    return folder
+
+
+def known(files: tuple[PinnedFile, ...]) -> Catalogue:
+    return {"tiny": PinnedModel("tiny", "chat", "a test", "none", {"context": 16}, files)}
+
+
+def joined(whole: bytes = WHOLE, parts: tuple[bytes, ...] = PARTS) -> Catalogue:
+    source = tuple(
+        WheelPart(f"tinypart{number}==1.0", f"tinypart{number}/part.bin", len(part), sha256(part))
+        for number, part in enumerate(parts)
+    )
+    return known((PinnedFile("model.gguf", len(whole), sha256(whole), source),))
+
+
+def leftovers(home: Path) -> list[str]:
+    return sorted(str(path.relative_to(home)) for path in home.rglob("*") if not path.name.endswith(".lock"))
+
+
+# -- wheels ---------------------------------------------------------------------------------------------------------
+
+
+def test_parts_are_joined_verified_and_found(wheels: Path, tmp_path: Path) -> None:
+    home, seen = tmp_path / "home", list[tuple[int, int]]()
+    folder = pull("tiny", home, lambda done, total: seen.append((done, total)), models=joined())
+    assert (folder / "model.gguf").read_bytes() == WHOLE
+    assert leftovers(home) == ["models", "models/tiny", "models/tiny/model.gguf", "models/tiny/model.json"]
+    assert seen[-1] == (len(WHOLE), len(WHOLE))
+    assert seen == sorted(seen)
+    record = json.loads((folder / "model.json").read_text())
+    assert (record["name"], record["files"][0]["sha256"]) == ("tiny", sha256(WHOLE))
+    found = find("tiny", "chat", home, models=joined())
+    assert (found.files["model.gguf"], found.settings["context"]) == (folder / "model.gguf", 16)
+    assert [model.name for model in installed(home, models=joined())] == ["tiny"]
+    verify("tiny", home, models=joined())
+
+
+def test_what_is_here_is_not_fetched_again(wheels: Path, tmp_path: Path) -> None:
+    pull("tiny", tmp_path, models=joined())
+    for wheel in wheels.iterdir():
+        wheel.unlink()
+    assert pull("tiny", tmp_path, models=joined(), local_only=True).is_dir()
+
+
+def test_local_only_refuses_before_anything_starts(wheels: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with pytest.raises(NetworkRefused, match="tiny"):
+        pull("tiny", home, models=joined(), local_only=True)
+    assert not home.exists()
+
+
+@pytest.mark.parametrize("wrong", ["part", "whole", "member"])
+def test_a_wrong_checksum_leaves_nothing_behind(wheels: Path, tmp_path: Path, wrong: str) -> None:
+    home = tmp_path / "home"
+    bad = (PARTS[0], b"x" * len(PARTS[1]), PARTS[2])
+    if wrong == "member":
+        make_wheel(wheels, "tinypart1", b"")
+        (wheels / "tinypart1-1.0-py3-none-any.whl").unlink()
+        with zipfile.ZipFile(wheels / "tinypart1-1.0-py3-none-any.whl", "w") as wheel:
+            wheel.writestr("tinypart1-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tinypart1\nVersion: 1.0\n")
+            wheel.writestr("tinypart1-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+    models = {"part": joined(parts=bad), "whole": joined(whole=WHOLE[::-1]), "member": joined()}[wrong]
+    with pytest.raises(ModelFileInvalid, match="pinned") as caught:
+        pull("tiny", home, models=models)
+    if wrong != "member":
+        expected, got = (bad[1], PARTS[1]) if wrong == "part" else (WHOLE[::-1], WHOLE)
+        assert sha256(expected) in caught.value.message
+        assert sha256(got) in caught.value.message
+    assert leftovers(home) == ["models"]
+    with pytest.raises(ModelMissing, match="epicrisis models pull tiny"):
+        find("tiny", "chat", home, models=models)
+
+
+def test_a_pull_that_broke_off_goes_on_after_the_last_whole_part(wheels: Path, tmp_path: Path) -> None:
+    last = wheels / "tinypart2-1.0-py3-none-any.whl"
+    kept = last.read_bytes()
+    last.unlink()
+    with pytest.raises(ModelMissing, match=r"pip could not fetch tinypart2==1\.0"):
+        pull("tiny", tmp_path / "home", models=joined())
+    assert not installed(tmp_path / "home", models=joined())
+    last.write_bytes(kept)
+    for first in ("tinypart0", "tinypart1"):
+        (wheels / f"{first}-1.0-py3-none-any.whl").unlink()
+    folder = pull("tiny", tmp_path / "home", models=joined())
+    assert (folder / "model.gguf").read_bytes() == WHOLE
+
+
+def test_a_file_changed_later_is_told(wheels: Path, tmp_path: Path) -> None:
+    folder = pull("tiny", tmp_path, models=joined())
+    (folder / "model.gguf").write_bytes(WHOLE[::-1])
+    with pytest.raises(ModelFileInvalid, match=f"expected sha256 {sha256(WHOLE)}, got {sha256(WHOLE[::-1])}"):
+        verify("tiny", tmp_path, models=joined())
+    (folder / "model.gguf").write_bytes(WHOLE[:-1])
+    with pytest.raises(ModelMissing, match="epicrisis models pull tiny"):
+        verify("tiny", tmp_path, models=joined())
+    assert (pull("tiny", tmp_path, models=joined()) / "model.gguf").read_bytes() == WHOLE
+
+
+def test_another_pin_is_another_model(wheels: Path, tmp_path: Path) -> None:
+    pull("tiny", tmp_path, models=joined())
+    assert not installed(tmp_path, models=joined(whole=WHOLE[::-1]))
+
+
+def test_a_folder_that_cannot_be_written_is_a_storage_error(wheels: Path, tmp_path: Path) -> None:
+    (tmp_path / "models").write_text("a file where the folder should be")
+    with pytest.raises(StorageError, match="cannot write"):
+        pull("tiny", tmp_path, models=joined())
+
+
+def test_an_unknown_name_is_answered_with_the_nearest() -> None:
+    with pytest.raises(ModelMissing, match="did you mean minilm"):
+        pull("mini-lm", Path("nowhere"))
+
+
+# -- the hub --------------------------------------------------------------------------------------------------------
+
+REVISION = "a" * 40
+
+
+class Hub:
+    """Serves WHOLE at one path. `breaks_after`: bytes after which the next response stops; `resumes`: honours Range."""
+
+    def __init__(self) -> None:
+        self.breaks_after: int | None = None
+        self.resumes = True
+        self.ranges: list[str | None] = []
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    made = Hub()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked = self.headers.get("Range")
+            made.ranges.append(asked)
+            if self.path != f"/owner/name/resolve/{REVISION}/onnx/model.onnx":
+                self.send_error(404)
+                return
+            start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and made.resumes else 0
+            self.send_response(206 if start else 200)
+            self.send_header("Content-Length", str(len(WHOLE) - start))
+            self.end_headers()
+            stop, made.breaks_after = made.breaks_after, None
+            self.wfile.write(WHOLE[start : len(WHOLE) if stop is None else start + stop])
+
+        def log_message(self, *_: object) -> None:
+            """Nothing on the screen."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}/")
+    yield made
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def hosted(path: str = "onnx/model.onnx", whole: bytes = WHOLE) -> Catalogue:
+    file = PinnedFile("model.gguf", len(whole), sha256(whole), HubFile("owner/name", REVISION, path))
+    return known((file,))
+
+
+@pytest.mark.parametrize("resumes", [True, False])
+def test_a_hub_file_that_broke_off_is_resumed(hub: Hub, tmp_path: Path, resumes: bool) -> None:
+    hub.breaks_after, hub.resumes = 5000, resumes
+    with pytest.raises(ModelMissing, match=r"again|cannot be fetched"):
+        pull("tiny", tmp_path, models=hosted())
+    folder = pull("tiny", tmp_path, models=hosted())
+    assert (folder / "model.gguf").read_bytes() == WHOLE
+    assert hub.ranges == [None, "bytes=5000-"]
+
+
+def test_a_hub_file_with_a_wrong_checksum_leaves_nothing(hub: Hub, tmp_path: Path) -> None:
+    with pytest.raises(ModelFileInvalid, match=sha256(WHOLE)):
+        pull("tiny", tmp_path, models=hosted(whole=WHOLE[::-1]))
+    assert leftovers(tmp_path) == ["models"]
+
+
+def test_a_hub_that_lacks_the_file_or_is_not_there(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ModelMissing, match="404"):
+        pull("tiny", tmp_path, models=hosted("no/such/file"))
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(ModelMissing, match="HF_ENDPOINT"):
+        pull("tiny", tmp_path, models=hosted())
+
+
+# -- the catalogue --------------------------------------------------------------------------------------------------
+
+
+def test_the_catalogue_is_pinned_whole() -> None:
+    assert list(catalogue()) == ["minilm", "smollm2-135m", "qwen2.5-coder-0.5b", "qwen2.5-coder-1.5b"]
+    for model in catalogue().values():
+        assert (model.licence, bool(model.description)) == ("Apache-2.0", True)
+        for file in model.files:
+            assert len(file.sha256) == 64
+            assert isinstance(file.source, tuple)
+            assert sum(part.bytes for part in file.source) == file.bytes
+            assert all(part.wheel.count("==") == 1 and len(part.sha256) == 64 for part in file.source)
+            if len(file.source) == 1:
+                assert file.source[0].sha256 == file.sha256
+
+
+def test_a_hub_entry_reads_as_the_comments_of_the_catalogue_say() -> None:
+    text = """
+        [[models]]
+        name = "x"
+        kind = "encoder"
+        description = "d"
+        licence = "MIT"
+        settings = { pooling = "cls" }
+        [[models.files]]
+        path = "model.onnx"
+        bytes = 1
+        sha256 = "00"
+        hub = { repo = "owner/name", revision = "abc", path = "onnx/model.onnx" }
+    """
+    model = parse_catalogue(text)["x"]
+    assert model.files[0].source == HubFile("owner/name", "abc", "onnx/model.onnx")
+    assert (model.settings["pooling"], model.demo, model.bytes) == ("cls", False, 1)
+    with pytest.raises(TypeError):
+        parse_catalogue(text.replace("hub =", "hubb ="))
+    with pytest.raises(TypeError, match="parts"):
+        parse_catalogue(text[: text.index("hub =")])
