@@ -45,9 +45,7 @@ def test_library_above_the_limit_of_memory(make: Callable[[], Library], monkeypa
     check_store(make)
 
 
-def test_library_that_compacts_after_every_write(
-    make: Callable[[], Library], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_library_that_compacts_after_every_write(make: Callable[[], Library], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(libraries, "_COMPACT_AFTER", 1)
     check_store(make)
 

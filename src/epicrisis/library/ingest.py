@@ -47,6 +47,11 @@ class Progress:
     passages: int
     seconds: float
 
+    @property
+    def saved(self) -> int:
+        """Documents acknowledged by this addition."""
+        return self.added + self.replaced
+
 
 @dataclass(frozen=True, slots=True)
 class IngestReport:
