@@ -14,7 +14,7 @@ EpicrisisError
 │   └── NetworkRefused            --local-only, and the host is not this machine
 ├── StorageError                  exit code 2: the disk is full, or cannot be written
 ├── ScopeViolation                exit code 2: a passage outside the scope reached a prompt; nothing was sent
-└── ChatError                     a call of a chat model failed; carries what it had cost
+└── ChatError                     exit code 2: a call of a chat model failed; carries what it had cost
     ├── EndpointUnreachable       refused, reset, no such host                 (retryable)
     ├── EndpointTimeout           no answer in time                            (retryable)
     ├── EndpointBusy              429 or 5xx                                   (retryable)

@@ -48,8 +48,10 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
         address = arguments[1]
         if isinstance(address, tuple) and not is_local(address[0]):
             _refuse(address[0])
-    elif event in ("socket.getaddrinfo", "socket.gethostbyname") and not is_local(arguments[0]):
-        _refuse(arguments[0])
+    elif event in ("socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr", "socket.getnameinfo"):
+        host = arguments[0][0] if event == "socket.getnameinfo" else arguments[0]
+        if not is_local(host):
+            _refuse(host)
 
 
 def set_local_only(on: bool) -> None:

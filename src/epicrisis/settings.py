@@ -46,7 +46,7 @@ class ModelSettings(_Table):
 
 
 class Models(_Table):
-    """One chat model a role; `map` and `reduce` are the writer's unless they are named."""
+    """One chat model a role; `map` and `reduce` are the writer's unless they have a name of their own."""
 
     writer: ModelSettings = ModelSettings()
     map: ModelSettings | None = None
@@ -84,8 +84,12 @@ class Settings(_Table):
     """Threads of the embedded models; all cores where not said."""
 
     def model_for(self, role: str) -> ModelSettings:
-        """The settings of the model that plays this role."""
-        return getattr(self.models, role, None) or self.models.writer
+        """The settings of the model that plays this role. A table without a name changes the writer's own settings."""
+        writer: ModelSettings = self.models.writer
+        own: ModelSettings | None = getattr(self.models, role, None)
+        if own is None or "name" in own.model_fields_set:
+            return own or writer
+        return writer.model_copy(update=own.model_dump(exclude_unset=True))
 
 
 def load(flags: Mapping[str, Any] | None = None, config: Path | None = None) -> Settings:

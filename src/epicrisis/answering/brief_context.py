@@ -81,8 +81,12 @@ async def map_reduce(question: Question, context: Context, passages: tuple[Passa
     if not passages:
         return await answer_from(question, context, passages, NAME)
     partitions = await partition(question, context, passages)
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_map(question, context, i, part)) for i, part in enumerate(partitions)]
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(_map(question, context, i, part)) for i, part in enumerate(partitions)]
+    except ExceptionGroup as errors:
+        # A refused network ends the question: those above know errors, not groups of them.
+        raise errors.exceptions[0] from None
     partials = tuple(task.result() for task in tasks)
     answer = await _reduce(question, context, partials, passages)
     return replace(answer, partials=partials)

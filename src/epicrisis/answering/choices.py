@@ -17,9 +17,11 @@ QUOTE_CHARACTERS = 240
 MAX_QUOTES = 3
 REASONING_CHARACTERS = 1500
 
-_STATED = re.compile(
-    r"(?i)\b(?:answer|choice|option)\b\s*(?:is|would be|=|:)?\s*(?:option\s*)?[*(\"'\[]*([A-Z])\b(?!\w|')"
-)
+_LETTER = r"\s*(?:option\s*)?[*(\"'\[]*([A-Z])\b(?!\w|')"
+# "The answer is B" states; "option B" names, which counts only where nothing is stated: a finding may weigh options.
+_STATED = re.compile(r"(?i)\b(?:answer|choice|option)\b[\s*]*(?:\bis\b|\bwould be\b|=|:)[\s:]*" + _LETTER)
+_NAMED = re.compile(r"(?i)\b(?:answer|choice|option)\b" + _LETTER)
+_EDGES = "()[]\"'*. \n"
 
 
 class Unreadable(ValueError):
@@ -83,15 +85,20 @@ class ReplyForm:
 
     def read(self, text: str) -> Reply:
         """What the reply says. Raises Unreadable."""
-        found = _json_object(text)
-        return self._from_prose(text) if found is None else self._from_json(found)
+        replies = [self._from_json(found) for found in _json_objects(text)]
+        if len({(reply.found, reply.choice) for reply in replies}) > 1:
+            raise Unreadable("the reply holds several answers that differ")
+        return replies[0] if replies else self._from_prose(text)
 
     def _from_json(self, data: Mapping[str, Any]) -> Reply:
         result = data.get("result", data)
         if not isinstance(result, Mapping):
             raise Unreadable("the reply's result is not an object")
-        if result.get("found") is False:
+        found = result.get("found", True)
+        if found is False:
             return Reply(found=False)
+        if found is not True:
+            raise Unreadable("the reply does not say whether it found an answer")
         text = result.get(self.text_field)
         if not isinstance(text, str) or not re.search(r"\w", text):
             raise Unreadable(f"the reply has no {self.text_field}")
@@ -100,7 +107,7 @@ class ReplyForm:
             if "choice" not in result:
                 raise Unreadable("the reply states no choice")
             choice = self._choice(result["choice"])
-            stated = _stated(text, self.options)
+            stated = _letters(_STATED, text, self.options)
             if choice is not None and stated - {choice}:
                 raise Unreadable(f"the reply states different choices: {', '.join(sorted(stated | {choice}))}")
             if choice is None and not self.choice_may_be_null:
@@ -113,13 +120,26 @@ class ReplyForm:
             return None
         if not isinstance(value, str):
             raise Unreadable("the choice is neither a letter nor null")
-        cleaned = value.strip().strip("()[]\"'*. ")
-        for letter, option in self.options.items():
-            if cleaned.upper() == letter.upper() or cleaned.lower() == option.strip().lower():
-                return letter
-            if re.match(rf"(?i)\(?{re.escape(letter)}[).:]\s", cleaned + " "):
-                return letter
-        raise Unreadable(f"the choice {cleaned[:20]!r} is none of the options")
+        letter = self._letter(value)
+        if letter is None:
+            raise Unreadable(f"the choice {value.strip()[:20]!r} is none of the options")
+        return letter
+
+    def _letter(self, text: str) -> str | None:
+        """The option that these few words are: `B`, `(B) no`, `B: no`, or `no`. A letter goes before an option of the
+        same text (blood group A); a letter with another option's text, or a text that two options share, is none."""
+        cleaned = text.strip(_EDGES).lower()
+        texts = {letter: option.strip(_EDGES).lower() for letter, option in self.options.items()}
+        letters = {letter.lower(): letter for letter in self.options}
+        if cleaned in letters:
+            return letters[cleaned]
+        same = [letter for letter, option in texts.items() if option == cleaned]
+        if same:
+            return same[0] if len(same) == 1 else None
+        head, separator, rest = _split_letter(cleaned)
+        letter = letters.get(head) if separator else None
+        contradicts = letter is not None and rest != texts[letter] and rest in texts.values()
+        return None if contradicts else letter
 
     def _quotes(self, result: Mapping[str, Any]) -> tuple[tuple[int, str], ...]:
         raw = result.get("quotes", [])
@@ -129,26 +149,25 @@ class ReplyForm:
             dict.fromkeys(
                 (doc, quote.strip())
                 for doc, quote in pairs
-                if isinstance(doc, int) and 1 <= doc <= self.documents and isinstance(quote, str) and quote.strip()
+                if type(doc) is int and 1 <= doc <= self.documents and isinstance(quote, str) and quote.strip()
             )
         )
 
     def _sources(self, result: Mapping[str, Any]) -> tuple[int, ...]:
         raw = result.get("sources", [])
         numbers = raw if isinstance(raw, Sequence) else []
-        return tuple(dict.fromkeys(n for n in numbers if isinstance(n, int) and 1 <= n <= self.sources))
+        return tuple(dict.fromkeys(n for n in numbers if type(n) is int and 1 <= n <= self.sources))
 
     def _from_prose(self, text: str) -> Reply:
         """A reply without JSON: its stated choice, or for an open question the text itself."""
         stripped = text.strip()
-        if not stripped or stripped.startswith(("{", "[", "```")):
+        if not re.search(r"\w", stripped) or stripped.startswith(("{", "[", "```")) or re.search(r'\{\s*"', stripped):
             raise Unreadable("the reply is broken JSON")
         if not self.options:
             return Reply(True, stripped)
-        stated = _stated(stripped, self.options)
-        if not stated:
-            alone = stripped.strip("().*\"' ").lower()
-            stated = {k for k, v in self.options.items() if alone in (k.lower(), v.strip().lower())}
+        stated = _letters(_STATED, stripped, self.options) or _letters(_NAMED, stripped, self.options)
+        alone = None if stated else self._letter(stripped)
+        stated |= {alone} if alone else set()
         if len(stated) != 1:
             raise Unreadable(f"the reply states {len(stated) or 'no'} choices")
         return Reply(True, stripped, stated.pop())
@@ -170,8 +189,9 @@ class TextStream:
         return new
 
     def _text(self) -> str:
-        if not self._seen.lstrip().startswith(("{", "`")):
-            return self._seen
+        begun = self._seen.lstrip()
+        if not begun.startswith(("{", "`")):
+            return begun
         start = self._start.search(self._seen)
         if start is None:
             return ""
@@ -188,22 +208,28 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
-def _stated(text: str, options: Mapping[str, str]) -> set[str]:
-    """Letters that the prose says are the answer ("the answer is B", "Option C"), by pattern, not by mention."""
-    return {letter for letter in _STATED.findall(text) if letter in options}
+def _letters(pattern: re.Pattern[str], text: str, options: Mapping[str, str]) -> set[str]:
+    return {letter for letter in pattern.findall(text) if letter in options}
 
 
-def _json_object(text: str) -> dict[str, Any] | None:
-    """The first JSON object in the text, bare or between other words; None where there is none."""
-    decoder = json.JSONDecoder()
+def _split_letter(text: str) -> tuple[str, str, str]:
+    """`b) no` as `b`, `)` and `no`; a text that does not begin so has an empty separator."""
+    found = re.match(r"(\w+)([).:])\s+(.*)", text, re.DOTALL)
+    return (found[1], found[2], found[3]) if found else (text, "", "")
+
+
+def _json_objects(text: str) -> list[dict[str, Any]]:
+    """The JSON objects in the text that could be a reply, bare or between other words."""
+    decoder = json.JSONDecoder(strict=False)
+    objects: list[dict[str, Any]] = []
     at = text.find("{")
     while at >= 0:
         try:
-            value, _ = decoder.raw_decode(text, at)
-        except ValueError:
-            at = text.find("{", at + 1)
-            continue
-        if isinstance(value, dict) and value.keys() & {"result", "found", "choice", "answer"}:
-            return value
-        at = text.find("{", at + 1)
-    return None
+            value, end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            end = at + 1
+        else:
+            if value.keys() & {"result", "found", "choice", "answer"}:
+                objects.append(value)
+        at = text.find("{", end)
+    return objects

@@ -14,7 +14,8 @@ from epicrisis.types import Citation, Passage, Quotation
 MIN_WORDS = 3
 """A quotation of fewer words is found almost anywhere, so finding it shows nothing."""
 
-_MARKER = re.compile(r"\[(?:doc|evidence|finding)?\s*(\d+)\]", re.IGNORECASE)
+_NAME = r"(?:docs?|documents?|evidence|findings?)"
+_MARKER = re.compile(rf"\s*\[(?:{_NAME}?\s*\d+|{_NAME}\s*\d+(?:\s*[,;]\s*{_NAME}?\s*\d+)*)\]", re.IGNORECASE)
 _EDGES = " \t\n\"'“”‘’.…"
 
 
@@ -63,6 +64,6 @@ def cite(
                 verified=quotation.verified,
             )
         )
-    clean = re.sub(r"\s+([.,;])", r"\1", _MARKER.sub("", text)).strip()
+    clean = _MARKER.sub("", text).strip()
     markers = "".join(f"[{citation.number}]" for citation in citations)
     return (f"{clean} {markers}" if markers else clean), tuple(citations)

@@ -118,11 +118,17 @@ async def _call(
 async def _within_deadline(context: Context, model: ChatModel, request: ChatRequest, on_delta: OnDelta) -> ChatReply:
     if context.deadline is None:
         return await model.complete(request, on_delta)
+    left = context.deadline - time.monotonic()
+    spent = Usage()
     try:
-        async with asyncio.timeout(max(0.0, context.deadline - time.monotonic())):
-            return await model.complete(request, on_delta)
+        if left > 0:
+            # What a call that is given up had cost, nobody says.
+            spent = Usage(calls=1, failed_calls=1, cost=None)
+            async with asyncio.timeout(left):
+                return await model.complete(request, on_delta)
     except TimeoutError:
-        raise EndpointTimeout("the question's deadline passed: give --deadline more seconds") from None
+        pass
+    raise EndpointTimeout("the question's deadline passed: give --deadline more seconds", usage=spent)
 
 
 async def fits(context: Context, role: str, prompt: Prompt, form: ReplyForm) -> bool:

@@ -63,7 +63,9 @@ def position_biased_reader(
         prompt = request.messages[-1].content
         items = unfence(prompt)
         asked = unescape(prompt.partition(OPEN)[0])
-        key = next((keys[text] for text in keys if text in asked), None)
+        # The longest: one question's text may stand inside another's.
+        named = max((text for text in keys if text in asked), key=len, default=None)
+        key = None if named is None else keys[named]
         place = None if key is None else _place_of(key, items)
         attends = place is not None and _draw(seed, request.seed, prompt) < curve(place, len(items))
         if key is None or place is None or not attends:

@@ -1,0 +1,216 @@
+"""The nouns: what a scope admits, what dates mean, how usage adds up, and the JSON of every value."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from epicrisis.types import (
+    EVENT_NAMES,
+    Answer,
+    Answered,
+    AnswerStarted,
+    Called,
+    Citation,
+    Delta,
+    Event,
+    Failure,
+    Hit,
+    MapFinished,
+    MapStarted,
+    Notice,
+    Partial,
+    Passage,
+    Preflight,
+    PreflightChecked,
+    Question,
+    Quotation,
+    Ranking,
+    Retrieved,
+    Scope,
+    Usage,
+    last_day,
+    to_json,
+)
+
+
+def passage(date: str | None = None, patient: str | None = None, document_id: str = "d") -> Passage:
+    return Passage(f"{document_id}#0", document_id, 0, 0, 4, "text", date=date, patient=patient)
+
+
+usages = st.builds(
+    Usage,
+    calls=st.integers(0, 9),
+    failed_calls=st.integers(0, 9),
+    prompt_tokens=st.integers(0, 9),
+    cached_tokens=st.integers(0, 9),
+    completion_tokens=st.integers(0, 9),
+    seconds=st.integers(0, 9).map(float),
+    cost=st.none() | st.integers(0, 9).map(float),
+)
+
+
+def test_usage_adds_every_field() -> None:
+    one = Usage(1, 2, 3, 4, 5, 6.0, 7.0)
+    assert one + Usage(10, 20, 30, 40, 50, 60.0, 70.0) == Usage(11, 22, 33, 44, 55, 66.0, 77.0)
+
+
+@given(usages, usages)
+def test_a_sum_with_an_unknown_cost_has_an_unknown_cost(one: Usage, other: Usage) -> None:
+    total = one + other
+    assert total == other + one
+    assert (total.cost is None) == (one.cost is None or other.cost is None)
+    assert one + Usage() == one
+
+
+@pytest.mark.parametrize(
+    ("date", "day"),
+    [
+        ("2015", 20151231),
+        ("2015-06", 20150631),
+        ("2015-06-30", 20150630),
+        ("2015-02-01", 20150201),
+        ("0001-01-01", 10101),
+        ("2015-06-30T10:11:12Z", 20150630),
+        ("2015-06-30 10:11", 20150630),
+    ],
+)
+def test_last_day(date: str, day: int) -> None:
+    assert last_day(date) == day
+
+
+@pytest.mark.parametrize(
+    "date",
+    [
+        "",
+        "15",
+        "20150",
+        "2015-",
+        "2015-13",
+        "2015-00",
+        "2015-06-32",
+        "2015-06-00",
+        "2015-06-30-1",
+        "2015/06",
+        "June 2015",
+        "-2015",
+        "2015-6x",
+        " 2015",
+        "2015-06-301",
+    ],
+)
+def test_what_is_no_date_is_refused_by_name(date: str) -> None:
+    with pytest.raises(ValueError, match=r"date|calendar") as error:
+        last_day(date)
+    assert repr(date) in str(error.value)
+
+
+@given(st.dates(), st.dates())
+def test_last_day_keeps_the_order_of_days(one: object, other: object) -> None:
+    assert (last_day(str(one)) < last_day(str(other))) == (str(one) < str(other))
+
+
+@pytest.mark.parametrize(
+    ("scope", "seen", "admitted"),
+    [
+        (Scope(), passage(), True),
+        (Scope(patient="p1"), passage(), True),
+        (Scope(patient="p1"), passage(patient="p1"), True),
+        (Scope(patient="p1"), passage(patient="p2"), False),
+        (Scope(), passage(patient="p1"), False),
+        (Scope(patient=""), passage(patient="p1"), False),
+        (Scope(patient=None), passage(patient=""), False),
+        (Scope(hidden=frozenset({"d"})), passage(), False),
+        (Scope(hidden=frozenset({"d#0", "other"})), passage(), True),
+        (Scope(patient="p1", hidden=frozenset({"d"})), passage(patient="p1"), False),
+        (Scope(as_of="2015"), passage("2015"), True),
+        (Scope(as_of="2015"), passage("2015-12-31"), True),
+        (Scope(as_of="2015"), passage("2016-01-01"), False),
+        (Scope(as_of="2015-06"), passage("2015-06-30"), True),
+        (Scope(as_of="2015-06"), passage("2015-07"), False),
+        (Scope(as_of="2015-06-29"), passage("2015-06-30"), False),
+        (Scope(as_of="2015-06"), passage("2015"), False),
+        (Scope(as_of="2015-06-15"), passage("2015-06"), False),
+        (Scope(as_of="2015"), passage(), False),
+        (Scope(patient="p1", as_of="2015"), passage("2014", patient="p2"), False),
+        (Scope(patient="p1", as_of="2015"), passage("2016", patient="p1"), False),
+    ],
+)
+def test_what_a_scope_admits(scope: Scope, seen: Passage, admitted: bool) -> None:
+    assert scope.admits(seen) is admitted
+
+
+PASSAGE = passage("2015", "p1")
+RANKING = Ranking((Hit(PASSAGE, 0.5, 0),), "dense", {"k": 1})
+VERDICT = Preflight(True, 0.5, 3, 0.2, 16, ("d#0",), ("d#0",), "agree")
+PARTIAL = Partial(0, ("d#0",), "relevant", "text", "A", (Quotation("d#0", "text", 0, 4),))
+ANSWER = Answer(
+    Question("Why?", {"A": "yes"}, "choice"),
+    "rag",
+    "answered",
+    citations=(Citation(1, "d#0", "d", "t", "s", None, 0, 4, "text", True),),
+    partials=(PARTIAL,),
+    trace=(MapFinished(PARTIAL), Notice("kind", "message")),
+)
+EVENTS: list[Event] = [
+    Retrieved(RANKING),
+    PreflightChecked(VERDICT),
+    MapStarted(0, ("d#0",)),
+    MapFinished(PARTIAL),
+    AnswerStarted("reduce", 1),
+    Delta("reduce", "piece"),
+    Called("reduce", "model", "00", "reduce@00", 0, 0, "stop", Usage(cost=None), 1.0),
+    Notice("kind", "message"),
+    Answered(ANSWER),
+]
+
+
+def test_each_event_has_its_name() -> None:
+    assert {type(event) for event in EVENTS} == set(get_args(Event)) == set(EVENT_NAMES)
+    assert len(set(EVENT_NAMES.values())) == len(EVENT_NAMES)
+    for event in EVENTS:
+        data = to_json(event)
+        assert data["event"] == EVENT_NAMES[type(event)]
+        assert list(data)[1:] == [field.name for field in dataclasses.fields(event)]
+        assert json.loads(json.dumps(data, allow_nan=False)) == data
+
+
+def test_json_of_nested_values() -> None:
+    data = to_json(ANSWER)
+    assert data["question"]["options"] == {"A": "yes"}
+    assert data["usage"]["cost"] == 0.0
+    assert data["preflight"] is None
+    assert data["citations"][0]["end"] == 4
+    assert data["trace"][0]["event"] == "map-finished"
+    assert data["trace"][0]["partial"]["quotations"] == [
+        {"passage_id": "d#0", "text": "text", "start": 0, "end": 4, "verified": True}
+    ]
+    assert data["trace"][1] == {"event": "notice", "kind": "kind", "message": "message"}
+    assert "event" not in data
+    assert to_json(EVENTS[0])["ranking"]["hits"][0]["passage"]["metadata"] == {}
+
+
+def test_json_of_plain_values() -> None:
+    assert to_json(Quotation("d#0", "words"))["verified"] is False
+    assert to_json(Scope(hidden=frozenset({"b", "a"}))) == {"patient": None, "as_of": None, "hidden": ["a", "b"]}
+    assert to_json({1: (Failure("K", "m"), None)}) == {"1": [{"kind": "K", "message": "m"}, None]}
+    assert to_json("text") == "text"
+
+
+def test_a_ranking_tells_its_ids_and_passages_in_order() -> None:
+    other = passage(document_id="c")
+    ranking = Ranking((Hit(PASSAGE, 2.0, 0), Hit(other, 1.0, 1)), "dense")
+    assert ranking.ids == ("d#0", "c#0")
+    assert ranking.passages == (PASSAGE, other)
+
+
+def test_values_are_frozen() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        PASSAGE.text = "other"  # type: ignore[misc]
+    with pytest.raises((AttributeError, TypeError)):
+        object.__setattr__(PASSAGE, "grown", 1)
