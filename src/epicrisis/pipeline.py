@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
 
-from epicrisis.answering.baselines import chain_of_thought, closed_book, rag
+from epicrisis.answering.baselines import PROMPTS, chain_of_thought, closed_book, rag
 from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.context import Context
 from epicrisis.errors import EpicrisisError, InputError
@@ -31,6 +31,7 @@ from epicrisis.models.chat.bounded import BoundedModel
 from epicrisis.models.encoder import load_encoder
 from epicrisis.models.load import load_chat
 from epicrisis.privacy import quiet_logs, set_local_only
+from epicrisis.prompts import folder_hash
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.seams import ChatModel, Encoder
 from epicrisis.settings import ROLES, ModelSettings, Settings, load
@@ -131,7 +132,11 @@ class Pipeline:
     def recipe(self) -> dict[str, Any]:
         """All that decides the answers: settings, models, the library's identity and size, this version."""
         left_out = {"home", "local_only", "threads", "deadline_seconds"}
-        recipe = {"epicrisis": version("epicrisis"), "settings": self._settings.model_dump(exclude=left_out)}
+        recipe = {
+            "epicrisis": version("epicrisis"),
+            "prompts": folder_hash(PROMPTS),
+            "settings": self._settings.model_dump(exclude=left_out),
+        }
         if self._library is not None:
             recipe["library"] = {"id": self._library.manifest.library_id, "passages": self._library.count()[1]}
         return recipe

@@ -137,3 +137,12 @@ def render(package: str, name: str, **variables: object) -> Prompt:
         ),
         template=f"{name}@{short_hash}",
     )
+
+
+def folder_hash(package: str) -> str:
+    """One hash over all prompt files of a package: a run's recipe changes when any word of them does."""
+    digest = hashlib.sha256()
+    for file in sorted(resources.files(package).iterdir(), key=lambda file: file.name):
+        if file.name.endswith(".jinja"):
+            digest.update(f"{file.name}\0".encode() + file.read_bytes() + b"\0")
+    return digest.hexdigest()[:12]

@@ -22,7 +22,7 @@ from epicrisis.types import By, StrategyName
 ROLES = ("writer", "map", "reduce")
 
 # Read by other parts than these settings: the folder of test data, and the file that holds the settings.
-_OTHER_VARIABLES = {"EPICRISIS_DATA", "EPICRISIS_CONFIG", "EPICRISIS_REQUIRE_ALL"}
+_OTHER_VARIABLES = {"EPICRISIS_DATA", "EPICRISIS_CONFIG", "EPICRISIS_API_KEY", "EPICRISIS_REQUIRE_ALL"}
 
 
 class _Table(BaseModel):
@@ -35,8 +35,9 @@ class ModelSettings(_Table):
     name: str = "smollm2-135m"
     """A name of the catalogue, a `.gguf` file, or the URL of an OpenAI-compatible endpoint
     (`http://127.0.0.1:8000/v1#model-name`)."""
-    api_key_env: str = "OPENAI_API_KEY"
-    """The environment variable that holds the endpoint's key; read when called, never kept."""
+    api_key_env: str = "EPICRISIS_API_KEY"
+    """The environment variable that holds the endpoint's key. Read when a client is made. Not `OPENAI_API_KEY` by
+    default: a key meant for one service would go to whatever endpoint is named."""
     context_tokens: int | None = Field(None, ge=256)
     """The window, where the endpoint does not tell; for the embedded model the window to make."""
     timeout_seconds: float = Field(600.0, gt=0)

@@ -65,7 +65,7 @@ class ReplyForm:
             found["quotes"] = {"type": "array", "minItems": 1, "maxItems": MAX_QUOTES, "items": quote}
         if self.sources:
             number = {"type": "integer", "enum": list(range(1, self.sources + 1))}
-            found["sources"] = {"type": "array", "minItems": 1, "maxItems": 2 * MAX_QUOTES, "items": number}
+            found["sources"] = {"type": "array", "minItems": 1, "maxItems": MAX_QUOTES, "items": number}
         found[self.text_field] = {"type": "string", "minLength": 1, "maxLength": ANSWER_CHARACTERS}
         if self.options:
             letters: list[str | None] = list(self.options)

@@ -98,7 +98,8 @@ def _with_progress(opened: Library, items: Iterator[Document | Skipped], encoder
             encoder,
             on_progress=lambda now: bar.update(
                 task,
-                description=f"Adding: {now.documents} documents read, {now.saved} saved, {now.passages} passages",
+                description=f"Adding: {now.documents} documents read, {now.added + now.replaced} saved, "
+                f"{now.unchanged} unchanged, {now.passages} passages",
             ),
         )
 

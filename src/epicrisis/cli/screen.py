@@ -10,7 +10,6 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from epicrisis.types import (
     Answer,
@@ -24,7 +23,6 @@ from epicrisis.types import (
     MapStarted,
     Notice,
     Partial,
-    Passage,
     Preflight,
     PreflightChecked,
     Ranking,
@@ -40,7 +38,6 @@ class Screen:
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(highlight=False)
         self._streaming = False
-        self._places: dict[str, Passage] = {}
         self._shows: Mapping[type, Callable[[Any], None]] = {
             Retrieved: lambda event: self.ranking(event.ranking),
             PreflightChecked: lambda event: self._preflight(event.verdict),
@@ -62,22 +59,23 @@ class Screen:
 
     def ranking(self, ranking: Ranking) -> None:
         """The hits with rank, score and the beginning of their text."""
-        self._places |= {passage.id: passage for passage in ranking.passages}
         self._console.print(f"[bold]Found by {ranking.retriever}[/bold]: {len(ranking.hits)} passages")
         for note in ranking.notes:
-            self._console.print(f"  note: {escape(note)}")
-        table = Table(box=None, padding=(0, 1), header_style="dim")
-        for name, justify in (("rank", "right"), ("score", "right"), ("passage", "left"), ("", "left")):
-            table.add_column(name, justify=justify, no_wrap=name != "", overflow="ellipsis")  # type: ignore[arg-type]
+            self._line(f"  note: {note}")
         for hit in ranking.hits:
-            text = _snippet(hit.passage.title or hit.passage.text)
-            table.add_row(str(hit.rank + 1), f"{hit.score:.4f}", escape(hit.passage.id), escape(text))
-        self._console.print(table)
+            passage = hit.passage
+            self._line(f"{hit.rank + 1:>4}  {hit.score:.4f}  {passage.id}")
+            date = f" ({passage.date})" if passage.date else ""
+            self._line(f"              {_snippet(passage.title or passage.text)}{date}")
+
+    def _line(self, text: str) -> None:
+        """Text of documents and models: no markup, and no line broken where a program may read it."""
+        self._console.print(text, markup=False, soft_wrap=True)
 
     def _preflight(self, verdict: Preflight) -> None:
         self._console.print(f"[bold]Preflight[/bold]: {verdict.reason}")
-        self._console.print(f"  dense: {escape(', '.join(verdict.dense_top) or '(nothing)')}")
-        self._console.print(f"  BM25:  {escape(', '.join(verdict.bm25_top) or '(nothing)')}")
+        self._line(f"  dense: {', '.join(verdict.dense_top) or '(nothing)'}")
+        self._line(f"  BM25:  {', '.join(verdict.bm25_top) or '(nothing)'}")
 
     def _map_started(self, event: MapStarted) -> None:
         self._console.print(f"[bold]Map {event.partition + 1}[/bold] reads {len(event.passages)} passages")
@@ -110,9 +108,9 @@ class Screen:
     def answer(self, answer: Answer) -> None:
         """The answer with its citations and what it cost."""
         self._console.print()
-        choice = f"{answer.choice}. {answer.question.options[answer.choice]}" if answer.choice else ""
+        choice = f"{answer.choice}. {answer.question.options[answer.choice]} — " if answer.choice else ""
         if answer.state == "answered":
-            self._console.print(f"[bold]Answer[/bold]: {escape(choice + (' — ' if choice else '') + answer.text)}")
+            self._console.print(f"[bold]Answer[/bold]: {escape(choice + answer.text)}")
         else:
             reason = answer.failure.message if answer.failure else answer.text or "the evidence does not answer it"
             self._console.print(f"[bold]No answer[/bold] ({answer.state}): {escape(reason)}")

@@ -15,7 +15,7 @@ def load_chat(
     name: str,
     home: Path,
     *,
-    api_key_env: str = "OPENAI_API_KEY",
+    api_key_env: str = "EPICRISIS_API_KEY",
     timeout_seconds: float = 600.0,
     context_tokens: int | None = None,
     threads: int | None = None,
