@@ -1,0 +1,154 @@
+"""The retriever over the store in memory and the hashing encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from epicrisis.retrieval.fusion import reciprocal_rank_fusion
+from epicrisis.retrieval.retriever import Retriever, cut_note
+from epicrisis.seams import StoredDocument, Vectors
+from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.stores import MemoryStore
+from epicrisis.types import By, Passage, Ranking, Scope
+
+EVERYTHING = Scope()
+TEXTS = {
+    "stroke": "Aspirin prevents stroke in adults with atrial fibrillation.",
+    "bleeding": "Warfarin causes bleeding, and aspirin causes less bleeding.",
+    "asthma": "Inhaled steroids help children with asthma.",
+    "gout": "Colchicine shortens an attack of gout.",
+    "note": "The patient takes aspirin since her stroke.",
+}
+QUESTION = "Does aspirin prevent stroke?"
+
+
+def store_of(texts: dict[str, str], encoder: HashingEncoder) -> MemoryStore:
+    """One document of one passage a text; `note` is patient p1's."""
+    store = MemoryStore()
+    for name, text in texts.items():
+        patient = "p1" if name == "note" else None
+        passage = Passage(f"{name}#0", name, 0, 0, len(text), text, date="2015", patient=patient)
+        store.add([StoredDocument(name, "sha", (passage,), encoder.encode_passages([("", text)]))])
+    return store
+
+
+@pytest.fixture
+def retriever() -> Retriever:
+    encoder = HashingEncoder()
+    return Retriever(store_of(TEXTS, encoder), encoder)
+
+
+def check_ranking(ranking: Ranking) -> None:
+    assert [hit.rank for hit in ranking.hits] == list(range(len(ranking.hits)))
+    keys = [(-hit.score, hit.passage.id) for hit in ranking.hits]
+    assert keys == sorted(keys)
+
+
+@pytest.mark.parametrize("by", ["dense", "bm25", "hybrid"])
+def test_each_way_ranks_the_right_passage_first(retriever: Retriever, by: By) -> None:
+    ranking = retriever.rank(QUESTION, 2, by, EVERYTHING)
+    assert ranking.retriever == by
+    assert ranking.ids[0] == "stroke#0"
+    assert len(ranking.hits) == 2
+    check_ranking(ranking)
+
+
+def test_what_a_ranking_says_of_itself(retriever: Retriever) -> None:
+    fingerprint = HashingEncoder().fingerprint
+    assert retriever.rank(QUESTION, 2, "bm25", EVERYTHING).parameters == {"k": 2}
+    assert retriever.rank(QUESTION, 2, "dense", EVERYTHING).parameters == {"k": 2, "encoder": fingerprint}
+    hybrid = {"k": 2, "encoder": fingerprint, "rrf_k": 60, "fusion_depth": 100}
+    assert retriever.rank(QUESTION, 2, "hybrid", EVERYTHING).parameters == hybrid
+    assert retriever.rank(QUESTION, 101, "hybrid", EVERYTHING).parameters["fusion_depth"] == 101
+
+
+@pytest.mark.parametrize("rrf_k", [1, 60])
+def test_hybrid_is_the_fusion_of_the_other_two(rrf_k: int) -> None:
+    encoder = HashingEncoder()
+    retriever = Retriever(store_of(TEXTS, encoder), encoder, rrf_k)
+    lists = [retriever.rank(QUESTION, 100, by, EVERYTHING).ids for by in ("dense", "bm25")]
+    fused = retriever.rank(QUESTION, 3, "hybrid", EVERYTHING)
+    assert [(hit.passage.id, hit.score) for hit in fused.hits] == reciprocal_rank_fusion(lists, rrf_k)[:3]
+
+
+def test_hybrid_fuses_more_than_it_returns() -> None:
+    """What is second in both lists beats what is first in one, also where only one passage is asked for."""
+    encoder = _OneAxis()
+    texts = {"a": "gout", "second": "aspirin pills", "first": "aspirin " * 9} | {
+        f"x{i}": "y" * (20 + i) for i in range(3)
+    }
+    retriever = Retriever(store_of(texts, encoder), encoder)
+    assert retriever.rank("aspirin", 2, "dense", EVERYTHING).ids == ("a#0", "second#0")
+    assert retriever.rank("aspirin", 2, "bm25", EVERYTHING).ids == ("first#0", "second#0")
+    assert retriever.rank("aspirin", 1, "hybrid", EVERYTHING).ids == ("second#0",)
+
+
+@pytest.mark.parametrize("by", ["dense", "bm25", "hybrid"])
+def test_the_scope_reaches_every_search(retriever: Retriever, by: By) -> None:
+    everything = retriever.rank("aspirin stroke", 9, by, EVERYTHING).ids
+    assert "note#0" not in everything
+    assert "note#0" in retriever.rank("aspirin stroke", 9, by, Scope(patient="p1")).ids
+    hidden = Scope(hidden=frozenset({"stroke"}))
+    assert set(everything) - set(retriever.rank("aspirin stroke", 9, by, hidden).ids) == {"stroke#0"}
+    assert retriever.rank("aspirin stroke", 9, by, Scope(as_of="2014")).hits == ()
+
+
+def test_words_need_no_encoder() -> None:
+    retriever = Retriever(store_of(TEXTS, HashingEncoder()), None)
+    assert retriever.rank(QUESTION, 1, "bm25", EVERYTHING).ids == ("stroke#0",)
+    for by in ("dense", "hybrid"):
+        with pytest.raises(ValueError, match="encoder"):
+            retriever.rank(QUESTION, 1, by, EVERYTHING)
+
+
+def test_a_question_longer_than_the_window_is_noted() -> None:
+    encoder = HashingEncoder(max_tokens=4)
+    retriever = Retriever(store_of(TEXTS, encoder), encoder)
+    assert cut_note("one two three four", encoder) == ()
+    (note,) = cut_note("one two three four five", encoder)
+    assert "5 tokens" in note
+    assert "reads 4" in note
+    for by, notes in (("dense", (note,)), ("hybrid", (note,)), ("bm25", ())):
+        assert retriever.rank("one two three four five", 3, by, EVERYTHING).notes == notes  # type: ignore[arg-type]
+    assert retriever.rank("one two three four", 3, "dense", EVERYTHING).notes == ()
+
+
+def test_preflight_ranks_the_dense_hits_anew(retriever: Retriever) -> None:
+    verdict = retriever.preflight("aspirin stroke", EVERYTHING, n=2, threshold=0.2, depth=3)
+    assert verdict.dense_top == retriever.rank("aspirin stroke", 2, "dense", EVERYTHING).ids
+    assert (verdict.n, verdict.threshold, verdict.depth) == (2, 0.2, 3)
+    dense = set(retriever.rank("aspirin stroke", 3, "dense", EVERYTHING).ids)
+    words = [id_ for id_ in retriever.rank("aspirin stroke", 9, "bm25", EVERYTHING).ids if id_ in dense]
+    assert verdict.bm25_top == tuple(words[:2])
+
+
+def test_preflight_never_looks_beyond_its_depth() -> None:
+    """The best passage by words is not among the first dense hits: it must not enter the comparison."""
+    encoder = _OneAxis()
+    texts = {"near": "gout", "far": "aspirin stroke aspirin stroke"}
+    retriever = Retriever(store_of(texts, encoder), encoder)
+    assert retriever.rank("aspirin", 1, "bm25", EVERYTHING).ids == ("far#0",)
+    shallow = retriever.preflight("aspirin", EVERYTHING, n=1, threshold=0.2, depth=1)
+    assert (shallow.dense_top, shallow.bm25_top, shallow.rankings_agree) == (("near#0",), (), False)
+    deep = retriever.preflight("aspirin", EVERYTHING, n=1, threshold=0.2, depth=2)
+    assert (deep.dense_top, deep.bm25_top) == (("near#0",), ("far#0",))
+
+
+def test_preflight_keeps_to_the_scope(retriever: Retriever) -> None:
+    verdict = retriever.preflight("aspirin stroke", Scope(hidden=frozenset({"stroke"})), n=3, threshold=0.2, depth=16)
+    assert not {"stroke#0", "note#0"} & {*verdict.dense_top, *verdict.bm25_top}
+    empty = retriever.preflight("aspirin stroke", Scope(as_of="1999"), n=3, threshold=0.2, depth=16)
+    assert (empty.dense_top, empty.bm25_top, empty.rankings_agree) == ((), (), False)
+
+
+class _OneAxis(HashingEncoder):
+    """Finds short texts near to everything: the vector is one number, the inverse of the length."""
+
+    def __init__(self) -> None:
+        super().__init__(dimensions=1)
+
+    def encode_queries(self, texts: Sequence[str]) -> Vectors:
+        return np.array([[1 / len(text)] for text in texts], dtype=np.float32).reshape(-1, 1)
