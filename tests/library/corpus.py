@@ -15,6 +15,8 @@ from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document, Scope
 
 DIMENSIONS = 16
+COUNT = 48
+LARGE = 160
 _WORDS = ("aspirin", "warfarin", "statin", "metformin", "stroke", "sepsis", "asthma", "renal", "liver", "trial", "dose",
           "placebo", "mortality", "risk", "fever", "cough", "plasma", "serum", "biopsy", "cohort")  # fmt: skip
 

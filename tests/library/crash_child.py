@@ -63,6 +63,8 @@ def arm(moment: str, passes: int) -> None:
 
     For a moment within a function `passes` seeds the delay as well.
     """
+    if moment == "never":
+        return
     owner, name = {**_AFTER, **_BEFORE, **_DURING}[moment]
     original: Callable[..., Any] = getattr(owner, name)
     left = passes if moment not in ("compacting", "adding") else 0

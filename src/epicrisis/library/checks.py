@@ -15,7 +15,8 @@ _LONGEST_ID = 1000
 
 def unfit(item: Document | Passage) -> str | None:
     """Why this can not be kept, or `None`. Holds nothing of the content."""
-    if not item.id or len(item.id) > _LONGEST_ID or "\0" in item.id:
+    name = item.document_id if isinstance(item, Passage) else item.id
+    if not name or len(name) > _LONGEST_ID or "\0" in name:
         return f"its id is empty, longer than {_LONGEST_ID} characters or holds a NUL"
     if not item.text.strip():
         return "no text"

@@ -94,7 +94,7 @@ def add_documents(
     Raises EncoderMismatch, StorageError, LibraryError, and whatever `items` raises.
     """
     check_encoder(library.path, library.manifest, encoder.fingerprint)
-    addition = _Addition(library, encoder, on_progress, seconds_between_commits, passages_per_batch)
+    addition = _Addition(library, encoder, on_progress, seconds_between_commits, passages_per_batch, time.monotonic())
     with closing(_Seen()) as seen:
         for item in items:
             addition.read += 1
@@ -117,7 +117,7 @@ class _Addition:
     on_progress: Callable[[Progress], None] | None
     limit_seconds: float
     limit_passages: int
-    started: float = field(default_factory=time.monotonic)
+    started: float
     waiting: list[tuple[Document, str, tuple[Passage, ...]]] = field(default_factory=list)
     waiting_passages: int = 0
     waiting_since: float = 0.0

@@ -1,0 +1,64 @@
+"""What the engines raise when the disk fails, as they have been seen to word it, comes out with its cure."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from epicrisis.errors import InputError, LibraryDamaged, StorageError
+from epicrisis.library.foreign import ours
+
+FULL = [
+    OSError(28, "No space left on device"),
+    OSError(122, "Disk quota exceeded"),
+    OSError(27, "File too large"),
+    RuntimeError("lance error: LanceError(IO): File too large (os error 27), /x/lance-file/src/writer.rs:191:9"),
+    RuntimeError("lance error: LanceError(IO): Unable to copy data to file: No space left on device (os error 28)"),
+    ValueError("An IO error occurred: 'No space left on device (os error 28)'"),
+    sqlite3.OperationalError("database or disk is full"),
+]
+REFUSED = [
+    PermissionError(13, "Permission denied"),
+    OSError(30, "Read-only file system"),
+    ValueError("Failed to open file for write: 'PermissionDenied'"),
+    ValueError("An error occurred in a thread: 'An index writer was killed.. A worker thread encountered an error "
+               "(io::Error most likely) or panicked.'"),
+    sqlite3.OperationalError("attempt to write a readonly database"),
+    sqlite3.OperationalError("unable to open database file"),
+    sqlite3.OperationalError("disk I/O error"),
+]  # fmt: skip
+BROKEN = [
+    RuntimeError("lance error: Not found: tmp/l/passages.lance/_deletions/0-6.arrow, /x/lance-io/src/local.rs:273:40"),
+    ValueError("Table 'passages' was not found"),
+    FileNotFoundError(2, "No such file or directory"),
+    sqlite3.DatabaseError("file is not a database"),
+]
+
+
+@pytest.mark.parametrize("error", FULL, ids=str)
+def test_a_full_disk(error: Exception) -> None:
+    with pytest.raises(StorageError, match="/lib: no room left to write; free disk space"), ours(Path("/lib")):
+        raise error
+
+
+@pytest.mark.parametrize("error", REFUSED, ids=str)
+def test_a_disk_that_refuses(error: Exception) -> None:
+    with pytest.raises(StorageError, match=r"/lib: the disk refused .* check free space"), ours(Path("/lib")):
+        raise error
+
+
+@pytest.mark.parametrize("error", BROKEN, ids=str)
+def test_a_part_that_cannot_be_read(error: Exception) -> None:
+    with pytest.raises(LibraryDamaged, match="epicrisis library repair") as caught, ours(Path("/lib")):
+        raise error
+    assert ".rs:" not in caught.value.message
+    assert caught.value.__cause__ is error
+
+
+def test_our_own_errors_pass() -> None:
+    with pytest.raises(InputError, match="mine"), ours(Path("/lib")):
+        raise InputError("mine")
+    with pytest.raises(KeyError), ours(Path("/lib")):
+        raise KeyError("a mistake of ours is not the disk's")

@@ -1,0 +1,177 @@
+"""Documents into a library: each once, the newest version, in time, and every one left out is told."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from epicrisis.corpus.reading import Skipped
+from epicrisis.errors import EncoderMismatch, LibraryError
+from epicrisis.library import ingest
+from epicrisis.library.ingest import SHOWN, IngestReport, Progress, add_documents, content_sha256
+from epicrisis.library.library import Library
+from epicrisis.seams import StoredDocument, Vectors
+from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.types import Document, Scope
+from tests.library.checking import discrepancies
+from tests.library.corpus import contents, create, documents, encoder
+
+
+def counted(report: IngestReport) -> tuple[int, int, int, int]:
+    return report.added, report.replaced, report.unchanged, report.skipped
+
+
+def test_new_unchanged_and_changed(tmp_path: Path) -> None:
+    with create(tmp_path / "l") as library:
+        first = add_documents(library, documents(0, 30), encoder())
+        assert counted(first) == (30, 0, 0, 0)
+        assert library.count() == (30, first.passages)
+        before = contents(library)
+        version = library._table.version
+        again = add_documents(library, documents(0, 30), encoder())
+        assert (*counted(again), again.passages) == (0, 0, 30, 0, 0)
+        assert (contents(library), library._table.version) == (before, version), (
+            "nothing is written where nothing changes"
+        )
+        changed = add_documents(library, documents(1, 36), encoder())
+        assert counted(changed) == (6, 10, 20, 0)
+        assert discrepancies(library, {}) == []
+
+
+def test_the_offsets_and_the_scope_come_from_the_document(tmp_path: Path) -> None:
+    with create(tmp_path / "l") as library:
+        text = "Aspirin lowers the risk of stroke in adults. Warfarin needs a close watch over the dose."
+        document = Document("note:1", text, "Visit", "notes", "2020-05", "anna", {"type": "visit"})
+        add_documents(library, [document], encoder())
+        hits = library.search_words("warfarin", 9, Scope(patient="anna", as_of="2021"))
+        (passage,) = (hit.passage for hit in hits)
+        assert passage.text == text[passage.start : passage.end]
+        assert "Warfarin" in passage.text
+        assert (passage.title, passage.source, passage.metadata) == ("Visit", "notes", {"type": "visit"})
+        assert library.search_words("warfarin", 9, Scope()) == ()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"text": "b"}, {"title": "t"}, {"source": "s"}, {"date": "2015"}, {"patient": "p"}, {"metadata": {"a": [1]}}],
+    ids=str,
+)
+def test_whatever_changes_changes_the_hash(change: dict[str, object]) -> None:
+    document = Document("a", "a")
+    assert content_sha256(document) == content_sha256(Document("a", "a", metadata={}))
+    assert content_sha256(dataclasses.replace(document, **change)) != content_sha256(document)  # type: ignore[arg-type]
+
+
+def test_the_first_of_several_with_one_id_counts(tmp_path: Path) -> None:
+    items = [Document("a", "aspirin"), Document("b", "stroke"), Document("a", "warfarin"), Document("a", "aspirin")]
+    with create(tmp_path / "l") as library:
+        report = add_documents(library, items, encoder())
+        assert counted(report) == (2, 0, 1, 1)
+        assert report.first_skipped == (Skipped("a", "", "same id, different text"),)
+        assert counted(add_documents(library, items, encoder())) == (0, 0, 3, 1), "and again when run again"
+        assert [hit.passage.text for hit in library.search_words("aspirin warfarin", 9, Scope())] == ["aspirin"]
+
+
+def test_what_is_left_out_is_told(tmp_path: Path) -> None:
+    elsewhere = Skipped("file.jsonl", "line 3", "not JSON")
+    items: list[Document | Skipped] = [
+        elsewhere, Document("a", " \n"), Document("", "no id"), Document("b", "aspirin", date="soon"),
+        Document("c", "half \ud83d"), Document("d", "aspirin"),
+    ]  # fmt: skip
+    with create(tmp_path / "l") as library:
+        report = add_documents(library, items, encoder())
+        assert counted(report) == (1, 0, 0, 5)
+        assert report.first_skipped[0] == elsewhere
+        assert [each.path for each in report.first_skipped[1:]] == ["a", "", "b", "c"]
+        assert all(each.reason for each in report.first_skipped)
+        many = add_documents(library, [Document(f"e{i}", "") for i in range(SHOWN + 5)], encoder())
+        assert (many.skipped, len(many.first_skipped)) == (SHOWN + 5, SHOWN)
+
+
+def test_another_encoder_writes_nothing(tmp_path: Path) -> None:
+    with create(tmp_path / "l") as library:
+        with pytest.raises(EncoderMismatch):
+            add_documents(library, documents(0, 3), HashingEncoder(32))
+        assert library.count() == (0, 0)
+    with Library.open(tmp_path / "l") as reader, pytest.raises(LibraryError, match="write=True"):
+        add_documents(reader, documents(0, 3), encoder())
+
+
+def test_vectors_belong_to_their_passages(tmp_path: Path) -> None:
+    """They are encoded in the order of their length and must not stay in it."""
+    with create(tmp_path / "l") as library:
+        add_documents(library, documents(0, 40), encoder())
+        for document in documents(0, 40):
+            for passage in library.fetch([f"{document.id}#0"], Scope(patient=document.patient)):
+                (vector,) = encoder().encode_passages([(passage.title, passage.text)])
+                best = library.search_vectors(vector, 1, Scope(patient=document.patient))[0]
+                assert best.score == pytest.approx(float(vector @ vector), abs=2e-3)
+
+
+class _Clock:
+    """Time that only the encoder spends."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+class _Slow(HashingEncoder):
+    """Takes so many seconds a passage, and gets slower by half on the way."""
+
+    def __init__(self, clock: _Clock, seconds: float) -> None:
+        super().__init__(16, 12)
+        self._clock, self._seconds = clock, seconds
+
+    def encode_passages(self, texts: Sequence[tuple[str, str]]) -> Vectors:
+        self._clock.now += self._seconds * len(texts) * (1.5 if self._clock.now > 30 else 1.0)
+        return super().encode_passages(texts)
+
+
+@pytest.mark.parametrize("seconds", [0.3, 0.05, 0.001])
+def test_everything_is_acknowledged_in_time(seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = _Clock()
+    monkeypatch.setattr(ingest, "time", clock)
+    told: list[Progress] = []
+    with create(tmp_path / "l") as library:
+        report = add_documents(
+            library, documents(0, 150), _Slow(clock, seconds), on_progress=told.append, passages_per_batch=100
+        )
+        assert library.count() == (150, report.passages)
+    moments = [0.0, *(each.seconds for each in told)]
+    assert max(b - a for a, b in itertools.pairwise(moments)) <= 10.0
+    assert told[-1].saved == 150
+    assert report.encode_seconds == pytest.approx(clock.now)
+    assert len(told) <= 2 * (3 + max(report.passages // 100, report.seconds / 5)), "and not in crumbs"
+
+
+def test_ctrl_c_waits_for_the_commit_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = Library.add
+    commits = 0
+
+    def add(self: Library, batch: Sequence[StoredDocument]) -> None:
+        nonlocal commits
+        commits += 1
+        if commits == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+        original(self, batch)
+
+    monkeypatch.setattr(Library, "add", add)
+    before = signal.getsignal(signal.SIGINT)
+    with create(tmp_path / "l") as library:
+        with pytest.raises(KeyboardInterrupt):
+            add_documents(library, documents(0, 60), encoder(), passages_per_batch=12)
+        assert commits == 2
+        assert signal.getsignal(signal.SIGINT) is before
+        there = library.count()[0]
+        assert 2 <= there < 60
+        assert discrepancies(library, {}) == []
+        assert counted(add_documents(library, documents(0, 60), encoder())) == (60 - there, 0, there, 0)

@@ -1,0 +1,419 @@
+"""What a library does when all is well, and what it says when it is not."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from epicrisis.errors import (
+    EncoderMismatch,
+    EpicrisisError,
+    InputError,
+    LibraryBusy,
+    LibraryDamaged,
+    LibraryError,
+    LibraryMissing,
+    StorageError,
+)
+from epicrisis.library.library import Library
+from epicrisis.library.vectors import StoredPassage
+from epicrisis.library.words import WordIndex
+from epicrisis.seams import StoredDocument
+from epicrisis.testing.stores import DIMENSIONS, stored
+from epicrisis.types import Scope
+from tests.library.checking import discrepancies
+from tests.library.conftest import Killer
+from tests.library.corpus import COUNT, LARGE, add, contents, create, encoder
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Iterator[Library]:
+    """An empty one for the documents of `stored`."""
+    with Library.create(
+        tmp_path / "own",
+        encoder_fingerprint="check",
+        encoder_name="check",
+        dimensions=DIMENSIONS,
+        max_tokens=64,
+        overlap=8,
+    ) as made:
+        yield made
+
+
+# -- who may open it --------------------------------------------------------------------------------------------------
+
+
+def test_a_second_writer_is_refused_at_once_and_readers_are_not(folder: Path) -> None:
+    with Library.open(folder, write=True):
+        with pytest.raises(LibraryBusy, match="another process is writing"):
+            Library.open(folder, write=True)
+        with pytest.raises(LibraryBusy):
+            Library.repair(folder)
+        with Library.open(folder) as reader:
+            assert reader.count()[0] == COUNT // 2
+    with Library.open(folder, write=True) as library:
+        assert library.count()[0] == COUNT // 2
+
+
+def test_a_refused_writer_leaves_no_lock(folder: Path) -> None:
+    shutil.move(folder / "words", folder / "elsewhere")
+    with pytest.raises(LibraryDamaged):
+        Library.open(folder, write=True)
+    shutil.move(folder / "elsewhere", folder / "words")
+    Library.open(folder, write=True).close()
+
+
+def test_a_reader_cannot_write(folder: Path) -> None:
+    with Library.open(folder) as reader:
+        with pytest.raises(LibraryError, match="write=True"):
+            reader.delete(["doc:1"])
+        with pytest.raises(LibraryError, match="write=True"):
+            reader.compact()
+        with pytest.raises(LibraryError, match="write=True"):
+            add(reader, 1, COUNT)
+        assert reader.count()[0] == COUNT // 2
+
+
+def test_a_closed_library_takes_nothing(folder: Path) -> None:
+    library = Library.open(folder, write=True)
+    library.close()
+    library.close()
+    with pytest.raises(LibraryError):
+        library.delete(["doc:1"])
+
+
+def test_readers_work_while_a_writer_writes(killer: Killer, folder: Path) -> None:
+    question = np.asarray(encoder().encode_queries(["aspirin and stroke"])[0])
+    with ThreadPoolExecutor(1) as pool, Library.open(folder) as reader:
+        writing = pool.submit(killer.run, "add", folder, "never", 0, version=7, count=LARGE)
+        counts = [reader.count()[0]]
+        while not writing.done():
+            assert len(reader.search_vectors(question, 5, Scope())) == 5
+            for hit in reader.search_words("aspirin stroke", 5, Scope()):
+                assert {"aspirin", "stroke"} & set(hit.passage.text.lower().replace(".", "").split())
+            counts.append(reader.count()[0])
+        assert writing.result() is False
+        assert counts == sorted(counts)
+        assert len(set(counts)) > 3
+        assert reader.count()[0] == LARGE
+        with Library.open(folder) as fresh:
+            assert contents(reader) == contents(fresh)
+
+
+def test_a_reader_never_sees_a_document_by_its_old_words(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the commit of the table and that of the words, the words still speak of the version before."""
+    library.add([stored("a", "aspirin"), stored("b", "aspirin", patient="anna")])
+    original = WordIndex.replace
+    seen: list[tuple[str, ...]] = []
+
+    def replace(self: WordIndex, ids: list[str], passages: list[StoredPassage]) -> int:
+        with Library.open(library.path) as reader:
+            for query, scope in (("aspirin", Scope(patient="anna")), ("warfarin", Scope())):
+                seen.append(tuple(hit.passage.id for hit in reader.search_words(query, 9, scope)))
+        return original(self, ids, passages)
+
+    monkeypatch.setattr(WordIndex, "replace", replace)
+    library.add([stored("a", "warfarin", version="2"), stored("b", "aspirin", patient="bert", version="2")])
+    assert seen == [(), ()]
+    assert [hit.passage.id for hit in library.search_words("aspirin", 9, Scope(patient="bert"))] == ["b#0"]
+    assert library.search_words("aspirin", 9, Scope(patient="anna")) == ()
+
+
+def test_another_encoder_is_refused_by_name(folder: Path) -> None:
+    with Library.open(folder, encoder_fingerprint=encoder().fingerprint) as library:
+        assert library.manifest.encoder_name == "hashing"
+    with pytest.raises(EncoderMismatch, match=r"was made by hashing .* asked with other-1: .*--encoder hashing"):
+        Library.open(folder, encoder_fingerprint="other-1")
+
+
+def test_where_there_is_no_library(tmp_path: Path) -> None:
+    with pytest.raises(LibraryMissing, match="epicrisis library add"):
+        Library.open(tmp_path / "nowhere")
+    with pytest.raises(LibraryMissing):
+        Library.repair(tmp_path / "nowhere")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "letter.txt").write_text("Dear")
+    with pytest.raises(LibraryMissing):
+        Library.open(tmp_path / "full", write=True)
+    with pytest.raises(LibraryError, match="not empty and no library"):
+        create(tmp_path / "full")
+    with pytest.raises(LibraryError, match="is a file"):
+        create(tmp_path / "full" / "letter.txt")
+    assert sorted(path.name for path in (tmp_path / "full").iterdir()) == ["letter.txt"]
+
+
+def test_a_library_is_not_made_over_another(folder: Path) -> None:
+    with pytest.raises(LibraryError, match="holds a library already"):
+        create(folder)
+    with Library.open(folder) as library:
+        assert library.count()[0] == COUNT // 2
+
+
+def test_only_the_owner_may_look_in(tmp_path: Path) -> None:
+    create(tmp_path / "new").close()
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
+
+
+# -- half-copied and damaged ------------------------------------------------------------------------------------------
+
+
+def _largest(folder: Path, pattern: str) -> Path:
+    return max(folder.glob(pattern), key=lambda path: path.stat().st_size)
+
+
+def _cut_short(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+
+
+def _drop_newest_versions(folder: Path) -> None:
+    # Lance counts its versions down, so that the newest comes first: here what was compacted after the last write.
+    for path in sorted((folder / "passages.lance" / "_versions").glob("*.manifest"))[:3]:
+        path.unlink()
+
+
+def _empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+DAMAGES: dict[str, Callable[[Path], None]] = {
+    "no journal": lambda folder: (folder / "journal.sqlite").unlink(),
+    "no passages": lambda folder: shutil.rmtree(folder / "passages.lance"),
+    "no words": lambda folder: shutil.rmtree(folder / "words"),
+    "no words' meta": lambda folder: (folder / "words" / "meta.json").unlink(),
+    "no segment of words": lambda folder: _largest(folder, "words/*.term").unlink(),
+    "a segment of words cut short": lambda folder: _cut_short(_largest(folder, "words/*.store")),
+    "no file of passages": lambda folder: _largest(folder, "passages.lance/data/*.lance").unlink(),
+    "a file of passages cut short": lambda folder: _cut_short(_largest(folder, "passages.lance/data/*.lance")),
+    "an older version of passages": _drop_newest_versions,
+    "no version of passages": lambda folder: shutil.rmtree(folder / "passages.lance" / "_versions"),
+    "a journal that is none": lambda folder: _overwrite(folder / "journal.sqlite"),
+    "a journal cut short": lambda folder: _cut_short(folder / "journal.sqlite"),
+    "a journal that is empty": lambda folder: _empty(folder / "journal.sqlite"),
+}
+
+
+def _overwrite(path: Path) -> None:
+    path.write_bytes(b"not a database, not at all" * 100)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("write", [False, True])
+def test_half_copied(damage: str, write: bool, folder: Path) -> None:
+    DAMAGES[damage](folder)
+    with pytest.raises(LibraryDamaged, match="epicrisis library repair"):
+        Library.open(folder, write=write)
+
+
+@pytest.mark.parametrize("damage", [each for each in DAMAGES if "words" in each or "journal" in each])
+def test_repair_makes_words_and_documents_anew(damage: str, base: Path, folder: Path) -> None:
+    DAMAGES[damage](folder)
+    info = Library.repair(folder)
+    assert (info.documents, info.problems) == (COUNT // 2, ())
+    with Library.open(base) as whole, Library.open(folder, write=True) as mended:
+        assert contents(mended) == contents(whole)
+        add(mended, 1, COUNT)
+        assert discrepancies(mended, {}) == []
+
+
+@pytest.mark.parametrize("damage", ["no passages", "no file of passages"])
+def test_repair_says_what_it_cannot_make(damage: str, folder: Path) -> None:
+    DAMAGES[damage](folder)
+    with pytest.raises(LibraryDamaged, match="half-copied"):
+        Library.repair(folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "lacks what a manifest holds"),
+        ('{"format": 1}', "lacks what a manifest holds"),
+        ('{"format": 2, "more": 1}', "install a newer epicrisis"),
+    ],
+)
+def test_a_manifest_that_cannot_be_understood(text: str, says: str, folder: Path) -> None:
+    (folder / "manifest.json").write_text(text)
+    with pytest.raises(LibraryDamaged, match=says):
+        Library.open(folder)
+
+
+def test_a_manifest_with_a_value_of_the_wrong_kind(folder: Path) -> None:
+    values = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps({**values, "dimensions": "16"}))
+    with pytest.raises(LibraryDamaged):
+        Library.open(folder)
+
+
+def test_info_tells_what_is_there_and_what_is_wrong(folder: Path) -> None:
+    with Library.open(folder, write=True) as library:
+        info = library.info()
+        assert (info.documents, info.passages) == library.count()
+        assert (info.problems, info.open_batches, info.exact) == ((), 0, True)
+        assert set(info.bytes_on_disk) == {"journal.sqlite", "passages.lance", "words"}
+        assert all(size > 1000 for size in info.bytes_on_disk.values())
+        library._words.replace(["doc:1"], [])
+        (problem,) = library.info().problems
+        assert problem.startswith("word index: ")
+        assert "epicrisis library repair" in problem
+    assert Library.repair(folder).problems == ()
+
+
+# -- failures that leave it whole -------------------------------------------------------------------------------------
+
+
+def test_a_write_that_fails_is_settled_by_the_next(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    library.add([stored("a", "aspirin"), stored("b", "aspirin")])
+
+    def refuse(self: WordIndex) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(WordIndex, "_commit", refuse)
+        with pytest.raises(StorageError, match="no room left"):
+            library.add([stored("a", "warfarin", "warfarin", version="2")])
+        assert library.info().open_batches == 1
+        assert library.count() == (2, 2)
+    library.add([stored("c", "statin")])
+    assert library.content_hashes(["a"]) == {"a": "a@2"}
+    assert sorted(hit.passage.id for hit in library.search_words("warfarin", 9, Scope())) == ["a#0", "a#1"]
+    assert (library.info().problems, library.count()) == ((), (3, 4))
+
+
+def _fill(folder: Path) -> tuple[dict[str, str], int]:
+    """Adds version after version until the disk is full; what was acknowledged, and the version it failed at."""
+    promised: dict[str, str] = {}
+    original = Library.add
+
+    def add_and_note(self: Library, documents: Sequence[StoredDocument]) -> None:
+        original(self, documents)
+        promised.update({document.id: document.content_sha256 for document in documents})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Library, "add", add_and_note)
+        for version in range(1, 60):
+            try:
+                with Library.open(folder, write=True) as library:
+                    add(library, version, LARGE)
+            except StorageError:
+                return promised, version
+    raise AssertionError("the disk never filled up")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path | None]]:
+    """Mounts a file system of so many kilobytes, or grows it; `None` where that is not allowed here."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = False
+
+    def mount(kilobytes: int) -> Path | None:
+        nonlocal mounted
+        options = f"{'remount,' if mounted else ''}size={kilobytes}k"
+        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)]
+        try:
+            done = subprocess.run(command, capture_output=True, check=False)
+        except OSError:
+            return None
+        mounted = mounted or done.returncode == 0
+        return place if done.returncode == 0 else None
+
+    yield mount
+    if mounted:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+@pytest.mark.parametrize("kilobytes", [900, 1100, 1700, 2300])
+def test_a_full_disk(kilobytes: int, base: Path, small_disk: Callable[[int], Path | None]) -> None:
+    place = small_disk(kilobytes)
+    if place is None:
+        return  # A machine where tests may not mount; the limit on the size of a file is tested everywhere.
+    folder = place / "library"
+    shutil.copytree(base, folder)
+    promised, version = _fill(folder)
+    small_disk(64_000)
+    _whole_again(folder, promised, version)
+
+
+def _whole_again(folder: Path, promised: dict[str, str], version: int) -> None:
+    with Library.open(folder, write=True) as library:
+        assert discrepancies(library, promised, version) == []
+        add(library, version, LARGE)
+        assert discrepancies(library, promised, version) == []
+        assert library.count()[0] == LARGE
+
+
+@pytest.mark.parametrize("limit", [5_000, 45_000])
+def test_a_file_that_may_not_grow(limit: int, folder: Path) -> None:
+    """The limit is set in a process of its own; the smaller it is, the earlier a part is refused."""
+    script = (
+        "import json, resource, sys\n"
+        "from pathlib import Path\n"
+        "from tests.library.test_library import _fill\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))\n"
+        "sys.stdout.write(json.dumps(_fill(Path(sys.argv[1]))))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(folder), str(limit)],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    promised, version = json.loads(done.stdout)
+    _whole_again(folder, promised, version)
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EpicrisisError):
+        create(tmp_path / "file" / "below")
+
+
+def test_a_journal_that_is_locked_by_others_is_waited_for(folder: Path) -> None:
+    """SQLite lets one transaction write at a time; a reader is not held up by one under way."""
+    other = sqlite3.connect(folder / "journal.sqlite", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with Library.open(folder) as reader:
+        assert reader.count()[0] == COUNT // 2
+    other.close()
+
+
+# -- what is refused --------------------------------------------------------------------------------------------------
+
+
+def test_documents_that_are_none(library: Library) -> None:
+    good = stored("a", "aspirin")
+    for bad, says in (
+        ([good, good], "twice in one batch"),
+        ([stored("a")], "at least one"),
+        ([stored("a", "b", vectors=[[1.0, 2.0]])], "vectors of that shape"),
+        ([stored("a", "b", vectors=[[float("nan"), 0, 0, 0]])], "not finite"),
+        ([stored("a", "b", vectors=[[1e6, 0, 0, 0]])], "too large for float16"),
+        ([stored("a", "b", date="yesterday")], "its date"),
+        ([stored("", "b")], "its id"),
+        ([stored("a\0b", "b")], "its id"),
+        ([stored("a", "\ud800")], "surrogate"),
+        ([good, stored("b", " ")], "no text"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            library.add(bad)
+    assert library.count() == (0, 0)
+    assert library.info().open_batches == 0
+
+
+def test_vectors_that_are_none(library: Library) -> None:
+    for vector in (np.zeros(3, np.float32), np.full(DIMENSIONS, np.nan, np.float32), np.zeros((1, 4), np.float32)):
+        with pytest.raises(InputError, match="4 finite numbers"):
+            library.search_vectors(vector, 3, Scope())
