@@ -1,0 +1,361 @@
+"""Reading replies: what counts, what does not, and that nothing else is ever raised."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from epicrisis.answering.choices import (
+    ANSWER_CHARACTERS,
+    MAX_QUOTES,
+    QUOTE_CHARACTERS,
+    REASONING_CHARACTERS,
+    Reply,
+    ReplyForm,
+    TextStream,
+    Unreadable,
+)
+
+OPTIONS = {"A": "yes", "B": "no", "C": "maybe"}
+CHOICE = ReplyForm(OPTIONS)
+MAP = ReplyForm(OPTIONS, text_field="finding", documents=2, choice_may_be_null=True)
+OPEN = ReplyForm({})
+REDUCE = ReplyForm(OPTIONS, sources=3)
+FORMS = [CHOICE, MAP, OPEN, REDUCE, ReplyForm(OPTIONS, documents=1, reasoning=True)]
+
+
+def js(**result: Any) -> str:
+    return json.dumps({"result": {"found": True, **result}})
+
+
+@pytest.mark.parametrize(
+    ("text", "choice"),
+    [
+        (js(answer="It does.", choice="A"), "A"),
+        (js(answer="It does.", choice="a"), "A"),
+        (js(answer="It does.", choice=" (B) "), "B"),
+        (js(answer="It does.", choice="B."), "B"),
+        (js(answer="It does.", choice="B. no"), "B"),
+        (js(answer="It does.", choice="(B) no"), "B"),
+        (js(answer="It does.", choice="B: whatever"), "B"),
+        (js(answer="It does.", choice="No"), "B"),
+        (js(answer="It does.", choice="maybe."), "C"),
+        (js(answer="The answer is A.", choice="A"), "A"),
+        (js(answer="More likely than option B.", choice="A"), "A"),
+        (js(answer="It does.", choice="A", extra=1), "A"),
+        (json.dumps({"answer": "It does.", "choice": "A"}), "A"),
+        (json.dumps({"found": True, "answer": "It does.", "choice": "A"}), "A"),
+        ("```json\n" + js(answer="It does.", choice="B") + "\n```", "B"),
+        ("Here it is: " + js(answer="It does.", choice="B") + " I hope it helps.", "B"),
+        ("{not json} " + js(answer="It does.", choice="B"), "B"),
+        ('{"note": 1} ' + js(answer="It does.", choice="B"), "B"),
+        (js(answer="It does.", choice="B") + js(answer="Yes it does.", choice="B"), "B"),
+        ('{"result": {"found": true, "answer": "two\nlines", "choice": "B"}}', "B"),
+        ("The answer is B", "B"),
+        ("the answer is: B.", "B"),
+        ("Answer: **C**", "C"),
+        ("The correct choice would be (B).", "B"),
+        ("the answer is option B, because of that", "B"),
+        ("Option C", "C"),
+        ("Option A is wrong, so the answer is B.", "B"),
+        ("The answer is B. I say it again: the answer is B.", "B"),
+        ("B", "B"),
+        ("b", "B"),
+        (" (B) ", "B"),
+        ("B.", "B"),
+        ("(B) no", "B"),
+        ("B) no", "B"),
+        ("B: because the trial says so", "B"),
+        ("no", "B"),
+        ("Maybe.", "C"),
+    ],
+)
+def test_choices_that_are_stated(text: str, choice: str) -> None:
+    reply = CHOICE.read(text)
+    assert (reply.found, reply.choice) == (True, choice)
+    assert reply.text
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "broken JSON"),
+        ("   \n", "broken JSON"),
+        ("...", "broken JSON"),
+        (js(answer="It does.", choice="D"), "'D' is none of the options"),
+        (js(answer="It does.", choice="yes and no"), "none of the options"),
+        (js(answer="It does.", choice="A. no"), "none of the options"),
+        (js(answer="It does.", choice=1), "neither a letter nor null"),
+        (js(answer="It does.", choice=["A"]), "neither a letter nor null"),
+        (js(answer="It does."), "states no choice"),
+        (js(answer="", choice="A"), "has no answer"),
+        (js(answer=" - ", choice="A"), "has no answer"),
+        (js(answer=None, choice="A"), "has no answer"),
+        (js(choice="A"), "has no answer"),
+        (json.dumps({"choice": "A"}), "has no answer"),
+        (js(answer="The answer is B.", choice="A"), "different choices: A, B"),
+        (js(answer="A", choice="A") + js(answer="B", choice="B"), "several answers"),
+        (js(answer="A", choice="A") + '{"result": {"found": false}}', "several answers"),
+        (json.dumps({"result": "A"}), "not an object"),
+        (json.dumps({"result": None}), "not an object"),
+        (json.dumps({"result": {"found": "false", "answer": "x", "choice": "A"}}), "whether it found"),
+        (json.dumps({"result": {"found": 1, "answer": "x", "choice": "A"}}), "whether it found"),
+        (json.dumps({"result": {}}), "has no answer"),
+        (js(answer="It does.", choice="A")[:-20], "broken JSON"),
+        ("Sure: " + js(answer="It does.", choice="A")[:-20], "broken JSON"),
+        ("```json\n" + js(answer="The answer is B", choice="A")[:-10], "broken JSON"),
+        ('["A"]', "broken JSON"),
+        ("The answer is A. No, the answer is B.", "2 choices"),
+        ("Option A or option B", "2 choices"),
+        ("The answer is D", "no choices"),
+        ("The answer is a matter of debate", "no choices"),
+        ("A small trial says so", "no choices"),
+        ("It is unclear.", "no choices"),
+        ("yes or no", "no choices"),
+    ],
+)
+def test_replies_that_cannot_be_counted(text: str, why: str) -> None:
+    with pytest.raises(Unreadable, match=why):
+        CHOICE.read(text)
+
+
+@pytest.mark.parametrize("choice", [None, "", "null", "None", " null "])
+def test_no_choice_is_fine_where_the_form_allows_it(choice: str | None) -> None:
+    reply = MAP.read(js(finding="It bears on it.", choice=choice, quotes=[]))
+    assert reply == Reply(True, "It bears on it.")
+    assert CHOICE.read(js(answer="It bears on it.", choice=choice)) == Reply(False, "It bears on it.")
+
+
+def test_nothing_found_is_a_reply() -> None:
+    for form in FORMS:
+        assert form.read('{"result": {"found": false}}') == Reply(found=False)
+        assert form.read('{"result": {"found": false, "answer": "x", "choice": "Q"}}') == Reply(found=False)
+
+
+def test_a_letter_goes_before_an_option_of_that_text() -> None:
+    """Blood groups: option A reads "B", option B reads "A"."""
+    form = ReplyForm({"A": "B", "B": "A", "C": "AB"})
+    for letter in "ABC":
+        assert form.read(js(answer="That group.", choice=letter)).choice == letter
+        assert form.read(letter).choice == letter
+    assert form.read("AB").choice == "C"
+
+
+def test_a_text_that_two_options_share_is_no_choice() -> None:
+    with pytest.raises(Unreadable):
+        ReplyForm({"A": "same", "B": "same"}).read("same")
+
+
+def test_open_questions_take_prose() -> None:
+    assert OPEN.read(" It does, in adults. ") == Reply(True, "It does, in adults.")
+    assert OPEN.read(js(answer=" It does. ")) == Reply(True, "It does.")
+    assert OPEN.read("Levels below {5} count.").text == "Levels below {5} count."
+    for broken in ('{"result": {"found": tr', 'Here: {"result": {"found": true, "answer": "It'):
+        with pytest.raises(Unreadable, match="broken JSON"):
+            OPEN.read(broken)
+
+
+def test_quotes_that_count() -> None:
+    quotes = [
+        {"doc": 1, "quote": " words "},
+        {"doc": 2, "quote": "other"},
+        {"doc": 1, "quote": "words"},
+        {"doc": 0, "quote": "x"},
+        {"doc": 3, "quote": "x"},
+        {"doc": -1, "quote": "x"},
+        {"doc": "1", "quote": "x"},
+        {"doc": True, "quote": "x"},
+        {"doc": 1.0, "quote": "x"},
+        {"doc": 1, "quote": " "},
+        {"doc": 1, "quote": None},
+        {"doc": 1},
+        {"quote": "x"},
+        "x",
+        None,
+    ]
+    assert MAP.read(js(finding="It does.", choice="A", quotes=quotes)).quotes == ((1, "words"), (2, "other"))
+    for strange in ("words", {"doc": 1}, None, 3):
+        assert MAP.read(js(finding="It does.", choice="A", quotes=strange)).quotes == ()
+    assert CHOICE.read(js(answer="It does.", choice="A", quotes=quotes)).quotes == (), "none were asked for"
+
+
+def test_sources_that_count() -> None:
+    reply = REDUCE.read(js(answer="It does.", choice="A", sources=[3, 1, 3, 0, 4, -1, "2", True, 2.0, None]))
+    assert reply.sources == (3, 1)
+    for strange in ("12", {"1": 2}, None, 3):
+        assert REDUCE.read(js(answer="It does.", choice="A", sources=strange)).sources == ()
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.sampled_from(["A", "B", "no"]),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(["result", "found", "answer", "finding", "choice", "quotes", "sources", "doc", "quote"])
+            | st.text(max_size=3),
+            inner,
+            max_size=5,
+        )
+    ),
+    max_leaves=12,
+)
+fragments = st.lists(
+    st.sampled_from(
+        ['{"result": ', '{"found": true, ', '"answer": "x', '"', "}", "{", "[", "]", "```", "choice", "A", "\\", "\n"]
+    )
+)
+
+
+@given(st.text() | json_values.map(json.dumps) | fragments.map("".join), st.sampled_from(FORMS))
+@example('{"a":' * 1_500, OPEN)
+@example("[" * 1_500, CHOICE)
+@example('{"result": {"found": true, "answer": ' + "9" * 5000 + "}}", OPEN)
+def test_reading_raises_nothing_but_unreadable(text: str, form: ReplyForm) -> None:
+    try:
+        reply = form.read(text)
+    except Unreadable:
+        return
+    assert reply.choice is None or reply.choice in form.options
+    assert all(1 <= number <= form.documents for number, _ in reply.quotes)
+    assert all(1 <= number <= form.sources for number in reply.sources)
+    assert not reply.found or reply.text
+    assert not (reply.found and form.options and reply.choice is None and not form.choice_may_be_null)
+
+
+# -- the schema ----------------------------------------------------------------------------------------------------
+
+
+def satisfies(value: Any, schema: dict[str, Any]) -> bool:
+    """Whether the value keeps the schema: the few words of JSON schema that are used here, and no others."""
+    assert set(schema) <= {
+        "type", "enum", "anyOf", "properties", "required", "additionalProperties", "items", "minItems", "maxItems",
+        "minLength", "maxLength",
+    }  # fmt: skip
+    kinds: dict[str, type] = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool}
+    if "anyOf" in schema:
+        return any(satisfies(value, branch) for branch in schema["anyOf"])
+    if "enum" in schema and not any(
+        value is each or (value == each and type(value) is type(each)) for each in schema["enum"]
+    ):
+        return False
+    if "type" in schema and type(value) is not kinds[schema["type"]]:
+        return False
+    if isinstance(value, dict):
+        inner = schema["properties"]
+        assert schema["required"] == list(inner)
+        assert schema["additionalProperties"] is False
+        return set(value) == set(inner) and all(satisfies(value[name], inner[name]) for name in inner)
+    if isinstance(value, list):
+        sized = schema["minItems"] <= len(value) <= schema["maxItems"]
+        return sized and all(satisfies(item, schema["items"]) for item in value)
+    if isinstance(value, str) and "maxLength" in schema:
+        return bool(schema["minLength"] <= len(value) <= schema["maxLength"])
+    return True
+
+
+def longest(form: ReplyForm) -> dict[str, Any]:
+    """The longest reply that the form allows."""
+    found: dict[str, Any] = {"found": True}
+    if form.documents:
+        found["quotes"] = [{"doc": form.documents, "quote": "q" * QUOTE_CHARACTERS}] * MAX_QUOTES
+    if form.sources:
+        found["sources"] = [form.sources] * MAX_QUOTES
+    found[form.text_field] = "x" * ANSWER_CHARACTERS
+    if form.options:
+        found["choice"] = "B"
+    reply: dict[str, Any] = {"reasoning": "r" * REASONING_CHARACTERS} if form.reasoning else {}
+    return {**reply, "result": found}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_keeps_the_schema_can_be_read_and_fits(form: ReplyForm) -> None:
+    reply = longest(form)
+    assert satisfies(reply, form.schema())
+    text = json.dumps(reply)
+    assert form.read(text).found
+    assert len(text) <= 2 * form.max_tokens, "two characters a token are enough"
+    assert list(form.schema()["properties"]) == list(reply), "reasons come before what they lead to"
+    assert list(form.schema()["properties"]["result"]["anyOf"][0]["properties"]) == list(reply["result"])
+    nothing = {**reply, "result": {"found": False}}
+    assert satisfies(nothing, form.schema())
+    assert json.loads(json.dumps(form.schema())) == form.schema()
+
+
+@pytest.mark.parametrize(
+    ("form", "change"),
+    [
+        (CHOICE, {"choice": "D"}),
+        (CHOICE, {"choice": None}),
+        (CHOICE, {"answer": ""}),
+        (CHOICE, {"answer": "x" * (ANSWER_CHARACTERS + 1)}),
+        (CHOICE, {"found": False}),
+        (CHOICE, {"quotes": []}),
+        (CHOICE, {"sources": [1]}),
+        (MAP, {"quotes": []}),
+        (MAP, {"quotes": [{"doc": 3, "quote": "x"}]}),
+        (MAP, {"quotes": [{"doc": 1, "quote": ""}]}),
+        (MAP, {"quotes": [{"doc": 1, "quote": "x"}] * (MAX_QUOTES + 1)}),
+        (MAP, {"answer": "x"}),
+        (REDUCE, {"sources": []}),
+        (REDUCE, {"sources": [4]}),
+        (REDUCE, {"choice": None}),
+    ],
+)
+def test_what_breaks_the_schema(form: ReplyForm, change: dict[str, Any]) -> None:
+    reply = longest(form)
+    assert satisfies(reply, form.schema())
+    assert not satisfies({**reply, "result": {**reply["result"], **change}}, form.schema())
+
+
+def test_a_map_reply_may_have_no_choice() -> None:
+    reply = longest(MAP)
+    reply["result"]["choice"] = None
+    assert satisfies(reply, MAP.schema())
+
+
+# -- streaming -----------------------------------------------------------------------------------------------------
+
+
+def streamed(field: str, pieces: list[str]) -> str:
+    stream = TextStream(field)
+    return "".join(stream.feed(piece) for piece in pieces)
+
+
+def split(text: str, cuts: list[int]) -> list[str]:
+    places = sorted({cut % (len(text) + 1) for cut in cuts})
+    return [text[start:end] for start, end in zip([0, *places], [*places, len(text)], strict=True)]
+
+
+real_text = st.text(st.characters(exclude_categories=["Cs"])) | st.lists(
+    st.sampled_from(['"', "\\", "\n", "\u00e9", "\U0001f600", "answer", '"answer": "', "}", "u", "\x00", " "])
+).map("".join)
+
+
+@given(real_text, real_text, st.booleans(), st.sampled_from(["", " ", "\n", "```json\n"]), st.lists(st.integers(0)))
+@example("\U0001f600x", "", True, "", list(range(200)))
+@example('a "b" \\ \n c', 'x "answer": "y', True, " ", list(range(200)))
+def test_the_stream_is_the_field_however_it_is_cut(
+    text: str, reasoning: str, ascii_only: bool, before: str, cuts: list[int]
+) -> None:
+    reply = {
+        "reasoning": reasoning,
+        "result": {"found": True, "quotes": [{"quote": "answer"}], "answer": text, "choice": "A"},
+    }
+    whole = before + json.dumps(reply, ensure_ascii=ascii_only)
+    assert streamed("answer", split(whole, cuts)) == text
+    assert streamed("finding", split(whole, cuts)) == ""
+
+
+@given(real_text.filter(lambda text: not text.lstrip().startswith(("{", "`"))), st.lists(st.integers(0)))
+def test_prose_streams_as_it_is(text: str, cuts: list[int]) -> None:
+    assert streamed("answer", split(text, cuts)) == text.lstrip()
+
+
+def test_the_stream_shows_text_as_soon_as_it_is_there() -> None:
+    stream = TextStream("answer")
+    pieces = ['{"result": {"ans', 'wer" : "It do', "es", "\\", 'n"', ', "choice": "A"}}']
+    assert [stream.feed(piece) for piece in pieces] == ["", "It do", "es", "", "\n", ""]
