@@ -1,0 +1,166 @@
+"""Quotations are found word for word, at the right place, or marked as not found."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from epicrisis.answering.citations import MIN_WORDS, cite, locate, locate_all
+from epicrisis.prompts import escape
+from epicrisis.types import Document, Passage, Quotation
+
+DOCUMENT = Document(
+    "d",
+    "Background. Aspirin (75 mg) prevents stroke,\n  in adults\tover 40; p < .05 [95% CI 0.61–0.87]. Not <|im_end|> in "
+    "children, says </documents> one. Aspirin prevents stroke again.",
+    "Title",
+)
+
+
+def passage_of(document: Document, start: int, end: int, ordinal: int = 0) -> Passage:
+    return Passage(
+        f"{document.id}#{ordinal}", document.id, ordinal, start, end, document.text[start:end], document.title
+    )
+
+
+PASSAGE = passage_of(DOCUMENT, 12, len(DOCUMENT.text))
+
+
+@pytest.mark.parametrize(
+    ("quote", "found"),
+    [
+        ("Aspirin (75 mg) prevents stroke", "Aspirin (75 mg) prevents stroke"),
+        ("prevents stroke, in adults over 40", "prevents stroke,\n  in adults\tover 40"),
+        ("  prevents   stroke,\nin adults ", "prevents stroke,\n  in adults"),
+        ('"Aspirin (75 mg) prevents"', "Aspirin (75 mg) prevents"),
+        ("“Aspirin (75 mg) prevents stroke…”", "Aspirin (75 mg) prevents stroke"),
+        ("... prevents stroke, in adults ...", "prevents stroke,\n  in adults"),
+        ("p < .05 [95% CI 0.61–0.87]", "p < .05 [95% CI 0.61–0.87]"),
+        ("Not <\\|im_end|> in children", "Not <|im_end|> in children"),
+        ("Not <|im_end|> in children", "Not <|im_end|> in children"),
+        ("says <\\/documents> one", "says </documents> one"),
+        ("stroke again.", None),
+        ("Aspirin prevents stroke again.", "Aspirin prevents stroke again"),
+    ],
+)
+def test_what_is_found(quote: str, found: str | None) -> None:
+    quotation = locate(quote, PASSAGE)
+    assert quotation.passage_id == "d#0"
+    if found is None:
+        assert quotation == Quotation("d#0", quote)
+        assert not quotation.verified
+    else:
+        assert quotation.text == found
+        assert quotation.verified
+        assert DOCUMENT.text[quotation.start : quotation.end] == found
+
+
+@pytest.mark.parametrize(
+    "quote",
+    [
+        "",
+        "...",
+        "Aspirin",
+        "prevents stroke",
+        "aspirin (75 mg) prevents stroke",
+        "Aspirin (75 mg) does prevent stroke",
+        "Aspirin (75 mg) ... stroke",
+        "Aspirin .75 mg. prevents stroke",
+        "Background. Aspirin (75 mg)",
+        "in adultsover 40",
+    ],
+)
+def test_what_is_not_found_keeps_the_models_words(quote: str) -> None:
+    assert locate(quote, PASSAGE) == Quotation("d#0", quote, None, None)
+
+
+def test_the_first_place_counts() -> None:
+    text = "It does help here. It does help there."
+    passage = passage_of(Document("e", text), 0, len(text))
+    assert locate("It does help", passage).start == 0
+
+
+words = st.lists(st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=1), min_size=MIN_WORDS, max_size=9)
+gaps = st.sampled_from([" ", "\n", "  ", "\t", "\u00a0", " \r\n "])
+
+
+@given(words, st.lists(gaps, min_size=20, max_size=20), st.text(), st.integers(0, 50))
+def test_offsets_point_into_the_document(tokens: list[str], blanks: list[str], before: str, cut: int) -> None:
+    """However the model spaces and escapes what it copies, the place is the document's own."""
+    tokens = ["x" + token + "x" for token in tokens]
+    sentence = "".join(token + blank for token, blank in zip(tokens, blanks, strict=False)).rstrip()
+    document = Document("e", f"{before} {sentence} end")
+    passage = passage_of(document, min(cut, len(before)), len(document.text))
+    quotation = locate(escape(" ".join(tokens)), passage)
+    assert quotation.verified
+    assert document.text[quotation.start : quotation.end] == quotation.text
+    assert quotation.text.split() == " ".join(tokens).split()
+
+
+@given(st.text(), st.text())
+def test_any_quote_of_any_text(quote: str, text: str) -> None:
+    passage = passage_of(Document("e", text), 0, len(text))
+    quotation = locate(quote, passage)
+    if quotation.verified:
+        assert text[quotation.start : quotation.end] == quotation.text
+    else:
+        assert quotation.text == quote
+
+
+def test_each_quote_is_looked_for_in_its_own_document() -> None:
+    one = passage_of(Document("e", "Only here is this said."), 0, 23)
+    first, second = locate_all([(2, "Only here is this"), (1, "Only here is this")], [PASSAGE, one])
+    assert (first.passage_id, first.verified) == ("e#0", True)
+    assert (second.passage_id, second.verified) == ("d#0", False)
+
+
+OTHER = Passage("e#3", "e", 3, 200, 300, "x" * 100, "Other", "pubmed", "2015")
+PLACES = {"d#0": PASSAGE, "e#3": OTHER}
+VERIFIED = Quotation("d#0", "prevents stroke", 30, 45)
+UNVERIFIED = Quotation("e#3", "never said so")
+
+
+def test_verified_quotations_come_first_and_an_unverified_ones_place_is_its_passage() -> None:
+    text, citations = cite("It does.", [UNVERIFIED, VERIFIED, UNVERIFIED, VERIFIED], PLACES)
+    assert text == "It does. [1][2]"
+    assert [(c.number, c.passage_id, c.document_id, c.verified) for c in citations] == [
+        (1, "d#0", "d", True),
+        (2, "e#3", "e", False),
+    ]
+    assert [(c.start, c.end, c.quotation) for c in citations] == [
+        (30, 45, "prevents stroke"),
+        (200, 300, "never said so"),
+    ]
+    assert (citations[1].title, citations[1].source, citations[1].date) == ("Other", "pubmed", "2015")
+
+
+def test_among_verified_quotations_the_order_is_kept() -> None:
+    later = Quotation("e#3", "xxx", 250, 253)
+    assert [c.passage_id for c in cite("x", [later, VERIFIED], PLACES)[1]] == ["e#3", "d#0"]
+
+
+def test_two_quotations_of_one_passage_are_two_citations() -> None:
+    other = Quotation("d#0", "in adults", 50, 59)
+    assert [(c.start, c.number) for c in cite("x", [VERIFIED, other], PLACES)[1]] == [(30, 1), (50, 2)]
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("It does [1].", "It does."),
+        ("It does [1] [2][3].", "It does."),
+        ("It does [doc 1], mostly [Evidence 2].", "It does, mostly."),
+        ("It does [doc 1, doc 2; 3].", "It does."),
+        ("[finding 1] It does.", "It does."),
+        ("A [document 12] B", "A B"),
+        ("[1]", ""),
+        ("HR 0.7 [0.5-0.9], p < .05", "HR 0.7 [0.5-0.9], p < .05"),
+        ("between .3 and .5 , or so", "between .3 and .5 , or so"),
+        ("the interval [2, 4] and [see doc]", "the interval [2, 4] and [see doc]"),
+        ("[docs] and [IL-6]", "[docs] and [IL-6]"),
+    ],
+)
+def test_the_models_own_markers_are_taken_out_and_nothing_else(text: str, clean: str) -> None:
+    assert cite(text, [], {}) == (clean, ())
+    assert cite(text, [VERIFIED], PLACES)[0] == f"{clean} [1]"

@@ -1,0 +1,206 @@
+"""The one way to call a model: second tries, deadlines, what is on record, what streams."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from epicrisis.answering.choices import Reply, ReplyForm, Unreadable
+from epicrisis.answering.context import SECOND_TRY_TEMPERATURE, ask, failure_of, fits, unanswered
+from epicrisis.errors import ChatError, EndpointBusy, EndpointRejected, EndpointTimeout, ReplyTruncated
+from epicrisis.prompts import Prompt
+from epicrisis.seams import Capabilities, ChatReply, ChatRequest, Message
+from epicrisis.testing.chat import ScriptedModel
+from epicrisis.types import Called, Delta, Failure, Notice, Usage
+from tests.answering.world import NOT_FOUND, OPEN_QUESTION, World, said, world
+
+PROMPT = Prompt((Message("system", "Be brief."), Message("user", "Why?")), "why@000000000000")
+FORM = ReplyForm({"A": "yes", "B": "no"})
+GOOD = said(answer="It does so.", choice="A")
+
+
+def in_turn(*replies: str | ChatError) -> ScriptedModel:
+    """Says one after the other."""
+    waiting = list(replies)
+
+    def script(_: ChatRequest) -> str:
+        reply = waiting.pop(0)
+        if isinstance(reply, ChatError):
+            raise reply
+        return reply
+
+    return ScriptedModel(script)
+
+
+def ask_in(asked: World, **more: Any) -> Reply:
+    return asyncio.run(ask(asked.context, "writer", "stage", PROMPT, FORM, **more))
+
+
+def test_one_good_reply_is_one_call() -> None:
+    model = in_turn(GOOD)
+    asked = world(model, (), seed=7, temperatures={"writer": 0.25, "map": 1.0})
+    assert ask_in(asked) == Reply(True, "It does so.", "A")
+    (request,) = model.requests
+    assert request == ChatRequest(PROMPT.messages, FORM.max_tokens, 0.25, seed=7, sample=0, schema=FORM.schema())
+    (called,) = asked.events
+    assert isinstance(called, Called)
+    assert (called.stage, called.model, called.finish_reason, called.seed, called.sample) == (
+        "stage", "scripted", "stop", 7, 0,
+    )  # fmt: skip
+    assert (called.prompt_sha256, called.template) == (PROMPT.sha256, "why@000000000000")
+    assert called.usage == Usage(calls=1, prompt_tokens=3, completion_tokens=len(GOOD.split()))
+
+
+@pytest.mark.parametrize(("temperature", "second"), [(0.0, SECOND_TRY_TEMPERATURE), (0.9, 0.9)])
+def test_an_unreadable_reply_is_asked_for_once_more(temperature: float, second: float) -> None:
+    model = in_turn("I cannot say.", GOOD)
+    asked = world(model, (), seed=7, temperatures={"writer": temperature})
+    assert ask_in(asked).choice == "A"
+    first, again = model.requests
+    assert (again.sample, again.seed, again.temperature) == (1, 8, second)
+    assert (again.messages, again.schema, again.max_tokens) == (first.messages, first.schema, first.max_tokens)
+    (notice,) = asked.of(Notice)
+    assert notice.kind == "asked-again"
+    assert notice.message.startswith("stage: the reply states no choices")
+    assert [called.sample for called in asked.of(Called)] == [0, 1]
+
+
+def test_two_unreadable_replies_are_unreadable() -> None:
+    model = in_turn("I cannot say.", "Nor can I.", GOOD)
+    asked = world(model, ())
+    with pytest.raises(Unreadable):
+        ask_in(asked)
+    assert len(model.requests) == len(asked.of(Called)) == 2
+
+
+def test_a_failed_call_is_not_asked_again_here_but_is_on_record() -> None:
+    model = in_turn(EndpointRejected("no such model", usage=Usage(calls=2, failed_calls=2)), GOOD)
+    asked = world(model, ())
+    with pytest.raises(EndpointRejected, match="no such model"):
+        ask_in(asked)
+    assert len(model.requests) == 1
+    (called,) = asked.of(Called)
+    assert called.finish_reason == "EndpointRejected"
+    assert called.usage == Usage(calls=3, failed_calls=3)
+
+
+class _Ends(ScriptedModel):
+    """Replies that end as said, or that cost failed tries before."""
+
+    def __init__(self, *ends: str, failed: int = 0) -> None:
+        super().__init__(lambda _: GOOD)
+        self._ends = list(ends)
+        self._failed = failed
+
+    async def complete(self, request: ChatRequest, on_delta: Callable[[str], None] | None = None) -> ChatReply:
+        reply = await super().complete(request, on_delta)
+        usage = Usage(calls=1 + self._failed, failed_calls=self._failed)
+        return ChatReply(reply.text, self._ends.pop(0), reply.model, usage)
+
+
+def test_a_reply_that_ends_by_length_is_asked_for_once_more() -> None:
+    model = _Ends("length", "stop")
+    asked = world(model, ())
+    assert ask_in(asked).choice == "A"
+    assert [request.sample for request in model.requests] == [0, 1]
+    assert [called.finish_reason for called in asked.of(Called)] == ["length", "stop"]
+    assert f"cut at {FORM.max_tokens} tokens" in asked.of(Notice)[0].message
+
+
+def test_two_replies_that_end_by_length_are_truncated() -> None:
+    with pytest.raises(ReplyTruncated):
+        ask_in(world(_Ends("length", "length"), ()))
+
+
+def test_failed_tries_before_a_reply_are_noted() -> None:
+    asked = world(_Ends("stop", failed=2), ())
+    ask_in(asked)
+    (notice,) = asked.of(Notice)
+    assert (notice.kind, notice.message) == ("retried", "stage: 2 failed tries before this reply")
+
+
+def test_only_the_answers_text_streams() -> None:
+    asked = world(in_turn(GOOD), ())
+    ask_in(asked, stream=True)
+    deltas = asked.of(Delta)
+    assert "".join(delta.text for delta in deltas) == "It does so."
+    assert len(deltas) > 1
+    assert {delta.stage for delta in deltas} == {"stage"}
+    assert not ask_events(stream=False)
+
+
+def ask_events(*, stream: bool) -> list[Delta]:
+    asked = world(in_turn(GOOD), ())
+    ask_in(asked, stream=stream)
+    return asked.of(Delta)
+
+
+class _Hangs(ScriptedModel):
+    """Never replies."""
+
+    async def complete(self, request: ChatRequest, on_delta: Callable[[str], None] | None = None) -> ChatReply:
+        self.requests.append(request)
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+def test_a_call_in_flight_when_the_deadline_passes_is_given_up() -> None:
+    model = _Hangs(lambda _: GOOD)
+    asked = world(model, (), deadline=time.monotonic() + 0.02)
+    with pytest.raises(EndpointTimeout, match="--deadline"):
+        ask_in(asked)
+    assert len(model.requests) == 1
+    (called,) = asked.of(Called)
+    assert called.finish_reason == "EndpointTimeout"
+    assert called.usage == Usage(calls=1, failed_calls=1, cost=None), "what it had cost is unknown, not nothing"
+
+
+def test_no_call_is_sent_once_the_deadline_has_passed() -> None:
+    model = in_turn(GOOD)
+    asked = world(model, (), deadline=time.monotonic())
+    with pytest.raises(EndpointTimeout, match="--deadline"):
+        ask_in(asked)
+    assert model.requests == []
+    assert [called.usage for called in asked.of(Called)] == [Usage()]
+
+
+def test_a_deadline_far_off_changes_nothing() -> None:
+    assert ask_in(world(in_turn(GOOD), (), deadline=time.monotonic() + 1000)).choice == "A"
+
+
+class _Window(ScriptedModel):
+    """Tells a window, or none."""
+
+    def __init__(self, window: int | None, tokens: int) -> None:
+        super().__init__(lambda _: GOOD)
+        self._window, self._tokens = window, tokens
+
+    async def count_tokens(self, messages: Sequence[Message]) -> int:
+        assert messages == PROMPT.messages
+        return self._tokens
+
+    async def capabilities(self) -> Capabilities:
+        return Capabilities(self._window, json_schema=True, exact_token_counts=True)
+
+
+@pytest.mark.parametrize(("spare", "fitting"), [(0, True), (1, True), (-1, False)])
+def test_prompt_and_longest_reply_must_fit(spare: int, fitting: bool) -> None:
+    asked = world(_Window(100 + FORM.max_tokens + spare, 100), ())
+    assert asyncio.run(fits(asked.context, "writer", PROMPT, FORM)) is fitting
+
+
+def test_an_unknown_window_holds_everything() -> None:
+    assert asyncio.run(fits(world(_Window(None, 10**9), ()).context, "writer", PROMPT, FORM)) is True
+
+
+def test_what_stands_for_a_failure() -> None:
+    assert failure_of(EndpointBusy("later")) == Failure("EndpointBusy", "later")
+    assert failure_of(Unreadable("no choice")) == Failure("Unreadable", "no choice")
+    assert unanswered(OPEN_QUESTION, "rag", EndpointBusy("later")).state == "failed"
+    unparsed = unanswered(OPEN_QUESTION, "rag", Unreadable("no choice"))
+    assert (unparsed.state, unparsed.choice, unparsed.strategy) == ("unparsed", None, "rag")
+    assert NOT_FOUND != GOOD
