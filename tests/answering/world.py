@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -128,3 +129,33 @@ def run(strategy: Any, asked: World, question: Question = QUESTION) -> Answer:
     answer = asyncio.run(strategy(question, asked.context))
     assert isinstance(answer, Answer)
     return answer
+
+
+def maps(model: ScriptedModel) -> list[ChatRequest]:
+    return [request for request in model.requests if stage_of(request) == "map"]
+
+
+def reduces(model: ScriptedModel) -> list[ChatRequest]:
+    return [request for request in model.requests if stage_of(request) == "reduce"]
+
+
+def trials_in(request: ChatRequest) -> list[int]:
+    """Which of the passages a request shows, in order."""
+    return [int(number) for number in re.findall(r"Trial (\d+) found", request.messages[-1].content)]
+
+
+def per_part(special: dict[int, str | Exception], rest: str = NOT_FOUND) -> Script:
+    """A map script: what it says of the part that holds trial i, and of the other parts."""
+
+    def script(request: ChatRequest) -> str:
+        reply = next((special[trial] for trial in trials_in(request) if trial in special), rest)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    return script
+
+
+def quoting(trial: int, place: int, choice: str | None = "A") -> str:
+    """A map reply that quotes trial `trial`, which is document `place` of its part."""
+    return finding(place, f"Trial {trial} says so.", choice, f"aspirin lowers risk number {trial}")

@@ -1,0 +1,128 @@
+"""BriefContext in windows that are too small: nothing is cut, nothing is lost, and it says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from epicrisis.answering.brief_context import brief_context, map_reduce, partition
+from epicrisis.errors import ContextOverflow
+from epicrisis.seams import ChatRequest
+from epicrisis.testing.chat import ScriptedModel
+from epicrisis.types import Notice, Passage
+from tests.answering.world import (
+    NOT_FOUND,
+    QUESTION,
+    World,
+    by_stage,
+    finding,
+    items_of,
+    maps,
+    passages,
+    run,
+    said,
+    trials_in,
+    world,
+)
+
+
+def parts_of(asked: World, found: Sequence[Passage]) -> list[tuple[Passage, ...]]:
+    return asyncio.run(partition(QUESTION, asked.context, found))
+
+
+def window_for(n: int, words: int) -> int:
+    """The window that a part of these passages and its reply just fill."""
+    model = ScriptedModel(by_stage(map=NOT_FOUND))
+    run(brief_context, world(model, passages(n, words), partition=n))
+    (request,) = maps(model)
+    assert len(items_of(request)) == n
+    return asyncio.run(model.count_tokens(request.messages)) + request.max_tokens
+
+
+def test_parts_that_do_not_fit_are_halved_and_said_so() -> None:
+    model = ScriptedModel(by_stage(map=NOT_FOUND), context_tokens=window_for(2, words=100))
+    asked = world(model, passages(8, words=100), partition=4)
+    answer = run(brief_context, asked)
+    assert [len(partial.passages) for partial in answer.partials] == [2, 2, 2, 2]
+    assert [id_ for partial in answer.partials for id_ in partial.passages] == [f"d{i}#0" for i in range(8)]
+    assert [notice.kind for notice in asked.of(Notice)] == ["re-partitioned"] * 2
+    assert all("4 passages do not fit" in notice.message for notice in asked.of(Notice))
+
+
+def test_a_window_that_just_fits_is_not_halved() -> None:
+    window = window_for(4, words=100)
+    for spare, sizes in ((0, [4, 4]), (-1, [2, 2, 2, 2])):
+        asked = world(ScriptedModel(by_stage(), context_tokens=window + spare), passages(8, words=100))
+        assert [len(part) for part in parts_of(asked, passages(8, words=100))] == sizes
+
+
+@given(st.lists(st.integers(0, 300), min_size=1, max_size=12), st.integers(1, 6))
+def test_whatever_the_window_no_passage_is_lost(lengths: list[int], size: int) -> None:
+    found = tuple(passages(i + 1, words)[i] for i, words in enumerate(lengths))
+    asked = world(ScriptedModel(by_stage(), context_tokens=window_for(1, 300)), found, partition=size)
+    parts = parts_of(asked, found)
+    assert tuple(passage for part in parts for passage in part) == found
+    assert all(1 <= len(part) <= size for part in parts)
+
+
+def test_a_passage_that_does_not_fit_alone_fails_and_is_named() -> None:
+    found = (*passages(5), *passages(6, words=500)[5:])
+    model = ScriptedModel(by_stage(), context_tokens=window_for(4, words=50))
+    answer = run(brief_context, world(model, found))
+    assert (answer.state, model.requests) == ("failed", [])
+    assert answer.failure is not None
+    assert answer.failure.kind == "ContextOverflow"
+    assert "d5#0" in answer.failure.message
+    assert "larger" in answer.failure.message
+    with pytest.raises(ContextOverflow, match="d5#0"):
+        asyncio.run(map_reduce(QUESTION, world(model, found).context, found))
+
+
+def long_finding(request: ChatRequest) -> str:
+    trial = trials_in(request)[0]
+    return finding(1, f"Trial {trial} says so." + " so" * 120, "A", f"aspirin lowers risk number {trial}")
+
+
+def test_findings_that_do_not_fit_are_summed_up_by_halves() -> None:
+    """Four findings, a window for three: two pairs, then their two sums; the evidence named in each half survives."""
+    halves = iter([1, 2])
+
+    def reduce(request: ChatRequest) -> str:
+        half = next(halves, None)
+        if half is None:
+            return said(sources=[1, 2], answer="It does.", choice="A")
+        return said(sources=[half], answer=f"Half {half}.", choice="A")
+
+    mapper = ScriptedModel(by_stage(map=long_finding))
+    reducer = ScriptedModel(by_stage(reduce=reduce), context_tokens=900)
+    asked = world(mapper, passages(4), partition=1, models={"reduce": reducer})
+    answer = run(brief_context, asked)
+    shown = [items_of(request) for request in reducer.requests]
+    assert [len(items) for items in shown] == [2, 2, 2]
+    assert [item.split(" says")[0] for item in (*shown[0], *shown[1])] == [f"Trial {i}" for i in range(4)]
+    assert [item.split("\n")[0] for item in shown[2]] == ["Half 1.", "Half 2."]
+    assert [citation.passage_id for citation in answer.citations] == ["d0#0", "d3#0"]
+    assert answer.state == "answered"
+    (notice,) = asked.of(Notice)
+    assert (notice.kind, notice.message[:10]) == ("re-partitioned", "4 findings")
+
+
+def test_halves_that_hold_no_answer_abstain() -> None:
+    reducer = ScriptedModel(by_stage(reduce=NOT_FOUND), context_tokens=900)
+    asked = world(ScriptedModel(by_stage(map=long_finding)), passages(4), partition=1, models={"reduce": reducer})
+    assert run(brief_context, asked).state == "abstained"
+    assert len(reducer.requests) == 2
+
+
+def test_two_findings_that_do_not_fit_fail() -> None:
+    reducer = ScriptedModel(by_stage(), context_tokens=600)
+    asked = world(ScriptedModel(by_stage(map=long_finding)), passages(4), partition=1, models={"reduce": reducer})
+    answer = run(brief_context, asked)
+    assert (answer.state, reducer.requests) == ("failed", [])
+    assert answer.failure is not None
+    assert answer.failure.kind == "ContextOverflow"
+    assert len(answer.partials) == 4

@@ -1,0 +1,110 @@
+"""The scripted model keeps the contract of the seam, and the check rejects what does not."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from epicrisis.errors import ContextOverflow, EndpointBusy
+from epicrisis.seams import Capabilities, ChatReply, ChatRequest, Message
+from epicrisis.testing.chat import ScriptedModel, check_chat_model
+from epicrisis.types import Usage
+
+
+def request_of(text: str) -> ChatRequest:
+    return ChatRequest((Message("system", "Be brief."), Message("user", text)), max_tokens=9)
+
+
+def test_the_scripted_model_keeps_the_contract() -> None:
+    model = ScriptedModel(lambda _: "one  two\nthree ")
+    asyncio.run(check_chat_model(model))
+    assert len(model.requests) == 4
+
+
+def test_it_says_what_the_script_says_and_keeps_the_requests() -> None:
+    model = ScriptedModel(lambda request: request.messages[-1].content.upper(), name="shout")
+    reply = asyncio.run(model.complete(request_of("why not")))
+    assert reply == ChatReply(
+        "WHY NOT", "stop", "shout", Usage(calls=1, prompt_tokens=4, completion_tokens=2)
+    )  # fmt: skip
+    assert model.requests == [request_of("why not")]
+
+
+@pytest.mark.parametrize("text", ["one two", '{"a": "b  c"}', " lead", "trail \n", "a\n\nb\tc", ""])
+def test_streamed_pieces_add_up_to_the_text(text: str) -> None:
+    pieces: list[str] = []
+    reply = asyncio.run(ScriptedModel(lambda _: text).complete(request_of("x"), pieces.append))
+    assert "".join(pieces) == reply.text == text
+    assert len(pieces) >= len(text.split())
+
+
+def test_a_script_may_play_a_failing_endpoint() -> None:
+    def busy(_: ChatRequest) -> str:
+        raise EndpointBusy("later", usage=Usage(calls=2, failed_calls=2))
+
+    model = ScriptedModel(busy)
+    with pytest.raises(EndpointBusy) as error:
+        asyncio.run(model.complete(request_of("x")))
+    assert error.value.usage == Usage(calls=3, failed_calls=3)
+    assert len(model.requests) == 1
+
+
+def test_a_prompt_over_the_window_is_refused() -> None:
+    model = ScriptedModel(lambda _: "fine", context_tokens=4)
+    assert asyncio.run(model.complete(request_of("one two"))).text == "fine"
+    with pytest.raises(ContextOverflow, match="5 tokens, the window holds 4") as error:
+        asyncio.run(model.complete(request_of("one two three")))
+    assert error.value.usage == Usage(calls=1, failed_calls=1)
+    assert asyncio.run(model.capabilities()) == Capabilities(4, json_schema=True, exact_token_counts=True)
+
+
+class _Broken(ScriptedModel):
+    """Breaks one clause of the contract: one field of each reply is not as it should be."""
+
+    def __init__(self, change: Callable[[ChatReply], ChatReply]) -> None:
+        super().__init__(lambda _: "one two")
+        self._change = change
+
+    async def complete(self, request: ChatRequest, on_delta: Callable[[str], None] | None = None) -> ChatReply:
+        return self._change(await super().complete(request, on_delta))
+
+
+class _DropsPieces(ScriptedModel):
+    async def complete(self, request: ChatRequest, on_delta: Callable[[str], None] | None = None) -> ChatReply:
+        return await super().complete(request, on_delta and (lambda piece: on_delta(piece.strip())))
+
+
+class _CountsNothing(ScriptedModel):
+    async def count_tokens(self, messages: Sequence[Message]) -> int:
+        return 5
+
+
+class _NoWindow(ScriptedModel):
+    async def capabilities(self) -> Capabilities:
+        return Capabilities(0, json_schema=True, exact_token_counts=True)
+
+
+def two_words(_: ChatRequest) -> str:
+    return "one two"
+
+
+@pytest.mark.parametrize(
+    ("model", "clause"),
+    [
+        (_Broken(lambda reply: replace(reply, text="")), "has text"),
+        (_Broken(lambda reply: replace(reply, usage=Usage())), "counts its calls"),
+        (_Broken(lambda reply: replace(reply, usage=replace(reply.usage, prompt_tokens=0))), "prompt tokens"),
+        (_Broken(lambda reply: replace(reply, usage=replace(reply.usage, completion_tokens=0))), "completion tokens"),
+        (_DropsPieces(two_words), "deltas add up"),
+        (_CountsNothing(two_words), "grow with the text"),
+        (_NoWindow(two_words), "window"),
+        (ScriptedModel(two_words, name=""), "has a name"),
+    ],
+)
+def test_the_check_names_the_broken_clause(model: ScriptedModel, clause: str) -> None:
+    with pytest.raises(AssertionError, match=re.escape(clause)):
+        asyncio.run(check_chat_model(model))
