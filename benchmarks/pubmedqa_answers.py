@@ -1,9 +1,11 @@
 """Thirty PubMedQA questions, k = 8, answered by a real model: plain RAG and BriefContext, with tokens and seconds.
 
+`map-reduce` is BriefContext without its preflight, so that every question is read in parts.
+
 Says that the machinery is real, and nothing of quality: the models are small and the sample smaller. Resumable: killed
 and started again it asks only what has no record in the folder.
 
-    EPICRISIS_DATA=... python benchmarks/pubmedqa_answers.py FOLDER [MODEL]
+    EPICRISIS_DATA=... python benchmarks/pubmedqa_answers.py FOLDER [MODEL [ARM...]]
 """
 
 from __future__ import annotations
@@ -27,11 +29,11 @@ from epicrisis.types import Question
 
 QUESTIONS = 30
 K = 8
-ARMS: tuple[tuple[str, dict[str, object]], ...] = (
-    ("rag", {"strategy": "rag"}),
-    ("brief-context", {"strategy": "brief-context"}),
-    ("brief-context, no preflight", {"strategy": "brief-context", "preflight": {"enabled": False}}),
-)
+ARMS: dict[str, dict[str, object]] = {
+    "rag": {"strategy": "rag"},
+    "map-reduce": {"strategy": "brief-context", "preflight": {"enabled": False}},
+    "brief-context": {"strategy": "brief-context"},
+}
 
 
 def library_in(folder: Path, file: Path) -> Path:
@@ -87,9 +89,9 @@ def main() -> None:
     library = library_in(folder, file)
     questions = [item for item in read_questions(file) if isinstance(item, Question)][:QUESTIONS]
     rows = []
-    for name, flags in ARMS:
-        settings = load({**flags, "k": K, "models": {"writer": {"name": model}}})
-        output = folder / f"{Path(model).stem}-{name.replace(', ', '-').replace(' ', '-')}.jsonl"
+    for name in sys.argv[3:] or ARMS:
+        settings = load({**ARMS[name], "k": K, "models": {"writer": {"name": model}}})
+        output = folder / f"{Path(model).name}-{name}.jsonl"
         asyncio.run(run(settings, library, questions, output))
         rows.append(summary(name, output))
     print(f"{model}, {QUESTIONS} questions, k = {K}")

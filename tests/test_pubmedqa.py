@@ -22,6 +22,7 @@ from epicrisis.types import Answer, By, Passage, Question, Ranking, Scope
 
 pytestmark = [pytest.mark.data, pytest.mark.models]
 
+QUESTIONS = 400
 K = 16
 PARTITION = 4
 PLACES = (0, 4, 7, 11, 15)
@@ -67,7 +68,7 @@ def ranking_of(passages: Sequence[Passage]) -> Ranking:
 def cases(pubmedqa_library: Library, pubmedqa_questions: list[Question], encoder: Encoder) -> list[Case]:
     retriever = Retriever(pubmedqa_library, encoder)
     made = []
-    for question in pubmedqa_questions:
+    for question in pubmedqa_questions[:QUESTIONS]:
         (key,) = pubmedqa_library.fetch([f"{question.gold_documents[0]}#0"], EVERYTHING)
         made.append(Case(question, key, retriever.rank(question.text, K + 4, "dense", EVERYTHING).passages))
     return made
