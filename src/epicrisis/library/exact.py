@@ -5,6 +5,7 @@ Knows ids, vectors and what a scope looks at; does not know texts, nor where the
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,14 +24,35 @@ _DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True)
+class Column:
+    """Names by row as numbers, which compare fast. `codes` `(n,)`, -1 for null; `code_of` by name."""
+
+    codes: npt.NDArray[np.int32]
+    code_of: Mapping[str, int]
+
+    @classmethod
+    def of(cls, values: pa.ChunkedArray) -> Column:
+        import pyarrow.compute as pc
+
+        encoded = values.combine_chunks().dictionary_encode()
+        names = {name: code for code, name in enumerate(encoded.dictionary.to_pylist())}
+        return cls(pc.fill_null(encoded.indices, -1).to_numpy(), names)
+
+    def among(self, names: Iterable[str]) -> npt.NDArray[np.bool_]:
+        """`(n,)`: rows that have one of these names."""
+        return np.isin(self.codes, [self.code_of[name] for name in names if name in self.code_of])
+
+
+@dataclass(frozen=True, slots=True)
 class Matrix:
     """One version of the table. Rows in the order of the passage ids, so that of equal scores the lower row wins."""
 
     version: int
     ids: Any
-    """Arrow array of passage ids, as are `document_ids` and `patients` (null for literature)."""
-    document_ids: Any
-    patients: Any
+    """Arrow array of passage ids."""
+    documents: Column
+    patients: Column
+    """Null for literature."""
     last_days: npt.NDArray[np.int32]
     vectors: Vectors
     """`(n, d)`."""
@@ -49,8 +71,8 @@ class Matrix:
         return cls(
             version=version,
             ids=table["id"].take(order).combine_chunks(),
-            document_ids=table["document_id"].take(order).combine_chunks(),
-            patients=table["patient"].take(order).combine_chunks(),
+            documents=Column.of(table["document_id"].take(order)),
+            patients=Column.of(table["patient"].take(order)),
             last_days=pc.fill_null(table["last_day"].take(order), int(_NO_DAY)).to_numpy(),
             vectors=vectors,
             longest=float(norms.max(initial=0.0)),
@@ -75,20 +97,14 @@ class Matrix:
 
     def _admitted(self, scope: Scope) -> npt.NDArray[np.bool_] | None:
         """Rows that `scope.admits`; `None` for all."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         masks: list[npt.NDArray[np.bool_]] = []
-        if self.patients.null_count < len(self.patients):
-            seen = pc.is_null(self.patients)
-            if scope.patient is not None:
-                seen = pc.or_(seen, pc.fill_null(pc.equal(self.patients, scope.patient), False))
-            masks.append(seen.to_numpy(zero_copy_only=False))
+        if self.patients.code_of:
+            own = -1 if scope.patient is None else self.patients.code_of.get(scope.patient, -1)
+            masks.append((self.patients.codes == -1) | (self.patients.codes == own))
         if scope.as_of is not None:
             masks.append(self.last_days <= last_day(scope.as_of))
         if scope.hidden:
-            hidden = pc.is_in(self.document_ids, value_set=pa.array(sorted(scope.hidden), pa.string()))
-            masks.append(~hidden.to_numpy(zero_copy_only=False))
+            masks.append(~self.documents.among(scope.hidden))
         return np.logical_and.reduce(masks) if masks else None
 
 
