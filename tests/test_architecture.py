@@ -163,6 +163,20 @@ def shape_faults(source: Path) -> list[str]:
     return found
 
 
+def loose_dataclasses(source: Path) -> list[str]:
+    """Dataclasses that could grow or change: each is slotted, and frozen unless it is a module's private notebook."""
+    return [
+        f"{name}:{node.lineno} {node.name}"
+        for name, tree in modules_of(source).items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        for decorator in node.decorator_list
+        if ast.unparse(decorator).startswith(("dataclass", "dataclasses.dataclass"))
+        and not ({"slots=True"} if node.name.startswith("_") else {"frozen=True", "slots=True"})
+        <= {ast.unparse(keyword) for keyword in getattr(decorator, "keywords", [])}
+    ]
+
+
 def test_imports_run_one_way() -> None:
     assert violations(SOURCE) == []
 
@@ -177,6 +191,10 @@ def test_files_and_functions_are_short_and_quiet() -> None:
 
 def test_every_module_says_what_it_is() -> None:
     assert [name for name, tree in modules_of(SOURCE).items() if not ast.get_docstring(tree)] == []
+
+
+def test_values_cannot_change_or_grow() -> None:
+    assert loose_dataclasses(SOURCE) == []
 
 
 def test_the_walk_sees_the_real_imports() -> None:
@@ -285,3 +303,12 @@ def test_what_is_allowed_is_no_fault_of_shape(tmp_path: Path) -> None:
         },
     )
     assert shape_faults(tmp_path) == []
+
+
+@pytest.mark.parametrize("decorator", ["dataclass", "dataclass(frozen=True)", "dataclasses.dataclass(slots=True)"])
+def test_a_planted_loose_dataclass_is_found(tmp_path: Path, decorator: str) -> None:
+    plant(tmp_path, {"library/a.py": f"@{decorator}\nclass A:\n    x: int"})
+    assert loose_dataclasses(tmp_path) == ["library.a:2 A"]
+    allowed = "@dataclass(frozen=True, slots=True)\nclass A:\n    x: int\n@dataclass(slots=True)\nclass _B:\n    x: int"
+    plant(tmp_path, {"library/a.py": allowed})
+    assert loose_dataclasses(tmp_path) == []

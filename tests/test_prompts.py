@@ -23,6 +23,7 @@ from epicrisis.prompts import (
     escape,
     fence,
     fence_passages,
+    folder_hash,
     passage_text,
     render,
     unescape,
@@ -115,7 +116,9 @@ def test_labels_count_from_one_in_order() -> None:
     assert fence(["x"], label="finding") == "<documents>\n[finding 1] x\n</documents>"
 
 
-@pytest.mark.parametrize("prompt", ["", "no fence", f"{OPEN} only", f"only {CLOSE}"])
+@pytest.mark.parametrize(
+    "prompt", ["", "no fence", f"{OPEN}\n[doc 1] only", f"no fence is open\n[doc 1] only\n{CLOSE}"]
+)
 def test_no_fence_no_items(prompt: str) -> None:
     assert unfence(prompt) == []
 
@@ -199,6 +202,21 @@ def test_a_templates_hash_follows_its_text(tmp_path: Path, monkeypatch: pytest.M
     assert names[0].split("@")[1] != names[1].split("@")[1]
     moved = render("templates_of_this_test", "one", x="1\n=== user ===\n2").messages
     assert [message.content for message in moved] == ["S 1\n=== user ===\n2", "U"], "no value moves the border"
+
+
+def test_a_folders_hash_follows_every_prompt_file_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "folder_of_this_test"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    seen = []
+    for name, text in [("__init__.py", ""), ("a.jinja", "A"), ("b.jinja", "B"), ("b.jinja", "C"), ("c.jinja", "B")]:
+        (folder / name).write_text(text)
+        seen.append(folder_hash("folder_of_this_test"))
+    assert len(set(seen)) == 5
+    assert all(re.fullmatch("[0-9a-f]{12}", each) for each in seen)
+    (folder / "__init__.py").write_text("# changed")
+    (folder / "notes.txt").write_text("no prompt")
+    assert folder_hash("folder_of_this_test") == seen[-1]
 
 
 def test_the_prompts_hash_is_that_of_what_the_model_reads() -> None:
