@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from .conftest import Run
+from tests.cli.conftest import Run
 
 pytestmark = pytest.mark.models
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import Run
+from tests.cli.conftest import Run
 
 COMMANDS = (
     ("library", "add"),

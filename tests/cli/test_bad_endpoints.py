@@ -1,0 +1,99 @@
+"""Endpoints that refuse, hang or talk nonsense: one clear line, exit code 2, a failed state in the JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.cli.test_bad_input import one_line
+from tests.loopback import USAGE, Endpoint, Scripted, completion, serving, sse
+
+pytestmark = pytest.mark.models
+
+CHAT = "/v1/chat/completions"
+
+
+def streamed(text: str) -> Scripted:
+    return Scripted(sse(*re.findall(r"\s*\S+", text), usage=USAGE), kind="text/event-stream")
+
+
+HEALTHY = streamed(json.dumps({"result": {"found": True, "answer": "Zinc shortens it."}}))
+
+BAD: dict[str, tuple[Scripted, str]] = {
+    "HTML": (Scripted("<html><body>Welcome</body></html>", kind="text/html"), "ReplyInvalid"),
+    "malformed JSON": (Scripted('{"choices": [{"message": '), "ReplyInvalid"),
+    "no choices": (Scripted({"choices": []}), "ReplyInvalid"),
+    "an empty answer": (Scripted(completion("", usage=USAGE)), "ReplyInvalid"),
+    "a server error": (Scripted({"error": {"message": "broken"}}, 500), "EndpointBusy"),
+    "no such model": (Scripted({"error": {"message": "no such model"}}, 404), "EndpointRejected"),
+    "a hanging server": (Scripted(hangs=True), "EndpointTimeout"),
+}
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    with serving() as made:
+        yield made
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_an_endpoint_that_fails(
+    kind: str, endpoint: Endpoint, small_library: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EPICRISIS_MODELS__WRITER__TIMEOUT_SECONDS", "0.3")
+    monkeypatch.setenv("EPICRISIS_MODELS__WRITER__CONTEXT_TOKENS", "8192")
+    bad, failure = BAD[kind]
+    endpoint.script[CHAT] = [bad]
+    arguments = ("ask", small_library, "What does zinc do?", "--model", f"{endpoint.url}/v1#m", "--strategy", "rag")
+    result = run(*arguments, "--json")
+    one_line(result)
+    answer = json.loads(result.stdout)
+    assert (answer["state"], answer["failure"]["kind"]) == ("failed", failure)
+    assert "zinc do" not in result.stderr
+    assert answer["usage"]["failed_calls"] >= 1
+
+
+def test_an_endpoint_that_is_not_there(small_library: Path, run: Run) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    result = run("ask", small_library, "What does zinc do?", "--model", f"http://127.0.0.1:{port}/v1#m")
+    one_line(result, f"127.0.0.1:{port}", "--model")
+
+
+def test_an_endpoint_that_answers_in_prose_is_read(endpoint: Endpoint, small_library: Path, run: Run) -> None:
+    endpoint.script[CHAT] = [streamed("The answer is B.")]
+    result = run(
+        "ask", small_library, "Does zinc lengthen diarrhoea?", "--options", "yes,no", "--strategy", "closed-book",
+        "--model", f"{endpoint.url}/v1#m", "--json",
+    )  # fmt: skip
+    answer = json.loads(result.stdout)
+    assert (answer["state"], answer["choice"]) == ("answered", "B")
+
+
+def test_a_run_over_a_file_goes_on_after_failures_and_asks_them_again(
+    endpoint: Endpoint, small_library: Path, tmp_path: Path, run: Run
+) -> None:
+    questions, answers = tmp_path / "questions.jsonl", tmp_path / "answers.jsonl"
+    rows = [{"id": str(i), "text": f"What does zinc do, {i}?"} for i in range(3)]
+    questions.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    refused = Scripted({"error": {"message": "no"}}, 403)
+    endpoint.script[CHAT] = [HEALTHY, refused, HEALTHY]
+    arguments = (
+        "ask", small_library, "--file", questions, "-o", answers, "--strategy", "closed-book",
+        "--model", f"{endpoint.url}/v1#m",
+    )  # fmt: skip
+    first = run(*arguments)
+    one_line(first, "1 questions failed")
+    assert len(answers.read_text(encoding="utf-8").splitlines()) == 3
+    asked = len(endpoint.bodies(CHAT))
+    second = run(*arguments, "--json")
+    assert second.exit_code == 0, second.stderr
+    assert json.loads(second.stdout)["answered"] == 3
+    assert len(endpoint.bodies(CHAT)) == asked + 1

@@ -1,0 +1,100 @@
+"""An endpoint on loopback that is healthy, strange or hostile as told: a real HTTP server in a thread."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+@dataclass
+class Scripted:
+    """One response. `hangs`: after what it has sent it keeps the connection and says nothing more."""
+
+    body: Any = ""
+    status: int = 200
+    kind: str = "application/json"
+    hangs: bool = False
+
+
+@dataclass
+class Endpoint:
+    """Answers each path with its script, the last response for ever; 404 for what has none. Keeps what was asked."""
+
+    script: dict[str, list[Scripted]] = field(default_factory=dict)
+    asked: list[tuple[str, dict[str, Any], dict[str, str]]] = field(default_factory=list)
+    url: str = ""
+    closing: threading.Event = field(default_factory=threading.Event)
+
+    def next(self, path: str) -> Scripted:
+        left = self.script.get(path, [Scripted({"error": {"message": "no such path"}}, 404)])
+        return left.pop(0) if len(left) > 1 else left[0]
+
+    def bodies(self, path: str) -> list[dict[str, Any]]:
+        return [body for asked, body, _ in self.asked if asked == path]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    endpoint: Endpoint
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def do_POST(self) -> None:
+        self._answer()
+
+    def _answer(self) -> None:
+        raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.endpoint.asked.append((self.path, json.loads(raw) if raw else {}, dict(self.headers)))
+        reply = self.endpoint.next(self.path)
+        body = reply.body if isinstance(reply.body, str) else json.dumps(reply.body)
+        self.send_response(reply.status)
+        self.send_header("Content-Type", reply.kind)
+        if not reply.hangs:
+            self.send_header("Content-Length", str(len(body.encode())))
+        self.end_headers()
+        self.wfile.write(body.encode())
+        self.wfile.flush()
+        if reply.hangs:
+            self.endpoint.closing.wait(30)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing on the screen."""
+
+
+@contextmanager
+def serving() -> Iterator[Endpoint]:
+    """A running endpoint; it stops, and what hangs on it is let go, when the block ends."""
+    made = Endpoint()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"endpoint": made}))
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    made.url = f"http://127.0.0.1:{server.server_port}"
+    yield made
+    made.closing.set()
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def completion(text: str | None, finish: str = "stop", usage: dict[str, Any] | None = None) -> dict[str, Any]:
+    reply: dict[str, Any] = {
+        "model": "served",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish}],
+    }
+    return reply | ({"usage": usage} if usage else {})
+
+
+USAGE = {"prompt_tokens": 50, "completion_tokens": 4, "prompt_tokens_details": {"cached_tokens": 20}}
+
+
+def sse(*pieces: str, usage: dict[str, Any] | None = None, finish: str | None = "stop") -> str:
+    events: list[dict[str, Any]] = [{"choices": [{"delta": {"content": piece}}], "model": "served"} for piece in pieces]
+    events += [{"choices": [{"delta": {}, "finish_reason": finish}]}] if finish else []
+    events += [{"choices": [], "usage": usage}] if usage else []
+    return "".join(f"data: {json.dumps(event)}\n\n" for event in events) + ("data: [DONE]\n\n" if finish else "")
