@@ -48,7 +48,7 @@ _DURING: dict[str, tuple[Any, str]] = {
     "writing-table": (PassageTable, "write"),
     "writing-words": (WordIndex, "replace"),
     "compacting": (PassageTable, "compact"),
-    "adding": (corpus, "add"),
+    "adding": (Library, "add"),
 }
 PHASES = ("journal-begun", "writing-table", "table-not-synced", "table-written", "writing-words", "words-added",
           "words-committed", "journal-not-committed", "journal-done")  # fmt: skip
@@ -67,9 +67,9 @@ def arm(moment: str, passes: int) -> None:
         return
     owner, name = {**_AFTER, **_BEFORE, **_DURING}[moment]
     original: Callable[..., Any] = getattr(owner, name)
-    left = passes if moment not in ("compacting", "adding") else 0
-    longest = {"adding": 0.4, "compacting": 0.02}.get(moment, 0.006)
-    delay = random.Random(passes).uniform(0.0, longest)
+    dice = random.Random(passes)
+    delay = dice.uniform(0.0, {"adding": 0.1, "compacting": 0.02}.get(moment, 0.006))
+    left = {"adding": dice.randint(0, 6), "compacting": 0}.get(moment, passes)
 
     def wrapped(*arguments: Any, **named: Any) -> Any:
         nonlocal left

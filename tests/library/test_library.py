@@ -263,7 +263,7 @@ def test_info_tells_what_is_there_and_what_is_wrong(folder: Path) -> None:
         assert all(size > 1000 for size in info.bytes_on_disk.values())
         library._words.replace(["doc:1"], [])
         (problem,) = library.info().problems
-        assert problem.startswith("word index: ")
+        assert problem.startswith("words has ")
         assert "epicrisis library repair" in problem
     assert Library.repair(folder).problems == ()
 

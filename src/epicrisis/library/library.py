@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -23,19 +23,19 @@ from typing import Self
 import numpy as np
 from filelock import FileLock
 
-from epicrisis.errors import InputError, LibraryDamaged, LibraryError
+from epicrisis.errors import InputError, LibraryDamaged, LibraryError, StorageError
 from epicrisis.seams import StoredDocument, Vectors
 from epicrisis.types import Hit, Passage, Scope
 
 from . import manifest as manifests
 from . import vectors as tables
-from . import words as indexes
 from .checks import check_documents, check_scope
 from .folder import PARTS, check_parts, check_vacant, clear, locked, sizes
-from .foreign import REPAIR, ours
+from .foreign import ours
 from .journal import Journal, Marks
 from .manifest import Manifest
 from .rebuild import rebuild, rows_of
+from .soundness import Parts
 from .vectors import PassageTable, StoredPassage
 from .words import WordHit, WordIndex, version_of
 
@@ -79,6 +79,7 @@ class Library:
         self._table = PassageTable(folder, manifest.dimensions, create=build)
         self._words = WordIndex(folder, create=build)
         self._journal = Journal.create(folder) if build else Journal(folder)
+        self._parts = Parts(folder, self._table, self._words, self._journal)
 
     # -- opening ------------------------------------------------------------------------------------------------------
 
@@ -138,6 +139,7 @@ class Library:
         clear(folder, *PARTS)
         complete = manifests.completed(manifest)
         library = cls(folder, complete, lock, build=True)
+        library._journal.rebuild([], library._parts.marks())
         manifests.write_manifest(folder, complete)
         return library
 
@@ -151,9 +153,10 @@ class Library:
         check_parts(folder)
         library = cls(folder, manifest, lock)
         try:
-            library._check_sound()
+            library._parts.check_whole()
             if lock is not None:
                 library._settle()
+                library._parts.check_in_step()
         except BaseException:
             library._close_parts()
             raise
@@ -210,7 +213,7 @@ class Library:
             self._finish(sequence, ids, _stored(documents))
             self._writes += 1
             if self._writes % _COMPACT_AFTER == 0:
-                self._table.compact()
+                self.compact()
 
     def delete(self, document_ids: Sequence[str]) -> None:
         """Durable when it returns. Unknown ids are no error. Raises LibraryError for a reader."""
@@ -223,16 +226,27 @@ class Library:
                 self._finish(sequence, known, [])
 
     def compact(self) -> None:
-        """Joins the small files that many commits leave behind. Worth calling after an addition; never necessary."""
+        """Joins the small files that many commits leave behind; on a disk too full for that it leaves them.
+
+        Worth calling after an addition, never necessary.
+        """
         with self._threads:
             self._settle()
-            self._table.compact()
+            sequence = self._journal.begin([])
+            # No document depends on it: the batch stays open, and the next write settles it.
+            with suppress(StorageError):
+                self._table.compact()
+                self._journal.finish(sequence, [], [], self._parts.marks())
 
     def _settle(self) -> None:
         """Brings words and documents in step with Lance for every batch that was begun and not finished."""
         if self._write_lock is None or not self._write_lock.is_locked:
             raise LibraryError(f"{self._folder} is not open for writing: open it with write=True")
-        for sequence, ids in self._journal.open_batches():
+        batches = self._journal.open_batches()
+        if batches:
+            # A write that failed may have reached Lance all the same.
+            self._table.refresh()
+        for sequence, ids in batches:
             self._finish(sequence, ids, self._table.passages_of(ids))
 
     def _finish(self, sequence: int, document_ids: Sequence[str], passages: Sequence[StoredPassage]) -> None:
@@ -315,13 +329,10 @@ class Library:
                 before = self._journal.data_version()
                 documents, passages = self._journal.recount()
                 batches = len(self._journal.open_batches())
-                self._words.refresh()
-                self._table.refresh()
-                counts = {"journal's own count": self._journal.count()[1], "passages": self._table.count()}
-                counts["word index"] = self._words.count()
+                problems = [] if batches else self._parts.problems(passages)
+                # A writer at work: what was counted may be from before and after a batch of its.
                 if self._journal.data_version() == before:
                     break
-        problems = [] if batches else [_out_of_step(name, count, passages) for name, count in counts.items()]
         return LibraryInfo(
             path=self._folder,
             manifest=self._manifest,
@@ -330,23 +341,8 @@ class Library:
             exact=passages <= tables.EXACT_LIMIT,
             bytes_on_disk=sizes(self._folder),
             open_batches=batches,
-            problems=tuple(problem for problem in problems if problem),
+            problems=tuple(problems),
         )
-
-    def _check_sound(self) -> None:
-        """Raises LibraryDamaged where an engine is behind what was acknowledged: part of it was not copied."""
-        # Read first: a writer at work only moves the engines further on.
-        marks = self._journal.marks()
-        self._table.refresh()
-        self._table.check()
-        for name, there, acknowledged in (
-            (tables.NAME, self._table.version, marks.vectors),
-            (indexes.NAME, self._words.mark(), marks.words),
-        ):
-            if there < acknowledged:
-                raise LibraryDamaged(
-                    f"{self._folder / name} is older than what was acknowledged ({there} < {acknowledged}): {REPAIR}"
-                )
 
     @classmethod
     def repair(cls, path: Path | str) -> LibraryInfo:
@@ -355,9 +351,9 @@ class Library:
         Passages that Lance lost cannot be made: raises LibraryDamaged then. Raises LibraryBusy, StorageError.
         """
         folder = Path(path).absolute()
-        with locked(folder) if folder.is_dir() else nullcontext():
-            manifest = manifests.read_manifest(folder)
-            rebuild(folder, manifest.dimensions)
+        manifests.read_manifest(folder)
+        with locked(folder):
+            rebuild(folder, manifests.read_manifest(folder).dimensions)
         with cls.open(folder) as library:
             return library.info()
 
@@ -369,9 +365,3 @@ def _stored(documents: Iterable[StoredDocument]) -> list[StoredPassage]:
 def _current(hit: WordHit, stored: StoredPassage | None, scope: Scope) -> bool:
     """True when the word index speaks of the document as it is now; it lags behind while a batch is open."""
     return stored is not None and hit.version == version_of(stored.content_sha256) and scope.admits(stored.passage)
-
-
-def _out_of_step(name: str, count: int, acknowledged: int) -> str | None:
-    if count == acknowledged:
-        return None
-    return f"{name}: {count} passages, but {acknowledged} were acknowledged; run `epicrisis library repair`"

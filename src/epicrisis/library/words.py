@@ -127,6 +127,8 @@ class WordIndex:
             return []
         with ours(self._folder):
             searcher = self._index.searcher()
+            # tantivy makes room for as many as are asked.
+            limit = min(limit, searcher.num_docs + 1)
             found = searcher.search(self._query(tokens, scope, within), limit, count=False).hits
             addresses = [address for _, address in found]
             versions = searcher.fast_field_values("version", addresses) if addresses else []
