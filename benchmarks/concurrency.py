@@ -101,7 +101,7 @@ async def questions(url: str) -> list[tuple[float, str]]:
 
     roles = dict.fromkeys(("writer", "map", "reduce"), model)
     context = Context(roles, Scope(), emit, retrieve, partition=4)
-    results = []
+    results: list[tuple[float, str]] = []
     for number in range(RUNS + 1):
         answer = await brief_context(Question(f"What is number {number}?"), context)
         results.append((time.perf_counter() - began, answer.state))

@@ -20,8 +20,7 @@ from pathlib import Path
 from epicrisis.corpus.questions import read_questions
 from epicrisis.corpus.reading import read
 from epicrisis.evaluation.runs import RecordFile, answer_all
-from epicrisis.library.ingest import add_documents
-from epicrisis.library.library import Library
+from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.models.encoder import load_encoder
 from epicrisis.pipeline import Pipeline
 from epicrisis.settings import Settings, load
@@ -41,15 +40,7 @@ def library_in(folder: Path, file: Path) -> Path:
     path = folder / "library"
     if not (path / "manifest.json").exists():
         encoder = load_encoder("minilm", load().home)
-        made = Library.create(
-            path,
-            encoder_fingerprint=encoder.fingerprint,
-            encoder_name="minilm",
-            dimensions=encoder.dimensions,
-            max_tokens=encoder.max_tokens,
-            overlap=32,
-        )
-        with made:
+        with open_or_create(path, encoder, "minilm") as made:
             add_documents(made, read([file]), encoder)
     return path
 

@@ -15,8 +15,7 @@ from pathlib import Path
 
 from epicrisis.corpus.questions import read_questions
 from epicrisis.corpus.reading import read
-from epicrisis.library.ingest import add_documents
-from epicrisis.library.library import Library
+from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.models.encoder import load_encoder
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings import load
@@ -31,15 +30,7 @@ def main() -> None:
     encoder = load_encoder("minilm", load().home)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "library"
-        library = Library.create(
-            path,
-            encoder_fingerprint=encoder.fingerprint,
-            encoder_name="minilm",
-            dimensions=encoder.dimensions,
-            max_tokens=encoder.max_tokens,
-            overlap=32,
-        )
-        with library:
+        with open_or_create(path, encoder, "minilm") as library:
             report = add_documents(library, read([file]), encoder)
             print(f"{report.added} documents, {report.passages} passages, {report.seconds:.1f} s")
             retriever = Retriever(library, encoder)

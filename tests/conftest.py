@@ -54,19 +54,11 @@ def encoder(model_home: Path) -> Encoder:
 @pytest.fixture(scope="session")
 def pubmedqa_library(tmp_path_factory: pytest.TempPathFactory, data_folder: Path, encoder: Encoder) -> Library:
     """The 1,000 PubMedQA abstracts: `CONTEXTS` alone, no title and no conclusion; read-only."""
-    from epicrisis.library.ingest import add_documents
+    from epicrisis.library.ingest import add_documents, open_or_create
     from epicrisis.library.library import Library
 
     path = tmp_path_factory.mktemp("pubmedqa") / "library"
-    made = Library.create(
-        path,
-        encoder_fingerprint=encoder.fingerprint,
-        encoder_name="minilm",
-        dimensions=encoder.dimensions,
-        max_tokens=encoder.max_tokens,
-        overlap=32,
-    )
-    with made:
+    with open_or_create(path, encoder, "minilm") as made:
         add_documents(made, read([data_folder / "pubmedqa" / "ori_pqal.json"]), encoder)
     return Library.open(path)
 

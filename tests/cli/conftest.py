@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from epicrisis.cli.app import build
+from epicrisis.cli.app import app
 
 Run = Callable[..., Result]
 
@@ -26,7 +26,6 @@ def _quiet_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 def run() -> Run:
     """Runs `epicrisis ARGUMENTS...`."""
     runner = CliRunner()
-    app = build()
     return lambda *arguments: runner.invoke(app, [str(argument) for argument in arguments])
 
 

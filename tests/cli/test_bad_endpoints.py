@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Run
-from tests.cli.test_bad_input import one_line
+from tests.cli.test_bad_input import assert_one_line
 from tests.loopback import USAGE, Endpoint, Scripted, completion, serving, sse
 
 pytestmark = pytest.mark.models
@@ -52,7 +52,7 @@ def test_an_endpoint_that_fails(
     endpoint.script[CHAT] = [bad]
     arguments = ("ask", small_library, "What does zinc do?", "--model", f"{endpoint.url}/v1#m", "--strategy", "rag")
     result = run(*arguments, "--json")
-    one_line(result)
+    assert_one_line(result)
     answer = json.loads(result.stdout)
     assert (answer["state"], answer["failure"]["kind"]) == ("failed", failure)
     assert "zinc do" not in result.stderr
@@ -64,7 +64,7 @@ def test_an_endpoint_that_is_not_there(small_library: Path, run: Run) -> None:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     result = run("ask", small_library, "What does zinc do?", "--model", f"http://127.0.0.1:{port}/v1#m")
-    one_line(result, f"127.0.0.1:{port}", "--model")
+    assert_one_line(result, f"127.0.0.1:{port}", "--model")
 
 
 def test_an_endpoint_that_answers_in_prose_is_read(endpoint: Endpoint, small_library: Path, run: Run) -> None:
@@ -90,7 +90,7 @@ def test_a_run_over_a_file_goes_on_after_failures_and_asks_them_again(
         "--model", f"{endpoint.url}/v1#m",
     )  # fmt: skip
     first = run(*arguments)
-    one_line(first, "1 questions failed")
+    assert_one_line(first, "1 questions failed")
     assert len(answers.read_text(encoding="utf-8").splitlines()) == 3
     asked = len(endpoint.bodies(CHAT))
     second = run(*arguments, "--json")

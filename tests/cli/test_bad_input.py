@@ -15,7 +15,7 @@ from tests.cli.conftest import Run
 pytestmark = pytest.mark.models
 
 
-def one_line(result: Result, *words: str) -> None:
+def assert_one_line(result: Result, *words: str) -> None:
     """The result of a user's mistake."""
     assert result.exit_code == 2, (result.exit_code, result.stdout, result.stderr, result.exception)
     assert isinstance(result.exception, SystemExit)
@@ -44,12 +44,12 @@ def test_a_source_that_cannot_be_read(kind: str, small_library: Path, papers: Pa
     make, word = BAD_SOURCES[kind]
     bad = tmp_path / "bad.jsonl"
     make(bad)
-    one_line(run("library", "add", small_library, papers, bad), word)
+    assert_one_line(run("library", "add", small_library, papers, bad), word)
     assert documents(run, small_library) == 3
 
 
 def test_a_wrong_source_makes_no_library(tmp_path: Path, run: Run, model_home: Path) -> None:
-    one_line(run("library", "add", tmp_path / "new", tmp_path / "missing.jsonl"), "missing.jsonl")
+    assert_one_line(run("library", "add", tmp_path / "new", tmp_path / "missing.jsonl"), "missing.jsonl")
     assert not (tmp_path / "new").exists()
 
 
@@ -61,7 +61,7 @@ def test_broken_lines_are_named_and_counted_and_the_good_ones_kept(
     lines += [b'{"id": "x", "text": "The same id, another text."}', b'{"id": "w", "text": "Another good line."}']
     mixed.write_bytes(b"\n".join(lines) + b"\n")
     result = run("library", "add", small_library, mixed)
-    one_line(result, "3 items were skipped")
+    assert_one_line(result, "3 items were skipped")
     assert "2 documents added" in result.stdout
     for place in ("line 2", "line 3", "same id"):
         assert place in result.stderr
@@ -70,9 +70,9 @@ def test_broken_lines_are_named_and_counted_and_the_good_ones_kept(
 
 def test_a_folder_that_is_no_library(tmp_path: Path, run: Run) -> None:
     (tmp_path / "thing").write_text("x", encoding="utf-8")
-    one_line(run("search", tmp_path, "aspirin", "--by", "bm25"), "library")
-    one_line(run("search", tmp_path / "nothing", "aspirin", "--by", "bm25"), "library")
-    one_line(run("library", "info", tmp_path / "nothing"), "library")
+    assert_one_line(run("search", tmp_path, "aspirin", "--by", "bm25"), "library")
+    assert_one_line(run("search", tmp_path / "nothing", "aspirin", "--by", "bm25"), "library")
+    assert_one_line(run("library", "info", tmp_path / "nothing"), "library")
 
 
 def test_a_library_made_by_another_encoder(small_library: Path, run: Run) -> None:
@@ -80,7 +80,7 @@ def test_a_library_made_by_another_encoder(small_library: Path, run: Run) -> Non
     told = manifest.read_text(encoding="utf-8")
     fingerprint = json.loads(told)["encoder_fingerprint"]
     manifest.write_text(told.replace(fingerprint, "another-encoder:0"), encoding="utf-8")
-    one_line(run("search", small_library, "aspirin", "--by", "dense"), "encoder")
+    assert_one_line(run("search", small_library, "aspirin", "--by", "dense"), "encoder")
     assert run("search", small_library, "aspirin", "--by", "bm25").exit_code == 0
 
 
@@ -88,37 +88,39 @@ def test_a_library_made_by_another_encoder(small_library: Path, run: Run) -> Non
 def test_a_half_copied_library(part: str, small_library: Path, tmp_path: Path, run: Run) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(small_library, copy, ignore=shutil.ignore_patterns(part))
-    one_line(run("search", copy, "aspirin", "--by", "bm25"), "copy")
+    assert_one_line(run("search", copy, "aspirin", "--by", "bm25"), "copy")
 
 
 def test_no_model(small_library: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    one_line(run("ask", small_library, "Why?", "--model", "qwen2.5-coder"), "qwen2.5-coder-0.5b")
-    one_line(run("ask", small_library, "Why?", "--model", tmp_path / "none.gguf"), "none.gguf")
+    assert_one_line(run("ask", small_library, "Why?", "--model", "qwen2.5-coder"), "qwen2.5-coder-0.5b")
+    assert_one_line(run("ask", small_library, "Why?", "--model", tmp_path / "none.gguf"), "none.gguf")
     monkeypatch.setenv("EPICRISIS_HOME", str(tmp_path / "empty"))
-    one_line(run("ask", small_library, "Why?", "--strategy", "closed-book"), "epicrisis models pull")
+    assert_one_line(run("ask", small_library, "Why?", "--strategy", "closed-book"), "epicrisis models pull")
 
 
 @pytest.mark.parametrize("content", [b"", b"not a model at all", b"GGUF" + b"\0" * 64])
 def test_a_model_file_that_is_not_one(content: bytes, small_library: Path, tmp_path: Path, run: Run) -> None:
     bad = tmp_path / "bad.gguf"
     bad.write_bytes(content)
-    one_line(run("ask", small_library, "Why?", "--strategy", "closed-book", "--model", bad), "bad.gguf")
+    assert_one_line(run("ask", small_library, "Why?", "--strategy", "closed-book", "--model", bad), "bad.gguf")
 
 
 def test_settings_that_are_wrong(small_library: Path, tmp_path: Path, run: Run) -> None:
     config = tmp_path / "epicrisis.toml"
     config.write_text("[preflight]\ntreshold = 0.3\n", encoding="utf-8")
-    one_line(run("ask", small_library, "Why?", "--config", config), "preflight.threshold")
-    one_line(run("ask", small_library, "Why?", "-k", 0), "k")
-    one_line(run("ask", small_library, "  "), "empty")
-    one_line(run("ask", small_library), "what is asked")
-    one_line(run("ask", small_library, "--file", tmp_path / "none.jsonl", "-o", tmp_path / "a.jsonl"), "none.jsonl")
-    one_line(run("search", small_library, "aspirin", "--by", "bm25", "--as-of", "yesterday"), "YYYY")
+    assert_one_line(run("ask", small_library, "Why?", "--config", config), "preflight.threshold")
+    assert_one_line(run("ask", small_library, "Why?", "-k", 0), "k")
+    assert_one_line(run("ask", small_library, "  "), "empty")
+    assert_one_line(run("ask", small_library), "what is asked")
+    assert_one_line(
+        run("ask", small_library, "--file", tmp_path / "none.jsonl", "-o", tmp_path / "a.jsonl"), "none.jsonl"
+    )
+    assert_one_line(run("search", small_library, "aspirin", "--by", "bm25", "--as-of", "yesterday"), "YYYY")
 
 
 def test_local_only_refuses_another_host(small_library: Path, run: Run) -> None:
     result = run("ask", small_library, "Why?", "--local-only", "--model", "http://203.0.113.7/v1#x", "-k", 2)
-    one_line(result, "--local-only")
+    assert_one_line(result, "--local-only")
     from epicrisis.privacy import set_local_only
 
     set_local_only(False)

@@ -34,8 +34,7 @@ def test_every_command_has_json_and_an_example(command: tuple[str, ...], run: Ru
 def test_help_loads_nothing_heavy() -> None:
     script = (
         "import sys\n"
-        "from epicrisis.cli.app import build\n"
-        "build()\n"
+        "from epicrisis.cli.app import app\n"
         "heavy = {'lancedb', 'tantivy', 'onnxruntime', 'openai', 'xllamacpp', 'numpy', 'pyarrow', 'tokenizers'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"
     )

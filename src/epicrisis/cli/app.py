@@ -1,31 +1,10 @@
-"""The program `epicrisis`: its commands, and the one table from errors to exit codes.
-
-Heavy imports wait inside the commands, so that `--help` is fast.
-"""
+"""The program `epicrisis` and its commands. Heavy imports wait inside the commands, so that `--help` is fast."""
 
 from __future__ import annotations
 
-import functools
-import json
-import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import Annotated, NoReturn, ParamSpec, TypeVar
-
 import typer
 
-from epicrisis.errors import EpicrisisError
-from epicrisis.types import to_json
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of text.")]
-LocalOnly = Annotated[bool, typer.Option("--local-only", help="Refuse every connection that leaves this machine.")]
-Config = Annotated[Path | None, typer.Option("--config", help="Settings file (TOML) to use.")]
-EncoderName = Annotated[str | None, typer.Option("--encoder", help="Encoder: a catalogue name or a folder.")]
-
-INTERRUPTED = 130
+from epicrisis.cli import ask, doctor, library, models, search
 
 app = typer.Typer(
     name="epicrisis",
@@ -41,45 +20,10 @@ app = typer.Typer(
 )  # fmt: skip
 
 
-def translated(command: Callable[P, T]) -> Callable[P, T]:
-    """Errors of the tree become one line on standard error and their exit code; Ctrl-C says what is kept."""
-
-    @functools.wraps(command)
-    def run(*arguments: P.args, **named: P.kwargs) -> T:
-        try:
-            return command(*arguments, **named)
-        except EpicrisisError as error:
-            fail(error.message, error.exit_code)
-        except KeyboardInterrupt:
-            fail("stopped. What was saved is kept; the same command goes on from there.", INTERRUPTED)
-        except BrokenPipeError:
-            sys.stderr.close()
-            raise typer.Exit(0) from None
-
-    return run
-
-
-def fail(message: str, code: int) -> NoReturn:
-    """Ends the command with one line on standard error."""
-    typer.echo(f"epicrisis: {' '.join(message.split())}", err=True)
-    raise typer.Exit(code) from None
-
-
-def show_json(value: object) -> None:
-    """Any value of the library as JSON on standard output."""
-    typer.echo(json.dumps(to_json(value), ensure_ascii=False, indent=2))
-
-
-def build() -> typer.Typer:
-    """The app with all its commands. They are imported here, since they themselves import this module."""
-    from epicrisis.cli import ask, doctor, library, models, search
-
-    if not app.registered_commands:
-        for sibling in (library, search, ask, models, doctor):
-            sibling.register(app)
-    return app
+for _command in (library, search, ask, models, doctor):
+    _command.register(app)
 
 
 def main() -> None:
     """The entry point."""
-    build()(prog_name="epicrisis")
+    app(prog_name="epicrisis")

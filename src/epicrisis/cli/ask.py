@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from epicrisis.cli.app import Config, EncoderName, Json, LocalOnly, fail, show_json, translated
+from epicrisis.cli.common import Config, EncoderName, Json, LocalOnly, fail, show_json, translated
 from epicrisis.types import By, StrategyName
 
 if TYPE_CHECKING:

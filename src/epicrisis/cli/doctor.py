@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from epicrisis.cli.app import Config, Json, LocalOnly, show_json, translated
+from epicrisis.cli.common import Config, Json, LocalOnly, show_json, translated
 
 if TYPE_CHECKING:
     from epicrisis.settings import Settings

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from epicrisis.cli.app import Config, EncoderName, Json, LocalOnly, fail, show_json, translated
+from epicrisis.cli.common import Config, EncoderName, Json, LocalOnly, fail, show_json, translated
 
 if TYPE_CHECKING:
     from epicrisis.corpus.reading import Skipped
     from epicrisis.library.ingest import IngestReport
     from epicrisis.library.library import Library
     from epicrisis.seams import Encoder
-    from epicrisis.settings import Settings
     from epicrisis.types import Document
 
 library = typer.Typer(no_args_is_help=True, help="Make, fill, look at and mend libraries.")
@@ -36,7 +35,7 @@ def add(
     path: LibraryPath,
     sources: Annotated[list[Path], typer.Argument(help="JSONL files, text or Markdown files and folders.")],
     format: Annotated[str | None, typer.Option(help="Take every source as this format.")] = None,
-    overlap: Annotated[int, typer.Option(help="Tokens shared by neighbouring passages (new libraries).")] = 32,
+    overlap: Annotated[int, typer.Option(min=0, help="Tokens neighbouring passages share (new libraries).")] = 32,
     encoder: EncoderName = None,
     config: Config = None,
     local_only: LocalOnly = False,
@@ -47,8 +46,8 @@ def add(
     Interrupted, the same command goes on where it stopped.
     """
     from epicrisis.corpus.reading import read
-    from epicrisis.library.ingest import add_documents
-    from epicrisis.pipeline import encoder_for
+    from epicrisis.library.ingest import add_documents, open_or_create
+    from epicrisis.pipeline import DEFAULT_ENCODER, encoder_for
     from epicrisis.privacy import set_local_only
     from epicrisis.settings import load
 
@@ -56,7 +55,7 @@ def add(
     set_local_only(settings.local_only)
     items = _begun(read(sources, format))
     used = encoder_for(settings, path.expanduser())
-    with _open_or_create(path.expanduser(), settings, used, overlap) as opened:
+    with open_or_create(path.expanduser(), used, settings.encoder or DEFAULT_ENCODER, overlap) as opened:
         report = add_documents(opened, items, used) if json else _with_progress(opened, items, used)
     _tell(report, json)
 
@@ -65,22 +64,6 @@ def _begun(items: Iterator[Document | Skipped]) -> Iterator[Document | Skipped]:
     """The same items, the first one read already: wrong arguments are told before a library is made."""
     first = next(items, None)
     return chain(() if first is None else (first,), items)
-
-
-def _open_or_create(path: Path, settings: Settings, encoder: Encoder, overlap: int) -> Library:
-    from epicrisis.library.library import Library
-    from epicrisis.pipeline import DEFAULT_ENCODER
-
-    if (path / "manifest.json").is_file():
-        return Library.open(path, write=True, encoder_fingerprint=encoder.fingerprint)
-    return Library.create(
-        path,
-        encoder_fingerprint=encoder.fingerprint,
-        encoder_name=settings.encoder or DEFAULT_ENCODER,
-        dimensions=encoder.dimensions,
-        max_tokens=encoder.max_tokens,
-        overlap=overlap,
-    )
 
 
 def _with_progress(opened: Library, items: Iterator[Document | Skipped], encoder: Encoder) -> IngestReport:

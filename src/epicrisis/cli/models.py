@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from epicrisis.cli.app import Config, Json, LocalOnly, show_json, translated
+from epicrisis.cli.common import Config, Json, LocalOnly, show_json, translated
 
 models = typer.Typer(no_args_is_help=True, help="List and fetch the models of the catalogue.")
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from epicrisis.cli.app import Config, EncoderName, Json, LocalOnly, show_json, translated
+from epicrisis.cli.common import Config, EncoderName, Json, LocalOnly, show_json, translated
 from epicrisis.types import By
 
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType
 
 import numpy as np
@@ -25,8 +26,11 @@ from epicrisis.types import Document, Passage, to_json
 
 from .checks import unfit
 from .library import Library
+from .manifest import NAME as MANIFEST
 from .manifest import check_encoder
 
+DEFAULT_OVERLAP = 32
+"""Tokens that neighbouring passages of a new library share, at most."""
 SHOWN = 20
 """Skipped documents that a report names; the others are counted."""
 _FIRST_BATCH = 16
@@ -68,6 +72,23 @@ class IngestReport:
     first_skipped: tuple[Skipped, ...]
     seconds: float
     encode_seconds: float
+
+
+def open_or_create(path: Path, encoder: Encoder, encoder_name: str, overlap: int = DEFAULT_OVERLAP) -> Library:
+    """The library at `path`, open for writing; a new one, cut for this encoder, where there is none.
+
+    Raises EncoderMismatch where it was made by another encoder, and what `Library.open` and `Library.create` raise.
+    """
+    if (path / MANIFEST).is_file():
+        return Library.open(path, write=True, encoder_fingerprint=encoder.fingerprint)
+    return Library.create(
+        path,
+        encoder_fingerprint=encoder.fingerprint,
+        encoder_name=encoder_name,
+        dimensions=encoder.dimensions,
+        max_tokens=encoder.max_tokens,
+        overlap=overlap,
+    )
 
 
 def content_sha256(document: Document) -> str:

@@ -105,13 +105,15 @@ class OpenAICompatibleModel:
     async def _complete(
         self, request: ChatRequest, on_delta: Callable[[str], None] | None, started: float
     ) -> ChatReply:
+        from openai import APIStatusError
+
         secrets = [message.content for message in request.messages]
         model = await self._model_name()
         refused = 0
         async with self._mapped(secrets):
             try:
                 text, last = await self._send(self._body(request, model, on_delta is not None), on_delta)
-            except Exception as error:
+            except APIStatusError as error:
                 if request.schema is None or not self._takes_schema or not refuses_schema(error):
                     raise
                 self._takes_schema, refused = False, 1
