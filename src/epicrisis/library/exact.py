@@ -54,8 +54,8 @@ class Matrix:
     patients: Column
     """Null for literature."""
     last_days: npt.NDArray[np.int32]
-    vectors: Vectors
-    """`(n, d)`."""
+    columns: Vectors
+    """`(d, n)`: in this layout one core computes the product with a vector twice as fast as in rows."""
     longest: float
     """The largest norm of a row: bounds the error of the float32 product."""
 
@@ -66,34 +66,34 @@ class Matrix:
 
         order = pc.sort_indices(table["id"])
         half = table["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False).reshape(-1, dimensions)
-        vectors = half[order.to_numpy()].astype(np.float32)
-        norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+        columns = half[order.to_numpy()].T.astype(np.float32, order="C")
+        norms = np.sqrt(np.einsum("ij,ij->j", columns, columns))
         return cls(
             version=version,
             ids=table["id"].take(order).combine_chunks(),
             documents=Column.of(table["document_id"].take(order)),
             patients=Column.of(table["patient"].take(order)),
             last_days=pc.fill_null(table["last_day"].take(order), int(_NO_DAY)).to_numpy(),
-            vectors=vectors,
+            columns=columns,
             longest=float(norms.max(initial=0.0)),
         )
 
     def nearest(self, vector: Vectors, k: int, scope: Scope) -> list[tuple[str, float]]:
         """(passage id, inner product) of the k best the scope admits, best first, ties by passage id."""
-        scores = self.vectors @ vector
+        scores = vector @ self.columns
         mask = self._admitted(scope)
-        if mask is not None:
-            scores[~mask] = -np.inf
-        k = min(k, len(scores) if mask is None else int(np.count_nonzero(mask)))
+        rows = np.arange(len(scores)) if mask is None else np.flatnonzero(mask)
+        k = min(k, len(rows))
         if k == 0:
             return []
+        scores = scores[rows]
         kth = np.partition(scores, len(scores) - k)[len(scores) - k]
         # The float32 product gives equal rows unequal last bits: all rows near the cut are scored again, exactly.
         slack = 1e-5 * self.longest * float(np.linalg.norm(vector)) + 1e-30
-        near = np.flatnonzero(scores >= kth - slack)
-        scores = rescored(self.vectors, near, vector)
-        best = np.lexsort((near, -scores))[:k]
-        return [(self.ids[int(near[i])].as_py(), float(scores[i])) for i in best]
+        near = rows[scores >= kth - slack]
+        exact = rescored(self.columns, near, vector)
+        best = np.lexsort((near, -exact))[:k]
+        return [(self.ids[int(near[i])].as_py(), float(exact[i])) for i in best]
 
     def _admitted(self, scope: Scope) -> npt.NDArray[np.bool_] | None:
         """Rows that `scope.admits`; `None` for all."""
@@ -108,8 +108,8 @@ class Matrix:
         return np.logical_and.reduce(masks) if masks else None
 
 
-def rescored(vectors: Vectors, rows: npt.NDArray[np.intp], vector: Vectors) -> npt.NDArray[np.float64]:
-    """Inner products of these rows, equal for equal rows: float64, rounded above its own rounding errors."""
+def rescored(columns: Vectors, near: npt.NDArray[np.intp], vector: Vectors) -> npt.NDArray[np.float64]:
+    """Inner products with these columns, equal for equal columns: float64, rounded above its own rounding errors."""
     exact = vector.astype(np.float64)
-    parts = [vectors[rows[i : i + _SLICE]].astype(np.float64) @ exact for i in range(0, len(rows), _SLICE)]
+    parts = [exact @ columns[:, near[i : i + _SLICE]].astype(np.float64) for i in range(0, len(near), _SLICE)]
     return np.asarray(np.round(np.concatenate([np.empty(0), *parts]), _DIGITS) + 0.0, dtype=np.float64)

@@ -171,8 +171,9 @@ class PassageTable:
                 search = self._table.search(vector, vector_column_name="vector").distance_type("dot").limit(limit)
                 search = search.where(_in_scope(scope), prefilter=True)
                 found = search.select(["id", "vector", "_distance"]).to_arrow()
-            vectors = _matrix_of(found["vector"], self._dimensions)
-            scores = rescored(vectors, np.arange(len(vectors)), vector).tolist()
+            half = found["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+            columns = half.reshape(-1, self._dimensions).T.astype(np.float32)
+            scores = rescored(columns, np.arange(found.num_rows), vector).tolist()
             ranked = sorted(zip(found["id"].to_pylist(), scores, strict=True), key=lambda pair: (-pair[1], pair[0]))
             # Lance knows no order among equals: go on until no row that was not fetched can tie with the last one.
             if len(ranked) < limit or ranked[k - 1][1] > ranked[-1][1]:
@@ -232,11 +233,6 @@ def _stored(row: dict[str, Any]) -> StoredPassage:
     values = {name: row[name] for name in _PASSAGE[:-1]}
     values["metadata"] = json.loads(values["metadata"])
     return StoredPassage(Passage(**values), row["content_sha256"])
-
-
-def _matrix_of(column: pa.ChunkedArray, dimensions: int) -> Vectors:
-    half = column.combine_chunks().flatten().to_numpy(zero_copy_only=False)
-    return np.asarray(half.reshape(-1, dimensions), dtype=np.float32)
 
 
 def _quoted(value: str) -> str:
