@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
@@ -115,7 +115,7 @@ def add_documents(
     Raises EncoderMismatch, StorageError, LibraryError, and whatever `items` raises.
     """
     check_encoder(library.path, library.manifest, encoder.fingerprint)
-    addition = _Addition(library, encoder, on_progress, seconds_between_commits, passages_per_batch, time.monotonic())
+    addition = _Addition(library, encoder, on_progress, seconds_between_commits, passages_per_batch)
     with closing(_Seen()) as seen:
         for item in items:
             addition.read += 1
@@ -129,29 +129,31 @@ def add_documents(
     return addition.report()
 
 
-@dataclass
 class _Addition:
     """One call of `add_documents`: what waits for the next commit, and the counts."""
 
-    library: Library
-    encoder: Encoder
-    on_progress: Callable[[Progress], None] | None
-    limit_seconds: float
-    limit_passages: int
-    started: float
-    waiting: list[tuple[Document, str, tuple[Passage, ...]]] = field(default_factory=list)
-    waiting_passages: int = 0
-    waiting_since: float = 0.0
-    rate: float | None = None
-    """Passages a second from encoding to acknowledgement, over the last batch."""
-    read: int = 0
-    added: int = 0
-    replaced: int = 0
-    unchanged: int = 0
-    passages: int = 0
-    skipped: int = 0
-    first_skipped: list[Skipped] = field(default_factory=list)
-    encode_seconds: float = 0.0
+    def __init__(
+        self,
+        library: Library,
+        encoder: Encoder,
+        on_progress: Callable[[Progress], None] | None,
+        limit_seconds: float,
+        limit_passages: int,
+    ) -> None:
+        self.library = library
+        self.encoder = encoder
+        self.on_progress = on_progress
+        self.limit_seconds = limit_seconds
+        self.limit_passages = limit_passages
+        self.started = time.monotonic()
+        self.waiting: list[tuple[Document, str, tuple[Passage, ...]]] = []
+        self.waiting_passages = 0
+        self.waiting_since = 0.0
+        # Passages a second from encoding to acknowledgement, over the last batch.
+        self.rate: float | None = None
+        self.read = self.added = self.replaced = self.unchanged = self.passages = self.skipped = 0
+        self.first_skipped: list[Skipped] = []
+        self.encode_seconds = 0.0
 
     def take(self, item: Document | Skipped, seen: _Seen) -> None:
         if isinstance(item, Skipped):
