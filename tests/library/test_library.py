@@ -29,7 +29,7 @@ from epicrisis.library.vectors import StoredPassage
 from epicrisis.library.words import WordIndex
 from epicrisis.seams import StoredDocument
 from epicrisis.testing.stores import DIMENSIONS, stored
-from epicrisis.types import Scope
+from epicrisis.types import Scope, to_json
 from tests.library.checking import discrepancies
 from tests.library.conftest import Killer
 from tests.library.corpus import COUNT, LARGE, add, contents, create, encoder
@@ -259,6 +259,7 @@ def test_info_tells_what_is_there_and_what_is_wrong(folder: Path) -> None:
         info = library.info()
         assert (info.documents, info.passages) == library.count()
         assert (info.problems, info.open_batches, info.exact) == ((), 0, True)
+        assert json.loads(json.dumps(to_json(info)))["path"] == str(folder)
         assert set(info.bytes_on_disk) == {"journal.sqlite", "passages.lance", "words"}
         assert all(size > 1000 for size in info.bytes_on_disk.values())
         library._words.replace(["doc:1"], [])

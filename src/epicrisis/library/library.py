@@ -52,7 +52,7 @@ class LibraryInfo:
     it. `problems` are sentences with their cure; none means sound.
     """
 
-    path: Path
+    path: str
     manifest: Manifest
     documents: int
     passages: int
@@ -334,7 +334,7 @@ class Library:
                 if self._journal.data_version() == before:
                     break
         return LibraryInfo(
-            path=self._folder,
+            path=str(self._folder),
             manifest=self._manifest,
             documents=documents,
             passages=passages,
