@@ -6,6 +6,7 @@ full; `to_json` turns any of them into plain JSON data (the wire form of `--json
 
 from __future__ import annotations
 
+import calendar
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -100,10 +101,9 @@ class Scope:
 
 
 def last_day(date: str) -> int:
-    """The last day a (partial) ISO date can mean, as the number yyyymmdd: `2015` is 20151231, `2015-06` is 20150631.
+    """The last day a (partial) ISO date can mean, as the number yyyymmdd: `2015` is 20151231, `2015-06` is 20150630.
 
-    A time of day behind the date is left out. Only the order of these numbers means anything. Raises ValueError for
-    anything that is not such a date.
+    A time of day behind the date is left out. Raises ValueError for anything that is not such a date.
     """
     day_part = date[:10] if date[10:11] in ("T", " ") else date
     parts = day_part.split("-")
@@ -111,8 +111,11 @@ def last_day(date: str) -> int:
         raise ValueError(f"not a date of the form YYYY, YYYY-MM or YYYY-MM-DD: {date!r}")
     year = int(parts[0])
     month = int(parts[1]) if len(parts) > 1 else 12
-    day = int(parts[2]) if len(parts) > 2 else 31
-    if not 1 <= month <= 12 or not 1 <= day <= 31:
+    if not 1 <= month <= 12 or year < 1:
+        raise ValueError(f"no such month in the calendar: {date!r}")
+    longest = calendar.monthrange(year, month)[1]
+    day = int(parts[2]) if len(parts) > 2 else longest
+    if not 1 <= day <= longest:
         raise ValueError(f"no such day in the calendar: {date!r}")
     return year * 10_000 + month * 100 + day
 
