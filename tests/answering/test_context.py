@@ -55,6 +55,12 @@ def test_one_good_reply_is_one_call() -> None:
     assert called.usage == Usage(calls=1, prompt_tokens=3, completion_tokens=len(GOOD.split()))
 
 
+def test_a_role_without_a_temperature_has_none() -> None:
+    model = in_turn(GOOD)
+    ask_in(world(model, (), temperatures={"map": 1.0}))
+    assert model.requests[0].temperature == 0.0
+
+
 @pytest.mark.parametrize(("temperature", "second"), [(0.0, SECOND_TRY_TEMPERATURE), (0.9, 0.9)])
 def test_an_unreadable_reply_is_asked_for_once_more(temperature: float, second: float) -> None:
     model = in_turn("I cannot say.", GOOD)
