@@ -88,7 +88,7 @@ def long_finding(request: ChatRequest) -> str:
 
 
 def test_findings_that_do_not_fit_are_summed_up_by_halves() -> None:
-    """Four findings, a window for three: two pairs, then their two sums; the evidence named in each half survives."""
+    """Four findings, a window for fewer: two pairs, then their two sums; the evidence named in each half survives."""
     halves = iter([1, 2])
 
     def reduce(request: ChatRequest) -> str:
@@ -125,4 +125,14 @@ def test_two_findings_that_do_not_fit_fail() -> None:
     assert (answer.state, reducer.requests) == ("failed", [])
     assert answer.failure is not None
     assert answer.failure.kind == "ContextOverflow"
+    assert "two findings" in answer.failure.message
     assert len(answer.partials) == 4
+    assert [notice.message[:10] for notice in asked.of(Notice)] == ["4 findings"]
+
+
+def test_three_findings_that_do_not_fit_are_one_and_two() -> None:
+    reply = said(sources=[1], answer="Half.", choice="A")
+    reducer = ScriptedModel(by_stage(reduce=reply), context_tokens=800)
+    asked = world(ScriptedModel(by_stage(map=long_finding)), passages(3), partition=1, models={"reduce": reducer})
+    assert run(brief_context, asked).state == "answered"
+    assert [len(items_of(request)) for request in reducer.requests] == [1, 2, 2]
