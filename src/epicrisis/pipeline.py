@@ -254,6 +254,10 @@ def as_question(text: str, options: Sequence[str] | Mapping[str, str] | None = N
     """A question; options without letters get A, B, C... in their order."""
     if not text.strip():
         raise InputError("the question is empty: say what is asked")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InputError("the question is not UTF-8: type it anew, or set the terminal to UTF-8") from None
     if options is not None and not isinstance(options, Mapping):
         options = dict(zip(string.ascii_uppercase, options, strict=False))
     return Question(text=text, options=dict(options or {}), form="choice" if options else "open")

@@ -283,6 +283,14 @@ def test_nothing_found_but_not_everything_read_is_a_failure() -> None:
     assert len(answer.partials) == 3
 
 
+def test_a_reduce_that_abstains_where_not_everything_was_read_is_a_failure() -> None:
+    script = per_part({0: quoting(0, 1), 4: EndpointBusy("too busy")}, rest=NOT_FOUND)
+    answer = run(brief_context, world(ScriptedModel(by_stage(map=script, reduce=NOT_FOUND)), passages(8)))
+    assert answer.state == "failed"
+    assert answer.failure is not None
+    assert "1 of 2 parts" in answer.failure.message
+
+
 @pytest.mark.parametrize(
     ("reply", "state"),
     [(NOT_FOUND, "abstained"), ("It depends.", "unparsed"), (EndpointBusy("later"), "failed")],

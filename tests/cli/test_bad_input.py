@@ -111,6 +111,7 @@ def test_settings_that_are_wrong(small_library: Path, tmp_path: Path, run: Run) 
     assert_one_line(run("ask", small_library, "Why?", "--config", config), "preflight.threshold")
     assert_one_line(run("ask", small_library, "Why?", "-k", 0), "k")
     assert_one_line(run("ask", small_library, "  "), "empty")
+    assert_one_line(run("ask", small_library, "half a \udcff character"), "UTF-8")
     assert_one_line(run("ask", small_library), "what is asked")
     assert_one_line(
         run("ask", small_library, "--file", tmp_path / "none.jsonl", "-o", tmp_path / "a.jsonl"), "none.jsonl"

@@ -167,6 +167,8 @@ async def _reduce(
         reply, quotations = await _sum_up(question, context, findings, places)
     except (ChatError, Unreadable) as error:
         return unanswered(question, NAME, error)
+    if not reply.found and failed:
+        return _nothing_found(question, partials, failed)
     return conclude(question, NAME, reply, quotations, passages)
 
 
@@ -175,7 +177,7 @@ def _nothing_found(question: Question, partials: Sequence[Partial], failed: Sequ
     if not failed:
         return Answer(question, NAME, "abstained", text="None of the passages bears on the question.")
     first = failed[0].failure
-    message = f"{len(failed)} of {len(partials)} parts could not be read and the others hold nothing relevant"
+    message = f"{len(failed)} of {len(partials)} parts could not be read and the others do not answer the question"
     return Answer(
         question, NAME, "failed", failure=Failure("MapFailed", f"{message}: {first.message if first else ''}")
     )

@@ -65,7 +65,7 @@ def _status_error(error: Exception, host: str, secrets: Sequence[str]) -> ChatEr
     said = _said(error)
     if _is_overflow(body, status, said):
         return ContextOverflow(
-            f"the prompt does not fit the window of the model at {host}{_counts(body)}: use fewer documents (--k), "
+            f"the prompt does not fit the window of the model at {host}{_counts(body)}: use fewer documents (-k), "
             "smaller partitions, or a model with a larger window"
         )
     reason = _quotable(said, secrets)
