@@ -165,6 +165,8 @@ def test_ctrl_c_waits_for_the_commit_under_way(tmp_path: Path, monkeypatch: pyte
         original(self, batch)
 
     monkeypatch.setattr(Library, "add", add)
+    # A run in the background of a shell starts with Ctrl-C ignored.
+    started_with = signal.signal(signal.SIGINT, signal.default_int_handler)
     before = signal.getsignal(signal.SIGINT)
     with create(tmp_path / "l") as library:
         with pytest.raises(KeyboardInterrupt):
@@ -175,3 +177,4 @@ def test_ctrl_c_waits_for_the_commit_under_way(tmp_path: Path, monkeypatch: pyte
         assert 2 <= there < 60
         assert discrepancies(library, {}) == []
         assert counted(add_documents(library, documents(0, 60), encoder())) == (60 - there, 0, there, 0)
+    signal.signal(signal.SIGINT, started_with)
