@@ -342,10 +342,10 @@ def test_a_full_disk(kilobytes: int, base: Path, small_disk: Callable[[int], Pat
     shutil.copytree(base, folder)
     promised, version = _fill(folder)
     small_disk(64_000)
-    _whole_again(folder, promised, version)
+    check_whole_again(folder, promised, version)
 
 
-def _whole_again(folder: Path, promised: dict[str, str], version: int) -> None:
+def check_whole_again(folder: Path, promised: dict[str, str], version: int) -> None:
     with Library.open(folder, write=True) as library:
         assert discrepancies(library, promised, version) == []
         add(library, version, LARGE)
@@ -373,7 +373,7 @@ def test_a_file_that_may_not_grow(limit: int, folder: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     promised, version = json.loads(done.stdout)
-    _whole_again(folder, promised, version)
+    check_whole_again(folder, promised, version)
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
