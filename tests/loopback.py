@@ -28,6 +28,7 @@ class Endpoint:
     script: dict[str, list[Scripted]] = field(default_factory=dict)
     asked: list[tuple[str, dict[str, Any], dict[str, str]]] = field(default_factory=list)
     url: str = ""
+    connections: set[tuple[str, int]] = field(default_factory=set)
     closing: threading.Event = field(default_factory=threading.Event)
 
     def next(self, path: str) -> Scripted:
@@ -40,6 +41,7 @@ class Endpoint:
 
 class _Handler(BaseHTTPRequestHandler):
     endpoint: Endpoint
+    protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
         self._answer()
@@ -50,6 +52,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         self.endpoint.asked.append((self.path, json.loads(raw) if raw else {}, dict(self.headers)))
+        self.endpoint.connections.add(self.client_address)
         reply = self.endpoint.next(self.path)
         body = reply.body if isinstance(reply.body, str) else json.dumps(reply.body)
         self.send_response(reply.status)

@@ -58,6 +58,16 @@ def complete(
 # -- healthy --------------------------------------------------------------------------------------------------------
 
 
+def test_no_call_rides_on_a_connection_that_the_server_may_be_closing(endpoint: Endpoint) -> None:
+    async def twice(model: OpenAICompatibleModel) -> None:
+        await model.complete(REQUEST)
+        await model.complete(REQUEST)
+
+    endpoint.script["/v1/chat/completions"] = [Scripted(completion("Yes.", usage=USAGE))]
+    use(OpenAICompatibleModel(endpoint.url, "asked", timeout_seconds=5), twice)
+    assert len(endpoint.connections) == 2
+
+
 def test_a_reply_with_its_usage(endpoint: Endpoint) -> None:
     reply = complete(endpoint, Scripted(completion("Yes.", usage=USAGE)))
     assert (reply.text, reply.finish_reason, reply.model) == ("Yes.", "stop", "served")

@@ -33,6 +33,9 @@ T = TypeVar("T", bound=BaseModel)
 CONNECT_SECONDS = 10.0
 """What does not even accept a connection in this time is not there."""
 
+KEPT_SECONDS = 2.0
+"""Connections to other machines are kept open this long for the next call."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Probed:
@@ -295,12 +298,16 @@ class OpenAICompatibleModel:
 
     def _openai(self) -> AsyncOpenAI:
         """One client for each event loop, as its connections belong to one."""
+        from httpx2 import Limits
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient, Timeout
 
         loop = asyncio.get_running_loop()
         if self._client is None or self._client[0] is not loop:
-            # A proxy for the outside world must not see what goes to this machine.
-            http = DefaultAsyncHttpxClient(trust_env=not self._local)
+            # A proxy for the outside world must not see what goes to this machine. A kept connection can be closed by
+            # the server in the very moment it is used again (llama.cpp and vLLM close after 5 s): on this machine each
+            # call has its own, elsewhere they are kept for less than that.
+            limits = Limits(max_keepalive_connections=0) if self._local else Limits(keepalive_expiry=KEPT_SECONDS)
+            http = DefaultAsyncHttpxClient(trust_env=not self._local, limits=limits)
             client = AsyncOpenAI(
                 base_url=self._base_url,
                 api_key=self._api_key() or "none",
