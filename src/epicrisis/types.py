@@ -44,6 +44,9 @@ class Document:
     patient: str | None = None
     """Whose record this is; `None` for literature. An access boundary, see `Scope`."""
     metadata: Metadata = field(default_factory=dict)
+    """Filters look at `publication_types` (a list), `journal` and `retracted` (true or not there)."""
+    revision: str | None = None
+    """Of two versions of a document the one whose revision sorts later wins, in whatever order they come."""
 
 
 @dataclass(frozen=True, slots=True)

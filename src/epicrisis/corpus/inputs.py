@@ -9,8 +9,13 @@ import os
 import stat
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
 from epicrisis.errors import InputError
+from epicrisis.types import Document
+
+if TYPE_CHECKING:
+    from epicrisis.seams import Vectors
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +26,26 @@ class Skipped:
     where: str
     """`line 17`, `entry '21645374'`, or empty for the whole file."""
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """A document its source has taken back, as of `revision` (see `Document.revision`)."""
+
+    id: str
+    revision: str
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A document that comes with the vector `(d,)` of its one passage, the whole text."""
+
+    document: Document
+    vector: Vectors
+
+
+Item: TypeAlias = Document | Encoded | Deleted | Skipped
+"""What a reader gives."""
 
 
 def shown(path: Path | str) -> str:
