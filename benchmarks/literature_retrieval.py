@@ -1,0 +1,131 @@
+"""How well passages are found: SciFact's claims, and MIRAGE's BioASQ questions among 74,497 abstracts.
+
+    EPICRISIS_DATA=... python benchmarks/literature_retrieval.py scifact FOLDER
+    EPICRISIS_DATA=... python benchmarks/literature_retrieval.py bioasq FOLDER [--titles]
+
+The library is made in FOLDER and used again the next time (an hour of two cores for BioASQ's, resumable). SciFact is
+judged as BEIR does: the 300 validation claims, `cited_doc_ids` relevant. BioASQ's gold PMIDs that have no text count
+against every ranker alike. Passages count for their document, at the place of its best one.
+"""
+
+from __future__ import annotations
+
+import ast
+import csv
+import gzip
+import hashlib
+import io
+import json
+import math
+import os
+import re
+import sys
+import tokenize
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from epicrisis.library.ingest import add_documents, open_or_create
+from epicrisis.models.encoder import load_encoder
+from epicrisis.retrieval.retriever import Retriever
+from epicrisis.settings import load
+from epicrisis.types import By, Document, Scope
+
+METHODS: tuple[By, ...] = ("bm25", "dense", "hybrid")
+PASSAGES = 300
+"""Passages asked for, so that 100 documents are among them."""
+
+
+def main() -> None:
+    """Makes the library, then prints one line a ranker."""
+    data, corpus, folder = Path(os.environ["EPICRISIS_DATA"]), sys.argv[1], Path(sys.argv[2])
+    titles = corpus == "scifact" or "--titles" in sys.argv
+    documents = scifact(data) if corpus == "scifact" else abstracts(data, titles)
+    judged = scifact_claims(data) if corpus == "scifact" else bioasq_questions(data)
+    encoder = load_encoder("minilm", load().home)
+    with open_or_create(folder, encoder, "minilm") as library:
+        report = add_documents(library, documents, encoder)
+        print(f"{report.added} added, {report.unchanged} there, {library.count()} documents and passages, {titles=}")
+        retriever = Retriever(library, encoder)
+        for by in METHODS:
+            rankings = [
+                list(dict.fromkeys(p.document_id for p in retriever.rank(query, PASSAGES, by, Scope()).passages))
+                for query, _ in judged
+            ]
+            print(line(by, rankings, [gold for _, gold in judged]))
+
+
+def line(by: str, rankings: Sequence[Sequence[str]], judged: Sequence[frozenset[str]]) -> str:
+    """The means over all queries."""
+    pairs = list(zip(rankings, judged, strict=True))
+    figures = {
+        "nDCG@10": [ndcg(ranked, gold, 10) for ranked, gold in pairs],
+        "recall@10": [recall(ranked, gold, 10) for ranked, gold in pairs],
+        "recall@100": [recall(ranked, gold, 100) for ranked, gold in pairs],
+        "MRR": [reciprocal_rank(ranked, gold) for ranked, gold in pairs],
+    }
+    shown = "  ".join(f"{name} {sum(values) / len(values):.3f}" for name, values in figures.items())
+    return f"{by:7} {shown}  n = {len(judged)}"
+
+
+def ndcg(ranked: Sequence[str], gold: frozenset[str], k: int) -> float:
+    """Normalised discounted cumulative gain of binary judgements."""
+    gained = sum(1 / math.log2(rank + 2) for rank, name in enumerate(ranked[:k]) if name in gold)
+    return gained / sum(1 / math.log2(rank + 2) for rank in range(min(k, len(gold))))
+
+
+def recall(ranked: Sequence[str], gold: frozenset[str], k: int) -> float:
+    """The share of the relevant documents among the first k."""
+    return len(gold.intersection(ranked[:k])) / len(gold)
+
+
+def reciprocal_rank(ranked: Sequence[str], gold: frozenset[str]) -> float:
+    """1 / the place of the first relevant document among the first 100; 0 where there is none."""
+    return next((1 / (rank + 1) for rank, name in enumerate(ranked[:100]) if name in gold), 0.0)
+
+
+def scifact(data: Path) -> Iterator[Document]:
+    """The 5,183 abstracts with their titles."""
+    with gzip.open(data / "scifact" / "corpus.csv.gz", "rt", encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            yield Document(id=row["doc_id"], title=row["title"], text=_sentences(row["abstract"]), source="SciFact")
+
+
+def _sentences(listed: str) -> str:
+    """A list of strings as numpy prints it: Python's literals, one after the other without commas."""
+    tokens = tokenize.generate_tokens(io.StringIO(listed).readline)
+    return " ".join(ast.literal_eval(token.string) for token in tokens if token.type == tokenize.STRING)
+
+
+def scifact_claims(data: Path) -> list[tuple[str, frozenset[str]]]:
+    """Claims and the documents they cite; a claim has one row for each document that bears on it."""
+    with (data / "scifact" / "claims_validation.csv").open(encoding="utf-8", newline="") as file:
+        rows = {row["id"]: row for row in csv.DictReader(file)}
+    return [(row["claim"], frozenset(re.findall(r"\d+", row["cited_doc_ids"]))) for row in rows.values()]
+
+
+def abstracts(data: Path, titles: bool) -> Iterator[Document]:
+    """BioASQ's gold passages and the other abstracts, one document a PMID; where both have it, the whole abstract."""
+    by_id: dict[str, Document] = {}
+    for row in _rows(data / "bioasq" / "passages.jsonl.gz"):
+        by_id[row["pmid"]] = Document(id=f"pubmed:{row['pmid']}", text=row["text"])
+    for row in _rows(data / "abstracts" / "abstracts.jsonl.gz"):
+        key = row.get("pmid") or hashlib.sha256(row["text"].encode()).hexdigest()[:16]
+        name = f"pubmed:{key}" if row.get("pmid") else f"text:{key}"
+        by_id[key] = Document(id=name, text=row["text"], title=row.get("title") or "" if titles else "")
+    yield from (by_id[key] for key in sorted(by_id))
+
+
+def _rows(path: Path) -> Iterator[dict[str, Any]]:
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        yield from map(json.loads, file)
+
+
+def bioasq_questions(data: Path) -> list[tuple[str, frozenset[str]]]:
+    """Questions and their gold documents."""
+    gold = json.loads((data / "bioasq" / "mirage_gold.json").read_text("utf-8"))["bioasq"].values()
+    return [(each["question"], frozenset(f"pubmed:{pmid}" for pmid in each["pmids"])) for each in gold]
+
+
+if __name__ == "__main__":
+    main()
