@@ -1,0 +1,144 @@
+"""Long questions: the question sentence first, segments, and what is told of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from epicrisis.corpus.chunking import sentences
+from epicrisis.retrieval.query import Fit, Remedy, cut_share, last_sentence_first, prepare, segments
+from epicrisis.seams import Encoder
+from epicrisis.testing.encoders import HashingEncoder
+
+VIGNETTE = (
+    "A 23-year-old woman has burning on urination. It began a day ago. She drinks much water. Her pulse is 80/min. "
+    "Which of the following is the best treatment?"
+)
+VIGNETTES = st.lists(
+    st.lists(st.sampled_from(["fever", "BP 120/80", "a", "(left)", "naïve", "x" * 30]), max_size=12).map(" ".join),
+    max_size=8,
+).map(lambda parts: "".join(f"{part}{'?' if len(part) % 5 == 0 else '.'} " for part in parts))
+REMEDIES: tuple[Remedy, ...] = ("cut", "last-sentence-first", "segments")
+
+
+def tokens(text: str) -> int:
+    return len(HashingEncoder().token_spans(text))
+
+
+def reading(window: int) -> HashingEncoder:
+    return HashingEncoder(max_tokens=window)
+
+
+@pytest.mark.parametrize("remedy", REMEDIES)
+@pytest.mark.parametrize("text", ["", "  ", "Does aspirin prevent stroke?", VIGNETTE])
+def test_what_fits_is_left_as_it_is(text: str, remedy: Remedy) -> None:
+    texts, fit = prepare(text, reading(tokens(VIGNETTE)), sentences, remedy)
+    assert texts == (text,)
+    assert (fit.cut, fit.unseen, fit.notes()) == (False, 0, ())
+
+
+def test_the_question_comes_first_and_whole_sentences_follow() -> None:
+    found = last_sentence_first(VIGNETTE, reading(27), sentences)
+    assert found.startswith("Which of the following is the best treatment? A 23-year-old woman has burning on ")
+    assert found.endswith(" on urination. It began a day ago.")
+    assert tokens(found) == 27
+    assert last_sentence_first(VIGNETTE, reading(26), sentences).endswith("urination.")
+    assert last_sentence_first(VIGNETTE, reading(9), sentences) == "Which of the following is the best treatment?"
+
+
+def test_a_question_that_is_too_long_itself_comes_alone() -> None:
+    assert last_sentence_first(VIGNETTE, reading(3), sentences) == "Which of the following is the best treatment?"
+
+
+def test_findings_behind_the_question_do_not_hide_it() -> None:
+    text = "He coughs at night. What is the diagnosis?\nHemoglobin: 12 g/dL\nLeukocytes: 9,000"
+    assert last_sentence_first(text, reading(12), sentences) == "What is the diagnosis? He coughs at night."
+    assert last_sentence_first("One two. Three four. Five six.", reading(4), sentences) == "Five six."
+
+
+def test_segments_are_full_windows_of_whole_sentences() -> None:
+    assert segments("A b can. Do eat. If so go in. Joe knew.", reading(8), sentences) == (
+        "A b can. Do eat.",
+        "If so go in. Joe knew.",
+    )
+
+
+def test_a_sentence_that_is_too_long_is_cut_between_words() -> None:
+    assert segments("a b c d e f go. He is.", reading(3), sentences) == ("a b c", "d e f", "go.", "He is.")
+    assert segments("a b-c-d-e f", reading(3), sentences) == ("a", "b-c-d-e", "f")
+
+
+@given(VIGNETTES, st.integers(1, 20))
+def test_segments_lose_nothing_and_fit(text: str, window: int) -> None:
+    encoder = reading(window)
+    found = segments(text, encoder, sentences)
+    assert "".join("".join(found).split()) == "".join(text.split())
+    assert all(tokens(part) <= window or " " not in part for part in found)
+
+
+@given(VIGNETTES, st.integers(1, 20))
+def test_last_sentence_first_adds_nothing_and_fits(text: str, window: int) -> None:
+    found = last_sentence_first(text, reading(window), sentences)
+    parts = [text[start:end] for start, end in sentences(text)]
+    assert found == text or any(found.startswith(part) for part in parts)
+    assert tokens(found) <= window or found in parts
+    if tokens(text) > window and any(part.endswith("?") for part in parts):
+        assert found.startswith([part for part in parts if part.endswith("?")][-1])
+
+
+@given(VIGNETTES, st.integers(1, 20), st.sampled_from(REMEDIES))
+def test_the_fit_counts_what_is_seen(text: str, window: int, remedy: Remedy) -> None:
+    texts, fit = prepare(text, reading(window), sentences, remedy)
+    assert fit.tokens == tokens(text)
+    assert len(texts) == fit.texts >= 1
+    assert fit.seen == sum(min(tokens(part), window) for part in texts) <= fit.tokens
+    assert len(fit.notes()) == (fit.tokens > window)
+
+
+@pytest.mark.parametrize(
+    ("fit", "note"),
+    [
+        (Fit(180, 62, "cut", 1, 62), "cut at its end, 118 tokens not seen by dense search"),
+        (Fit(180, 62, "last-sentence-first", 1, 60), "last sentence first, 120 tokens not seen by dense search"),
+        (Fit(180, 62, "segments", 4, 180), "searched in 4 segments, all of it seen by dense search"),
+        (Fit(180, 62, "segments", 4, 170), "searched in 4 segments, 10 tokens not seen by dense search"),
+    ],
+)
+def test_the_note_says_what_was_done(fit: Fit, note: str) -> None:
+    assert fit.notes() == (f"the question has 180 tokens, the encoder reads 62: {note}",)
+
+
+def test_the_share_that_is_cut() -> None:
+    fits = [Fit(62, 62, "cut", 1, 62), Fit(63, 62, "segments", 2, 63), Fit(90, 62, "cut", 1, 62)]
+    assert cut_share(fits) == (2, 3)
+    assert cut_share(iter(())) == (0, 0)
+
+
+class _Reads62(HashingEncoder):
+    """The real tokenizer behind MedCPT's window: 64 tokens, two of them special."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        super().__init__(max_tokens=62)
+        self._encoder = encoder
+
+    def token_spans(self, text: str) -> Sequence[tuple[int, int]]:
+        return self._encoder.token_spans(text)
+
+
+@pytest.mark.data
+@pytest.mark.models
+def test_medqa_is_cut_as_the_errata_say(data_folder: Path, encoder: Encoder) -> None:
+    entries = json.loads((data_folder / "mirage" / "benchmark.json").read_text())["medqa"].values()
+    questions: Sequence[str] = [entry["question"] for entry in entries]
+    over_55_words = sum(len(question.split()) > 55 for question in questions)
+    assert round(100 * over_55_words / len(questions)) == 94
+    narrow = _Reads62(encoder)
+    prepared = [prepare(question, narrow, sentences, "last-sentence-first") for question in questions]
+    assert cut_share(fit for _, fit in prepared) == (1236, 1273)
+    assert sum("?" in first for (first,), _ in prepared) / len(prepared) > 0.95
+    assert all(prepare(question, narrow, sentences, "segments")[1].unseen == 0 for question in questions[:100])
