@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 from epicrisis.errors import ModelMissing
 from epicrisis.types import Metadata
 
-Kind: TypeAlias = Literal["encoder", "chat"]
+Kind: TypeAlias = Literal["encoder", "reranker", "chat"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,24 @@ class PinnedFile:
 
 
 @dataclass(frozen=True, slots=True)
+class HubFolder:
+    """Files of a hub repository as they are at the first pull: nobody has stated their hashes beforehand.
+
+    `take` are names or patterns (`model-*.safetensors`), `into` is the folder they get, a slash at its end.
+    """
+
+    repo: str
+    take: tuple[str, ...]
+    revision: str = "main"
+    into: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class PinnedModel:
-    """One model of the catalogue. `settings` are those of its kind, see the head of `catalogue.toml`."""
+    """One model of the catalogue. `settings` are those of its kind, see the head of `catalogue.toml`.
+
+    Its files are stated one by one, or it is unpinned: their revision and hashes are recorded at the first pull.
+    """
 
     name: str
     kind: Kind
@@ -56,9 +72,11 @@ class PinnedModel:
     settings: Metadata
     files: tuple[PinnedFile, ...]
     demo: bool = False
+    unpinned: tuple[HubFolder, ...] = ()
 
     @property
     def bytes(self) -> int:
+        """Of all files; 0 where they are not stated."""
         return sum(file.bytes for file in self.files)
 
 
@@ -96,8 +114,13 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(names)}"
 
 
-def _model(files: list[dict[str, Any]], **table: Any) -> PinnedModel:
-    return PinnedModel(files=tuple(_file(**file) for file in files), **table)
+def _model(
+    files: list[dict[str, Any]] | None = None, unpinned: list[dict[str, Any]] | None = None, **table: Any
+) -> PinnedModel:
+    if (files is None) == (unpinned is None):
+        raise TypeError(f"the model {table.get('name')!r} needs either `files` or `unpinned`")
+    folders = tuple(HubFolder(take=tuple(folder.pop("take")), **folder) for folder in unpinned or ())
+    return PinnedModel(files=tuple(_file(**file) for file in files or ()), unpinned=folders, **table)
 
 
 def _file(parts: list[dict[str, Any]] | None = None, hub: dict[str, str] | None = None, **table: Any) -> PinnedFile:

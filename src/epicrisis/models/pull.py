@@ -1,43 +1,35 @@
 """Fetches what the catalogue pins into `home/models/<name>/`, verified, and finds it again there.
 
-A model is there when its `model.json` is: that record is written last. Nothing here runs a model, and nothing else
-in the package downloads anything.
+A model is there when its `model.json` is: that record is written last. For a model whose files the catalogue does not
+pin the record does: the revision, sizes and hashes of what came at the first pull, and what is fetched again later must
+be the same. Nothing here runs a model, and nothing else in the package downloads anything.
 """
 
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 from epicrisis.errors import ModelFileInvalid, ModelMissing, NetworkRefused, StorageError
 from epicrisis.models.catalogue import Catalogue, HubFile, Kind, PinnedFile, PinnedModel, catalogue, nearest, pinned
-from epicrisis.models.sources import hub_chunks, wheel_member
-from epicrisis.types import Metadata, to_json
+from epicrisis.models.files import ModelFiles, local_files, sha256_of
+from epicrisis.models.sources import hub_chunks, hub_files, wheel_member
+from epicrisis.types import to_json
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with (bytes there, bytes of the whole model)."""
 
 RECORD = "model.json"
 
-
-@dataclass(frozen=True, slots=True)
-class ModelFiles:
-    """A model on this disk. `files` are paths by the names the catalogue gives them, `sha256` theirs where known."""
-
-    name: str
-    kind: Kind
-    folder: Path
-    files: Mapping[str, Path]
-    settings: Metadata
-    sha256: Mapping[str, str]
+_PLAN = "pull.json"
+"""What an unfinished pull of an unpinned model fetches: a repository may change before it is resumed."""
 
 
 def pull(
@@ -57,14 +49,14 @@ def pull(
 
     model = pinned(name, catalogue() if models is None else models)
     folder = home / "models" / name
-    if _is_whole(model, folder):
+    if _there(model, folder):
         return folder
     if local_only:
         raise NetworkRefused(f"the model {name} is not here and --local-only is on; pull it once without that option")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder.parent / f".{name}.lock"):
-            if not _is_whole(model, folder):
+            if not _there(model, folder):
                 _fetch_all(model, folder, on_progress or _silent)
     except OSError as error:
         raise _disk_error(error, folder) from error
@@ -81,13 +73,13 @@ def find(name_or_path: str, kind: Kind, home: Path, *, models: Catalogue | None 
         model, folder = known[name_or_path], home / "models" / name_or_path
         if model.kind != kind:
             raise ModelMissing(f"{model.name} is a model of kind {model.kind}, wanted is one of kind {kind}")
-        if not _is_whole(model, folder):
-            raise ModelMissing(f"the model {model.name} is not here yet: run `epicrisis models pull {model.name}`")
-        return _files(model, folder)
+        if there := _there(model, folder):
+            return _files(model, folder, there)
+        raise ModelMissing(f"the model {model.name} is not here yet: run `epicrisis models pull {model.name}`")
     path = Path(name_or_path).expanduser()
     if path.exists():
-        return _local(path, kind)
-    if os.sep in name_or_path or path.suffix in (".gguf", ".onnx"):
+        return local_files(path, kind)
+    if os.sep in name_or_path or path.suffix in (".gguf", ".onnx", ".safetensors"):
         raise ModelMissing(f"there is no file or folder {name_or_path}")
     same_kind = [model.name for model in known.values() if model.kind == kind]
     raise ModelMissing(f"no {kind} model is called {name_or_path!r}; {nearest(name_or_path, same_kind)}")
@@ -97,51 +89,53 @@ def installed(home: Path, *, models: Catalogue | None = None) -> tuple[ModelFile
     """The pulled models, in the order of the catalogue."""
     known = catalogue() if models is None else models
     folders = ((model, home / "models" / model.name) for model in known.values())
-    return tuple(_files(model, folder) for model, folder in folders if _is_whole(model, folder))
+    return tuple(_files(model, folder, there) for model, folder in folders if (there := _there(model, folder)))
 
 
 def verify(name: str, home: Path, *, models: Catalogue | None = None) -> None:
-    """Reads every file of a pulled model anew. Raises ModelFileInvalid when one is not what the catalogue pins."""
+    """Reads every file of a pulled model anew. Raises ModelFileInvalid when one is not what is pinned or recorded."""
     known = catalogue() if models is None else models
-    model = pinned(name, known)
-    files = find(name, model.kind, home, models=known).files
-    for file in model.files:
-        cure = f"delete {files[file.path].parent} and run `epicrisis models pull {name}`"
-        _check(sha256_of(files[file.path]), file.sha256, f"{name}/{file.path}", cure)
-
-
-def sha256_of(path: Path) -> str:
-    """The sha256 of a file's bytes, in hex."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    found = find(name, pinned(name, known).kind, home, models=known)
+    for path, file in found.files.items():
+        cure = f"delete {file.parent} and run `epicrisis models pull {name}`"
+        _check(sha256_of(file), found.sha256[path], f"{name}/{path}", cure)
 
 
 # -- fetching -------------------------------------------------------------------------------------------------------
 
 
 def _fetch_all(model: PinnedModel, folder: Path, on_progress: Progress) -> None:
+    files = model.files or _plan(model, folder)
     (folder / RECORD).unlink(missing_ok=True)
-    before = 0
-    for file in model.files:
+    before, total, fetched = 0, sum(file.bytes for file in files), []
+    for file in files:
         target = folder / file.path
-        if not (target.is_file() and sha256_of(target) == file.sha256):
+        got = sha256_of(target) if target.is_file() else ""
+        if not got or got != file.sha256:
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
-                _fetch(file, target, partial(_add, on_progress, before, model.bytes))
+                got = _fetch(file, target, partial(_add, on_progress, before, total))
             except ModelFileInvalid:
                 shutil.rmtree(folder)
                 raise
+        fetched.append(replace(file, sha256=got))
         before += file.bytes
-        on_progress(before, model.bytes)
-    temporary = folder / f"{RECORD}.partial"
-    with temporary.open("w", encoding="utf-8") as stream:
-        json.dump(to_json(model), stream, indent=2)
-        _to_disk(stream)
-    temporary.rename(folder / RECORD)
+        on_progress(before, total)
+    _write_json(folder / RECORD, to_json(replace(model, files=tuple(fetched))))
+    (folder / _PLAN).unlink(missing_ok=True)
 
 
-def _fetch(file: PinnedFile, target: Path, on_progress: Callable[[int], None]) -> None:
-    """Into `<target>.partial`, which a broken connection leaves for the next try, then fsync and rename."""
+def _plan(model: PinnedModel, folder: Path) -> tuple[PinnedFile, ...]:
+    """What an unpinned model consists of: what was recorded, what a broken pull began, else what the hub holds now."""
+    known = _recorded(model, folder / RECORD) or _recorded(model, folder / _PLAN)
+    if not known:
+        known = tuple(file for part in model.unpinned for file in hub_files(part))
+    _write_json(folder / _PLAN, to_json(replace(model, files=known)))
+    return known
+
+
+def _fetch(file: PinnedFile, target: Path, on_progress: Callable[[int], None]) -> str:
+    """Into `<target>.partial`, which a broken connection leaves for the next try, then fsync and rename. The sha256."""
     temporary = target.with_name(f"{target.name}.partial")
     there = temporary.stat().st_size if temporary.is_file() else 0
     start, chunks = _chunks(file, there, target.parent)
@@ -152,12 +146,15 @@ def _fetch(file: PinnedFile, target: Path, on_progress: Callable[[int], None]) -
             stream.write(chunk)
             on_progress(stream.tell())
         _to_disk(stream)
-    size = temporary.stat().st_size
-    cure = "try again; if it stays so, the source has changed"
+    size, got = temporary.stat().st_size, sha256_of(temporary)
     if size < file.bytes:
         raise ModelMissing(f"{file.path} broke off after {size} of {file.bytes} bytes: run the same command again")
-    _check(sha256_of(temporary), file.sha256, file.path, cure)
+    if size > file.bytes:
+        raise ModelFileInvalid(f"{file.path} has {size} bytes, expected are {file.bytes}: the source has changed")
+    if file.sha256:
+        _check(got, file.sha256, file.path, "try again; if it stays so, the source has changed")
     temporary.rename(target)
+    return got
 
 
 def _chunks(file: PinnedFile, there: int, scratch: Path) -> tuple[int, Iterator[bytes]]:
@@ -179,6 +176,14 @@ def _add(on_progress: Progress, before: int, total: int, done: int) -> None:
     on_progress(before + done, total)
 
 
+def _write_json(path: Path, value: Any) -> None:
+    temporary = path.with_name(f"{path.name}.partial")
+    with temporary.open("w", encoding="utf-8") as stream:
+        json.dump(value, stream, indent=2)
+        _to_disk(stream)
+    temporary.rename(path)
+
+
 def _to_disk(stream: IO[Any]) -> None:
     stream.flush()
     os.fsync(stream.fileno())
@@ -197,43 +202,34 @@ def _disk_error(error: OSError, folder: Path) -> StorageError:
 # -- finding --------------------------------------------------------------------------------------------------------
 
 
-def _is_whole(model: PinnedModel, folder: Path) -> bool:
-    """By the record and the sizes; `verify` reads the bytes."""
+def _there(model: PinnedModel, folder: Path) -> tuple[PinnedFile, ...]:
+    """The model's files where it is whole, by its record and the sizes; `verify` reads the bytes. Else none."""
+    files = _recorded(model, folder / RECORD)
     try:
-        record = json.loads((folder / RECORD).read_text("utf-8"))
-        sizes = {file.path: (folder / file.path).stat().st_size for file in model.files}
-    except (OSError, ValueError):
-        return False
-    same = isinstance(record, dict) and record.get("files") == to_json(model.files)
-    return same and all(sizes[file.path] == file.bytes for file in model.files)
+        return files if all((folder / file.path).stat().st_size == file.bytes for file in files) else ()
+    except OSError:
+        return ()
 
 
-def _files(model: PinnedModel, folder: Path) -> ModelFiles:
+def _recorded(model: PinnedModel, path: Path) -> tuple[PinnedFile, ...]:
+    """The files that a record of this very model tells; none where it is another's, damaged or not there."""
+    try:
+        record = json.loads(path.read_text("utf-8"))
+        if model.files:
+            return model.files if record["files"] == to_json(model.files) else ()
+        if record["unpinned"] != to_json(model.unpinned):
+            return ()
+        return tuple(PinnedFile(**file | {"source": HubFile(**file["source"])}) for file in record["files"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return ()
+
+
+def _files(model: PinnedModel, folder: Path, files: tuple[PinnedFile, ...]) -> ModelFiles:
     return ModelFiles(
         name=model.name,
         kind=model.kind,
         folder=folder,
-        files={file.path: folder / file.path for file in model.files},
+        files={file.path: folder / file.path for file in files},
         settings=model.settings,
-        sha256={file.path: file.sha256 for file in model.files},
+        sha256={file.path: file.sha256 for file in files},
     )
-
-
-def _local(path: Path, kind: Kind) -> ModelFiles:
-    """A file or folder of the user's own, under the names of the catalogue; its settings are for its loader to read."""
-    folder = path if path.is_dir() else path.parent
-    if kind == "chat":
-        found = sorted(folder.glob("*.gguf")) if path.is_dir() else [path]
-        if len(found) != 1:
-            raise ModelMissing(f"{folder} holds {len(found)} .gguf files, wanted is one: name the file itself")
-        return ModelFiles(found[0].stem, kind, folder, {"model.gguf": found[0]}, {}, {})
-    if folder.name == "onnx" and not (folder / "tokenizer.json").is_file():
-        folder = folder.parent
-    weights = path if path.is_file() else folder / "model.onnx"
-    if not weights.is_file():
-        weights = folder / "onnx" / "model.onnx"
-    files = {"model.onnx": weights, "tokenizer.json": folder / "tokenizer.json"}
-    for file in files.values():
-        if not file.is_file():
-            raise ModelMissing(f"{folder} is no encoder: it lacks {file.name} (wanted: model.onnx and tokenizer.json)")
-    return ModelFiles(folder.resolve().name, kind, folder, files, {}, {})
