@@ -1,0 +1,304 @@
+"""NCBI's precomputed MedCPT article embeddings: PubMed with the vectors of its titles and abstracts.
+
+The folder (`pub/lu/MedCPT/pubmed_embeddings` of NCBI's FTP server) holds 38 chunks, one a million PMIDs, 35,920,666
+articles: 110 GB of vectors, 53 GB of texts. A chunk is three files:
+
+* `embeds_chunk_N.npy`: float32 `(n, 768)`;
+* `pmids_chunk_N.json`: a list of n PMIDs as strings, the rows' names;
+* `pubmed_chunk_N.json`: one object, by PMID: `d` date (`20071115`, for that article the day PubMed had it, not the
+  issue's), `t` title, `a` abstract, `m` MeSH (`humans!|rectal neoplasms*|rectal neoplasms!therapy|`: a descriptor, `!`
+  and a qualifier or nothing, `*` for a major topic). Any of them may be missing or null here.
+
+NCBI publishes no checksums, so names, counts and types are checked before anything is read. The texts are read as a
+stream and the vectors through a memory map: about 100 MB for a chunk of a million. Does not know which encoder is the
+library's, nor what was read before.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from epicrisis.dates import last_day
+from epicrisis.errors import InputError
+from epicrisis.types import Document
+
+from .inputs import Encoded, Skipped, because, check_file, is_folder, shown
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from epicrisis.seams import Vectors
+
+    Ids: TypeAlias = npt.NDArray[np.int64]
+
+_NAME = re.compile(r"(embeds|pmids|pubmed)_chunk_(\d+)\.(npy|json)")
+_CURE = "fetch it again"
+_BATCH = 1024
+_READ = 1 << 22
+_LONGEST_ENTRY = 1 << 25
+_LOOKED_AT = 100
+_KEY = re.compile(r'\s*(?P<before>[{,])\s*(?P<key>"(?:[^"\\]|\\.)*")\s*:\s*')
+_AFTER = re.compile(r"\s*[,}]")
+_END = re.compile(r"\s*(?:\{\s*)?\}\s*")
+_DATE = re.compile(r"(\d{4})-?(\d\d)?-?(\d\d)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One complete triple of files, checked: `rows` vectors of `dimensions` numbers, as many different PMIDs."""
+
+    number: int
+    vectors: Path
+    ids: Path
+    texts: Path
+    rows: int
+    dimensions: int
+
+
+def chunks(folder: Path) -> list[Chunk]:
+    """The folder's chunks by number; not all 38 need be there.
+
+    Raises InputError, before any vector is read, where a file of a chunk is missing or cut short, is not what its name
+    says, or where counts or PMIDs do not agree.
+    """
+    if not is_folder(folder):
+        raise InputError(f"{shown(folder)}: a file; name the folder that holds embeds_chunk_0.npy and its like")
+    numbers = sorted({int(match[2]) for path in folder.iterdir() if (match := _NAME.fullmatch(path.name))})
+    if not numbers:
+        raise InputError(f"{shown(folder)}: holds no embeds_chunk_N.npy; check the path")
+    wanted = [folder / name for n in numbers for name in _names(n)]
+    if missing := [path.name for path in wanted if not path.is_file()]:
+        named = ", ".join(missing[:3]) + (" and others" if len(missing) > 3 else "")
+        raise InputError(f"{shown(folder)}: {named} missing; fetch them, or move the incomplete chunks elsewhere")
+    return [_checked(folder, number) for number in numbers]
+
+
+def read_folder(folder: Path) -> Iterator[Encoded | Skipped]:
+    """All chunks in order. Everything is checked when this is called; raises InputError as `chunks` does."""
+    found = chunks(folder)
+    return (item for chunk in found for item in read(chunk))
+
+
+def read(chunk: Chunk, first: int = 0) -> Iterator[Encoded | Skipped]:
+    """The chunk's articles with their vectors, in the text file's order; its first `first` entries are passed over.
+
+    A document is `pubmed:<PMID>`, its text the abstract, or the title where there is none (then `abstract` in its
+    metadata is false); `mesh` in its metadata lists the descriptors without their qualifiers. An article without text, without vector, with a vector that is not finite
+    or with an unreadable entry comes as `Skipped`, those without text last. Raises InputError like `chunks` for a file
+    that has changed since.
+    """
+    import numpy as np
+
+    vectors, ids = _vectors(chunk.vectors), _ids(chunk.ids)
+    order = np.argsort(ids, kind="stable")
+    met = np.zeros(len(ids), dtype=np.bool_)
+    texts = shown(chunk.texts)
+    batch: list[tuple[int, Document]] = []
+    number = 0
+    try:
+        for number, (key, value) in enumerate(_entries(chunk.texts), 1):
+            row = _row(key, ids, order)
+            again = row is not None and bool(met[row])
+            if row is not None:
+                met[row] = True
+            if number <= first:
+                continue
+            try:
+                if row is None or again:
+                    raise ValueError("stands there twice" if again else f"no vector: not in {chunk.ids.name}")
+                batch.append((row, _document(int(key), value)))
+            except ValueError as error:
+                yield Skipped(texts, f"entry {key!a}", str(error))
+            if len(batch) == _BATCH:
+                yield from _encoded(chunk, vectors, batch)
+                batch.clear()
+    except (OSError, ValueError) as error:
+        yield from _encoded(chunk, vectors, batch)
+        cause = because(error) if isinstance(error, OSError) else str(error)
+        left = int(np.count_nonzero(~met))
+        yield Skipped(texts, f"after entry {number}", f"the file breaks off ({cause}), {left} articles lost; {_CURE}")
+        return
+    yield from _encoded(chunk, vectors, batch)
+    for row in np.flatnonzero(~met).tolist():
+        yield Skipped(shown(chunk.ids), f"row {row}", f"no text: PMID {ids[row]} is not in {chunk.texts.name}")
+
+
+def same_text(a: Document, b: Document) -> bool:
+    """True when title and text of both are the same words: then a vector made of the one stands for the other."""
+    return all(x.split() == y.split() for x, y in ((a.title, b.title), (a.text, b.text)))
+
+
+def _names(number: int) -> tuple[str, str, str]:
+    return f"embeds_chunk_{number}.npy", f"pmids_chunk_{number}.json", f"pubmed_chunk_{number}.json"
+
+
+def _checked(folder: Path, number: int) -> Chunk:
+    import numpy as np
+
+    paths = [folder / name for name in _names(number)]
+    for path in paths:
+        check_file(path)
+    vectors, ids = _vectors(paths[0]), _ids(paths[1])
+    if len(ids) != len(vectors):
+        raise InputError(
+            f"{shown(paths[0])}: {len(vectors)} vectors for the {len(ids)} PMIDs of {paths[1].name}; fetch both again"
+        )
+    order = np.argsort(ids, kind="stable")
+    try:
+        keys = [key for key, _ in zip((key for key, _ in _entries(paths[2])), range(_LOOKED_AT), strict=False)]
+    except (OSError, ValueError) as error:
+        raise InputError(f"{shown(paths[2])}: not an object of articles by PMID ({error}); {_CURE}") from error
+    if len(ids) and not any(_row(key, ids, order) is not None for key in keys):
+        raise InputError(f"{shown(paths[2])}: none of its first articles is in {paths[1].name}; fetch both again")
+    return Chunk(number, paths[0], paths[1], paths[2], rows=len(ids), dimensions=vectors.shape[1])
+
+
+def _vectors(path: Path) -> Vectors:
+    """The file's array as a memory map."""
+    from tokenize import TokenError
+
+    import numpy as np
+
+    try:
+        vectors = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError, OverflowError, SyntaxError, TokenError) as error:
+        raise InputError(f"{shown(path)}: not a numpy array, or cut short; {_CURE}") from error
+    if not isinstance(vectors, np.ndarray) or vectors.ndim != 2 or vectors.dtype != np.float32:
+        raise InputError(f"{shown(path)}: not float32 vectors, one a row; {_CURE}")
+    return vectors
+
+
+def _ids(path: Path) -> Ids:
+    """The PMIDs by row, all different."""
+    import numpy as np
+
+    try:
+        values = json.loads(path.read_bytes())
+        if not isinstance(values, list) or not all(type(value) in (str, int) for value in values):
+            raise ValueError("not a list of PMIDs")
+        ids = np.array([_pmid(str(value)) for value in values], dtype=np.int64)
+    except OSError as error:
+        raise InputError(f"{shown(path)}: {because(error)}; check the file and its permissions") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{shown(path)}: not a JSON list of PMIDs; {_CURE}") from error
+    if len(np.unique(ids)) < len(ids):
+        raise InputError(f"{shown(path)}: a PMID stands there twice; {_CURE}")
+    return ids
+
+
+def _pmid(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= 12):
+        raise ValueError("not a PMID")
+    return int(text)
+
+
+def _row(key: str, ids: Ids, order: Ids) -> int | None:
+    """The row of a PMID; `order` sorts the ids."""
+    import numpy as np
+
+    try:
+        pmid = _pmid(key)
+    except ValueError:
+        return None
+    place = int(np.searchsorted(ids, pmid, sorter=order))
+    return int(order[place]) if place < len(ids) and ids[order[place]] == pmid else None
+
+
+def _encoded(chunk: Chunk, vectors: Vectors, batch: Sequence[tuple[int, Document]]) -> Iterator[Encoded | Skipped]:
+    import numpy as np
+
+    copied = np.array(vectors[[row for row, _ in batch]], dtype=np.float32, order="C")
+    finite = np.all(np.isfinite(copied), axis=1)
+    for n, ((row, document), vector) in enumerate(zip(batch, copied, strict=True)):
+        if finite[n]:
+            yield Encoded(document, vector)
+        else:
+            yield Skipped(shown(chunk.vectors), f"row {row}", f"the vector of {document.id} is not finite; {_CURE}")
+
+
+def _document(pmid: int, value: Any) -> Document:
+    """Raises ValueError with the reason."""
+    from .outside import fault
+
+    if wrong := fault(value):
+        raise ValueError(wrong)
+    if not isinstance(value, dict):
+        raise ValueError("not an object")  # noqa: TRY004
+    fields = {name: value.get(name) or "" for name in "dtam"}
+    for name, field in fields.items():
+        if not isinstance(field, str):
+            raise ValueError(f"{name}: not a text")  # noqa: TRY004
+    title, abstract = fields["t"].strip(), fields["a"].strip()
+    if not (title or abstract):
+        raise ValueError("no text: neither title nor abstract")
+    date = _date(fields["d"])
+    metadata: dict[str, Any] = {} if abstract else {"abstract": False}
+    if mesh := _mesh(fields["m"]):
+        metadata["mesh"] = mesh
+    if fields["d"] and date is None:
+        metadata["date_as_given"] = fields["d"]
+    return Document(
+        id=f"pubmed:{pmid}", text=abstract or title, title=title, source="PubMed", date=date, metadata=metadata
+    )
+
+
+def _date(given: str) -> str | None:
+    """`20071115` as `2007-11-15`, less where month or day are missing or 00; `None` where it is no date."""
+    if not (match := _DATE.fullmatch(given)):
+        return None
+    parts = [match[1]]
+    for part in (match[2], match[3]):
+        if part in (None, "00"):
+            break
+        parts.append(part)
+    date = "-".join(parts)
+    try:
+        last_day(date)
+    except ValueError:
+        return None
+    return date
+
+
+def _mesh(given: str) -> list[str]:
+    return list(dict.fromkeys(name for part in given.split("|") if (name := part.split("!")[0].strip(" *"))))
+
+
+def _entries(path: Path) -> Iterator[tuple[str, Any]]:
+    """The members of the file's one object, in order, a few megabytes in memory.
+
+    Raises OSError, or ValueError with a reason that repeats nothing of the file, at the first that cannot be read.
+    """
+    decode = json.JSONDecoder().raw_decode
+    with path.open(encoding="utf-8-sig") as file:
+        text, at, before, more = "", 0, "{", True
+        while True:
+            key = _KEY.match(text, at)
+            try:
+                if key is None or key["before"] != before:
+                    raise ValueError("not JSON")
+                value, end = decode(text, key.end())
+                if not _AFTER.match(text, end):
+                    raise ValueError("not JSON")
+            except (ValueError, RecursionError) as error:
+                if not more and _END.fullmatch(text, at) and (before == "{") == ("{" in text[at:]):
+                    return
+                if not more or len(text) - at > _LONGEST_ENTRY:
+                    raise ValueError("not JSON, or cut short") from error
+                read = _some(file)
+                text, at, more = text[at:] + read, 0, bool(read)
+                continue
+            yield json.loads(key["key"]), value
+            at, before = end, ","
+
+
+def _some(file: Any) -> str:
+    try:
+        return str(file.read(_READ))
+    except UnicodeDecodeError as error:
+        raise ValueError("not UTF-8") from error
