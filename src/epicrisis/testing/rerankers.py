@@ -22,6 +22,9 @@ class TermOverlapReranker:
         found = (len(wanted & set(_WORD.findall(passage.lower()))) for passage in passages)
         return np.array([count / max(len(wanted), 1) for count in found], dtype=np.float32)
 
+    def notes(self, query: str, passages: Sequence[str]) -> tuple[str, ...]:
+        return ()
+
 
 def check_reranker(reranker: Reranker) -> None:
     """The contract of `Reranker`. Raises AssertionError naming the clause that does not hold."""
@@ -38,3 +41,6 @@ def check_reranker(reranker: Reranker) -> None:
     )
     require(reranker.score(query, []).shape == (0,), "no passages give (0,)")
     require(bool(np.isfinite(reranker.score("", [""])).all()), "empty texts give finite scores")
+    require(reranker.notes(query, passages) == (), "short texts need no note")
+    long = "warfarin " * 100_000
+    require(all("warfarin" not in note for note in reranker.notes(query, [long])), "a note holds none of the text")
