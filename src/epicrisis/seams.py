@@ -52,6 +52,9 @@ class Reranker(Protocol):
     def score(self, query: str, passages: Sequence[str]) -> npt.NDArray[np.float32]:
         """`(n,)`, higher is better, in the order of the passages."""
 
+    def notes(self, query: str, passages: Sequence[str]) -> tuple[str, ...]:
+        """What a reader must know of such a scoring: texts that are longer than its window. No text of theirs."""
+
 
 @dataclass(frozen=True, slots=True)
 class StoredDocument:
