@@ -51,7 +51,7 @@ def test_an_article_as_it_is_published(tmp_path: Path) -> None:
         "NONCODE v2.0.",
         "PubMed",
         "2007-11-15",
-        metadata={"mesh": ["humans", "rna"]},
+        metadata={"mesh": ["humans", "rna*", "rna/genetics"]},
     )
     assert item.vector.dtype == np.float32
     assert item.vector.tolist() == [np.float32(1.8)] * 4
@@ -223,6 +223,7 @@ def test_an_empty_chunk(tmp_path: Path) -> None:
     assert found(tmp_path) == ({}, [])
 
 
+@pytest.mark.filterwarnings("ignore:invalid escape sequence")
 @given(st.binary(max_size=40), st.integers(0, 2), st.integers(0, 400))
 def test_garbled_bytes_are_refused_or_told(
     tmp_path_factory: pytest.TempPathFactory, junk: bytes, which: int, at: int

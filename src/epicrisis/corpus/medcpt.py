@@ -89,13 +89,13 @@ def read(chunk: Chunk, first: int = 0) -> Iterator[Encoded | Skipped]:
     """The chunk's articles with their vectors, in the text file's order; its first `first` entries are passed over.
 
     A document is `pubmed:<PMID>`, its text the abstract, or the title where there is none (then `abstract` in its
-    metadata is false); `mesh` in its metadata lists the descriptors without their qualifiers. An article without text, without vector, with a vector that is not finite
-    or with an unreadable entry comes as `Skipped`, those without text last. Raises InputError like `chunks` for a file
-    that has changed since.
+    metadata is false); `mesh` in its metadata is in the form of the XML reader, in NCBI's small letters. An article
+    without text, without vector, with a vector that is not finite or with an unreadable entry comes as `Skipped`, those
+    without text last. Raises InputError like `chunks` for a file that has changed since.
     """
     import numpy as np
 
-    vectors, ids = _vectors(chunk.vectors), _ids(chunk.ids)
+    ids = _ids(chunk.ids)
     order = np.argsort(ids, kind="stable")
     met = np.zeros(len(ids), dtype=np.bool_)
     texts = shown(chunk.texts)
@@ -116,15 +116,15 @@ def read(chunk: Chunk, first: int = 0) -> Iterator[Encoded | Skipped]:
             except ValueError as error:
                 yield Skipped(texts, f"entry {key!a}", str(error))
             if len(batch) == _BATCH:
-                yield from _encoded(chunk, vectors, batch)
+                yield from _encoded(chunk, batch)
                 batch.clear()
     except (OSError, ValueError) as error:
-        yield from _encoded(chunk, vectors, batch)
+        yield from _encoded(chunk, batch)
         cause = because(error) if isinstance(error, OSError) else str(error)
         left = int(np.count_nonzero(~met))
         yield Skipped(texts, f"after entry {number}", f"the file breaks off ({cause}), {left} articles lost; {_CURE}")
         return
-    yield from _encoded(chunk, vectors, batch)
+    yield from _encoded(chunk, batch)
     for row in np.flatnonzero(~met).tolist():
         yield Skipped(shown(chunk.ids), f"row {row}", f"no text: PMID {ids[row]} is not in {chunk.texts.name}")
 
@@ -210,10 +210,11 @@ def _row(key: str, ids: Ids, order: Ids) -> int | None:
     return int(order[place]) if place < len(ids) and ids[order[place]] == pmid else None
 
 
-def _encoded(chunk: Chunk, vectors: Vectors, batch: Sequence[tuple[int, Document]]) -> Iterator[Encoded | Skipped]:
+def _encoded(chunk: Chunk, batch: Sequence[tuple[int, Document]]) -> Iterator[Encoded | Skipped]:
     import numpy as np
 
-    copied = np.array(vectors[[row for row, _ in batch]], dtype=np.float32, order="C")
+    # Mapped anew for each batch: pages stay in a process's memory for as long as their map is open.
+    copied = np.array(_vectors(chunk.vectors)[[row for row, _ in batch]], dtype=np.float32, order="C")
     finite = np.all(np.isfinite(copied), axis=1)
     for n, ((row, document), vector) in enumerate(zip(batch, copied, strict=True)):
         if finite[n]:
@@ -266,7 +267,8 @@ def _date(given: str) -> str | None:
 
 
 def _mesh(given: str) -> list[str]:
-    return list(dict.fromkeys(name for part in given.split("|") if (name := part.split("!")[0].strip(" *"))))
+    """`humans`, `rectal neoplasms*`, `rectal neoplasms/therapy`."""
+    return [name.replace("!", "/").removesuffix("/") for part in given.split("|") if (name := part.strip())]
 
 
 def _entries(path: Path) -> Iterator[tuple[str, Any]]:

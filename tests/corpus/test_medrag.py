@@ -1,0 +1,112 @@
+"""MedRAG's snippets, as its corpora have them on disk."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from epicrisis.corpus.inputs import Skipped
+from epicrisis.corpus.medrag import read
+from epicrisis.types import Document
+
+BOOK = {
+    "id": "Anatomy_Gray_0",
+    "title": "Anatomy_Gray",
+    "content": "What is anatomy?",
+    "contents": "Anatomy_Gray. What is anatomy?",
+}
+ABSTRACT: dict[str, Any] = {
+    "id": "pubmed23n0001_0",
+    "title": "[Biochemical studies on camomile components].",
+    "content": "(--)-alpha-Bisabolol has an antipeptic action.",
+    "contents": "[Biochemical studies on camomile components]. (--)-alpha-Bisabolol has an antipeptic action.",
+    "PMID": 21,
+}
+
+
+def write(path: Path, *lines: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(json.dumps(line) for line in lines))
+    return path
+
+
+def test_a_textbook(tmp_path: Path) -> None:
+    path = write(tmp_path / "textbooks" / "chunk" / "Anatomy_Gray.jsonl", BOOK, {**BOOK, "id": "Anatomy_Gray_1"})
+    first, second = read(path)
+    assert first == Document("medrag:Anatomy_Gray_0", "What is anatomy?", "Anatomy_Gray", "Textbooks")
+    assert isinstance(second, Document)
+    assert second.id == "medrag:Anatomy_Gray_1"
+
+
+def test_pubmed_keeps_its_pmid(tmp_path: Path) -> None:
+    path = write(tmp_path / "pubmed" / "chunk" / "pubmed23n0001.jsonl", ABSTRACT)
+    (document,) = read(path)
+    assert document == Document(
+        "pubmed:21",
+        ABSTRACT["content"],
+        ABSTRACT["title"],
+        "PubMed",
+        metadata={"medrag_id": "pubmed23n0001_0"},
+    )
+
+
+def test_the_form_of_medrags_own_script(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", {"id": "PMID:21", "title": "T", "content": "C"})
+    (document,) = read(path)
+    assert isinstance(document, Document)
+    assert (document.id, document.source) == ("pubmed:21", "PubMed")
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("statpearls/chunk/article-100024.jsonl", "StatPearls"),
+        ("Wikipedia/chunk/wiki20220301en000.jsonl", "Wikipedia"),
+        ("wikipedia/textbooks/a.jsonl", "Textbooks"),
+        ("textbooks.jsonl", "Textbooks"),
+        ("other/a.jsonl", "MedRAG"),
+    ],
+)
+def test_the_corpus_is_told_from_the_path(tmp_path: Path, name: str, source: str) -> None:
+    (document,) = read(write(tmp_path / name, {**BOOK, "wiki_id": "12"}))
+    assert isinstance(document, Document)
+    assert (document.source, document.metadata) == (source, {"wiki_id": "12"})
+
+
+def test_gzip_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(gzip.compress(json.dumps(BOOK).encode()))
+    assert [item.id for item in read(path) if isinstance(item, Document)] == ["medrag:Anatomy_Gray_0"]
+
+
+def test_a_line_that_is_no_snippet_is_told(tmp_path: Path) -> None:
+    lines: list[Any] = [
+        {**BOOK, "content": "  "},
+        {**BOOK, "id": None},
+        {**BOOK, "title": 7},
+        {**ABSTRACT, "PMID": "12a"},
+        ["id"],
+        BOOK,
+        {"id": "a", "text": "a line of another format"},
+    ]
+    items = list(read(write(tmp_path / "a.jsonl", *lines)))
+    assert [item.where for item in items if isinstance(item, Skipped)] == [f"line {n}" for n in (1, 2, 3, 4, 5, 7)]
+    assert [item.reason for item in items if isinstance(item, Skipped)] == [
+        "content: empty; a MedRAG snippet has id, title and content",
+        "id: missing; a MedRAG snippet has id, title and content",
+        "title: not a text",
+        "PMID: not a number",
+        "not a JSON object; each line must be one, with id and text",
+        "content: empty; a MedRAG snippet has id, title and content",
+    ]
+    assert isinstance(items[5], Document)
+
+
+def test_a_null_title_is_none(tmp_path: Path) -> None:
+    (document,) = read(write(tmp_path / "a.jsonl", {**BOOK, "title": None}))
+    assert isinstance(document, Document)
+    assert document.title == ""
