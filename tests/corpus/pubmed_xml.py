@@ -48,13 +48,12 @@ def article_set(articles: Iterable[str], deleted: Iterable[object] = ()) -> str:
     return f"{HEAD}<PubmedArticleSet>\n{''.join(articles)}{tail}</PubmedArticleSet>\n"
 
 
-WORDS = (
-    "patients treatment of the in with and was study results clinical trial effect risk group cells expression protein "
-    "increased decreased significantly compared associated between after before months years therapy placebo mortality "
-    "hypertension diabetes infection inflammation receptor response analysis method data model outcome survival rate "
-    "95% CI (0.57-1.16) P<0.001 β-blocker TNF-α μg/ml respectively however these findings suggest that further"
-).split()
-JOURNALS = ["The New England journal of medicine", "Lancet (London, England)", "PloS one", "Thorax", "Gut"]
+WORDS = """
+patients treatment of the in with and was study results clinical trial effect risk group cells expression protein
+increased decreased significantly compared associated between after before months years therapy placebo mortality
+hypertension diabetes infection inflammation receptor response analysis method data model outcome survival rate
+95% CI (0.57-1.16) P<0.001 β-blocker TNF-α μg/ml respectively however these findings suggest that further
+""".split()
 LABELS = ["BACKGROUND", "METHODS", "RESULTS", "CONCLUSIONS"]
 
 
@@ -79,15 +78,15 @@ def realistic(pmid: int, dice: random.Random) -> str:
         abstract=_abstract(dice),
         date=f"<Year>{dice.randrange(1975, 2026)}</Year><Month>{dice.choice(['Jan', 'May', 'Nov'])}</Month>",
         revised=f"20{dice.randrange(10, 26)}{dice.randrange(1, 13):02}{dice.randrange(1, 29):02}",
-        in_article=f'<Pagination><MedlinePgn>{dice.randrange(999)}-9</MedlinePgn></Pagination><ELocationID EIdType="doi" '
-        f'ValidYN="Y">{doi}</ELocationID>{_authors(dice)}<Language>eng</Language>{_grants(dice)}'
+        in_article=f"<Pagination><MedlinePgn>{dice.randrange(999)}-9</MedlinePgn></Pagination>"
+        f'<ELocationID EIdType="doi" ValidYN="Y">{doi}</ELocationID>{_authors(dice)}<Language>eng</Language>{_grants(dice)}'
         '<PublicationTypeList><PublicationType UI="D016428">Journal Article</PublicationType><PublicationType '
         'UI="D016449">Randomized Controlled Trial</PublicationType></PublicationTypeList>',
-        in_citation="<MedlineJournalInfo><Country>United States</Country><MedlineTA>J Med</MedlineTA><NlmUniqueID>025556"
-        f"</NlmUniqueID><ISSNLinking>0028-4793</ISSNLinking></MedlineJournalInfo>{_chemicals(dice)}"
+        in_citation="<MedlineJournalInfo><Country>United States</Country><MedlineTA>J Med</MedlineTA>"
+        f"<NlmUniqueID>025556</NlmUniqueID><ISSNLinking>0028-4793</ISSNLinking></MedlineJournalInfo>{_chemicals(dice)}"
         f"<CitationSubset>IM</CitationSubset>{_mesh(dice)}{_keywords(dice)}",
-        in_data=f'{_history(dice)}<PublicationStatus>ppublish</PublicationStatus><ArticleIdList><ArticleId IdType="pubmed">'
-        f'{pmid}</ArticleId><ArticleId IdType="pmc">PMC{pmid}</ArticleId><ArticleId IdType="doi">{doi}</ArticleId>'
+        in_data=f"{_history(dice)}<PublicationStatus>ppublish</PublicationStatus><ArticleIdList>"
+        f'<ArticleId IdType="pubmed">{pmid}</ArticleId><ArticleId IdType="pmc">PMC{pmid}</ArticleId><ArticleId IdType="doi">{doi}</ArticleId>'
         f"</ArticleIdList>{_references(dice)}",
     )
 
@@ -154,7 +153,8 @@ def _mesh(dice: random.Random) -> str:
         qualifier = f'<QualifierName UI="Q000188" MajorTopicYN="{star}">drug therapy</QualifierName>'
         headings += (
             f'<MeshHeading><DescriptorName UI="D{dice.randrange(99999):06}" MajorTopicYN="N">'
-            f"{dice.choice(WORDS[:40]).title()}</DescriptorName>{qualifier if dice.random() < 0.4 else ''}</MeshHeading>"
+            f"{dice.choice(WORDS[:40]).title()}</DescriptorName>"
+            f"{qualifier if dice.random() < 0.4 else ''}</MeshHeading>"
         )
     return f"<MeshHeadingList>{headings}</MeshHeadingList>"
 

@@ -43,14 +43,16 @@ def read(path: Path, details: bool = False) -> Iterator[Found]:
     A record without PMID, or without title and abstract, is Skipped. A file that breaks off gives the complete records
     before and then says where.
     """
-    number = deletions = 0
+    number = 0
     newest = ""
+    anything = False
     file_key = _file_key(path.name)
     try:
         for element in records(path, _TAGS):
+            anything = True
             if element.tag == "DeleteCitation":
                 revision = f"{newest or '99999999'}.99.{file_key}"
-                for deletions, pmid in enumerate(pubmed_record.pmids_of(element), deletions + 1):
+                for pmid in pubmed_record.pmids_of(element):
                     yield Deleted(f"pubmed:{pmid}", revision)
                 continue
             number += 1
@@ -65,7 +67,7 @@ def read(path: Path, details: bool = False) -> Iterator[Found]:
     except BrokenXML as error:
         yield Skipped(shown(path), f"after record {number}", str(error))
         return
-    if not number and not deletions:
+    if not anything:
         yield Skipped(shown(path), "", "holds no record of PubMed's XML; check what file this is")
 
 

@@ -1,19 +1,20 @@
-"""One record of PubMed's XML as a document: which element is read into what, and what a printed date can mean.
+"""One record of PubMed's XML as a document: which element is read into what.
 
 Knows nothing of files; the tables below name every element that is read.
 """
 
 from __future__ import annotations
 
-import calendar
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from epicrisis.types import Document, last_day
+from epicrisis.dates import last_day
+from epicrisis.types import Document
 
+from .pubmed_dates import iso_date
 from .xmltext import text
 
 if TYPE_CHECKING:
@@ -129,14 +130,9 @@ def _entries(key: str, names: Mapping[str, str]) -> _Handler:
     """One object an element, of those children that say something; an `@` stands for the element's attributes."""
 
     def handle(element: _Element, draft: _Draft) -> None:
-        entry: dict[str, Any] = {}
-        for name, value in element.items():
-            if f"@{name}" in names and value:
-                entry[names[f"@{name}"]] = value
-        for child in element:
-            if child.tag in names and (told := text(child)):
-                entry[names[child.tag]] = told
-        draft.append(key, entry)
+        told = {f"@{name}": str(value) for name, value in element.items()}
+        told |= {str(child.tag): text(child) for child in element}
+        draft.append(key, {names[name]: value for name, value in told.items() if value and name in names})
 
     return handle
 
@@ -193,61 +189,57 @@ def _databank(element: _Element, draft: _Draft) -> None:
         draft.append("registrations", f"{name}/{text(number)}")
 
 
-def _mesh_heading(element: _Element, draft: _Draft) -> None:
+def _mesh_heading(element: _Element, draft: _Draft, with_ids: bool = False) -> None:
     descriptor = ""
-    alone = True
     for child in element:
+        name = text(child)
         star = "*" if child.get("MajorTopicYN") == "Y" else ""
-        if child.tag == "DescriptorName":
-            descriptor = text(child)
-            if star:
-                draft.append("mesh", f"{descriptor}*")
-                alone = False
-        elif child.tag == "QualifierName":
-            draft.append("mesh", f"{descriptor}/{text(child)}{star}")
-            alone = False
-    if alone:
-        draft.append("mesh", descriptor)
-
-
-def _mesh_with_id(element: _Element, draft: _Draft) -> None:
-    _mesh_heading(element, draft)
-    for child in element:
-        draft.append("mesh_ids", [child.get("UI") or "", text(child)])
+        if descriptor:
+            draft.append("mesh", f"{descriptor}/{name}{star}")
+        else:
+            descriptor = name
+            if star or len(element) == 1:
+                draft.append("mesh", name + star)
+        if with_ids:
+            draft.append("mesh_ids", f"{child.get('UI')}:{name}")
 
 
 def _publication_type_with_id(element: _Element, draft: _Draft) -> None:
     draft.append("publication_types", text(element))
-    draft.append("publication_type_ids", [element.get("UI") or "", text(element)])
+    draft.append("publication_type_ids", f"{element.get('UI')}:{text(element)}")
 
 
-def _author(element: _Element, draft: _Draft, key: str = "authors") -> None:
-    told = {}
-    for child in element:
-        if child.tag == "AffiliationInfo":
-            break
-        told[child.tag] = text(child)
-    fore = told.get("ForeName") or told.get("Initials")
-    name = ", ".join(filter(None, (told.get("LastName"), fore, told.get("Suffix"))))
-    draft.append(key, name or told.get("CollectiveName"))
+def _author(element: _Element, draft: _Draft) -> None:
+    _add_name("authors", {child.tag: text(child) for child in element if child.tag in _NAMES}, draft)
+
+
+_NAMES = frozenset(("LastName", "ForeName", "Initials", "Suffix", "CollectiveName"))
+
+
+def _add_name(key: str, told: Mapping[Any, str], draft: _Draft) -> None:
+    name = told.get("LastName", "")
+    for part in (told.get("ForeName") or told.get("Initials"), told.get("Suffix"), told.get("CollectiveName")):
+        if part:
+            name = f"{name}, {part}" if name else part
+    draft.append(key, name)
 
 
 def _book_authors(element: _Element, draft: _Draft) -> None:
     key = "editors" if element.get("Type") == "editors" else "authors"
     for author in element.iterchildren("Author"):
-        _author(author, draft, key)
+        _add_name(key, {child.tag: text(child) for child in author}, draft)
 
 
 def _author_in_full(element: _Element, draft: _Draft) -> None:
-    _author(element, draft)
-    entry: dict[str, Any] = {}
+    entry: dict[Any, Any] = {}
     for child in element:
         if child.tag == "AffiliationInfo":
-            entry.setdefault("affiliations", []).extend(text(each) for each in child.iterchildren("Affiliation"))
+            entry.setdefault("affiliations", []).extend([text(each) for each in child if each.tag == "Affiliation"])
         elif child.tag == "Identifier":
             entry.setdefault("identifiers", []).append(text(child))
-        elif isinstance(child.tag, str):
+        elif child.tag in _NAMES:
             entry[child.tag] = text(child)
+    _add_name("authors", entry, draft)
     draft.append("author_details", entry)
 
 
@@ -259,11 +251,15 @@ def _pages(element: _Element, draft: _Draft) -> None:
 
 
 def _reference(element: _Element, draft: _Draft) -> None:
-    pmids = [text(each) for each in element.iter("ArticleId") if each.get("IdType") == "pubmed"]
-    citation = element.find("Citation")
-    told = text(citation) if citation is not None else ""
-    if told or pmids:
-        draft.append("references", {"citation": told, "pmid": pmids[0] if pmids else ""})
+    entry = {}
+    for child in element:
+        if child.tag == "Citation":
+            entry["citation"] = text(child)
+        elif child.tag == "ArticleIdList":
+            for each in child:
+                if each.get("IdType") == "pubmed":
+                    entry["pmid"] = text(each)
+    draft.append("references", entry)
 
 
 def _date_of(field_name: str) -> _Handler:
@@ -326,7 +322,7 @@ _MORE: dict[str, _Handler] = {
     "AuthorList": _within({"Author": _author_in_full}),
     "PublicationTypeList": _within({"PublicationType": _publication_type_with_id}),
     "PublicationType": _publication_type_with_id,
-    "MeshHeadingList": _within({"MeshHeading": _mesh_with_id}),
+    "MeshHeadingList": _within({"MeshHeading": partial(_mesh_heading, with_ids=True)}),
     "Pagination": _pages,
     "GrantList": _within(
         {"Grant": _entries("grants", {"GrantID": "id", "Acronym": "acronym", "Agency": "agency", "Country": "country"})}
@@ -362,7 +358,9 @@ def _tables(details: bool) -> Mapping[str, _Handler]:
         {
             "Country": _keep("country"),
             "MedlineTA": _keep("journal_abbreviation"),
-            **also(MedlineTA=_keep("medline_ta"), NlmUniqueID=_keep("nlm_unique_id"), ISSNLinking=_keep("issn_linking")),
+            **also(
+                MedlineTA=_keep("medline_ta"), NlmUniqueID=_keep("nlm_unique_id"), ISSNLinking=_keep("issn_linking")
+            ),
         }
     )
     content["Article"] = _within(content)
@@ -373,54 +371,10 @@ def _tables(details: bool) -> Mapping[str, _Handler]:
     references: dict[str, _Handler] = {"Reference": _reference}
     references["ReferenceList"] = _within(references)
     content |= also(ReferenceList=_within(references))
-    data = {name: content[name] for name in ("ArticleIdList", "ReferenceList") if name in content}
+    data = {name: handle for name, handle in content.items() if name in ("ArticleIdList", "ReferenceList")}
     return {
         "MedlineCitation": _within(content),
         "BookDocument": _within(content),
         "PubmedData": _within(data),
         "PubmedBookData": _within(data),
     }
-
-
-# -- dates ----------------------------------------------------------------------------------------------------------
-
-_MONTHS = {name.lower(): number for number, name in enumerate(calendar.month_abbr) if name}
-_SEASONS = {"spr": 6, "sum": 9, "fal": 12, "aut": 12, "win": 12}
-_WORD = re.compile(r"(\d{4})(?:-(\d\d)(?![\d-]))?|(\d{1,2})(?!\d)|([A-Za-z]{3,})")
-
-
-def iso_date(printed: str) -> str | None:
-    """The printed date in ISO's form, as exact as it is; of a range its end; `None` where no year is named.
-
-    The end, so that nothing is shown as of a day on which it may not yet have been out: `1998 Dec-1999 Jan` is
-    1999-01, `2000 Nov-Feb` 2001-02, `1975-1976` 1976, `2000 Dec 23-30` 2000-12-30, `1983 3d Quart` 1983-09. A season
-    is its last month in the northern calendar (spring 06, summer 09, autumn 12), and the winter of a year is that
-    year's December: the year is the printed one.
-    """
-    year = month = day = number = 0
-    for full, short, small, word in _WORD.findall(printed):
-        name = word[:3].lower()
-        if full:
-            # `1999-00` and `1975-76` are ranges of years, and so may `2004-05` be; `2015-06` is a month.
-            years = (int(short) - int(full)) % 100 if short else 0
-            year, month, day = (int(full), int(short), 0) if 10 < years and int(short) <= 12 else (int(full) + years, 0, 0)
-        elif small:
-            number = int(small)
-            if month:
-                day = number
-            elif 1 <= number <= 12 and year:
-                month = number
-        elif name == "qua":
-            month, day = min(max(3 * (number or month), 1), 12), 0
-        elif name in _MONTHS:
-            if _MONTHS[name] < month:
-                year += 1
-            month, day = _MONTHS[name], 0
-        elif name in _SEASONS:
-            month, day = _SEASONS[name], 0
-    if not 1 <= year <= 9999:
-        return None
-    if not month:
-        return f"{year:04}"
-    fits = 1 <= day <= calendar.monthrange(year, month)[1]
-    return f"{year:04}-{month:02}-{day:02}" if fits else f"{year:04}-{month:02}"
