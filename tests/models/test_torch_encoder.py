@@ -1,0 +1,172 @@
+"""Encoders on torch: folders of sentence-transformers against that library, decoders that close their texts, and what
+is said of folders that cannot be run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from epicrisis.errors import ModelFileInvalid, ModelMissing
+from epicrisis.models.encoder import load_encoder
+from epicrisis.testing.encoders import check_encoder
+from tests.models import tiny
+
+TEXTS = ["Aspirin reduces the risk of stroke.", "", "warfarin " * 60, "Does insulin lower mortality in children?"]
+
+
+def say(folder: Path, **settings: Any) -> None:
+    (folder / "model.json").write_text(json.dumps({"settings": settings}))
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+
+    folder: Path = tmp_path_factory.mktemp("bert")
+    tiny.make_bert(folder, 1)
+    return folder
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("pooling", ["mean", "cls", "lasttoken"])
+@pytest.mark.parametrize("normalise", [True, False])
+def test_a_folder_of_sentence_transformers_gives_that_librarys_vectors(
+    bert: Path, tmp_path: Path, pooling: str, normalise: bool
+) -> None:
+    import sentence_transformers as library
+    from sentence_transformers import models as modules
+
+    words = modules.Transformer(str(bert), max_seq_length=32)
+    steps = [words, modules.Pooling(32, pooling_mode=pooling), *([modules.Normalize()] if normalise else [])]
+    prompts = {"query": "treatment: ", "document": "trial: "}
+    kind = "cosine" if normalise else "dot"
+    made = library.SentenceTransformer(modules=steps, prompts=prompts, similarity_fn_name=kind, device="cpu")
+    made.save(str(tmp_path))
+    made = library.SentenceTransformer(str(tmp_path), device="cpu")
+    ours = load_encoder(str(tmp_path), tmp_path)
+    assert np.allclose(ours.encode_queries(TEXTS), made.encode_query(TEXTS), atol=1e-5)
+    passages = [("", text) for text in TEXTS]
+    assert np.allclose(ours.encode_passages(passages), made.encode_document(TEXTS), atol=1e-5)
+    assert not np.allclose(ours.encode_passages(passages), ours.encode_queries(TEXTS), atol=1e-3)
+    check_encoder(ours)
+    prefix = len(ours.token_spans(prompts["query"]))
+    assert (ours.max_query_tokens, ours.dimensions) == (30 - prefix, 32)
+
+
+@pytest.mark.torch
+def test_a_step_that_is_not_known_is_refused(bert: Path, tmp_path: Path) -> None:
+    tiny.make_bert(tmp_path, 1)
+    steps = [{"type": f"sentence_transformers.models.{name}"} for name in ("Transformer", "Pooling", "Dense")]
+    (tmp_path / "modules.json").write_text(json.dumps(steps))
+    with pytest.raises(ModelFileInvalid, match="Dense"):
+        load_encoder(str(tmp_path), tmp_path)
+
+
+@pytest.mark.torch
+def test_a_decoder_closes_every_text_and_gives_its_last_token(tmp_path: Path) -> None:
+    import torch
+
+    model, tokenizer = tiny.make_decoder(tmp_path, 1)
+    instruct = "Instruct: the treatment\nQuery: "
+    settings = {"pooling": "last", "normalise": True, "max_tokens": 40, "query_prefix": instruct, "end_token": "</s>"}
+    say(tmp_path, **settings)
+    ours = load_encoder(str(tmp_path), tmp_path)
+
+    def card(texts: list[str]) -> Any:
+        """As the cards of SFR and Qwen do it: closed by hand, padded on the left, the last token, length 1."""
+        tokenizer.padding_side = "left"
+        closed = [[*ids[:39], tokenizer.eos_token_id] for ids in tokenizer(texts)["input_ids"]]
+        batch = tokenizer.pad({"input_ids": closed}, padding=True, return_tensors="pt")
+        with torch.no_grad():
+            last = model(**batch).last_hidden_state[:, -1]
+        return torch.nn.functional.normalize(last, p=2, dim=1).numpy()
+
+    assert np.allclose(ours.encode_queries(TEXTS), card([instruct + text for text in TEXTS]), atol=1e-5)
+    assert np.allclose(ours.encode_passages([("", text) for text in TEXTS]), card(TEXTS), atol=1e-5)
+    assert ours.max_tokens == 39
+    check_encoder(ours)
+
+
+@pytest.mark.torch
+def test_pairs_joined_by_a_separator_token(bert: Path) -> None:
+    """SPECTER: title[SEP]abstract as one text, as its authors and MedRAG give it."""
+    say(bert, pooling="cls", normalise=False, max_tokens=512, title="[SEP]")
+    joined = load_encoder(str(bert), bert)
+    say(bert, pooling="cls", normalise=False, max_tokens=512)
+    plain = load_encoder(str(bert), bert)
+    title, text = "Heart disease", "Aspirin and warfarin."
+    found = joined.encode_passages([(title, text), ("", text)])
+    assert np.allclose(found, plain.encode_queries([f"{title}[SEP]{text}", text]), atol=1e-6)
+    assert not np.allclose(found[0], plain.encode_passages([(title, text)])[0], atol=1e-3)
+
+
+@pytest.mark.torch
+def test_random_weights_are_never_taken_for_a_model(tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    tiny.make_bert(tmp_path, 1)
+    weights = load_file(tmp_path / "model.safetensors")
+    save_file(
+        {name: value for name, value in weights.items() if "layer.1." not in name},
+        tmp_path / "model.safetensors",
+        {"format": "pt"},
+    )
+    say(tmp_path, pooling="cls", normalise=False, max_tokens=512)
+    with pytest.raises(ModelFileInvalid, match=r"lacks 16 of its weights"):
+        load_encoder(str(tmp_path), tmp_path)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+def test_a_file_that_is_no_model_is_named(tmp_path: Path, name: str) -> None:
+    tiny.make_bert(tmp_path, 1)
+    say(tmp_path, pooling="cls", normalise=False, max_tokens=512)
+    (tmp_path / name).write_bytes(b"{not a model")
+    with pytest.raises(ModelFileInvalid, match="pull it again") as caught:
+        load_encoder(str(tmp_path), tmp_path)
+    assert "\n" not in caught.value.message
+
+
+@pytest.mark.torch
+def test_weights_in_parts_and_of_the_older_form_are_read(bert: Path, tmp_path: Path) -> None:
+    import torch
+
+    say(bert, pooling="cls", normalise=False, max_tokens=512)
+    expected = load_encoder(str(bert), bert).encode_queries(TEXTS)
+    parts, older = tmp_path / "parts", tmp_path / "older"
+    model = tiny.make_bert(parts, 1)
+    (parts / "model.safetensors").unlink()
+    model.save_pretrained(parts, max_shard_size="40KB")
+    tiny.make_bert(older, 1)
+    (older / "model.safetensors").unlink()
+    torch.save(model.state_dict(), older / "pytorch_model.bin")
+    assert len(list(parts.glob("model-*.safetensors"))) > 1
+    for folder in (parts, older):
+        say(folder, pooling="cls", normalise=False, max_tokens=512)
+        assert np.allclose(load_encoder(str(folder), folder).encode_queries(TEXTS), expected, atol=1e-6)
+    next(parts.glob("model-*.safetensors")).unlink()
+    with pytest.raises(ModelMissing, match=r"lacks model-.*safetensors"):
+        load_encoder(str(parts), parts)
+
+
+@pytest.mark.models
+def test_where_torch_is_not_the_cure_is_named(model_home: Path, tmp_path: Path) -> None:
+    """In a process that cannot import torch, whether it is installed here or not."""
+    for name in ("model.safetensors", "config.json"):
+        (tmp_path / name).write_bytes(b"{}")
+    (tmp_path / "tokenizer.json").write_bytes((model_home / "models" / "minilm" / "tokenizer.json").read_bytes())
+    say(tmp_path, pooling="cls", normalise=False, max_tokens=512)
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "from pathlib import Path\n"
+        "from epicrisis.errors import ModelMissing\n"
+        "from epicrisis.models.encoder import load_encoder\n"
+        "try:\n    load_encoder(sys.argv[1], Path(sys.argv[1]))\n"
+        "except ModelMissing as error:\n    sys.exit(0 if 'pip install \"epicrisis[torch]\"' in error.message else 3)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False).returncode == 0

@@ -1,0 +1,141 @@
+"""Tiny models of the architectures that are published, with random weights: made by torch and transformers alone."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[unused0]", "[unused1]"]
+WORDS = (
+    "a acid after and aspirin atrial children chronic daily diabetes disease does dose fibrillation for heart in "  # noqa: SIM905
+    "increases insulin is kidney lowers mellitus mortality of or oral patients pressure prevent reduces risk stroke "
+    "the therapy to treatment trial type warfarin with ##s ##ed ##ing ##i ##c ##a ##t ##n . , ? ! ( ) - 1 2 5".split()
+)
+INPUTS = ["input_ids", "attention_mask", "token_type_ids"]
+
+
+def make_tokenizer(folder: Path) -> Any:
+    """BERT's own, over a small vocabulary: `vocab.txt`, `tokenizer.json` and the rest in the folder."""
+    from transformers import BertTokenizerFast
+
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "vocab.txt").write_text("\n".join([*SPECIALS, *WORDS]), encoding="utf-8")
+    tokenizer = BertTokenizerFast.from_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return tokenizer
+
+
+def bert_config(**changes: Any) -> Any:
+    """Two layers of 32."""
+    from transformers import BertConfig
+
+    shape = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    return BertConfig(vocab_size=len(SPECIALS) + len(WORDS), **shape, **changes)
+
+
+def make_bert(folder: Path, seed: int) -> Any:
+    """An encoder as transformers saves one."""
+    import torch
+    from transformers import BertModel
+
+    make_tokenizer(folder)
+    torch.manual_seed(seed)
+    model = BertModel(bert_config()).eval()
+    _spread(model)
+    model.save_pretrained(folder)
+    return model
+
+
+def make_cross_encoder(folder: Path, seed: int, labels: int = 1) -> Any:
+    """A BertForSequenceClassification, as MedCPT's cross-encoder is."""
+    import torch
+    from transformers import BertForSequenceClassification
+
+    make_tokenizer(folder)
+    torch.manual_seed(seed)
+    model = BertForSequenceClassification(bert_config(num_labels=labels)).eval()
+    _spread(model)
+    model.save_pretrained(folder)
+    return model
+
+
+def make_colbert(folder: Path, seed: int, **metadata: Any) -> tuple[Any, Any]:
+    """A checkpoint as ColBERT saves one: BERT under `bert.`, `linear.weight`, and `artifact.metadata`."""
+    import torch
+    from safetensors.torch import save_file
+    from transformers import BertModel
+
+    make_tokenizer(folder)
+    torch.manual_seed(seed)
+    bert, linear = BertModel(bert_config()).eval(), torch.nn.Linear(32, 8, bias=False)
+    _spread(bert)
+    weights = {f"bert.{name}": tensor.contiguous() for name, tensor in bert.state_dict().items()}
+    save_file(weights | {"linear.weight": linear.weight.detach()}, folder / "model.safetensors", {"format": "pt"})
+    config = bert.config.to_dict() | {"architectures": ["HF_ColBERT"]}
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    said = {"doc_maxlen": 24, "query_maxlen": 12, "mask_punctuation": True, "attend_to_mask_tokens": False}
+    (folder / "artifact.metadata").write_text(json.dumps(said | metadata), encoding="utf-8")
+    return bert, linear.weight.detach()
+
+
+def make_decoder(folder: Path, seed: int) -> tuple[Any, Any]:
+    """A Mistral whose tokenizer.json does not close a text; tokenizer_config.json says that it should."""
+    import torch
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import MistralConfig, MistralModel, PreTrainedTokenizerFast
+
+    folder.mkdir(parents=True, exist_ok=True)
+    vocabulary = {word: number for number, word in enumerate(["<unk>", "</s>", "<pad>", *WORDS])}
+    words = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="<unk>", eos_token="</s>", pad_token="<pad>")
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(seed)
+    shape = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1}
+    model = MistralModel(MistralConfig(vocab_size=len(vocabulary), intermediate_size=64, **shape)).eval()
+    _spread(model)
+    model.save_pretrained(folder)
+    return model, tokenizer
+
+
+def to_onnx(model: Any, folder: Path) -> None:
+    """The model as `model.onnx` in place of its safetensors."""
+    import torch
+
+    class First(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, input_ids: Any, attention_mask: Any, token_type_ids: Any) -> Any:
+            return self.model(input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids)[0]
+
+    ids, mask = torch.ones(2, 7, dtype=torch.long), torch.ones(2, 7, dtype=torch.long)
+    mask[0, 4:] = 0
+    axes = {name: {0: "n", 1: "tokens"} for name in INPUTS}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        # Not the newer exporter: what it makes of BERT in torch 2.13 gives other numbers than BERT.
+        torch.onnx.export(
+            First().eval(),
+            (ids, mask, ids * 0),
+            str(folder / "model.onnx"),
+            input_names=INPUTS,
+            output_names=["first"],
+            dynamic_axes=axes | {"first": {0: "n"}},
+            opset_version=17,
+            dynamo=False,
+        )
+    (folder / "model.safetensors").unlink(missing_ok=True)
+
+
+def _spread(model: Any) -> None:
+    """Weights as they come are so small that all texts look alike, and a mistake would hide."""
+    import torch
+
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(8)
