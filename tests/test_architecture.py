@@ -19,6 +19,7 @@ FLOORS = {
     room: floor
     for floor, rooms in enumerate(
         [
+            ["dates", "facets"],
             ["types"],
             ["errors"],
             ["seams"],

@@ -67,6 +67,8 @@ class StoredDocument:
     content_sha256: str
     passages: tuple[Passage, ...]
     vectors: Vectors
+    revision: str | None = None
+    """See `Document.revision`."""
 
 
 class PassageStore(Protocol):

@@ -6,12 +6,14 @@ full; `to_json` turns any of them into plain JSON data (the wire form of `--json
 
 from __future__ import annotations
 
-import calendar
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, Literal, TypeAlias
+
+from .dates import first_day, last_day
+from .facets import RETRACTED, facets
 
 Metadata: TypeAlias = Mapping[str, Any]
 """JSON data that a source tells of a document (publication types, note type, section...)."""
@@ -86,11 +88,19 @@ class Scope:
 
     A passage of a patient's record is seen only under that patient's scope; literature (no patient) is always seen.
     `as_of` hides whatever may have appeared after that date, undated documents included. `hidden` holds document ids.
+
+    The rest are filters: `since` keeps what may have appeared on that day or later (nothing undated); of
+    `publication_types` and `journals`, in any case of letters, one must be the document's; `without_retracted` hides
+    what was retracted.
     """
 
     patient: str | None = None
     as_of: str | None = None
     hidden: frozenset[str] = frozenset()
+    since: str | None = None
+    publication_types: frozenset[str] = frozenset()
+    journals: frozenset[str] = frozenset()
+    without_retracted: bool = False
 
     def admits(self, passage: Passage) -> bool:
         """True when the passage may be seen under this scope."""
@@ -98,29 +108,23 @@ class Scope:
             return False
         if passage.document_id in self.hidden:
             return False
-        if self.as_of is None:
-            return True
-        return passage.date is not None and last_day(passage.date) <= last_day(self.as_of)
+        day = None if passage.date is None else last_day(passage.date)
+        if self.as_of is not None and (day is None or day > last_day(self.as_of)):
+            return False
+        if self.since is not None and (day is None or day < first_day(self.since)):
+            return False
+        has = facets(passage.metadata)
+        if self.without_retracted and RETRACTED in has:
+            return False
+        return all(wanted & has for wanted in self.wanted_facets())
 
-
-def last_day(date: str) -> int:
-    """The last day a (partial) ISO date can mean, as the number yyyymmdd: `2015` is 20151231, `2015-06` is 20150630.
-
-    A time of day behind the date is left out. Raises ValueError for anything that is not such a date.
-    """
-    day_part = date[:10] if date[10:11] in ("T", " ") else date
-    parts = day_part.split("-")
-    if not 1 <= len(parts) <= 3 or len(parts[0]) != 4 or not all(part.isdecimal() for part in parts):
-        raise ValueError(f"not a date of the form YYYY, YYYY-MM or YYYY-MM-DD: {date!r}")
-    year = int(parts[0])
-    month = int(parts[1]) if len(parts) > 1 else 12
-    if not 1 <= month <= 12 or year < 1:
-        raise ValueError(f"no such month in the calendar: {date!r}")
-    longest = calendar.monthrange(year, month)[1]
-    day = int(parts[2]) if len(parts) > 2 else longest
-    if not 1 <= day <= longest:
-        raise ValueError(f"no such day in the calendar: {date!r}")
-    return year * 10_000 + month * 100 + day
+    def wanted_facets(self) -> tuple[frozenset[str], ...]:
+        """Of each of these sets a passage must have one, in the form of `facets`; none for no filter."""
+        wanted = (
+            frozenset(f"type:{name.casefold()}" for name in self.publication_types),
+            frozenset(f"journal:{name.casefold()}" for name in self.journals),
+        )
+        return tuple(names for names in wanted if names)
 
 
 # -- what is found --------------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ _AFTER: dict[str, tuple[Any, str]] = {
     "cleared": (rebuild, "clear"),
 }
 _BEFORE: dict[str, tuple[Any, str]] = {
-    "table-not-synced": (PassageTable, "_sync"),
+    "table-not-synced": (PassageTable, "sync"),
     "words-added": (WordIndex, "_commit"),
     "journal-not-committed": (Journal, "_mark"),
     "parts-built": (manifest, "completed"),

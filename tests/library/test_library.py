@@ -237,8 +237,9 @@ def test_repair_says_what_it_cannot_make(damage: str, folder: Path) -> None:
     [
         ("{", "is not JSON"),
         ("[]", "lacks what a manifest holds"),
-        ('{"format": 1}', "lacks what a manifest holds"),
-        ('{"format": 2, "more": 1}', "install a newer epicrisis"),
+        ('{"format": 2}', "lacks what a manifest holds"),
+        ('{"format": 1, "more": 1}', "make it again"),
+        ('{"format": 3, "more": 1}', "install a newer epicrisis"),
     ],
 )
 def test_a_manifest_that_cannot_be_understood(text: str, says: str, folder: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from epicrisis.cli.common import Config, EncoderName, Json, LocalOnly, show_json, translated
+from epicrisis.dates import last_day
 from epicrisis.types import By
 
 
@@ -37,7 +38,7 @@ def search(
     from epicrisis.pipeline import open_retriever
     from epicrisis.privacy import set_local_only
     from epicrisis.settings import load
-    from epicrisis.types import Scope, last_day
+    from epicrisis.types import Scope
 
     if not query.strip():
         raise InputError("the query is empty: say what to look for")

@@ -44,7 +44,16 @@ class Encoded:
     vector: Vectors
 
 
-Item: TypeAlias = Document | Encoded | Deleted | Skipped
+@dataclass(frozen=True, slots=True)
+class WholeFile:
+    """A file of which everything was given: it comes after its last document. `name` without its folder."""
+
+    name: str
+    sha256: str
+    bytes: int
+
+
+Item: TypeAlias = Document | Encoded | Deleted | Skipped | WholeFile
 """What a reader gives."""
 
 

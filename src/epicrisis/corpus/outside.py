@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from epicrisis.types import last_day
+from epicrisis.dates import last_day
 
 MAX_DEPTH = 32
 

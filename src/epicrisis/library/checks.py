@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from epicrisis.dates import last_day
 from epicrisis.errors import InputError
 from epicrisis.seams import StoredDocument
-from epicrisis.types import Document, Passage, Scope, last_day
+from epicrisis.types import Document, Passage, Scope
 
 _LONGEST_ID = 1000
 
@@ -52,9 +53,10 @@ def check_documents(documents: Sequence[StoredDocument], dimensions: int) -> Non
 
 
 def check_scope(scope: Scope) -> None:
-    """Raises InputError for an `as_of` that is no date."""
-    try:
-        if scope.as_of is not None:
-            last_day(scope.as_of)
-    except ValueError as error:
-        raise InputError(f"as of: {error}; write it as 2015, 2015-06 or 2015-06-30") from error
+    """Raises InputError for an `as_of` or a `since` that is no date."""
+    for name, date in (("as of", scope.as_of), ("since", scope.since)):
+        try:
+            if date is not None:
+                last_day(date)
+        except ValueError as error:
+            raise InputError(f"{name}: {error}; write it as 2015, 2015-06 or 2015-06-30") from error

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from epicrisis.dates import first_day, last_day
+from epicrisis.facets import RETRACTED
 from epicrisis.seams import Vectors
-from epicrisis.types import Scope, last_day
+from epicrisis.types import Scope
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,16 +33,38 @@ class Column:
     code_of: Mapping[str, int]
 
     @classmethod
-    def of(cls, values: pa.ChunkedArray) -> Column:
+    def of(cls, values: pa.ChunkedArray | pa.Array) -> Column:
         import pyarrow.compute as pc
 
-        encoded = values.combine_chunks().dictionary_encode()
+        encoded = pc.dictionary_encode(values.combine_chunks() if hasattr(values, "combine_chunks") else values)
         names = {name: code for code, name in enumerate(encoded.dictionary.to_pylist())}
         return cls(pc.fill_null(encoded.indices, -1).to_numpy(), names)
 
     def among(self, names: Iterable[str]) -> npt.NDArray[np.bool_]:
         """`(n,)`: rows that have one of these names."""
         return np.isin(self.codes, [self.code_of[name] for name in names if name in self.code_of])
+
+
+@dataclass(frozen=True, slots=True)
+class Facets:
+    """The facets of every row: `row_of` says to which row each of `names` belongs."""
+
+    names: Column
+    row_of: npt.NDArray[np.int64]
+    rows: int
+
+    @classmethod
+    def of(cls, values: pa.ChunkedArray) -> Facets:
+        import pyarrow.compute as pc
+
+        lists = values.combine_chunks()
+        return cls(Column.of(pc.list_flatten(lists)), pc.list_parent_indices(lists).to_numpy(), len(lists))
+
+    def among(self, names: Iterable[str]) -> npt.NDArray[np.bool_]:
+        """`(n,)`: rows that have one of these names."""
+        found = np.zeros(self.rows, dtype=np.bool_)
+        found[self.row_of[self.names.among(names)]] = True
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +77,7 @@ class Matrix:
     documents: Column
     patients: Column
     """Null for literature."""
+    facets: Facets
     last_days: npt.NDArray[np.int32]
     columns: Vectors
     """`(d, n)`: in this layout one core computes the product with a vector twice as fast as in rows."""
@@ -61,7 +86,7 @@ class Matrix:
 
     @classmethod
     def of(cls, version: int, table: pa.Table, dimensions: int) -> Matrix:
-        """From the columns id, document_id, patient, last_day and vector."""
+        """From the columns id, document_id, patient, facets, last_day and vector."""
         import pyarrow.compute as pc
 
         order = pc.sort_indices(table["id"])
@@ -73,6 +98,7 @@ class Matrix:
             ids=table["id"].take(order).combine_chunks(),
             documents=Column.of(table["document_id"].take(order)),
             patients=Column.of(table["patient"].take(order)),
+            facets=Facets.of(table["facets"].take(order)),
             last_days=pc.fill_null(table["last_day"].take(order), int(_NO_DAY)).to_numpy(),
             columns=columns,
             longest=float(norms.max(initial=0.0)),
@@ -103,6 +129,11 @@ class Matrix:
             masks.append((self.patients.codes == -1) | (self.patients.codes == own))
         if scope.as_of is not None:
             masks.append(self.last_days <= last_day(scope.as_of))
+        if scope.since is not None:
+            masks.append((self.last_days >= first_day(scope.since)) & (self.last_days != _NO_DAY))
+        masks += [self.facets.among(names) for names in scope.wanted_facets()]
+        if scope.without_retracted:
+            masks.append(~self.facets.among([RETRACTED]))
         if scope.hidden:
             masks.append(~self.documents.among(scope.hidden))
         return np.logical_and.reduce(masks) if masks else None

@@ -1,6 +1,8 @@
-"""Documents into a library: what is new or changed is chunked, encoded and committed, in batches that can be resumed.
+"""Documents into a library: what is new or changed is cut, encoded and committed, in batches that can be resumed.
 
-Run again after a kill, it skips what was acknowledged. Does not know where documents come from.
+Run again after a kill, it skips what was acknowledged. A vector is made only where a passage's title or text is new: a
+revision that changes nothing else, and a document that brings its vector, cost no encoding. Does not know where
+documents come from.
 """
 
 from __future__ import annotations
@@ -11,20 +13,22 @@ import signal
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 
 import numpy as np
 
-from epicrisis.corpus.chunking import chunk
-from epicrisis.corpus.reading import Skipped
+from epicrisis.corpus.inputs import Deleted, Encoded, Item, Skipped, WholeFile
 from epicrisis.seams import Encoder, StoredDocument, Vectors
 from epicrisis.types import Document, Passage, to_json
 
 from .checks import unfit
+from .cutting import cut
+from .journal import Source
 from .library import Library
 from .manifest import NAME as MANIFEST
 from .manifest import check_encoder
@@ -47,6 +51,8 @@ class Progress:
     added: int
     replaced: int
     unchanged: int
+    outdated: int
+    deleted: int
     skipped: int
     passages: int
     seconds: float
@@ -61,12 +67,15 @@ class Progress:
 class IngestReport:
     """What became of the documents. `passages` were written; `skipped` counts all, `first_skipped` names the first.
 
+    `outdated` are older than what the library has, or than their deletion; `deleted` were there and are gone.
     `seconds` are wall clock; `encode_seconds` the part of them in the encoder.
     """
 
     added: int
     replaced: int
     unchanged: int
+    outdated: int
+    deleted: int
     passages: int
     skipped: int
     first_skipped: tuple[Skipped, ...]
@@ -74,7 +83,9 @@ class IngestReport:
     encode_seconds: float
 
 
-def open_or_create(path: Path, encoder: Encoder, encoder_name: str, overlap: int = DEFAULT_OVERLAP) -> Library:
+def open_or_create(
+    path: Path, encoder: Encoder, encoder_name: str, overlap: int = DEFAULT_OVERLAP, splitter: str = "tokens"
+) -> Library:
     """The library at `path`, open for writing; a new one, cut for this encoder, where there is none.
 
     Raises EncoderMismatch where it was made by another encoder, and what `Library.open` and `Library.create` raise.
@@ -88,6 +99,7 @@ def open_or_create(path: Path, encoder: Encoder, encoder_name: str, overlap: int
         dimensions=encoder.dimensions,
         max_tokens=encoder.max_tokens,
         overlap=overlap,
+        splitter=splitter,
     )
 
 
@@ -99,18 +111,20 @@ def content_sha256(document: Document) -> str:
 
 def add_documents(
     library: Library,
-    items: Iterable[Document | Skipped],
+    items: Iterable[Item],
     encoder: Encoder,
     *,
     on_progress: Callable[[Progress], None] | None = None,
     seconds_between_commits: float = 10.0,
-    passages_per_batch: int = 4096,
+    passages_per_batch: int = 8192,
 ) -> IngestReport:
     """Adds what is new, replaces what has changed, leaves the rest, and says what it left out and why.
 
-    Of several documents with one id the first counts; the others are skipped unless they are the same. Everything is
-    acknowledged at least every `seconds_between_commits`, judged by the encoder's speed so far; only a single document
-    that takes longer by itself breaks that. Ctrl-C waits for the commit under way; what is acknowledged stays.
+    Of several documents with one id the latest revision counts, in whatever order they come, and a deletion counts as
+    one; of those without a revision the first of this addition does, and the others are skipped unless they are the
+    same. Everything is acknowledged at least every `seconds_between_commits`, judged by the encoder's speed so far;
+    only a single document that takes longer by itself breaks that. Ctrl-C waits for the commit under way; what is
+    acknowledged stays.
 
     Raises EncoderMismatch, StorageError, LibraryError, and whatever `items` raises.
     """
@@ -127,6 +141,16 @@ def add_documents(
         with _uninterrupted():
             library.compact()
     return addition.report()
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A document that is to be written; `vector` `(d,)` where it brought one."""
+
+    document: Document
+    digest: str
+    passages: tuple[Passage, ...]
+    vector: Vectors | None
 
 
 class _Addition:
@@ -146,45 +170,88 @@ class _Addition:
         self.limit_seconds = limit_seconds
         self.limit_passages = limit_passages
         self.started = time.monotonic()
-        self.waiting: list[tuple[Document, str, tuple[Passage, ...]]] = []
+        self.waiting: list[_Waiting] = []
+        self.waiting_ids: set[str] = set()
         self.waiting_passages = 0
+        self.whole_files: list[WholeFile] = []
         self.waiting_since = 0.0
         # Passages a second from encoding to acknowledgement, over the last batch.
         self.rate: float | None = None
         self.read = self.added = self.replaced = self.unchanged = self.passages = self.skipped = 0
+        self.outdated = self.deleted = 0
         self.first_skipped: list[Skipped] = []
         self.encode_seconds = 0.0
 
-    def take(self, item: Document | Skipped, seen: _Seen) -> None:
+    def take(self, item: Item, seen: _Seen) -> None:
         if isinstance(item, Skipped):
             self.skip(item)
-        elif reason := unfit(item):
-            self.skip(Skipped(item.id, "", reason))
+        elif isinstance(item, WholeFile):
+            self.whole_files.append(item)
+        elif isinstance(item, Deleted):
+            self.take_back(item)
+        elif isinstance(item, Encoded):
+            self.take_document(item.document, item.vector, seen)
         else:
-            digest = content_sha256(item)
-            first = seen.first(item.id, digest)
-            if first is None and self.library.content_hashes([item.id]).get(item.id) != digest:
-                self.wait(item, digest)
-            elif first is None or first == digest:
-                self.unchanged += 1
-            else:
-                self.skip(Skipped(item.id, "", "same id, different text"))
+            self.take_document(item, None, seen)
+
+    def take_back(self, item: Deleted) -> None:
+        """Deletes the document, unless a later revision of it is there."""
+        if item.id in self.waiting_ids:
+            self.commit()
+        known = self.library.revisions([item.id]).get(item.id)
+        if known is not None and known > item.revision:
+            self.outdated += 1
+            return
+        self.deleted += item.id in self.library.content_hashes([item.id])
+        with _uninterrupted():
+            self.library.delete([item.id], {item.id: item.revision})
+
+    def take_document(self, document: Document, vector: Vectors | None, seen: _Seen) -> None:
+        reason = unfit(document)
+        if reason is None and vector is not None and len(vector) != self.library.manifest.dimensions:
+            reason = f"its vector has {len(vector)} numbers: make a library of its own for these"
+        if reason is not None:
+            self.skip(Skipped(document.id, "", reason))
+            return
+        digest = content_sha256(document)
+        if document.revision is None:
+            first = seen.first(document.id, digest)
+            if first not in (None, digest):
+                self.skip(Skipped(document.id, "", "same id, different text"))
+                return
+            fresh = first is None
+        else:
+            fresh = True
+            if document.id in self.waiting_ids:
+                self.commit()
+        known = self.library.revisions([document.id]).get(document.id)
+        if (known or "") > (document.revision or ""):
+            self.outdated += 1
+        elif fresh and self.library.content_hashes([document.id]).get(document.id) != digest:
+            self.wait(_Waiting(document, digest, self.passages_of(document, vector), vector))
+        else:
+            self.unchanged += 1
+
+    def passages_of(self, document: Document, vector: Vectors | None) -> tuple[Passage, ...]:
+        """A document that brings its vector is one passage."""
+        manifest = self.library.manifest
+        splitter = "whole" if vector is not None else manifest.splitter
+        return cut(document, splitter, self.encoder.token_spans, manifest.max_tokens, manifest.overlap)
 
     def skip(self, skipped: Skipped) -> None:
         self.skipped += 1
         if len(self.first_skipped) < SHOWN:
             self.first_skipped.append(skipped)
 
-    def wait(self, document: Document, digest: str) -> None:
+    def wait(self, waiting: _Waiting) -> None:
         """Puts the document with those that wait; commits when there are enough, or time is running out."""
-        manifest = self.library.manifest
-        passages = chunk(document, self.encoder.token_spans, manifest.max_tokens, manifest.overlap)
-        if self.is_full(len(passages)):
+        if self.is_full(len(waiting.passages)):
             self.commit()
         if not self.waiting:
             self.waiting_since = time.monotonic()
-        self.waiting.append((document, digest, passages))
-        self.waiting_passages += len(passages)
+        self.waiting.append(waiting)
+        self.waiting_ids.add(waiting.document.id)
+        self.waiting_passages += len(waiting.passages)
         if self.is_full(0):
             self.commit()
 
@@ -198,24 +265,49 @@ class _Addition:
 
     def commit(self) -> None:
         """Encodes what waits and writes it; it is acknowledged when this returns."""
-        if not self.waiting:
-            return
-        began = time.monotonic()
-        vectors = self.encode([passage for _, _, passages in self.waiting for passage in passages])
+        if self.waiting:
+            began = time.monotonic()
+            ids = [each.document.id for each in self.waiting]
+            replaced = list(self.library.content_hashes(ids))
+            stored = self.library.vectors_of(replaced)
+            documents = self.encoded({_words(*text): vector for text, vector in stored.items()})
+            with _uninterrupted():
+                self.library.add(documents)
+                self.replaced += len(replaced)
+                self.added += len(documents) - len(replaced)
+                self.passages += self.waiting_passages
+                self.rate = self.waiting_passages / max(time.monotonic() - began, 1e-6)
+                self.waiting, self.waiting_passages = [], 0
+                self.waiting_ids.clear()
+            self.tell()
+        for file in self.whole_files:
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            self.library.add_source(Source(file.sha256, file.name, file.bytes, now))
+        self.whole_files.clear()
+
+    def encoded(self, known: Mapping[tuple[str, str], Vectors]) -> list[StoredDocument]:
+        """What waits, with its vectors: brought along, `known` by the words of title and text, or made."""
+        rows: list[Vectors | None] = []
+        for each in self.waiting:
+            if each.vector is not None:
+                rows.append(each.vector)
+            else:
+                rows += [known.get(_words(passage.title, passage.text)) for passage in each.passages]
+        passages = [passage for each in self.waiting for passage in each.passages]
+        missing = [i for i, row in enumerate(rows) if row is None]
+        vectors = np.empty((len(rows), self.library.manifest.dimensions), dtype=np.float32)
+        for i, row in enumerate(rows):
+            if row is not None:
+                vectors[i] = row
+        vectors[missing] = self.encode([passages[i] for i in missing])
         documents, place = [], 0
-        for document, digest, passages in self.waiting:
-            rows = vectors[place : place + len(passages)]
-            documents.append(StoredDocument(document.id, digest, passages, rows))
-            place += len(passages)
-        replaced = len(self.library.content_hashes([document.id for document in documents]))
-        with _uninterrupted():
-            self.library.add(documents)
-            self.replaced += replaced
-            self.added += len(documents) - replaced
-            self.passages += place
-            self.waiting, self.waiting_passages = [], 0
-        self.rate = place / max(time.monotonic() - began, 1e-6)
-        self.tell()
+        for each in self.waiting:
+            end = place + len(each.passages)
+            documents.append(
+                StoredDocument(each.document.id, each.digest, each.passages, vectors[place:end], each.document.revision)
+            )
+            place = end
+        return documents
 
     def encode(self, passages: list[Passage]) -> Vectors:
         """`(n, d)` in the order of the passages; encoded in the order of their length, which saves padding."""
@@ -236,6 +328,8 @@ class _Addition:
                     added=self.added,
                     replaced=self.replaced,
                     unchanged=self.unchanged,
+                    outdated=self.outdated,
+                    deleted=self.deleted,
                     skipped=self.skipped,
                     passages=self.passages,
                     seconds=time.monotonic() - self.started,
@@ -247,12 +341,19 @@ class _Addition:
             added=self.added,
             replaced=self.replaced,
             unchanged=self.unchanged,
+            outdated=self.outdated,
+            deleted=self.deleted,
             passages=self.passages,
             skipped=self.skipped,
             first_skipped=tuple(self.first_skipped),
             seconds=time.monotonic() - self.started,
             encode_seconds=self.encode_seconds,
         )
+
+
+def _words(title: str, text: str) -> tuple[str, str]:
+    """Both without the white space that encoders do not see."""
+    return " ".join(title.split()), " ".join(text.split())
 
 
 class _Seen:

@@ -1,4 +1,4 @@
-"""The journal of open batches and the table of documents that were acknowledged, in one SQLite file.
+"""The journal of open batches, and the tables of documents and source files that were acknowledged: one SQLite file.
 
 A batch is open from before the first engine is touched until all of them hold it. Knows ids and hashes, no text; does
 not know what the engines hold.
@@ -19,7 +19,11 @@ NAME = "journal.sqlite"
 _SCHEMA = """
 CREATE TABLE journal(sequence INTEGER PRIMARY KEY AUTOINCREMENT, document_ids TEXT NOT NULL);
 CREATE TABLE documents(
-    id TEXT PRIMARY KEY, content_sha256 TEXT NOT NULL, passages INTEGER NOT NULL, addition INTEGER NOT NULL
+    id TEXT PRIMARY KEY, content_sha256 TEXT NOT NULL, passages INTEGER NOT NULL, revision TEXT
+) WITHOUT ROWID;
+CREATE TABLE deleted(id TEXT PRIMARY KEY, revision TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE sources(
+    sha256 TEXT PRIMARY KEY, name TEXT NOT NULL, bytes INTEGER NOT NULL, added TEXT NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE state(documents INTEGER NOT NULL, passages INTEGER NOT NULL, vectors INTEGER NOT NULL,
     words INTEGER NOT NULL);
@@ -34,6 +38,17 @@ class Row:
     id: str
     content_sha256: str
     passages: int
+    revision: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file that was added whole. `name` without its folder; `added` is ISO 8601, UTC."""
+
+    sha256: str
+    name: str
+    bytes: int
+    added: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +103,7 @@ class Journal:
         """Acknowledges a batch: `rows` are what is left of its documents; those without a row are gone."""
         with self._transaction():
             self._remove(document_ids)
-            self._insert(rows, sequence)
+            self._insert(rows)
             self._db.execute("DELETE FROM journal WHERE sequence = ?", (sequence,))
             self._mark(marks)
 
@@ -97,8 +112,8 @@ class Journal:
         with self._transaction():
             for row in rows:
                 self._db.execute(
-                    "INSERT INTO documents VALUES (?, ?, ?, 0) ON CONFLICT DO UPDATE SET passages = passages + ?",
-                    (row.id, row.content_sha256, row.passages, row.passages),
+                    "INSERT INTO documents VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET passages = passages + ?",
+                    (row.id, row.content_sha256, row.passages, row.revision, row.passages),
                 )
             self._count(*self.recount())
             self._mark(marks)
@@ -112,6 +127,41 @@ class Journal:
                     (json.dumps(list(document_ids)),),
                 )
             )
+
+    def revisions(self, document_ids: Sequence[str]) -> Mapping[str, str | None]:
+        """The revision of those that are there, or were deleted; a deleted one always has one."""
+        ids = (json.dumps(list(document_ids)),)
+        among = "WHERE id IN (SELECT value FROM json_each(?))"
+        with ours(self._folder):
+            there = dict(self._db.execute(f"SELECT id, revision FROM documents {among}", ids))
+            gone = dict(self._db.execute(f"SELECT id, revision FROM deleted {among}", ids))
+        return {each: max(there.get(each) or "", gone.get(each, "")) or None for each in (*there, *gone)}
+
+    def bury(self, deleted: Mapping[str, str]) -> None:
+        """Remembers documents as deleted at these revisions, whether they were there or not."""
+        with self._transaction():
+            self._db.executemany(
+                "INSERT INTO deleted VALUES (?, ?) "
+                "ON CONFLICT DO UPDATE SET revision = max(revision, excluded.revision)",
+                deleted.items(),
+            )
+
+    def buried(self) -> Mapping[str, str]:
+        """All documents remembered as deleted, with their revisions."""
+        with ours(self._folder):
+            return dict(self._db.execute("SELECT id, revision FROM deleted"))
+
+    def add_source(self, source: Source) -> None:
+        """Remembers a file as added whole."""
+        with self._transaction():
+            values = (source.sha256, source.name, source.bytes, source.added)
+            self._db.execute("INSERT OR REPLACE INTO sources VALUES (?, ?, ?, ?)", values)
+
+    def sources(self) -> list[Source]:
+        """The files that were added whole, in the order of their addition."""
+        with ours(self._folder):
+            rows = self._db.execute("SELECT sha256, name, bytes, added FROM sources ORDER BY added, name").fetchall()
+        return [Source(*row) for row in rows]
 
     def count(self) -> tuple[int, int]:
         """(documents, passages) acknowledged."""
@@ -142,11 +192,11 @@ class Journal:
         self._db.execute(f"DELETE {known}", ids)
         self._count(-documents, -passages)
 
-    def _insert(self, rows: Iterable[Row], sequence: int) -> None:
+    def _insert(self, rows: Iterable[Row]) -> None:
         documents = passages = 0
         for row in rows:
             self._db.execute(
-                "INSERT INTO documents VALUES (?, ?, ?, ?)", (row.id, row.content_sha256, row.passages, sequence)
+                "INSERT INTO documents VALUES (?, ?, ?, ?)", (row.id, row.content_sha256, row.passages, row.revision)
             )
             documents += 1
             passages += row.passages

@@ -3,6 +3,7 @@
     manifest.json    what the library is; makes the folder one            write.lock    held by the one writer
     journal.sqlite   batches begun and not finished; documents acknowledged
     passages.lance   passages and vectors: the truth                      words/        BM25 index, made from it
+    index.json       how good the vector index is, where there is one: searches scan where it is not good enough
 
 A write goes: journal entry, one atomic Lance commit, one tantivy commit, journal entry done together with the table of
 documents (acknowledged). Whatever is begun and not done is settled before the next write, from what Lance holds.
@@ -13,9 +14,8 @@ Does not know how documents are chunked or encoded.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -28,38 +28,21 @@ from epicrisis.seams import StoredDocument, Vectors
 from epicrisis.types import Hit, Passage, Scope
 
 from . import manifest as manifests
-from . import vectors as tables
 from .checks import check_documents, check_scope
 from .folder import PARTS, check_parts, check_vacant, clear, locked, sizes
 from .foreign import ours
-from .journal import Journal, Marks
+from .index import DEFAULT_RECALL, IndexReport, probing, read_report, refreshed
+from .journal import Journal, Marks, Source
 from .manifest import Manifest
+from .nearest import EXACT_LIMIT, Neighbours
 from .rebuild import rebuild, rows_of
-from .soundness import Parts
-from .vectors import PassageTable, StoredPassage
+from .soundness import LibraryInfo, Parts
+from .vectors import PassageTable, StoredPassage, stored_passages
 from .words import WordHit, WordIndex, version_of
 
 _OVER = 64
 _DIGITS = 4
 _COMPACT_AFTER = 200
-
-
-@dataclass(frozen=True, slots=True)
-class LibraryInfo:
-    """What a library holds. `exact`: vectors are searched in memory. `bytes_on_disk` by part.
-
-    `open_batches` counts what was begun and not finished: a writer is at work, or was killed and the next one settles
-    it. `problems` are sentences with their cure; none means sound.
-    """
-
-    path: str
-    manifest: Manifest
-    documents: int
-    passages: int
-    exact: bool
-    bytes_on_disk: Mapping[str, int]
-    open_batches: int
-    problems: tuple[str, ...]
 
 
 class Library:
@@ -77,6 +60,7 @@ class Library:
         self._threads = threading.RLock()
         self._writes = 0
         self._table = PassageTable(folder, manifest.dimensions, create=build)
+        self._neighbours = Neighbours(folder, self._table, manifest.dimensions)
         self._words = WordIndex(folder, create=build)
         self._journal = Journal.create(folder) if build else Journal(folder)
         self._parts = Parts(folder, self._table, self._words, self._journal)
@@ -86,7 +70,7 @@ class Library:
     @classmethod
     def create(
         cls, path: Path | str, *, encoder_fingerprint: str, encoder_name: str, dimensions: int, max_tokens: int,
-        overlap: int,
+        overlap: int, splitter: str = "tokens",
     ) -> Self:  # fmt: skip
         """A new, empty library, open for writing. Killed half-way, it can be created again.
 
@@ -95,7 +79,7 @@ class Library:
         folder = Path(path).absolute()
         manifest = manifests.new_manifest(
             encoder_fingerprint=encoder_fingerprint, encoder_name=encoder_name, dimensions=dimensions,
-            max_tokens=max_tokens, overlap=overlap,
+            max_tokens=max_tokens, overlap=overlap, splitter=splitter,
         )  # fmt: skip
         check_vacant(folder)
         with ours(folder):
@@ -175,7 +159,7 @@ class Library:
         try:
             self._words.close()
         finally:
-            self._table.close()
+            self._neighbours.close()
             self._journal.close()
 
     def __enter__(self) -> Self:
@@ -210,20 +194,31 @@ class Library:
             replaced = self._journal.hashes(ids)
             sequence = self._journal.begin(ids)
             self._table.write(documents, replaced)
-            self._finish(sequence, ids, _stored(documents))
+            self._finish(sequence, ids, stored_passages(documents))
             self._writes += 1
             if self._writes % _COMPACT_AFTER == 0:
                 self.compact()
 
-    def delete(self, document_ids: Sequence[str]) -> None:
-        """Durable when it returns. Unknown ids are no error. Raises LibraryError for a reader."""
+    def delete(self, document_ids: Sequence[str], revisions: Mapping[str, str] | None = None) -> None:
+        """Durable when it returns. Unknown ids are no error. Raises LibraryError for a reader.
+
+        `revisions` of those whose source took them back: they are remembered, see `revisions`.
+        """
         with self._threads:
             self._settle()
+            if revisions:
+                self._journal.bury(revisions)
             known = list(self._journal.hashes(document_ids))
             if known:
                 sequence = self._journal.begin(known)
                 self._table.delete(known)
                 self._finish(sequence, known, [])
+
+    def add_source(self, source: Source) -> None:
+        """Remembers that a file was added whole. Raises LibraryError for a reader."""
+        with self._threads:
+            self._settle()
+            self._journal.add_source(source)
 
     def compact(self) -> None:
         """Joins the small files that many commits leave behind; on a disk too full for that it leaves them.
@@ -237,6 +232,28 @@ class Library:
             with suppress(StorageError):
                 self._table.compact()
                 self._journal.finish(sequence, [], [], self._parts.marks())
+
+    def optimize(
+        self, recall: float = DEFAULT_RECALL, *, rebuild: bool = False, on_step: Callable[[str], None] | None = None
+    ) -> IndexReport | None:
+        """Joins small files, and for more than EXACT_LIMIT passages builds or refreshes the index and measures it.
+
+        `recall` is the recall@16 asked of it; an index below that is not used. Built anew where there is none, with
+        `rebuild`, or where the library has doubled since. `None`: small enough to be searched exactly without one.
+        Killed at any moment, the library is whole and the next call begins again.
+        """
+        say = on_step or (lambda step: None)
+        with self._threads:
+            self._settle()
+            sequence = self._journal.begin([])
+            say("joining small files")
+            self._table.compact()
+            passages = self._table.count()
+            report = None
+            if passages > EXACT_LIMIT:
+                report = refreshed(self._folder, self._neighbours, passages, recall, rebuild, say)
+            self._journal.finish(sequence, [], [], self._parts.marks())
+        return report
 
     def _settle(self) -> None:
         """Brings words and documents in step with Lance for every batch that was begun and not finished."""
@@ -269,7 +286,7 @@ class Library:
             return ()
         with self._threads:
             self._table.refresh()
-            ranked = self._table.nearest(vector, k, scope)
+            ranked = self._neighbours.nearest(vector, k, scope, probing(self._folder))
             known = self._table.fetch([passage_id for passage_id, _ in ranked])
         return tuple(Hit(known[passage_id].passage, score, rank) for rank, (passage_id, score) in enumerate(ranked))
 
@@ -315,6 +332,22 @@ class Library:
         with self._threads:
             return self._journal.hashes(document_ids)
 
+    def revisions(self, document_ids: Sequence[str]) -> Mapping[str, str | None]:
+        """The revision of those of the documents that are there or were taken back by their source."""
+        with self._threads:
+            return self._journal.revisions(document_ids)
+
+    def vectors_of(self, document_ids: Sequence[str]) -> Mapping[tuple[str, str], Vectors]:
+        """(title, text) -> vector `(d,)` of all passages of these documents, as they are stored (float16)."""
+        with self._threads:
+            self._table.refresh()
+            return self._table.vectors_of(document_ids)
+
+    def sources(self) -> list[Source]:
+        """The files that were added whole."""
+        with self._threads:
+            return self._journal.sources()
+
     def count(self) -> tuple[int, int]:
         """(documents, passages), acknowledged."""
         with self._threads:
@@ -333,12 +366,16 @@ class Library:
                 # A writer at work: what was counted may be from before and after a batch of its.
                 if self._journal.data_version() == before:
                     break
+            index = read_report(self._folder) if passages > EXACT_LIMIT else None
         return LibraryInfo(
             path=str(self._folder),
             manifest=self._manifest,
             documents=documents,
             passages=passages,
-            exact=passages <= tables.EXACT_LIMIT,
+            exact=passages <= EXACT_LIMIT or index is None or not index.good,
+            index=index,
+            unindexed=self._neighbours.unindexed() if passages > EXACT_LIMIT else 0,
+            sources=tuple(self.sources()),
             bytes_on_disk=sizes(self._folder),
             open_batches=batches,
             problems=tuple(problems),
@@ -356,10 +393,6 @@ class Library:
             rebuild(folder, manifests.read_manifest(folder).dimensions)
         with cls.open(folder) as library:
             return library.info()
-
-
-def _stored(documents: Iterable[StoredDocument]) -> list[StoredPassage]:
-    return [StoredPassage(passage, each.content_sha256) for each in documents for passage in each.passages]
 
 
 def _current(hit: WordHit, stored: StoredPassage | None, scope: Scope) -> bool:

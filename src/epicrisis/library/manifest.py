@@ -20,7 +20,7 @@ from epicrisis.errors import EncoderMismatch, LibraryDamaged, LibraryMissing
 
 from .foreign import REPAIR, ours
 
-FORMAT = 1
+FORMAT = 2
 NAME = "manifest.json"
 TEMPORARY = "manifest.json.tmp"
 _SOFTWARE = ("epicrisis", "lancedb", "tantivy", "pyarrow")
@@ -28,7 +28,8 @@ _SOFTWARE = ("epicrisis", "lancedb", "tantivy", "pyarrow")
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """`max_tokens` and `overlap` (tokens) are those documents are chunked with; `created` is ISO 8601, UTC.
+    """`splitter` says how documents are cut (see `corpus.splitting`); `max_tokens` and `overlap` (tokens) are those of
+    the splitter `tokens`. `created` is ISO 8601, UTC.
 
     `complete` is False from the first moment of a library's making until its parts are there.
     """
@@ -38,6 +39,7 @@ class Manifest:
     encoder_fingerprint: str
     encoder_name: str
     dimensions: int
+    splitter: str
     max_tokens: int
     overlap: int
     software: Mapping[str, str]
@@ -46,7 +48,7 @@ class Manifest:
 
 
 def new_manifest(
-    *, encoder_fingerprint: str, encoder_name: str, dimensions: int, max_tokens: int, overlap: int
+    *, encoder_fingerprint: str, encoder_name: str, dimensions: int, max_tokens: int, overlap: int, splitter: str
 ) -> Manifest:
     """A manifest for a library that is about to be made. Raises ValueError where the numbers make no sense."""
     if dimensions < 1 or not max_tokens > overlap >= 0:
@@ -57,6 +59,7 @@ def new_manifest(
         encoder_fingerprint=encoder_fingerprint,
         encoder_name=encoder_name,
         dimensions=dimensions,
+        splitter=splitter,
         max_tokens=max_tokens,
         overlap=overlap,
         software={name: version(name) for name in _SOFTWARE},
@@ -107,6 +110,10 @@ def read_manifest(folder: Path) -> Manifest:
     if isinstance(found, int) and found > FORMAT:
         raise LibraryDamaged(
             f"{folder} has format {found}, this program knows up to {FORMAT}: install a newer epicrisis"
+        )
+    if isinstance(found, int) and found < FORMAT:
+        raise LibraryDamaged(
+            f"{folder} has format {found}, this program writes {FORMAT}: make it again with `epicrisis library add`"
         )
     if found != FORMAT or not _fits(values):
         raise LibraryDamaged(f"{path} lacks what a manifest holds: {REPAIR.split(',')[0]}, or restore this file")

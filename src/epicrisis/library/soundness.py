@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,9 +12,33 @@ from . import journal as journals
 from . import vectors as tables
 from . import words as indexes
 from .foreign import REPAIR
-from .journal import Journal, Marks
+from .index import IndexReport
+from .journal import Journal, Marks, Source
+from .manifest import Manifest
 from .vectors import PassageTable
 from .words import WordIndex
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryInfo:
+    """What a library holds. `exact`: vectors are searched exactly. `bytes_on_disk` by part. `index` as it was measured;
+    `unindexed` passages are scanned beside it. `sources` are the files that were added whole.
+
+    `open_batches` counts what was begun and not finished: a writer is at work, or was killed and the next one settles
+    it. `problems` are sentences with their cure; none means sound.
+    """
+
+    path: str
+    manifest: Manifest
+    documents: int
+    passages: int
+    exact: bool
+    index: IndexReport | None
+    unindexed: int
+    sources: tuple[Source, ...]
+    bytes_on_disk: Mapping[str, int]
+    open_batches: int
+    problems: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

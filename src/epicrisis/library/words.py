@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from epicrisis.dates import first_day, last_day
 from epicrisis.errors import LibraryDamaged
-from epicrisis.types import Passage, Scope, last_day
+from epicrisis.facets import RETRACTED, facets
+from epicrisis.types import Passage, Scope
 
 from .foreign import REPAIR, ours
 from .vectors import StoredPassage
@@ -147,12 +149,18 @@ class WordIndex:
         if scope.as_of is not None:
             until = last_day(scope.as_of)
             filters.append(Query.range_query(schema, "last_day", FieldType.Integer, upper_bound=until))
+        if scope.since is not None:
+            since = first_day(scope.since)
+            filters.append(Query.range_query(schema, "last_day", FieldType.Integer, lower_bound=since))
+        filters += [Query.term_set_query(schema, "facets", sorted(names)) for names in scope.wanted_facets()]
         if within is not None:
             filters.append(Query.term_set_query(schema, "id", list(within)))
         clauses = [(Occur.Must, Query.boolean_query(words))]
         clauses += [(Occur.Must, Query.const_score_query(condition, 0.0)) for condition in filters]
         if scope.hidden:
             clauses.append((Occur.MustNot, Query.term_set_query(schema, "document_id", sorted(scope.hidden))))
+        if scope.without_retracted:
+            clauses.append((Occur.MustNot, Query.term_query(schema, "facets", RETRACTED, "basic")))
         return Query.boolean_query(clauses)
 
 
@@ -164,6 +172,7 @@ def _schema() -> tantivy.Schema:
     builder.add_text_field("id", stored=True, tokenizer_name="raw", index_option="basic")
     builder.add_text_field("document_id", tokenizer_name="raw", index_option="basic")
     builder.add_text_field("patient", tokenizer_name="raw", index_option="basic")
+    builder.add_text_field("facets", tokenizer_name="raw", index_option="basic")
     builder.add_integer_field("last_day", indexed=True, fast=True)
     builder.add_integer_field("version", fast=True)
     return builder.build()
@@ -198,6 +207,7 @@ def _as_document(stored: StoredPassage) -> tantivy.Document:
         "document_id": passage.document_id,
         "patient": _LITERATURE if passage.patient is None else _patient(passage.patient),
         "version": version_of(stored.content_sha256),
+        "facets": sorted(facets(passage.metadata)),
     }
     if passage.date is not None:
         values["last_day"] = last_day(passage.date)

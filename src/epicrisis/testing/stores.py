@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
+from epicrisis.dates import last_day
 from epicrisis.errors import InputError
 from epicrisis.seams import PassageStore, StoredDocument, Vectors
-from epicrisis.types import Hit, Passage, Scope, last_day
+from epicrisis.types import Hit, Metadata, Passage, Scope
 
 from .encoders import require
 
@@ -23,6 +24,7 @@ _WORD = re.compile(r"\w+")
 _K1, _B = 1.2, 0.75
 DIMENSIONS = 4
 """Of the vectors that `check_store` adds."""
+_METADATA: Metadata = {"note": "naïve", "types": ["Review"], "depth": {"n": 1}}
 
 
 class MemoryStore:
@@ -86,11 +88,12 @@ class MemoryStore:
 
 
 def _check(scope: Scope) -> None:
-    try:
-        if scope.as_of is not None:
-            last_day(scope.as_of)
-    except ValueError as error:
-        raise InputError(f"as of: {error}; write it as 2015, 2015-06 or 2015-06-30") from error
+    for name, date in (("as of", scope.as_of), ("since", scope.since)):
+        try:
+            if date is not None:
+                last_day(date)
+        except ValueError as error:
+            raise InputError(f"{name}: {error}; write it as 2015, 2015-06 or 2015-06-30") from error
 
 
 def _tokens(text: str) -> list[str]:
@@ -111,7 +114,7 @@ def _best(scored: Iterable[tuple[Passage, float]], k: int) -> tuple[Hit, ...]:
 
 def stored(
     document_id: str, *texts: str, vectors: Sequence[Sequence[float]] | None = None, title: str = "",
-    date: str | None = None, patient: str | None = None, version: str = "1",
+    date: str | None = None, patient: str | None = None, version: str = "1", metadata: Metadata = _METADATA,
 ) -> StoredDocument:  # fmt: skip
     """A document of one passage a text. Without vectors, passage i points along axis i."""
     rows = np.eye(DIMENSIONS)[[i % DIMENSIONS for i in range(len(texts))]] if vectors is None else np.asarray(vectors)
@@ -121,7 +124,7 @@ def stored(
             Passage(
                 id=f"{document_id}#{ordinal}", document_id=document_id, ordinal=ordinal, start=start,
                 end=start + len(text), text=text, title=title, source="check", date=date, patient=patient,
-                metadata={"note": "naïve", "types": ["Review"], "depth": {"n": 1}},
+                metadata=metadata,
             )
         )  # fmt: skip
         start += len(text) + 1
@@ -133,7 +136,7 @@ def check_store(make: Callable[[], PassageStore]) -> None:
 
     Raises AssertionError naming the clause that does not hold.
     """
-    for clause in (_empty, _kept, _replaced, _deleted, _dense, _words, _within, _ties, _scoped, _strange):
+    for clause in (_empty, _kept, _replaced, _deleted, _dense, _words, _within, _ties, _scoped, _filtered, _strange):
         clause(make())
 
 
@@ -256,21 +259,59 @@ def _scoped(store: PassageStore) -> None:
     _sees(store, Scope(patient="anna", as_of="2015-12-30"), set(), "a partial date may be its last day")
     _sees(store, Scope(patient="annabel", as_of="2015-06"), {"annabel"}, "a month lasts to its end")
     _sees(store, Scope(hidden=frozenset({"paper", "later", "nobody"})), {"undated"}, "hidden documents are not seen")
-    for search in (
-        lambda scope: store.search_vectors(_axis(0), 9, scope),
-        lambda scope: store.search_words("aspirin", 9, scope),
-        lambda scope: store.fetch(["paper#0"], scope),
+    for search, scope in itertools.product(
+        (
+            lambda scope: store.search_vectors(_axis(0), 9, scope),
+            lambda scope: store.search_words("aspirin", 9, scope),
+            lambda scope: store.fetch(["paper#0"], scope),
+        ),
+        (Scope(as_of="yesterday"), Scope(since="yesterday")),
     ):
         try:
-            search(Scope(as_of="yesterday"))
+            search(scope)
         except InputError:
             continue
         raise AssertionError("the store's contract does not hold: a scope's date that is no date raises InputError")
 
 
-def _sees(store: PassageStore, scope: Scope, documents: set[str], clause: str) -> None:
+def _filtered(store: PassageStore) -> None:
+    trial, review = "Randomized Controlled Trial", "Review"
+    store.add(
+        [
+            stored(
+                "trial", "aspirin", date="2015-06", metadata={"publication_types": [trial], "journal": "The Lancet"}
+            ),
+            stored("review", "aspirin", date="2016", metadata={"publication_types": [review, "x"], "journal": "BMJ's"}),
+            stored("gone", "aspirin", date="2017-01-31", metadata={"publication_types": [trial], "retracted": True}),
+            stored("bare", "aspirin", metadata={"publication_types": "a string", "retracted": "no"}),
+        ]
+    )
+    everything = ["bare#0", "gone#0", "review#0", "trial#0"]
+
+    def sees(scope: Scope, *documents: str) -> None:
+        _sees(store, scope, set(documents), f"filtered by {scope}", everything)
+
+    sees(Scope(since="2015"), "trial", "review", "gone")
+    sees(Scope(since="2015-06-30"), "trial", "review", "gone")
+    sees(Scope(since="2015-07"), "review", "gone")
+    sees(Scope(since="2016", as_of="2016"), "review")
+    sees(Scope(publication_types=frozenset({"randomized controlled TRIAL"})), "trial", "gone")
+    sees(Scope(publication_types=frozenset({trial, review})), "trial", "review", "gone")
+    sees(Scope(publication_types=frozenset({"Randomized"})))
+    sees(Scope(journals=frozenset({"bmj's", "nature"})), "review")
+    sees(Scope(publication_types=frozenset({trial}), journals=frozenset({"BMJ's"})))
+    sees(Scope(without_retracted=True), "trial", "review", "bare")
+    sees(Scope(publication_types=frozenset({trial}), without_retracted=True, hidden=frozenset({"trial"})))
+    sees(Scope(journals=frozenset({"x') OR 1=1 --"})))
+
+
+_SCOPED = ("anna#0", "annabel#0", "later#0", "none#0", "paper#0", "undated#0")
+
+
+def _sees(
+    store: PassageStore, scope: Scope, documents: set[str], clause: str, everything: Sequence[str] = _SCOPED
+) -> None:
     wanted = sorted(f"{name}#0" for name in documents)
-    everything = ["anna#0", "annabel#0", "later#0", "none#0", "paper#0", "undated#0"]
     require(sorted(_ids(store.search_vectors(_axis(0), 9, scope))) == wanted, f"{clause} (vectors)")
     require(sorted(_ids(store.search_words("aspirin", 9, scope))) == wanted, f"{clause} (words)")
     require(sorted(_ids(store.search_words("aspirin", 9, scope, everything))) == wanted, f"{clause} (words within)")
