@@ -1,0 +1,208 @@
+"""HTML files: the text a reader sees, a block a line. One file, one document.
+
+Left out are scripts, styles, templates, `noscript`, navigation (`nav`), drawings and form controls; headers, footers
+and asides stay, because articles keep their findings there too. Knows nothing of what a style sheet hides, and fetches
+nothing.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from epicrisis.types import Document
+
+from .inputs import Skipped, because, shown
+
+if TYPE_CHECKING:
+    from selectolax.lexbor import LexborNode
+
+LARGEST = 64 * 1024 * 1024
+"""Bytes of a file."""
+DEEPEST = 10_000
+"""Elements within elements. The parser's time grows with the square of it: 0.1 s at 10,000, minutes at 200,000."""
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_LEFT_OUT = _names("script style template noscript nav svg button select textarea datalist iframe object")
+_BLOCKS = _names(
+    "address article aside blockquote body br caption dd details dialog div dl dt fieldset figcaption figure footer "
+    "form h1 h2 h3 h4 h5 h6 header hgroup hr legend li main ol p pre section summary table tbody tfoot thead ul"
+)
+_CELLS = ("td", "th")
+_TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)")
+_NOT_NESTING = _names(
+    "area base br col dd dt embed hr img input li link meta option p source tbody td tfoot th thead tr track wbr"
+)
+_RAISED_NUMBER = re.compile(r"[+\-−–]?\d")
+_BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+_NAMED = re.compile(rb"""<(?:meta|\?xml)[^>]*?(?:charset|encoding)\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE)
+_NAMED_WITHIN = 4096
+# As browsers do: what calls itself Latin-1 is Windows-1252, and no file of ASCII tags is UTF-16.
+_MEANT = {"iso8859-1": "cp1252", "ascii": "cp1252", "utf-16": "utf-8", "utf-16-le": "utf-8", "utf-16-be": "utf-8"}
+
+
+def read(path: Path, name: str) -> Iterator[Document | Skipped]:
+    """The one document, or why it was left out.
+
+    `name` is as for text files: it makes the id (`file:<name>`) and the source. The title is the page's, else its first
+    heading, else the file's stem. Runs of white space are one space; blocks and line breaks begin a new line; a table's
+    row is one line with ` | ` between its cells, unless a cell holds several lines. Where a superscript follows a digit
+    and is a number, `^` stands between (`10^9`, `10^-3`), for a subscript `_`.
+
+    The encoding is that of the byte order mark, else the one the page names, else UTF-8.
+    """
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        yield Skipped(shown(path), "", "the file's name is not UTF-8; rename it")
+        return
+    try:
+        if path.stat().st_size > LARGEST:
+            raise ValueError(f"larger than {LARGEST // 2**20} MB; split it")
+        title, text = _title_and_text(_decoded(path.read_bytes()))
+        if not text:
+            raise ValueError("holds no text")
+    except OSError as error:
+        yield Skipped(shown(path), "", f"{because(error)}; check the file and its permissions")
+        return
+    except ValueError as error:
+        yield Skipped(shown(path), "", str(error))
+        return
+    yield Document(id=f"file:{name}", text=text, title=title or path.stem, source=name)
+
+
+def _decoded(data: bytes) -> str:
+    """Raises ValueError with the reason."""
+    mark, encoding = next(((mark, encoding) for mark, encoding in _BOMS if data.startswith(mark)), (b"", ""))
+    data = data.removeprefix(mark)
+    encoding = encoding or _named_encoding(data)
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not {encoding} at byte {error.start + 1}; save it as UTF-8 and let it say so") from error
+    except LookupError as error:
+        raise ValueError("names an encoding that is none of text; save it as UTF-8") from error
+
+
+def _named_encoding(data: bytes) -> str:
+    named = _NAMED.search(data, 0, _NAMED_WITHIN)
+    try:
+        encoding = codecs.lookup(named[1].decode() if named else "utf-8").name
+    except LookupError as error:
+        raise ValueError("names an encoding that is not known; save it as UTF-8") from error
+    return _MEANT.get(encoding, encoding)
+
+
+def _title_and_text(page: str) -> tuple[str, str]:
+    from selectolax.lexbor import LexborHTMLParser, SelectolaxError
+
+    if _depth(page) > DEEPEST:
+        raise ValueError(f"elements nested deeper than {DEEPEST:,}; save it as text")
+    try:
+        tree = LexborHTMLParser(page)
+    except (SelectolaxError, UnicodeEncodeError) as error:
+        raise ValueError("the HTML parser refuses it; save it as text") from error
+    if tree.body is None:
+        return "", ""
+    lines = _Lines()
+    lines.walk(tree.body)
+    named = (
+        found for root, tag in ((tree.head, "title"), (tree.body, "h1")) if root and (found := root.css_first(tag))
+    )
+    titles = (" ".join(node.text().split()) for node in named)
+    return next((title for title in titles if title), ""), "\n".join(lines.lines)
+
+
+def _depth(page: str) -> int:
+    """How deep elements nest, from above, but for those that end each other."""
+    depth = deepest = 0
+    for closing, tag in _TAG.findall(page):
+        if tag.lower() not in _NOT_NESTING:
+            depth = max(depth - 1, 0) if closing else depth + 1
+            deepest = max(deepest, depth)
+    return deepest
+
+
+class _Lines:
+    """Collects lines of text while it walks a tree. Rows of tables are held back until they are whole."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._line: list[str] = []
+        self._rows: list[list[list[str]]] = []
+        self._mark = ""
+
+    def walk(self, root: LexborNode) -> None:
+        node = root
+        while True:
+            self._enter(node)
+            inner = None if node.tag in _LEFT_OUT else node.first_child
+            while inner is None:
+                self._leave(node)
+                if node.mem_id == root.mem_id:
+                    return
+                inner = node.next
+                if inner is None:
+                    parent = node.parent
+                    assert parent is not None, "every node of the walk lies below its root"
+                    node = parent
+            node = inner
+
+    def _enter(self, node: LexborNode) -> None:
+        tag = node.tag
+        if node.is_text_node:
+            self._write(node)
+        elif tag in ("sup", "sub"):
+            self._mark = "^" if tag == "sup" else "_"
+        elif tag in _BLOCKS:
+            self._end_line()
+        elif tag == "tr":
+            self._end_line()
+            self._rows.append([])
+        elif tag in _CELLS and self._rows:
+            self._end_line()
+            self._rows[-1].append([])
+
+    def _leave(self, node: LexborNode) -> None:
+        tag = node.tag
+        if tag in ("sup", "sub"):
+            self._mark = ""
+        elif tag in _BLOCKS or (tag in _CELLS and self._rows):
+            self._end_line()
+        elif tag == "tr":
+            self._end_line()
+            cells = self._rows.pop()
+            if any(len(cell) > 1 for cell in cells):
+                self._target().extend(line for cell in cells for line in cell)
+            elif any(cells):
+                self._target().append(" | ".join(cell[0] if cell else "" for cell in cells))
+
+    def _write(self, node: LexborNode) -> None:
+        text = node.text_content or ""
+        if self._mark and text.strip():
+            if self._line and self._line[-1][-1:].isdigit() and _RAISED_NUMBER.match(text):
+                text = self._mark + text
+            self._mark = ""
+        if node.parent is not None and node.parent.tag == "pre":
+            for line in text.splitlines():
+                self._line.append(line)
+                self._end_line()
+        elif text:
+            self._line.append(text)
+
+    def _end_line(self) -> None:
+        line = " ".join("".join(self._line).split())
+        self._line.clear()
+        if line:
+            self._target().append(line)
+
+    def _target(self) -> list[str]:
+        """Where a line goes: the open cell of the innermost row that has one, else the page."""
+        return next((row[-1] for row in reversed(self._rows) if row), self.lines)
