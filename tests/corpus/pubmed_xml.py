@@ -48,12 +48,13 @@ def article_set(articles: Iterable[str], deleted: Iterable[object] = ()) -> str:
     return f"{HEAD}<PubmedArticleSet>\n{''.join(articles)}{tail}</PubmedArticleSet>\n"
 
 
-WORDS = """
+_TEXT = """
 patients treatment of the in with and was study results clinical trial effect risk group cells expression protein
 increased decreased significantly compared associated between after before months years therapy placebo mortality
 hypertension diabetes infection inflammation receptor response analysis method data model outcome survival rate
 95% CI (0.57-1.16) P<0.001 β-blocker TNF-α μg/ml respectively however these findings suggest that further
-""".split()
+"""
+WORDS = _TEXT.split()
 LABELS = ["BACKGROUND", "METHODS", "RESULTS", "CONCLUSIONS"]
 
 
@@ -79,15 +80,16 @@ def realistic(pmid: int, dice: random.Random) -> str:
         date=f"<Year>{dice.randrange(1975, 2026)}</Year><Month>{dice.choice(['Jan', 'May', 'Nov'])}</Month>",
         revised=f"20{dice.randrange(10, 26)}{dice.randrange(1, 13):02}{dice.randrange(1, 29):02}",
         in_article=f"<Pagination><MedlinePgn>{dice.randrange(999)}-9</MedlinePgn></Pagination>"
-        f'<ELocationID EIdType="doi" ValidYN="Y">{doi}</ELocationID>{_authors(dice)}<Language>eng</Language>{_grants(dice)}'
+        f'<ELocationID EIdType="doi" ValidYN="Y">{doi}</ELocationID>{_authors(dice)}'
+        f"<Language>eng</Language>{_grants(dice)}"
         '<PublicationTypeList><PublicationType UI="D016428">Journal Article</PublicationType><PublicationType '
         'UI="D016449">Randomized Controlled Trial</PublicationType></PublicationTypeList>',
         in_citation="<MedlineJournalInfo><Country>United States</Country><MedlineTA>J Med</MedlineTA>"
         f"<NlmUniqueID>025556</NlmUniqueID><ISSNLinking>0028-4793</ISSNLinking></MedlineJournalInfo>{_chemicals(dice)}"
         f"<CitationSubset>IM</CitationSubset>{_mesh(dice)}{_keywords(dice)}",
         in_data=f"{_history(dice)}<PublicationStatus>ppublish</PublicationStatus><ArticleIdList>"
-        f'<ArticleId IdType="pubmed">{pmid}</ArticleId><ArticleId IdType="pmc">PMC{pmid}</ArticleId><ArticleId IdType="doi">{doi}</ArticleId>'
-        f"</ArticleIdList>{_references(dice)}",
+        f'<ArticleId IdType="pubmed">{pmid}</ArticleId><ArticleId IdType="pmc">PMC{pmid}</ArticleId>'
+        f'<ArticleId IdType="doi">{doi}</ArticleId></ArticleIdList>{_references(dice)}',
     )
 
 

@@ -13,11 +13,22 @@ date; they are final (`99999999`).
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import pickle
 import re
-from collections.abc import Iterator
+import shutil
+import signal
+import tempfile
+import zlib
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import TypeAlias
 
+from epicrisis.errors import InputError
 from epicrisis.types import Document
 
 from . import pubmed_record
@@ -75,3 +86,74 @@ def _file_key(name: str) -> str:
     """`2601234` of `pubmed26n1234.xml.gz`; zeros where the name does not say."""
     found = _NAME.search(name)
     return f"{found[1]}{found[2]:0>5}" if found else "0000000"
+
+
+# -- many files on all cores ----------------------------------------------------------------------------------------
+
+
+def read_files(paths: Sequence[Path], workers: int | None = None, details: bool = False) -> Iterator[Found]:
+    """What `read` gives of each file, in the files' order, by so many processes at once (`None`: one a core).
+
+    Each process reads one file ahead into a temporary one (about 30 MB for a baseline file), of which there are at
+    most as many as workers, so that memory stays bounded however slowly the results are taken. One file, or one
+    worker, is read in this process. Raises InputError where a process is killed or cannot write, naming its file.
+    """
+    workers = min(workers or os.cpu_count() or 1, len(paths))
+    if workers <= 1:
+        for path in paths:
+            yield from read(path, details)
+        return
+    # Spawned: a fork would copy the locks of threads that it does not copy.
+    context = multiprocessing.get_context("spawn")
+    ahead: deque[tuple[Path, Path, SpawnProcess]] = deque()
+    folder = Path(tempfile.mkdtemp(prefix="epicrisis-"))
+    waiting = iter(enumerate(paths))
+    try:
+        while True:
+            for number, path in islice(waiting, workers - len(ahead)):
+                spool = folder / str(number)
+                process = context.Process(target=_read_ahead, args=(path, spool, details), daemon=True)
+                process.start()
+                ahead.append((path, spool, process))
+            if not ahead:
+                return
+            path, spool, process = ahead[0]
+            process.join()
+            if process.exitcode != 0:
+                raise InputError(
+                    f"{shown(path)}: the process that read it was stopped (exit code {process.exitcode}); see that "
+                    f"memory and the disk of {tempfile.gettempdir()} suffice, then run again, or with one worker"
+                )
+            ahead.popleft()
+            yield from _spooled(spool)
+            spool.unlink()
+    finally:
+        for _, _, process in ahead:
+            process.kill()
+            process.join()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+_BATCH = 256
+
+
+def _read_ahead(path: Path, spool: Path, details: bool) -> None:
+    """In a process of its own: writes what the file holds to the spool, and stops when nobody waits for it any more."""
+    # Ctrl-C reaches every process of the terminal; the one that started this one ends it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    found = read(path, details)
+    with spool.open("wb") as file:
+        while batch := list(islice(found, _BATCH)):
+            packed = zlib.compress(pickle.dumps(batch, pickle.HIGHEST_PROTOCOL), 1)
+            file.write(len(packed).to_bytes(4, "big") + packed)
+            if parent is not None and not parent.is_alive():
+                shutil.rmtree(spool.parent, ignore_errors=True)
+                return
+
+
+def _spooled(spool: Path) -> Iterator[Found]:
+    with spool.open("rb") as file:
+        while size := file.read(4):
+            batch: list[Found] = pickle.loads(zlib.decompress(file.read(int.from_bytes(size, "big"))))
+            yield from batch

@@ -130,7 +130,7 @@ def _entries(key: str, names: Mapping[str, str]) -> _Handler:
     """One object an element, of those children that say something; an `@` stands for the element's attributes."""
 
     def handle(element: _Element, draft: _Draft) -> None:
-        told = {f"@{name}": str(value) for name, value in element.items()}
+        told = {f"@{name!s}": str(value) for name, value in element.items()}
         told |= {str(child.tag): text(child) for child in element}
         draft.append(key, {names[name]: value for name, value in told.items() if value and name in names})
 

@@ -141,7 +141,7 @@ def _why(error: Any) -> str:
     """Of a failure while reading. libxml2's own words are not repeated: they may hold some of the text."""
     from lxml import etree
 
-    if not isinstance(error, etree.LxmlError):
+    if isinstance(error, OSError | EOFError | zlib.error):
         cause = because(error) if isinstance(error, OSError) else str(error)
         return f"the file breaks off ({cause}); fetch or make it again"
     if error.code in (etree.ErrorTypes.ERR_ENTITY_LOOP, etree.ErrorTypes.ERR_RESOURCE_LIMIT):
