@@ -138,6 +138,7 @@ class _Lines:
         self._line: list[str] = []
         self._rows: list[list[list[str]]] = []
         self._mark = ""
+        self._preformatted = 0
 
     def walk(self, root: LexborNode) -> None:
         node = root
@@ -163,6 +164,7 @@ class _Lines:
             self._mark = "^" if tag == "sup" else "_"
         elif tag in _BLOCKS:
             self._end_line()
+            self._preformatted += tag == "pre"
         elif tag == "tr":
             self._end_line()
             self._rows.append([])
@@ -176,6 +178,7 @@ class _Lines:
             self._mark = ""
         elif tag in _BLOCKS or (tag in _CELLS and self._rows):
             self._end_line()
+            self._preformatted -= tag == "pre"
         elif tag == "tr":
             self._end_line()
             cells = self._rows.pop()
@@ -190,12 +193,11 @@ class _Lines:
             if self._line and self._line[-1][-1:].isdigit() and _RAISED_NUMBER.match(text):
                 text = self._mark + text
             self._mark = ""
-        if node.parent is not None and node.parent.tag == "pre":
-            for line in text.splitlines():
-                self._line.append(line)
-                self._end_line()
-        elif text:
-            self._line.append(text)
+        first, *others = text.split("\n") if self._preformatted else [text]
+        self._line.append(first)
+        for line in others:
+            self._end_line()
+            self._line.append(line)
 
     def _end_line(self) -> None:
         line = " ".join("".join(self._line).split())
