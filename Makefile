@@ -8,7 +8,7 @@ DEMO := build/demo-library
 # The demo's chat model; `make demo MODEL=qwen2.5-coder-0.5b` fetches half a gigabyte and answers better.
 MODEL ?= smollm2-135m
 
-.PHONY: demo test check fast-test models lock clean
+.PHONY: demo test test-torch torch-wheel check fast-test models lock clean
 
 $(INSTALLED): pyproject.toml requirements.lock
 ifdef UV
@@ -47,9 +47,30 @@ test: check models  ## everything; needs the models, and the real data where EPI
 fast-test: $(INSTALLED)  ## what needs neither models nor data
 	$(BIN)/python -m pytest -m "not models and not data"
 
+# torch is no part of the other environment: it is large, and of its wheels only those for CPUs are wanted here.
+TORCH_BIN := .venv-torch/bin
+TORCH_PINS := -c requirements-torch.lock -c requirements.lock
+
+torch-wheel:  ## fails where the registry has no wheel of torch for this Python that does without a graphics card
+	$(PYTHON) -m venv .venv-torch
+	$(TORCH_BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(TORCH_BIN)/python -m pip install --quiet --dry-run --ignore-installed --report .venv-torch/plan.json \
+		--only-binary=:all: $(TORCH_PINS) torch
+	! grep -qE '"name": "(nvidia|cuda|triton)' .venv-torch/plan.json
+
+.venv-torch/.installed: pyproject.toml requirements.lock requirements-torch.lock
+	$(MAKE) torch-wheel
+	$(TORCH_BIN)/python -m pip install --quiet --only-binary=:all: $(TORCH_PINS) --group dev --group torch-tests \
+		"hatchling>=1.27" "editables>=0.5"
+	$(TORCH_BIN)/python -m pip install --quiet --no-build-isolation $(TORCH_PINS) --editable .
+	touch $@
+
+test-torch: .venv-torch/.installed  ## encoders and rerankers on torch, against transformers, with tiny models
+	$(TORCH_BIN)/python -m pytest -m torch tests/models
+
 lock:  ## pin every dependency anew
 	uv pip compile --quiet --universal --python-version 3.11 --group dev --no-emit-index-url --no-header \
 		--output-file requirements.lock pyproject.toml
 
 clean:
-	rm -rf $(VENV) build dist
+	rm -rf $(VENV) .venv-torch build dist
