@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -84,10 +85,90 @@ def test_a_folder_must_say_how_it_pools(model_home: Path, folder: Path) -> None:
     (folder / "model.json").write_text(
         json.dumps({"settings": {"pooling": "max", "normalise": True, "max_tokens": 256}})
     )
-    with pytest.raises(ModelFileInvalid, match="mean or cls"):
+    with pytest.raises(ModelFileInvalid, match=r"pooling is wrong .*'mean', 'cls' or 'last'"):
         load_encoder(str(folder), model_home)
     (folder / "model.json").write_text("{")
     with pytest.raises(ModelFileInvalid, match="not JSON"):
+        load_encoder(str(folder), model_home)
+
+
+@pytest.mark.models
+def test_two_networks_read_questions_and_pairs(model_home: Path, folder: Path) -> None:
+    """MedCPT's layout, with MiniLM in both places, against tokenizers and onnxruntime used directly."""
+    import onnxruntime
+    from tokenizers import Tokenizer
+
+    for part in ("query", "article"):
+        (folder / part).mkdir()
+        for name in ("model.onnx", "tokenizer.json"):
+            shutil.copy(folder / name, folder / part / name)
+    settings = {"pooling": "cls", "normalise": False, "max_tokens": 32, "max_query_tokens": 8, "title": "pair"}
+    (folder / "model.json").write_text(json.dumps({"settings": settings}))
+    ours = load_encoder(str(folder), model_home)
+    check_encoder(ours)
+    assert (ours.max_tokens, ours.max_query_tokens) == (29, 6)
+
+    session = onnxruntime.InferenceSession(folder / "model.onnx")
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.no_padding()
+
+    def first(text: str | tuple[str, str], window: int) -> Any:
+        tokenizer.enable_truncation(window)
+        encoding = tokenizer.encode(*((text,) if isinstance(text, str) else text))
+        feeds = {"input_ids": encoding.ids, "attention_mask": encoding.attention_mask}
+        feeds["token_type_ids"] = encoding.type_ids
+        return session.run(None, {name: np.array([row]) for name, row in feeds.items()})[0][0, 0]
+
+    pairs = [("Aspirin", "It prevents strokes."), ("", "Untitled."), ("long " * 40, "long " * 40)]
+    for pair in pairs:
+        assert np.allclose(ours.encode_passages([pair])[0], first(pair, 32), atol=1e-5)
+    assert np.allclose(ours.encode_queries(["stroke " * 9])[0], first("stroke " * 9, 8), atol=1e-5)
+    joined = first("Aspirin\nIt prevents strokes.", 32)
+    assert not np.allclose(ours.encode_passages(pairs[:1])[0], joined, atol=1e-2)
+
+
+@pytest.mark.models
+def test_prompts_and_the_place_of_the_weights_are_those_of_sentence_transformers(
+    model_home: Path, folder: Path
+) -> None:
+    plain = load_encoder(str(folder), model_home)
+    (folder / "onnx").mkdir()
+    (folder / "model.onnx").rename(folder / "onnx" / "model.onnx")
+    prompts = {"prompts": {"query": "question: ", "passage": "abstract: "}}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts))
+    ours = load_encoder(str(folder), model_home)
+    assert np.array_equal(ours.encode_queries(["Aspirin"]), plain.encode_queries(["question: Aspirin"]))
+    assert np.array_equal(
+        ours.encode_passages([("Aspirin.", "Stroke")]), plain.encode_queries(["abstract: Aspirin.\nStroke"])
+    )
+    assert plain.max_tokens - ours.max_tokens == len(plain.token_spans("abstract: "))
+    assert ours.fingerprint != plain.fingerprint
+
+
+@pytest.mark.models
+@pytest.mark.parametrize(
+    ("name", "said", "complaint"),
+    [
+        ("modules.json", [{"type": "sentence_transformers.models.Dense"}], "step Dense"),
+        ("1_Pooling/config.json", {"pooling_mode_max_tokens": True}, "pooling is wrong"),
+        (
+            "1_Pooling/config.json",
+            {"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": True},
+            "pooling is wrong",
+        ),
+        (
+            "1_Pooling/config.json",
+            {"pooling_mode_mean_tokens": True, "include_prompt": False},
+            "prompts out of the mean",
+        ),
+        ("model.json", {"settings": {"pooling": "cls", "normalise": True, "max_tokens": 256, "titel": "x"}}, "titel"),
+    ],
+)
+def test_what_is_not_known_here_is_refused(
+    model_home: Path, folder: Path, name: str, said: object, complaint: str
+) -> None:
+    (folder / name).write_text(json.dumps(said))
+    with pytest.raises(ModelFileInvalid, match=complaint):
         load_encoder(str(folder), model_home)
 
 

@@ -16,13 +16,16 @@ from epicrisis.errors import ModelFileInvalid, ModelMissing, NetworkRefused, Sto
 from epicrisis.models.catalogue import (
     Catalogue,
     HubFile,
+    HubFolder,
     PinnedFile,
     PinnedModel,
     WheelPart,
     catalogue,
     parse_catalogue,
 )
+from epicrisis.models.files import ModelFiles
 from epicrisis.models.pull import find, installed, pull, verify
+from epicrisis.models.recipe import encoder_recipe, reranker_recipe
 
 PARTS = (b"first part, " * 1000, b"second part, " * 1000, b"third part. " * 1000)
 WHOLE = b"".join(PARTS)
@@ -238,13 +241,177 @@ def test_a_hub_that_lacks_the_file_or_is_not_there(hub: Hub, tmp_path: Path, mon
         pull("tiny", tmp_path, models=hosted())
 
 
+# -- unpinned -------------------------------------------------------------------------------------------------------
+
+OLD, NEW = "b" * 40, "c" * 40
+
+
+class Repository:
+    """A repository whose main moves; only large files have hashes there. `breaks_after`: bytes a response gives."""
+
+    def __init__(self) -> None:
+        self.commits = {OLD: {"config.json": b"{}", "model-1.bin": WHOLE, "model-2.bin": PARTS[0], "README.md": b"#"}}
+        self.main = OLD
+        self.breaks_after: int | None = None
+        self.asked: list[str] = []
+        self.lies = False
+
+    def move(self, **changes: bytes) -> None:
+        self.main = NEW
+        self.commits[NEW] = self.commits[OLD] | {
+            f"{name}.bin".replace("_", "-"): data for name, data in changes.items()
+        }
+
+    def answer(self, path: str) -> bytes | None:
+        self.asked.append(path)
+        if path.startswith("/api/models/owner/name/revision/"):
+            commit = path.partition("?")[0].rpartition("/")[2]
+            commit = self.main if commit == "main" else commit
+            return json.dumps(
+                {"sha": commit, "siblings": [self._sibling(*item) for item in self.commits[commit].items()]}
+            ).encode()
+        _, _, rest = path.partition("/owner/name/resolve/")
+        commit, _, name = rest.partition("/")
+        return self.commits.get(commit, {}).get(name)
+
+    def _sibling(self, name: str, data: bytes) -> dict[str, object]:
+        lfs = {"lfs": {"sha256": sha256(b"lie" if self.lies else data)}} if name.startswith("model") else {}
+        return {"rfilename": name, "size": len(data), "blobId": "x", **lfs}
+
+
+@pytest.fixture
+def repository(monkeypatch: pytest.MonkeyPatch) -> Iterator[Repository]:
+    made = Repository()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            data = made.answer(self.path)
+            if data is None:
+                self.send_error(404)
+                return
+            asked = self.headers.get("Range")
+            start = int(asked.removeprefix("bytes=").rstrip("-")) if asked else 0
+            self.send_response(206 if start else 200)
+            self.send_header("Content-Length", str(len(data) - start))
+            self.end_headers()
+            stop = len(data)
+            if made.breaks_after is not None and len(data) > made.breaks_after:
+                stop, made.breaks_after = start + made.breaks_after, None
+            self.wfile.write(data[start:stop])
+
+        def log_message(self, *_: object) -> None:
+            """Nothing on the screen."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+    yield made
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def loose(*take: str, revision: str = "main") -> Catalogue:
+    folder = HubFolder("owner/name", take or ("config.json", "model-*.bin"), revision, "query/")
+    return {"tiny": PinnedModel("tiny", "encoder", "a test", "none", {"pooling": "cls"}, (), unpinned=(folder,))}
+
+
+def test_the_first_pull_records_what_came_and_later_ones_hold_to_it(repository: Repository, tmp_path: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    folder = pull("tiny", tmp_path, lambda done, total: seen.append((done, total)), models=loose())
+    total = 2 + len(WHOLE) + len(PARTS[0])
+    assert seen[-1] == (total, total)
+    found = find("tiny", "encoder", tmp_path, models=loose())
+    assert found.files["query/model-1.bin"].read_bytes() == WHOLE
+    assert found.sha256 == {
+        "query/config.json": sha256(b"{}"),
+        "query/model-1.bin": sha256(WHOLE),
+        "query/model-2.bin": sha256(PARTS[0]),
+    }
+    assert found.part("query/").files.keys() == {"config.json", "model-1.bin", "model-2.bin"}
+    record = json.loads((folder / "model.json").read_text())
+    assert {file["source"]["revision"] for file in record["files"]} == {OLD}
+    assert not (folder / "pull.json").exists()
+    assert [model.name for model in installed(tmp_path, models=loose())] == ["tiny"]
+    verify("tiny", tmp_path, models=loose())
+
+    asked = len(repository.asked)
+    repository.move(model_1=WHOLE[::-1])
+    assert pull("tiny", tmp_path, models=loose(), local_only=True) == folder
+    assert len(repository.asked) == asked
+    (folder / "query" / "model-1.bin").write_bytes(b"cut")
+    (folder / "query" / "config.json").write_bytes(b"[]")
+    with pytest.raises(ModelMissing, match="epicrisis models pull tiny"):
+        find("tiny", "encoder", tmp_path, models=loose())
+    pull("tiny", tmp_path, models=loose())
+    assert (folder / "query" / "model-1.bin").read_bytes() == WHOLE
+    assert (folder / "query" / "config.json").read_bytes() == b"{}"
+    assert not any("/api/" in path for path in repository.asked[asked:])
+
+
+def test_a_changed_byte_is_told_by_the_record(repository: Repository, tmp_path: Path) -> None:
+    folder = pull("tiny", tmp_path, models=loose())
+    (folder / "query" / "config.json").write_bytes(b"[]")
+    with pytest.raises(ModelFileInvalid, match=r"query/config\.json"):
+        verify("tiny", tmp_path, models=loose())
+
+
+def test_a_broken_pull_goes_on_with_the_commit_it_began_with(repository: Repository, tmp_path: Path) -> None:
+    repository.breaks_after = 5000
+    with pytest.raises(ModelMissing, match=r"again|cannot be fetched"):
+        pull("tiny", tmp_path, models=loose())
+    assert not installed(tmp_path, models=loose())
+    repository.move(model_1=WHOLE[::-1])
+    folder = pull("tiny", tmp_path, models=loose())
+    assert (folder / "query" / "model-1.bin").read_bytes() == WHOLE
+    assert sum("/api/" in path for path in repository.asked) == 1
+
+
+def test_a_hub_that_sends_other_bytes_than_it_tells_leaves_nothing(repository: Repository, tmp_path: Path) -> None:
+    repository.lies = True
+    with pytest.raises(ModelFileInvalid, match="the source has changed"):
+        pull("tiny", tmp_path, models=loose())
+    assert leftovers(tmp_path) == ["models"]
+
+
+def test_what_a_repository_lacks_is_named(repository: Repository, tmp_path: Path) -> None:
+    with pytest.raises(ModelMissing, match=r"has no tokenizer\.json at main"):
+        pull("tiny", tmp_path, models=loose("config.json", "tokenizer.json"))
+    repository.commits[OLD]["../model-3.bin"] = b"x"
+    with pytest.raises(ModelFileInvalid, match="outside its folder"):
+        pull("tiny", tmp_path, models=loose("*.bin"))
+    repository.commits[OLD] = {}
+    repository.answer = lambda path: b"<html>"  # type: ignore[method-assign]
+    with pytest.raises(ModelMissing, match="does not answer as a hub does"):
+        pull("tiny", tmp_path, models=loose())
+    with pytest.raises(NetworkRefused):
+        pull("tiny", tmp_path, models=loose(), local_only=True)
+
+
+def test_another_revision_is_another_model(repository: Repository, tmp_path: Path) -> None:
+    pull("tiny", tmp_path, models=loose())
+    repository.move(model_1=WHOLE[::-1])
+    assert not installed(tmp_path, models=loose(revision=NEW))
+    folder = pull("tiny", tmp_path, models=loose(revision=NEW))
+    assert (folder / "query" / "model-1.bin").read_bytes() == WHOLE[::-1]
+
+
 # -- the catalogue --------------------------------------------------------------------------------------------------
 
 
-def test_the_catalogue_is_pinned_whole() -> None:
-    assert list(catalogue()) == ["minilm", "smollm2-135m", "qwen2.5-coder-0.5b", "qwen2.5-coder-1.5b"]
+UNPINNED = ["medcpt", "contriever", "specter", "pubmedbert", "uae-large", "sfr-mistral", "qwen3-embedding-0.6b"]
+UNPINNED += ["qwen3-embedding-8b", "medcpt-reranker", "colbertv2-reranker"]
+
+
+def test_the_catalogue_is_pinned_or_says_that_it_is_not() -> None:
+    named = list(catalogue())
+    assert named == ["minilm", "smollm2-135m", "qwen2.5-coder-0.5b", "qwen2.5-coder-1.5b", *UNPINNED]
     for model in catalogue().values():
-        assert (model.licence, bool(model.description)) == ("Apache-2.0", True)
+        assert model.licence
+        assert model.description
+        assert bool(model.files) != bool(model.unpinned)
+        assert (model.name in UNPINNED) == bool(model.unpinned)
         for file in model.files:
             assert len(file.sha256) == 64
             assert isinstance(file.source, tuple)
@@ -252,6 +419,26 @@ def test_the_catalogue_is_pinned_whole() -> None:
             assert all(part.wheel.count("==") == 1 and len(part.sha256) == 64 for part in file.source)
             if len(file.source) == 1:
                 assert file.source[0].sha256 == file.sha256
+
+
+@pytest.mark.parametrize("name", UNPINNED)
+def test_an_unpinned_entry_has_settings_that_its_loader_takes(name: str) -> None:
+    model = catalogue()[name]
+    files = ModelFiles(name, model.kind, Path("nowhere"), {}, model.settings, {})
+    recipe = encoder_recipe(files) if model.kind == "encoder" else reranker_recipe(files)
+    assert recipe.max_tokens >= 300
+    for folder in model.unpinned:
+        assert {"config.json", "tokenizer.json"} < set(folder.take)
+        assert sum("model" in name and not name.endswith(".json") for name in folder.take) == 1
+    assert [folder.into for folder in model.unpinned] == (["query/", "article/"] if name == "medcpt" else [""])
+
+
+def test_an_entry_is_pinned_or_unpinned_never_both() -> None:
+    head = '[[models]]\nname = "x"\nkind = "encoder"\ndescription = "d"\nlicence = "MIT"\nsettings = {}\n'
+    with pytest.raises(TypeError, match="either"):
+        parse_catalogue(head)
+    model = parse_catalogue(head + '[[models.unpinned]]\nrepo = "o/n"\ntake = ["a"]\n')["x"]
+    assert (model.unpinned, model.bytes) == ((HubFolder("o/n", ("a",)),), 0)
 
 
 def test_a_hub_entry_reads_as_the_comments_of_the_catalogue_say() -> None:

@@ -39,7 +39,7 @@ def test_a_folder_of_sentence_transformers_gives_that_librarys_vectors(
     bert: Path, tmp_path: Path, pooling: str, normalise: bool
 ) -> None:
     import sentence_transformers as library
-    from sentence_transformers import models as modules
+    from sentence_transformers.sentence_transformer import modules
 
     words = modules.Transformer(str(bert), max_seq_length=32)
     steps = [words, modules.Pooling(32, pooling_mode=pooling), *([modules.Normalize()] if normalise else [])]
