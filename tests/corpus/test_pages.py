@@ -158,7 +158,8 @@ def test_an_html_page_as_it_is_read(tmp_path: Path) -> None:
     page = """<!DOCTYPE html><html><head><title> A &amp;
       B </title><style>p {}</style></head><body><nav><a href=x>Home</a></nav>
       <h1>Heading</h1><p>One <b>two</b>   &lt;5&nbsp;mg.<br>Next</p><div>a<p>b</p>c</div>
-      <script>alert(1)</script><ul><li>first<li>second</ul><pre>x\n  <b>y</b> z\n</pre><footer>Foot</footer></body></html>"""
+      <script>alert(1)</script><ul><li>first<li>second</ul><pre>x\n  <b>y</b> z\n</pre>
+      <footer>Foot</footer></body></html>"""
     document = html_document(tmp_path / "a.html", page)
     assert document == Document(
         "file:a.html",
