@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import gzip
 import json
+import multiprocessing
+import os
 import random
 import re
+import signal
+import subprocess
+import sys
+import tempfile
 import time
+from collections.abc import Generator
 from pathlib import Path
+from typing import cast
 from xml.sax.saxutils import escape, quoteattr
 
 import pytest
@@ -19,6 +27,7 @@ from epicrisis.corpus.inputs import Deleted, Skipped
 from epicrisis.corpus.pubmed_dates import iso_date
 from epicrisis.corpus.xmltext import kind_of
 from epicrisis.dates import last_day
+from epicrisis.errors import InputError
 from epicrisis.types import Document
 from tests.corpus.pubmed_xml import HEAD, article, article_set, write_realistic
 
@@ -548,6 +557,8 @@ def test_ten_thousand_mutated_files_never_raise_or_hang(tmp_path: Path) -> None:
             content = mutated(FUZZED[number % 3].encode(), dice)
             if number % 50 == 0:
                 content = mutated(gzip.compress(content), dice)
+            # Anew each time: some file systems write a file out to the disk when it is emptied and filled again.
+            path.unlink(missing_ok=True)
             path.write_bytes(content)
             began = time.process_time()
             for each in pubmed.read(path, details=number % 2 == 0):
@@ -645,6 +656,81 @@ def test_many_files_by_many_processes_give_the_same_in_order(tmp_path: Path) -> 
     assert list(pubmed.read_files(paths, workers=2)) == alone
     assert list(pubmed.read_files(paths, workers=1)) == alone
     assert list(pubmed.read_files([])) == []
+
+
+def files_with_one_that_never_comes(folder: Path) -> list[Path]:
+    """The second is a pipe that nobody writes to, so that its process waits as long as the test likes."""
+    paths = files(folder, 3, size=10)
+    paths[1].unlink()
+    os.mkfifo(paths[1])
+    return paths
+
+
+def test_a_killed_process_is_an_error_that_names_the_file(tmp_path: Path) -> None:
+    reading = pubmed.read_files(files_with_one_that_never_comes(tmp_path), workers=2)
+    assert isinstance(next(reading), Document)
+    (second,) = multiprocessing.active_children()
+    second.kill()
+    with pytest.raises(InputError, match=r"n0001\.xml\.gz: the process that read it was stopped .* run again"):
+        list(reading)
+    assert multiprocessing.active_children() == []
+
+
+def test_closing_ends_the_processes_and_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spools = tmp_path / "spools"
+    spools.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(spools))
+    reading = pubmed.read_files(files_with_one_that_never_comes(tmp_path), workers=2)
+    assert isinstance(next(reading), Document)
+    assert list(spools.iterdir()) != []
+    assert multiprocessing.active_children() != []
+    cast(Generator[object, None, None], reading).close()
+    assert multiprocessing.active_children() == []
+    assert list(spools.iterdir()) == []
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from epicrisis.corpus import pubmed
+if __name__ == "__main__":
+    for each in pubmed.read_files([Path(name) for name in sys.argv[1:]], workers=2):
+        sys.stdout.write(each.id + chr(10))
+        sys.stdout.flush()
+"""
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_goes_on_when_the_reader_is_stopped(tmp_path: Path, sent: signal.Signals) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT, encoding="utf-8")
+    paths = [*files(tmp_path, 1), tmp_path / "pubmed26n0009.xml.gz"]
+    write_realistic(paths[1], 2000)
+    names = [str(path) for path in (*paths, *paths[1:] * 3)]
+    running = subprocess.Popen(
+        [sys.executable, str(script), *names], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    )
+    assert running.stdout is not None
+    assert running.stdout.readline() == b"pubmed:1000000\n"
+    if sent == signal.SIGINT:
+        os.killpg(running.pid, sent)
+    else:
+        running.kill()
+    _, errors = running.communicate(timeout=60)
+    assert running.returncode == -sent
+    assert errors.count(b"Traceback") == (1 if sent == signal.SIGINT else 0), errors
+    deadline = time.monotonic() + 60
+    while _group_is_there(running.pid):
+        assert time.monotonic() < deadline, "a process went on alone"
+        time.sleep(0.05)
+
+
+def _group_is_there(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def test_kind_of(tmp_path: Path) -> None:

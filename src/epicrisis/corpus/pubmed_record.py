@@ -243,6 +243,13 @@ def _author_in_full(element: _Element, draft: _Draft) -> None:
     draft.append("author_details", entry)
 
 
+def _chemical(element: _Element, draft: _Draft) -> None:
+    number, substance = element.findtext("RegistryNumber"), element.find("NameOfSubstance")
+    if substance is not None:
+        entry = {"name": text(substance), "id": substance.get("UI"), "registry_number": number}
+        draft.append("chemicals", {key: str(value) for key, value in entry.items() if value})
+
+
 def _pages(element: _Element, draft: _Draft) -> None:
     told = {child.tag: text(child) for child in element}
     pages = told.get("MedlinePgn") or "-".join(filter(None, (told.get("StartPage"), told.get("EndPage"))))
@@ -327,9 +334,7 @@ _MORE: dict[str, _Handler] = {
     "GrantList": _within(
         {"Grant": _entries("grants", {"GrantID": "id", "Acronym": "acronym", "Agency": "agency", "Country": "country"})}
     ),
-    "ChemicalList": _within(
-        {"Chemical": _entries("chemicals", {"RegistryNumber": "registry_number", "NameOfSubstance": "name"})}
-    ),
+    "ChemicalList": _within({"Chemical": _chemical}),
     "SupplMeshList": _within({"SupplMeshName": _list("supplementary_mesh")}),
     "OtherID": _list("other_ids"),
     "CoiStatement": _keep("competing_interests"),
