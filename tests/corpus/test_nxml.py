@@ -1,0 +1,253 @@
+"""JATS full texts: every paragraph, caption and cell under its section, and no reference among them."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from epicrisis.corpus import nxml
+from epicrisis.corpus.inputs import Skipped
+from epicrisis.types import Document
+
+IDS = '<article-id pub-id-type="pmid">5</article-id><article-id pub-id-type="pmc">7</article-id>'
+DOI = '<article-id pub-id-type="doi">10.1/x</article-id>'
+BODY = "<body><p>Text.</p></body>"
+
+
+def jats(
+    body: str = BODY, meta: str = IDS + DOI, rest: str = "", attributes: str = 'article-type="review-article"'
+) -> str:
+    return (
+        '<!DOCTYPE article PUBLIC "-//NLM//DTD JATS (Z39.96)//EN" "JATS-archivearticle1.dtd">'
+        f"<article {attributes}><front><journal-meta><journal-title-group><journal-title>Gut</journal-title>"
+        f"</journal-title-group></journal-meta><article-meta>{meta}</article-meta></front>{body}{rest}</article>"
+    )
+
+
+def read(folder: Path, content: str | bytes) -> list[Document | Skipped]:
+    path = folder / "x.nxml"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return list(nxml.read(path, "folder/x.nxml"))
+
+
+def one(folder: Path, content: str | bytes) -> Document:
+    (found,) = read(folder, content)
+    assert isinstance(found, Document), found
+    return found
+
+
+def sections(document: Document) -> dict[str, str]:
+    """The text of each section below its heading. Fails unless the offsets agree with the text."""
+    found = {}
+    after = 0
+    for start, end, title in document.metadata["sections"]:
+        assert start == after
+        heading, _, below = document.text[start:end].partition("\n")
+        assert heading == title
+        found[title] = below
+        after = end + 1
+    assert after == len(document.text) + 1
+    return found
+
+
+def test_sections_by_the_path_of_their_titles(tmp_path: Path) -> None:
+    found = one(
+        tmp_path,
+        jats(
+            "<body><sec><label>1</label><title>Methods</title><sec><title>The <italic>mice</italic></title><p>Ten\n mice."
+            "</p><p>Fed.</p></sec><sec><p>Untitled.</p></sec></sec><sec><title>Results</title><p>All lived.</p></sec></body>",
+            IDS + "<abstract><p>Short.</p></abstract><abstract abstract-type='plain-language'><p>Plain.</p></abstract>"
+            "<abstract><title>Synopsis</title><sec><title>Aim</title><p>To see.</p></sec></abstract>",
+            "<back><ack><p>Thanks.</p></ack><ref-list><title>References</title><ref><mixed-citation>Cited work"
+            "</mixed-citation></ref></ref-list><app-group><app><title>Extra</title><p>More.</p></app></app-group></back>",
+        ),
+    )
+    assert sections(found) == {
+        "Abstract": "Short.",
+        "Abstract (plain language)": "Plain.",
+        "Synopsis / Aim": "To see.",
+        "Methods / The mice": "Ten mice.\nFed.",
+        "Methods": "Untitled.",
+        "Results": "All lived.",
+        "Acknowledgements": "Thanks.",
+        "Extra": "More.",
+    }
+
+
+def test_tables_figures_lists_and_formulas(tmp_path: Path) -> None:
+    body = """<body><sec><title>S</title>
+      <p>Before <fig><label>Figure 1</label><caption><title>A cell.</title><p>Seen.</p></caption><graphic/></fig>
+        and after <xref ref-type="bibr">[1]</xref>.<list><list-item><p>One</p></list-item><list-item><p>Two</p>
+        </list-item></list></p>
+      <table-wrap><label>Table 1</label><caption><p>Doses.</p></caption><alternatives><graphic/><table>
+        <thead><tr><th>Drug</th><th>mg/m<sup>2</sup></th></tr></thead><tbody><tr><td>A</td><td>5</td></tr></tbody>
+        </table></alternatives><table-wrap-foot><fn><label>a</label><p>Note.</p></fn></table-wrap-foot></table-wrap>
+      <disp-formula><alternatives><tex-math>\\begin{document}$$x^2$$\\end{document}</tex-math>
+        <mml:math xmlns:mml="http://www.w3.org/1998/Math/MathML"><mml:msup><mml:mi>x</mml:mi><mml:mn>2</mml:mn>
+        </mml:msup></mml:math></alternatives></disp-formula>
+      <p>Then <inline-formula><tex-math>\\documentclass{a}\\begin{document}$\\alpha$\\end{document}</tex-math>
+        </inline-formula>.</p></sec></body>"""
+    assert sections(one(tmp_path, jats(body)))["S"].split("\n") == [
+        "Before and after [1].",
+        "Figure 1 A cell. Seen.",
+        "One",
+        "Two",
+        "Table 1 Doses.",
+        "Drug | mg/m^2",
+        "A | 5",
+        "a Note.",
+        "x^2",
+        "Then \\alpha .",
+    ]
+
+
+def test_metadata_and_title(tmp_path: Path) -> None:
+    meta = (
+        IDS
+        + DOI
+        + "<title-group><article-title>On <italic>E. coli</italic></article-title></title-group><contrib-group>"
+        "<contrib contrib-type='author'><name><surname>Li</surname><given-names>A B</given-names></name></contrib><contrib "
+        "contrib-type='author'><collab>The Group</collab></contrib><contrib contrib-type='editor'><name><surname>No"
+        "</surname></name></contrib></contrib-group><kwd-group><kwd>H<sub>2</sub></kwd></kwd-group>"
+        "<pub-date pub-type='collection'><year>2012</year></pub-date>"
+        "<pub-date pub-type='epub'><day>28</day><month>9</month><year>2012</year></pub-date>"
+        "<pub-date pub-type='nihms-submitted'><year>2011</year></pub-date>"
+    )
+    found = one(tmp_path, jats(meta=meta))
+    assert (found.id, found.title, found.date) == ("pmc:PMC7", "On E. coli", "2012-09-28")
+    assert (found.source, found.text) == ("PubMed Central", "Text\nText.")
+    assert found.metadata == {
+        "doi": "10.1/x",
+        "pmid": "5",
+        "pmcid": "PMC7",
+        "journal": "Gut",
+        "publication_types": ["review-article"],
+        "authors": ["Li, A B", "The Group"],
+        "keywords": ["H2"],
+        "sections": [[0, 10, "Text"]],
+    }
+
+
+@pytest.mark.parametrize(
+    ("meta", "id"),
+    [
+        ('<article-id pub-id-type="pmcid">PMC9</article-id>', "pmc:PMC9"),
+        (DOI, "doi:10.1/x"),
+        ("", "file:folder/x.nxml"),
+    ],
+)
+def test_the_id(tmp_path: Path, meta: str, id: str) -> None:
+    assert one(tmp_path, jats(meta=meta)).id == id
+
+
+def test_a_retracted_article_says_so(tmp_path: Path) -> None:
+    assert one(tmp_path, jats(attributes='article-type="retracted-article"')).metadata["retracted"] is True
+
+
+def test_namespaces_gzip_and_several_articles(tmp_path: Path) -> None:
+    bare = re.sub("<!DOCTYPE[^>]*>", "", jats(meta=""))
+    other = bare.replace("<article ", '<article xmlns="https://jats.nlm.nih.gov/ns/archiving/1.4/" ')
+    found = read(tmp_path, gzip.compress(f"<pmc-articleset>{bare}{other}</pmc-articleset>".encode()))
+    assert [each.id for each in found if isinstance(each, Document)] == ["file:folder/x.nxml", "file:folder/x.nxml#2"]
+    assert len({each.text for each in found if isinstance(each, Document)}) == 1
+
+
+def test_a_response_belongs_to_its_article(tmp_path: Path) -> None:
+    response = "<front-stub><title-group><article-title>Reply</article-title></title-group></front-stub>"
+    found = one(tmp_path, jats(rest=f"<response>{response}<body><p>We agree.</p></body></response>"))
+    assert sections(found) == {"Text": "Text.", "Reply": "We agree."}
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (jats("<body/>"), "neither an abstract nor a body"),
+        ("<html/>", "no article"),
+        (jats()[:-20], "not well-formed"),
+        ("", "not well-formed"),
+        (gzip.compress(jats().encode())[:-20], "breaks off"),
+        (f"<!DOCTYPE article [<!ENTITY a 'b'>]>{jats().partition('>')[2]}", "entities"),
+        (f"<!DOCTYPE article [<!ENTITY a SYSTEM 'file:///etc/passwd'>]>{jats().partition('>')[2]}", "entities"),
+        (jats(f"<body>{'<sec>' * 1500}<p>x</p>{'</sec>' * 1500}</body>"), "not well-formed"),
+    ],
+)
+def test_what_cannot_be_read_is_named(tmp_path: Path, content: str | bytes, reason: str) -> None:
+    (found,) = read(tmp_path, content)
+    assert isinstance(found, Skipped)
+    assert reason in found.reason
+
+
+def test_the_deepest_nesting_that_is_let_in_is_read(tmp_path: Path) -> None:
+    depth = 240
+    found = one(tmp_path, jats(f"<body>{'<sec>' * depth}<p>deep</p>{'</sec>' * depth}</body>"))
+    assert found.text == "Text\ndeep"
+    marked = one(tmp_path, jats(f"<body><p>{'<b>' * depth}deep{'</b>' * depth}</p></body>"))
+    assert marked.text == "Text\ndeep"
+
+
+def test_two_thousand_mutated_articles_never_raise(tmp_path: Path) -> None:
+    dice = random.Random(7)
+    whole = jats(
+        "<body><sec><title>S</title><p>a <fig><label>F</label><caption><p>c</p></caption></fig></p></sec></body>"
+    )
+    kinds = {Document: 0, Skipped: 0}
+    for number in range(2000):
+        content = bytearray(whole.encode())
+        at = dice.randrange(len(content))
+        match number % 3:
+            case 0:
+                content[at] = dice.randrange(256)
+            case 1:
+                del content[at : at + dice.randrange(40)]
+            case _:
+                content[at:at] = content[at - 30 : at]
+        path = tmp_path / str(number)
+        path.write_bytes(content)
+        for each in nxml.read(path, "x"):
+            kinds[type(each)] += 1
+        path.unlink()
+    assert min(kinds.values()) > 300, kinds
+
+
+NAMES = st.text("abcdefgh", min_size=1, max_size=6)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(
+        st.tuples(NAMES, st.lists(NAMES, min_size=1, max_size=3)), min_size=1, max_size=4, unique_by=lambda x: x[0]
+    )
+)
+def test_what_was_put_in_comes_out(
+    tmp_path_factory: pytest.TempPathFactory, given: list[tuple[str, list[str]]]
+) -> None:
+    body = "".join(f"<sec><title>{t}</title>{''.join(f'<p>{p}</p>' for p in ps)}</sec>" for t, ps in given)
+    found = one(tmp_path_factory.getbasetemp(), jats(f"<body>{body}</body>"))
+    assert sections(found) == {title: "\n".join(paragraphs) for title, paragraphs in given}
+
+
+@pytest.mark.data
+def test_a_real_article(data_folder: Path) -> None:
+    (found,) = nxml.read(data_folder / "pubmed_xml" / "pone.0046493.nxml", "pone.0046493.nxml")
+    assert isinstance(found, Document)
+    assert (found.id, found.date) == ("pmc:PMC3460867", "2012-09-28")
+    assert found.title.startswith("MmPPOX Inhibits Mycobacterium tuberculosis Lipolytic Enzymes")
+    assert (found.metadata["pmid"], found.metadata["doi"]) == ("23029536", "10.1371/journal.pone.0046493")
+    below = sections(found)
+    assert list(below)[:3] == ["Abstract", "Introduction", "Materials and Methods / Chemicals"]
+    assert "LipC [18] | C4/0.12 | C10/0.02 | n.d | n.d | n.d | n.d" in found.text
+    assert (
+        "Figure 4 Antimycobacterial activity of MmPPOX and THL."
+        in below["Results / Effect of MmPPOX on mycobacterial growth"]
+    )
+    assert "Inflammopharmacology" not in found.text
+    source = (data_folder / "pubmed_xml" / "pone.0046493.nxml").read_text(encoding="utf-8")
+    paragraphs = re.findall(r"<p>([^<&]{40,})</p>", source.partition("<body>")[2].partition("<back>")[0])
+    assert paragraphs
+    assert [each for each in paragraphs if each.strip() not in found.text] == []
