@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from epicrisis.corpus.inputs import Skipped
-from epicrisis.corpus.medrag import read
+from epicrisis.corpus.medrag import read, statpearls
 from epicrisis.types import Document
 
 BOOK = {
@@ -110,3 +110,65 @@ def test_a_null_title_is_none(tmp_path: Path) -> None:
     (document,) = read(write(tmp_path / "a.jsonl", {**BOOK, "title": None}))
     assert isinstance(document, Document)
     assert document.title == ""
+
+
+# -- StatPearls -----------------------------------------------------------------------------------------------------
+
+
+def chapter(path: Path, *sections: str, title: str = "Acne") -> list[Document]:
+    body = "".join(f"<sec>{section}</sec>" for section in sections)
+    path.write_text(f"<book-part><title-group><title>{title}</title></title-group><body>{body}</body></book-part>")
+    return [item for item in statpearls(path) if isinstance(item, Document)]
+
+
+def test_a_chapter_in_snippets(tmp_path: Path) -> None:
+    long = "word " * 60
+    found = chapter(
+        tmp_path / "article-7.nxml",
+        f"<title>Etiology</title><p>{long}</p><p>Short  one.</p><p>{long}</p>",
+        "<title> Doses </title><p><bold>Adults</bold></p><list><list-item><p>5 mg</p></list-item>"
+        "<list-item><p>H<sub>2</sub>O</p></list-item></list><p>Plain.</p>",
+    )
+    assert [(item.id, item.title, item.text) for item in found] == [
+        ("medrag:article-7_0", "Acne -- Etiology", f"{long.strip()} Short  one."),
+        ("medrag:article-7_1", "Acne -- Etiology", long.strip()),
+        ("medrag:article-7_2", "Acne -- Doses -- Adults", "5 mg H 2 O Plain."),
+    ]
+    assert {item.source for item in found} == {"StatPearls"}
+
+
+def test_a_long_list_is_an_item_a_snippet(tmp_path: Path) -> None:
+    items = "".join(f"<list-item><p>{n} {'x' * 400}</p></list-item>" for n in range(3))
+    found = chapter(tmp_path / "article-7.nxml", f"<title>T</title><p>Before.</p><list>{items}</list><p>After.</p>")
+    assert [item.text[:7] for item in found] == ["Before.", "0 xxxxx", "1 xxxxx", "2 xxxxx", "After."]
+
+
+def test_a_heading_that_heads_a_list_ends_with_it(tmp_path: Path) -> None:
+    item = f"<list><list-item><p>{'y' * 990}</p></list-item></list>"
+    found = chapter(tmp_path / "a.nxml", f"<title>T</title><p><bold>H</bold></p>{item}<p>{'z' * 300}</p>")
+    assert [item.title for item in found] == ["Acne -- T -- H", "Acne -- T"]
+
+
+def test_sections_within_sections_are_their_own(tmp_path: Path) -> None:
+    found = chapter(tmp_path / "a.nxml", "<title>Outer</title><p>One.</p><sec><title>Inner</title><p>Two.</p></sec>")
+    assert [(item.title, item.text) for item in found] == [("Acne -- Outer", "One."), ("Acne -- Inner", "Two.")]
+
+
+@pytest.mark.parametrize("text", ["<a><b></a>", "<a/>", "<book-part><body><sec/></body></book-part>", "not xml"])
+def test_a_chapter_without_snippets_is_told(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "a.nxml"
+    path.write_text(text)
+    (item,) = statpearls(path)
+    assert isinstance(item, Skipped)
+    assert ";" in item.reason
+
+
+def test_an_empty_snippet_keeps_its_number(tmp_path: Path) -> None:
+    path = tmp_path / "a.nxml"
+    long = "w " * 150
+    path.write_text(f"<b><title>T</title><sec><title>S</title><p/><p>{long}</p></sec></b>")
+    empty, full = statpearls(path)
+    assert isinstance(empty, Skipped)
+    assert (empty.where, empty.reason) == ("snippet 0", "empty")
+    assert isinstance(full, Document)
+    assert full.id == "medrag:a_1"

@@ -5,26 +5,33 @@ content in one, for its BM25, left out here. PubMed's have `PMID` as well, or, a
 id `PMID:12377809`; Wikipedia's have `wiki_id`. MedRAG keeps them at `<corpus>/chunk/*.jsonl`, and the corpus is told
 from that path alone. A snippet is a document here, because MedRAG searches and cites snippets.
 
-Knows no dump: StatPearls, which MedRAG may not hand out, has to be made into lines by MedRAG's own script, as does
-Wikipedia; raw textbooks (`.txt`) are read by the reader of text files and cut by `splitting`.
+StatPearls may not be handed out in this form, so that its chapters (`statpearls_NBK430685.tar.gz` of NCBI's FTP server)
+are cut here. Knows no dump of Wikipedia; raw textbooks (`.txt`) are read by the reader of text files and cut by
+`splitting`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from epicrisis.types import Document
 
-from . import jsonl
+from . import jsonl, xmltext
 from .inputs import Skipped, shown
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element
 
 CORPORA = {"textbooks": "Textbooks", "statpearls": "StatPearls", "wikipedia": "Wikipedia", "pubmed": "PubMed"}
 """The folder's name in MedRAG, and the document's source."""
 
 _TEXTS = ("id", "title", "content")
 _LEFT_OUT = {*_TEXTS, "contents", "PMID"}
+_SHORT_PARAGRAPH = 200
+_SNIPPET = 1000
+"""Characters that a snippet of StatPearls stays below when something is added to it."""
 
 
 def read(path: Path) -> Iterator[Document | Skipped]:
@@ -73,3 +80,76 @@ def _text(line: Mapping[str, Any], name: str) -> str:
     if value is not None and not isinstance(value, str):
         raise ValueError(f"{name}: not a text")
     return value or ""
+
+
+def statpearls(path: Path) -> Iterator[Document | Skipped]:
+    """The snippets of one chapter of StatPearls (`article-100024.nxml`), the same as MedRAG's script makes.
+
+    A snippet is a paragraph, with the short ones and the lists that follow as long as there is room; its title is
+    `chapter -- section`, and ` -- heading` where a bold line heads it. As in MedRAG a space stands at each tag
+    (`H 2 O`), which a like-for-like comparison needs; for reading, the full-text reader gives the better text.
+    """
+    try:
+        root = xmltext.whole(path)
+    except xmltext.BrokenXML as error:
+        yield Skipped(shown(path), "", str(error))
+        return
+    title = root.findtext(".//title") or ""
+    name = path.name.removesuffix(".nxml")
+    snippets = [snippet for section in root.findall(".//sec") for snippet in _snippets(section, title)]
+    if not snippets:
+        yield Skipped(shown(path), "", "no section with a text; leave it out")
+    for number, (heading, text) in enumerate(snippets):
+        if text.strip():
+            yield Document(f"medrag:{name}_{number}", text, heading, CORPORA["statpearls"])
+        else:
+            yield Skipped(shown(path), f"snippet {number}", "empty")
+
+
+def _snippets(section: _Element, chapter: str) -> list[tuple[str, str]]:
+    """(title, text) of each of the section's snippets; sections within it are not looked into."""
+    title_element = next((child for child in section if child.tag == "title"), None)
+    title = "" if title_element is None else (title_element.text or "").strip()
+    parts = f"{chapter} -- {title}".split(" -- ")
+    plain = " -- ".join(parts)
+    heading = plain
+    out: list[tuple[str, str]] = []
+    open_ = False
+    before: _Element | None = None
+    for child in section:
+        if _is_heading(child):
+            heading, open_ = " -- ".join([*parts[:2], _joined(child)]), False
+        elif child.tag in ("p", "list"):
+            texts = [_joined(child)] if child.tag == "p" else [_joined(item) for item in child]
+            text = " ".join(texts)
+            fits = open_ and len(out[-1][1] + text) < _SNIPPET
+            if fits and (child.tag == "list" or len(text) < _SHORT_PARAGRAPH):
+                out[-1] = out[-1][0], " ".join([out[-1][1], *texts])
+            elif child.tag == "p" or len(text) < _SNIPPET:
+                out.append((heading, text))
+                open_ = True
+            else:
+                out += [(heading, each) for each in texts]
+                open_ = False
+            if child.tag == "list" and before is not None and _is_heading(before):
+                heading = plain
+        before = child
+    return out
+
+
+def _is_heading(element: _Element) -> bool:
+    """A paragraph of one bold element."""
+    if element.tag != "p" or len(element) != 1:
+        return False
+    return element[0].tag == "bold" and not (element[0].tail or "").strip()
+
+
+def _joined(element: _Element) -> str:
+    """The element's texts, stripped, with a space before each child and each text behind one."""
+    text = (element.text or "").strip()
+    for child in element:
+        text += (" " if text else "") + _joined(child)
+        tail = (child.tail or "").strip()
+        if tail:
+            text += (" " if text else "") + tail
+    return text.strip()
