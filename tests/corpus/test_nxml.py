@@ -60,8 +60,9 @@ def test_sections_by_the_path_of_their_titles(tmp_path: Path) -> None:
     found = one(
         tmp_path,
         jats(
-            "<body><sec><label>1</label><title>Methods</title><sec><title>The <italic>mice</italic></title><p>Ten\n mice."
-            "</p><p>Fed.</p></sec><sec><p>Untitled.</p></sec></sec><sec><title>Results</title><p>All lived.</p></sec></body>",
+            "<body><sec><label>1</label><title>Methods</title><sec><title>The <italic>mice</italic></title>"
+            "<p>Ten\n mice.</p><p>Fed.</p></sec><sec><p>Untitled.</p></sec></sec>"
+            "<sec><title>Results</title><p>All lived.</p></sec></body>",
             IDS + "<abstract><p>Short.</p></abstract><abstract abstract-type='plain-language'><p>Plain.</p></abstract>"
             "<abstract><title>Synopsis</title><sec><title>Aim</title><p>To see.</p></sec></abstract>",
             "<back><ack><p>Thanks.</p></ack><ref-list><title>References</title><ref><mixed-citation>Cited work"
@@ -109,9 +110,8 @@ def test_tables_figures_lists_and_formulas(tmp_path: Path) -> None:
 
 def test_metadata_and_title(tmp_path: Path) -> None:
     meta = (
-        IDS
-        + DOI
-        + "<title-group><article-title>On <italic>E. coli</italic></article-title></title-group><contrib-group>"
+        IDS + DOI + "<title-group><article-title>On <italic>E. coli</italic></article-title></title-group>"
+        "<contrib-group>"
         "<contrib contrib-type='author'><name><surname>Li</surname><given-names>A B</given-names></name></contrib><contrib "
         "contrib-type='author'><collab>The Group</collab></contrib><contrib contrib-type='editor'><name><surname>No"
         "</surname></name></contrib></contrib-group><kwd-group><kwd>H<sub>2</sub></kwd></kwd-group>"
@@ -174,7 +174,7 @@ def test_a_response_belongs_to_its_article(tmp_path: Path) -> None:
         (gzip.compress(jats().encode())[:-20], "breaks off"),
         (f"<!DOCTYPE article [<!ENTITY a 'b'>]>{jats().partition('>')[2]}", "entities"),
         (f"<!DOCTYPE article [<!ENTITY a SYSTEM 'file:///etc/passwd'>]>{jats().partition('>')[2]}", "entities"),
-        (jats(f"<body>{'<sec>' * 1500}<p>x</p>{'</sec>' * 1500}</body>"), "not well-formed"),
+        (jats(f"<body>{'<sec>' * 1500}<p>x</p>{'</sec>' * 1500}</body>"), "nesting"),
     ],
 )
 def test_what_cannot_be_read_is_named(tmp_path: Path, content: str | bytes, reason: str) -> None:
@@ -212,7 +212,7 @@ def test_two_thousand_mutated_articles_never_raise(tmp_path: Path) -> None:
         for each in nxml.read(path, "x"):
             kinds[type(each)] += 1
         path.unlink()
-    assert min(kinds.values()) > 300, kinds
+    assert min(kinds.values()) > 100, kinds
 
 
 NAMES = st.text("abcdefgh", min_size=1, max_size=6)

@@ -145,7 +145,7 @@ def _why(error: Any) -> str:
         cause = because(error) if isinstance(error, OSError) else str(error)
         return f"the file breaks off ({cause}); fetch or make it again"
     if error.code in (etree.ErrorTypes.ERR_ENTITY_LOOP, etree.ErrorTypes.ERR_RESOURCE_LIMIT):
-        return "its entities or texts swell beyond all bounds; fetch the file from its publisher"
+        return "its entities, texts or nesting go beyond all bounds; fetch the file from its publisher"
     line, column = error.position
     place = f" at line {line}, column {column}" if line else ""
     return f"not well-formed XML{place}, or cut off there; fetch or make it again"
