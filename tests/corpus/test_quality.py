@@ -101,6 +101,8 @@ def test_any_text_is_checked(text: str) -> None:
 def test_long_hostile_texts_take_no_time() -> None:
     for piece in ("<a ", "&amp;", "&", "<", "\\text", "<a <a b"):
         assert markup_left(piece * 50_000) == (piece == "&amp;")
+    assert not is_empty("-" * 200_000 + "not available" + "-" * 200_000 + "x")
+    assert is_empty("-" * 200_000 + "not available" + "-" * 200_000)
 
 
 def test_copies_but_for_case_and_punctuation_are_found() -> None:

@@ -123,9 +123,9 @@ def _title_and_text(page: str) -> tuple[str, str]:
 def _depth(page: str) -> int:
     """How deep elements nest, from above, but for those that end each other."""
     depth = deepest = 0
-    for closing, tag in _TAG.findall(page):
-        if tag.lower() not in _NOT_NESTING:
-            depth = max(depth - 1, 0) if closing else depth + 1
+    for tag in _TAG.finditer(page):
+        if tag[2].lower() not in _NOT_NESTING:
+            depth = max(depth - 1, 0) if tag[1] else depth + 1
             deepest = max(deepest, depth)
     return deepest
 

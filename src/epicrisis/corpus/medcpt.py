@@ -41,8 +41,11 @@ _NAME = re.compile(r"(embeds|pmids|pubmed)_chunk_(\d+)\.(npy|json)")
 _CURE = "fetch it again"
 _BATCH = 1024
 _READ = 1 << 22
+"""Characters of the text file at once."""
 _LONGEST_ENTRY = 1 << 25
+"""Characters after which an entry without an end is taken for a broken file."""
 _LOOKED_AT = 100
+"""Articles of the text file of which one must have a vector."""
 _KEY = re.compile(r'\s*(?P<before>[{,])\s*(?P<key>"(?:[^"\\]|\\.)*")\s*:\s*')
 _AFTER = re.compile(r"\s*[,}]")
 _END = re.compile(r"\s*(?:\{\s*)?\}\s*")
@@ -69,7 +72,11 @@ def chunks(folder: Path) -> list[Chunk]:
     """
     if not is_folder(folder):
         raise InputError(f"{shown(folder)}: a file; name the folder that holds embeds_chunk_0.npy and its like")
-    numbers = sorted({int(match[2]) for path in folder.iterdir() if (match := _NAME.fullmatch(path.name))})
+    try:
+        names = [path.name for path in folder.iterdir()]
+    except OSError as error:
+        raise InputError(f"{shown(folder)}: {because(error)}; check the folder's permissions") from error
+    numbers = sorted({int(match[2]) for name in names if (match := _NAME.fullmatch(name))})
     if not numbers:
         raise InputError(f"{shown(folder)}: holds no embeds_chunk_N.npy; check the path")
     wanted = [folder / name for n in numbers for name in _names(n)]

@@ -6,6 +6,7 @@ Pure: knows no store. What a check finds is for a reader to look at; nothing is 
 from __future__ import annotations
 
 import html.entities
+import itertools
 import re
 import zlib
 from collections.abc import Iterator
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
     Row: TypeAlias = npt.NDArray[np.uint16]
     Numbers: TypeAlias = npt.NDArray[np.int64]
 
-_LETTER = re.compile(r"[^\W_]")
-_NOTHING = re.compile(r"\W*(?:not available|no abstract(?: available)?|abstract not available)?\W*", re.IGNORECASE)
+_WORD = re.compile(r"[^\W_]+")
+_NOTICES = frozenset({"", "not available", "no abstract", "no abstract available", "abstract not available"})
+_LONGEST_NOTICE = 3
 
 _TAG = re.compile(
     r"""</?(?:(?:mml|jats|xlink|ce|m):[a-z-]+|sup|sub|inf|sc|i|b|u|em|strong|italic|bold|underline|br|p|div|span|font|a|li|ul|ol
@@ -39,7 +41,8 @@ _ATTRIBUTE = re.compile(r"xmlns(?::\w+)?=[\"']")
 
 def is_empty(text: str) -> bool:
     """True when there is no letter or digit, or nothing but a notice such as `[Not Available].`"""
-    return not _LETTER.search(text) or _NOTHING.fullmatch(text) is not None
+    words = itertools.islice(_WORD.finditer(text), _LONGEST_NOTICE + 1)
+    return " ".join(word[0].lower() for word in words) in _NOTICES
 
 
 def markup_left(text: str) -> bool:
@@ -66,7 +69,6 @@ WORDS = 5
 ALIKE = 0.8
 """The Jaccard similarity of their shingles from which two texts are near duplicates."""
 
-_WORD = re.compile(r"[^\W_]+")
 _COMPONENTS = 64
 _PER_BAND = 4
 _MOST_LEADERS = 32
