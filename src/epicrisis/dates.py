@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import calendar
+from functools import lru_cache
 
 
+@lru_cache(maxsize=65536)
 def last_day(date: str) -> int:
     """The last day a (partial) ISO date can mean, as the number yyyymmdd: `2015` is 20151231, `2015-06` is 20150630.
 

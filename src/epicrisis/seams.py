@@ -60,11 +60,11 @@ class Reranker(Protocol):
 class StoredDocument:
     """One document as a store takes it: its passages in order and their vectors `(len(passages), d)`.
 
-    `content_sha256` covers everything of the document that a search or a citation can show.
+    `content_hash`, 32 hexadecimal digits, covers everything of the document that a search or a citation can show.
     """
 
     id: str
-    content_sha256: str
+    content_hash: str
     passages: tuple[Passage, ...]
     vectors: Vectors
     revision: str | None = None
@@ -93,7 +93,7 @@ class PassageStore(Protocol):
         """The passages in the order asked. An id that is not there, or outside the scope, raises InputError."""
 
     def content_hashes(self, document_ids: Sequence[str]) -> Mapping[str, str]:
-        """`content_sha256` of those of the documents that are there."""
+        """`content_hash` of those of the documents that are there."""
 
     def count(self) -> tuple[int, int]:
         """(documents, passages)."""

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
-from epicrisis.library.ingest import content_sha256
+from epicrisis.library.ingest import content_hash
 from epicrisis.library.library import Library
 from epicrisis.library.words import version_of
 from tests.library.corpus import LARGE, contents, documents
@@ -25,7 +25,7 @@ def discrepancies(library: Library, promised: dict[str, str], version: int = 1) 
     A document may also be of the version last added: acknowledged by the library, killed before it was written down.
     """
     found = contents(library)
-    newest = {document.id: content_sha256(document) for document in documents(version, LARGE)}
+    newest = {document.id: content_hash(document) for document in documents(version, LARGE)}
     promised = {each: newest[each] if found.hashes.get(each) == newest[each] else sha for each, sha in promised.items()}
     hashes = {passage_id: sha for passage_id, (_, sha) in found.table.items()}
     by_document: dict[str, set[str]] = {}

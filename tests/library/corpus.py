@@ -78,16 +78,17 @@ def contents(library: Library) -> Contents:
     library._table.refresh()
     library._words.refresh()
     stored = [each for batch in library._table.batches() for each in batch]
-    table = {each.passage.id: (each.passage.text, each.content_sha256) for each in stored}
+    table = {each.passage.id: (each.passage.text, each.content_hash) for each in stored}
     searcher = library._words._index.searcher()
     addresses = [address for _, address in searcher.search(tantivy.Query.all_query(), 10_000).hits]
     versions = searcher.fast_field_values("version", addresses) if addresses else []
     words = [(str(searcher.doc(each)["id"][0]), int(n or 0)) for each, n in zip(addresses, versions, strict=True)]
+    hashes = library._journal._db.execute("SELECT id, content_hash FROM documents")
     return Contents(
         table=table,
         rows=len(stored),
         words=sorted(words),
-        hashes=dict(library._journal._db.execute("SELECT id, content_sha256 FROM documents")),
+        hashes={document_id: digest.hex() for document_id, digest in hashes},
         found=tuple(_found(library)),
     )
 

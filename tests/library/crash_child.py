@@ -94,7 +94,7 @@ def acknowledge(path: Path) -> None:
         original(self, documents)
         with path.open("a", encoding="utf-8") as file:
             for document in documents:
-                file.write(json.dumps([document.id, document.content_sha256]) + "\n")
+                file.write(json.dumps([document.id, document.content_hash]) + "\n")
             file.flush()
             os.fsync(file.fileno())
 

@@ -14,7 +14,7 @@ import pytest
 from epicrisis.corpus.reading import Skipped
 from epicrisis.errors import EncoderMismatch, LibraryError
 from epicrisis.library import ingest
-from epicrisis.library.ingest import SHOWN, IngestReport, Progress, add_documents, content_sha256
+from epicrisis.library.ingest import SHOWN, IngestReport, Progress, add_documents, content_hash
 from epicrisis.library.library import Library
 from epicrisis.seams import StoredDocument, Vectors
 from epicrisis.testing.encoders import HashingEncoder
@@ -64,8 +64,8 @@ def test_the_offsets_and_the_scope_come_from_the_document(tmp_path: Path) -> Non
 )
 def test_whatever_changes_changes_the_hash(change: dict[str, object]) -> None:
     document = Document("a", "a")
-    assert content_sha256(document) == content_sha256(Document("a", "a", metadata={}))
-    assert content_sha256(dataclasses.replace(document, **change)) != content_sha256(document)  # type: ignore[arg-type]
+    assert content_hash(document) == content_hash(Document("a", "a", metadata={}))
+    assert content_hash(dataclasses.replace(document, **change)) != content_hash(document)  # type: ignore[arg-type]
 
 
 def test_the_first_of_several_with_one_id_counts(tmp_path: Path) -> None:

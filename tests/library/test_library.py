@@ -28,7 +28,7 @@ from epicrisis.library.library import Library
 from epicrisis.library.vectors import StoredPassage
 from epicrisis.library.words import WordIndex
 from epicrisis.seams import StoredDocument
-from epicrisis.testing.stores import DIMENSIONS, stored
+from epicrisis.testing.stores import DIMENSIONS, content_hash, stored
 from epicrisis.types import Scope, to_json
 from tests.library.checking import discrepancies
 from tests.library.conftest import Killer
@@ -286,7 +286,7 @@ def test_a_write_that_fails_is_settled_by_the_next(library: Library, monkeypatch
         assert library.info().open_batches == 1
         assert library.count() == (2, 2)
     library.add([stored("c", "statin")])
-    assert library.content_hashes(["a"]) == {"a": "a@2"}
+    assert library.content_hashes(["a"]) == {"a": content_hash("a", "2")}
     assert sorted(hit.passage.id for hit in library.search_words("warfarin", 9, Scope())) == ["a#0", "a#1"]
     assert (library.info().problems, library.count()) == ((), (3, 4))
 
@@ -298,7 +298,7 @@ def _fill(folder: Path) -> tuple[dict[str, str], int]:
 
     def add_and_note(self: Library, documents: Sequence[StoredDocument]) -> None:
         original(self, documents)
-        promised.update({document.id: document.content_sha256 for document in documents})
+        promised.update({document.id: document.content_hash for document in documents})
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Library, "add", add_and_note)

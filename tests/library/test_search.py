@@ -121,7 +121,7 @@ def test_passages_come_back_as_they_were(
     document = stored(f"any:{name}", text)
     (plain,) = document.passages
     passage = Passage(plain.id, plain.document_id, 0, 0, len(text), text, name, name, "2015", name, metadata)
-    library.add([type(document)(document.id, "h", (passage,), document.vectors)])
+    library.add([type(document)(document.id, document.content_hash, (passage,), document.vectors)])
     try:
         assert library.fetch([passage.id], Scope(patient=name)) == (passage,)
     finally:

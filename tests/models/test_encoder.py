@@ -3,13 +3,17 @@
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from epicrisis.errors import ModelFileInvalid, ModelMissing
 from epicrisis.models.encoder import load_encoder
+from epicrisis.models.tokens import USUAL_TOKENS, batches
 from epicrisis.testing.encoders import check_encoder
 
 
@@ -48,6 +52,16 @@ def test_what_lies_beyond_the_window_does_not_count_but_is_counted(model_home: P
     long = "stroke " * 300
     assert len(encoder.token_spans(long)) == 300
     assert np.array_equal(encoder.encode_queries([long]), encoder.encode_queries([long + "aspirin"]))
+
+
+@given(st.lists(st.integers(0, 3000), max_size=60), st.integers(1, 9))
+def test_batches_hold_every_text_once_and_never_too_many_tokens(lengths: list[int], size: int) -> None:
+    encodings = [SimpleNamespace(ids=[0] * length) for length in lengths]
+    found = list(batches(encodings, size))  # type: ignore[arg-type]
+    assert sorted(number for batch in found for number in batch) == list(range(len(lengths)))
+    for batch in found:
+        assert 1 <= len(batch) <= size
+        assert len(batch) == 1 or len(batch) * max(lengths[number] for number in batch) <= size * USUAL_TOKENS
 
 
 @pytest.mark.models

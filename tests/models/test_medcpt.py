@@ -23,7 +23,13 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 pytestmark = pytest.mark.torch
 
-MEDCPT = {"pooling": "cls", "normalise": False, "max_tokens": 512, "max_query_tokens": 64, "title": "pair"}
+MEDCPT: dict[str, Any] = {
+    "pooling": "cls",
+    "normalise": False,
+    "max_tokens": 512,
+    "max_query_tokens": 64,
+    "title": "pair",
+}
 QUERIES = ["diabetes treatment", "Does aspirin prevent strokes?", "", "warfarin " * 100, "naïve β-cells (type 2)."]
 LONG = "aspirin reduces the risk of stroke in patients with atrial fibrillation. " * 60
 ARTICLES = [
@@ -146,7 +152,8 @@ def test_queries_are_cut_as_transformers_cuts_them(folder: Path, card: Card) -> 
 
 def test_the_fingerprint_tells_either_network_and_every_setting(folder: Path, card: Card, tmp_path: Path) -> None:
     seen = {load_encoder(str(folder), folder).fingerprint}
-    for number, change in enumerate([{"max_query_tokens": 32}, {"title": "\n"}, {"query_prefix": "Q: "}, {}]):
+    changes: list[dict[str, Any]] = [{"max_query_tokens": 32}, {"title": "\n"}, {"query_prefix": "Q: "}, {}]
+    for number, change in enumerate(changes):
         place = tmp_path / str(number) / folder.name
         shutil.copytree(folder, place)
         (place / "model.json").write_text(json.dumps({"settings": MEDCPT | change}))

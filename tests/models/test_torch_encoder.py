@@ -149,6 +149,10 @@ def test_weights_in_parts_and_of_the_older_form_are_read(bert: Path, tmp_path: P
     for folder in (parts, older):
         say(folder, pooling="cls", normalise=False, max_tokens=512)
         assert np.allclose(load_encoder(str(folder), folder).encode_queries(TEXTS), expected, atol=1e-6)
+    tiny.make_bert(older, 2)
+    by_name = load_encoder(str(older / "pytorch_model.bin"), older)
+    assert np.allclose(by_name.encode_queries(TEXTS), expected, atol=1e-6)
+    assert not np.allclose(load_encoder(str(older), older).encode_queries(TEXTS), expected, atol=1e-3)
     next(parts.glob("model-*.safetensors")).unlink()
     with pytest.raises(ModelMissing, match=r"lacks model-.*safetensors"):
         load_encoder(str(parts), parts)

@@ -233,21 +233,26 @@ def _book_authors(element: _Element, draft: _Draft) -> None:
 def _author_in_full(element: _Element, draft: _Draft) -> None:
     entry: dict[Any, Any] = {}
     for child in element:
-        if child.tag == "AffiliationInfo":
+        tag = child.tag
+        if tag in _NAMES:
+            entry[tag] = text(child)
+        elif tag == "AffiliationInfo":
             entry.setdefault("affiliations", []).extend([text(each) for each in child if each.tag == "Affiliation"])
-        elif child.tag == "Identifier":
+        elif tag == "Identifier":
             entry.setdefault("identifiers", []).append(text(child))
-        elif child.tag in _NAMES:
-            entry[child.tag] = text(child)
     _add_name("authors", entry, draft)
     draft.append("author_details", entry)
 
 
 def _chemical(element: _Element, draft: _Draft) -> None:
-    number, substance = element.findtext("RegistryNumber"), element.find("NameOfSubstance")
-    if substance is not None:
-        entry = {"name": text(substance), "id": substance.get("UI"), "registry_number": number}
-        draft.append("chemicals", {key: str(value) for key, value in entry.items() if value})
+    entry = {}
+    for child in element:
+        if child.tag == "RegistryNumber":
+            entry["registry_number"] = text(child)
+        elif child.tag == "NameOfSubstance":
+            entry["name"] = text(child)
+            entry["id"] = str(child.get("UI") or "")
+    draft.append("chemicals", entry)
 
 
 def _pages(element: _Element, draft: _Draft) -> None:

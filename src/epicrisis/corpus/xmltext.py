@@ -188,8 +188,8 @@ _BLOCKS = frozenset(
 def text(element: _Element) -> str:
     """The element's text on one line, without what follows the element. The module's docstring has the rules."""
     raw = _mixed(element) if len(element) else element.text
-    if not raw:
-        return ""
+    if not raw or raw.isalnum():
+        return raw or ""
     # Four searches in C take a tenth of the time of one by a regular expression.
     if "\n" in raw or "  " in raw or "\t" in raw or "\r" in raw:
         raw = _SPACES.sub(" ", raw)

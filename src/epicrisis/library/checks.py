@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 from collections.abc import Sequence
 
 import numpy as np
@@ -43,6 +44,8 @@ def check_documents(documents: Sequence[StoredDocument], dimensions: int) -> Non
                 f"{document.id!r}: {len(document.passages)} passages of dimension {dimensions} (and at least one) need "
                 f"vectors of that shape, got {document.vectors.shape}"
             )
+        if len(document.content_hash) != 32 or not set(document.content_hash) <= set(string.hexdigits):
+            raise ValueError(f"{document.id!r}: its content hash is not 32 hexadecimal digits")
         if not (np.abs(document.vectors) <= np.finfo(np.float16).max).all():
             raise ValueError(f"{document.id!r}: its vectors are not finite, or too large for float16")
         for ordinal, passage in enumerate(document.passages):

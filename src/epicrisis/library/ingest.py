@@ -103,10 +103,10 @@ def open_or_create(
     )
 
 
-def content_sha256(document: Document) -> str:
-    """Of everything of the document, by canonical JSON: whatever changes, it does."""
+def content_hash(document: Document) -> str:
+    """32 digits of the SHA-256 of everything of the document, by canonical JSON: whatever changes, it does."""
     canonical = json.dumps(to_json(document), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()
+    return hashlib.sha256(canonical.encode()).hexdigest()[:32]
 
 
 def add_documents(
@@ -213,7 +213,7 @@ class _Addition:
         if reason is not None:
             self.skip(Skipped(document.id, "", reason))
             return
-        digest = content_sha256(document)
+        digest = content_hash(document)
         if document.revision is None:
             first = seen.first(document.id, digest)
             if first not in (None, digest):
@@ -364,15 +364,15 @@ class _Seen:
 
     def __init__(self) -> None:
         self._db = sqlite3.connect("", isolation_level=None)
-        self._db.execute("CREATE TABLE seen(id BLOB PRIMARY KEY, content_sha256 TEXT NOT NULL) WITHOUT ROWID")
+        self._db.execute("CREATE TABLE seen(id BLOB PRIMARY KEY, content_hash TEXT NOT NULL) WITHOUT ROWID")
         self._db.execute("BEGIN")
 
-    def first(self, document_id: str, content_sha256: str) -> str | None:
+    def first(self, document_id: str, content_hash: str) -> str | None:
         """The hash the id had first; `None` where this is the first."""
         key = hashlib.sha256(document_id.encode()).digest()
-        if self._db.execute("INSERT OR IGNORE INTO seen VALUES (?, ?)", (key, content_sha256)).rowcount:
+        if self._db.execute("INSERT OR IGNORE INTO seen VALUES (?, ?)", (key, content_hash)).rowcount:
             return None
-        return str(self._db.execute("SELECT content_sha256 FROM seen WHERE id = ?", (key,)).fetchone()[0])
+        return str(self._db.execute("SELECT content_hash FROM seen WHERE id = ?", (key,)).fetchone()[0])
 
     def close(self) -> None:
         self._db.close()

@@ -19,7 +19,7 @@ NAME = "journal.sqlite"
 _SCHEMA = """
 CREATE TABLE journal(sequence INTEGER PRIMARY KEY AUTOINCREMENT, document_ids TEXT NOT NULL);
 CREATE TABLE documents(
-    id TEXT PRIMARY KEY, content_sha256 TEXT NOT NULL, passages INTEGER NOT NULL, revision TEXT
+    id TEXT PRIMARY KEY, content_hash BLOB NOT NULL, passages INTEGER NOT NULL, revision TEXT
 ) WITHOUT ROWID;
 CREATE TABLE deleted(id TEXT PRIMARY KEY, revision TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE sources(
@@ -36,7 +36,7 @@ class Row:
     """One acknowledged document."""
 
     id: str
-    content_sha256: str
+    content_hash: str
     passages: int
     revision: str | None = None
 
@@ -113,20 +113,19 @@ class Journal:
             for row in rows:
                 self._db.execute(
                     "INSERT INTO documents VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET passages = passages + ?",
-                    (row.id, row.content_sha256, row.passages, row.revision, row.passages),
+                    (row.id, bytes.fromhex(row.content_hash), row.passages, row.revision, row.passages),
                 )
             self._count(*self.recount())
             self._mark(marks)
 
     def hashes(self, document_ids: Sequence[str]) -> Mapping[str, str]:
-        """`content_sha256` of those that are there."""
+        """`content_hash` of those that are there."""
         with ours(self._folder):
-            return dict(
-                self._db.execute(
-                    "SELECT id, content_sha256 FROM documents WHERE id IN (SELECT value FROM json_each(?))",
-                    (json.dumps(list(document_ids)),),
-                )
+            found = self._db.execute(
+                "SELECT id, content_hash FROM documents WHERE id IN (SELECT value FROM json_each(?))",
+                (json.dumps(list(document_ids)),),
             )
+            return {document_id: digest.hex() for document_id, digest in found}
 
     def revisions(self, document_ids: Sequence[str]) -> Mapping[str, str | None]:
         """The revision of those that are there, or were deleted; a deleted one always has one."""
@@ -196,7 +195,8 @@ class Journal:
         documents = passages = 0
         for row in rows:
             self._db.execute(
-                "INSERT INTO documents VALUES (?, ?, ?, ?)", (row.id, row.content_sha256, row.passages, row.revision)
+                "INSERT INTO documents VALUES (?, ?, ?, ?)",
+                (row.id, bytes.fromhex(row.content_hash), row.passages, row.revision),
             )
             documents += 1
             passages += row.passages

@@ -328,7 +328,7 @@ class Library:
         return tuple(known[passage_id].passage for passage_id in passage_ids)
 
     def content_hashes(self, document_ids: Sequence[str]) -> Mapping[str, str]:
-        """`content_sha256` of those of the documents that are there (acknowledged)."""
+        """`content_hash` of those of the documents that are there (acknowledged)."""
         with self._threads:
             return self._journal.hashes(document_ids)
 
@@ -397,4 +397,4 @@ class Library:
 
 def _current(hit: WordHit, stored: StoredPassage | None, scope: Scope) -> bool:
     """True when the word index speaks of the document as it is now; it lags behind while a batch is open."""
-    return stored is not None and hit.version == version_of(stored.content_sha256) and scope.admits(stored.passage)
+    return stored is not None and hit.version == version_of(stored.content_hash) and scope.admits(stored.passage)

@@ -67,6 +67,6 @@ def _remembered(folder: Path) -> tuple[Mapping[str, str], list[Source]]:
 
 def rows_of(passages: Sequence[StoredPassage]) -> list[Row]:
     """One row a document."""
-    versions = {stored.passage.document_id: (stored.content_sha256, stored.revision) for stored in passages}
+    versions = {stored.passage.document_id: (stored.content_hash, stored.revision) for stored in passages}
     counts = Counter(stored.passage.document_id for stored in passages)
     return [Row(each, versions[each][0], count, versions[each][1]) for each, count in counts.items()]

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 TABLE = "passages"
 NAME = f"{TABLE}.lance"
-_READERS_TIME = timedelta(hours=1)
+_READERS_TIME = timedelta(minutes=10)
 _PASSAGE = [
     "id", "document_id", "ordinal", "start", "end", "text", "title", "source", "date", "patient", "metadata",
-    "content_sha256", "revision",
+    "content_hash", "revision",
 ]  # fmt: skip
 _PACKED = {b"lance-encoding:compression": b"zstd"}
 
@@ -43,14 +43,14 @@ class StoredPassage:
     """A passage, with the content hash and the revision of the document version it belongs to."""
 
     passage: Passage
-    content_sha256: str
+    content_hash: str
     revision: str | None = None
 
 
 def stored_passages(documents: Sequence[StoredDocument]) -> list[StoredPassage]:
     """All passages of these documents, as the table will hold them."""
     return [
-        StoredPassage(passage, document.content_sha256, document.revision)
+        StoredPassage(passage, document.content_hash, document.revision)
         for document in documents
         for passage in document.passages
     ]
@@ -116,7 +116,7 @@ class PassageTable:
         self.sync()
 
     def compact(self) -> None:
-        """Joins small fragments and drops old versions; a reader still has an hour to leave an old one."""
+        """Joins small fragments and drops old versions; a reader still has ten minutes to leave an old one."""
         with ours(self._folder):
             # Only the holder of the write lock comes here, so that no unverified file belongs to anyone else.
             self.lance.optimize(cleanup_older_than=_READERS_TIME, delete_unverified=True)
@@ -191,7 +191,7 @@ def _schema(dimensions: int) -> pa.Schema:
             pa.field("metadata", text, nullable=False, metadata=_PACKED),
             pa.field("last_day", number),
             pa.field("facets", pa.list_(text), nullable=False),
-            pa.field("content_sha256", text, nullable=False),
+            pa.field("content_hash", pa.binary(16), nullable=False),
             pa.field("revision", text),
             pa.field("vector", pa.list_(pa.float16(), dimensions), nullable=False),
         ]
@@ -214,14 +214,14 @@ def _record(passage: Passage, document: StoredDocument) -> dict[str, Any]:
     record["metadata"] = json.dumps(to_json(passage.metadata), sort_keys=True)
     record["last_day"] = None if passage.date is None else last_day(passage.date)
     record["facets"] = sorted(facets(passage.metadata))
-    record["content_sha256"], record["revision"] = document.content_sha256, document.revision
+    record["content_hash"], record["revision"] = bytes.fromhex(document.content_hash), document.revision
     return record
 
 
 def _stored(row: dict[str, Any]) -> StoredPassage:
     values = {name: row[name] for name in _PASSAGE[:-2]}
     values["metadata"] = json.loads(values["metadata"])
-    return StoredPassage(Passage(**values), row["content_sha256"], row["revision"])
+    return StoredPassage(Passage(**values), row["content_hash"].hex(), row["revision"])
 
 
 def quoted(value: str) -> str:

@@ -39,9 +39,9 @@ class WordHit:
     score: float
 
 
-def version_of(content_sha256: str) -> int:
+def version_of(content_hash: str) -> int:
     """56 bits that stand for the content hash, as they fit tantivy's integers."""
-    return int.from_bytes(hashlib.blake2b(content_sha256.encode(), digest_size=7).digest(), "big")
+    return int.from_bytes(hashlib.blake2b(content_hash.encode(), digest_size=7).digest(), "big")
 
 
 class WordIndex:
@@ -206,7 +206,7 @@ def _as_document(stored: StoredPassage) -> tantivy.Document:
         "id": passage.id,
         "document_id": passage.document_id,
         "patient": _LITERATURE if passage.patient is None else _patient(passage.patient),
-        "version": version_of(stored.content_sha256),
+        "version": version_of(stored.content_hash),
         "facets": sorted(facets(passage.metadata)),
     }
     if passage.date is not None:

@@ -34,6 +34,7 @@ def load_encoder(name_or_path: str, home: Path, threads: int | None = None) -> E
     A folder holds `tokenizer.json`, weights (`model.onnx`, or `model.safetensors` and `config.json`, which need torch)
     and either a `model.json` with `{"settings": {"pooling": "mean", "normalise": true, "max_tokens": 256}}` or the
     files of sentence-transformers. One of two networks holds them in `query/` and in `article/`, `model.json` above.
+    Of several weights ONNX is taken, unless the path names another file of the folder.
     Raises ModelMissing or ModelFileInvalid with the cure.
     """
     return TextEncoder(find(name_or_path, "encoder", home), threads)

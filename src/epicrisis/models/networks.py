@@ -33,7 +33,7 @@ class Network(Protocol):
 
     @property
     def batch(self) -> int:
-        """Texts a run should have."""
+        """Texts of usual length a run should have."""
 
     def run(self, ids: Ids, mask: Ids, types: Ids) -> Vectors: ...
 
@@ -44,7 +44,7 @@ def load_network(
     """ONNX where there is an ONNX file, torch else. Raises ModelFileInvalid, or ModelMissing where torch is."""
     if ONNX in files.files:
         return OnnxNetwork(files.files[ONNX], threads)
-    return TorchNetwork(files.files["config.json"].parent, threads, gives)
+    return TorchNetwork(files, threads, gives)
 
 
 class OnnxNetwork:
@@ -92,7 +92,12 @@ class TorchNetwork:
         with _quiet(transformers):
             try:
                 model, report = kind.from_pretrained(
-                    folder, local_files_only=True, trust_remote_code=False, dtype="auto", output_loading_info=True
+                    folder,
+                    local_files_only=True,
+                    trust_remote_code=False,
+                    use_safetensors=any(path.suffix == ".safetensors" for path in files.files.values()),
+                    dtype="auto",
+                    output_loading_info=True,
                 )
             except Exception as error:  # torch, safetensors and transformers each raise their own
                 raise ModelFileInvalid(

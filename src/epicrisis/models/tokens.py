@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 Ids: TypeAlias = npt.NDArray[np.int64]
 """`(n, tokens)`."""
 
+USUAL_TOKENS = 512
+"""The window of most encoders; a batch is measured by it."""
+
 
 def load_tokenizer(
     path: Path, max_tokens: int | None = None, *, lowercase: bool = False, end_token: str | None = None
@@ -68,10 +71,19 @@ def padded(encodings: Sequence[Encoding]) -> tuple[Ids, Ids, Ids]:
 
 
 def batches(encodings: Sequence[Encoding], size: int) -> Iterator[list[int]]:
-    """The numbers of the encodings, `size` at a time, those of like length together."""
-    by_length = sorted(range(len(encodings)), key=lambda number: len(encodings[number].ids))
-    for first in range(0, len(by_length), size):
-        yield by_length[first : first + size]
+    """The numbers of the encodings, up to `size` at a time, those of like length together.
+
+    Fewer at a time where they are long: a batch, padded, holds no more tokens than `size` texts of `USUAL_TOKENS`.
+    """
+    waiting = sorted(range(len(encodings)), key=lambda number: len(encodings[number].ids))
+    batch: list[int] = []
+    for number in waiting:
+        if batch and (len(batch) == size or (len(batch) + 1) * len(encodings[number].ids) > size * USUAL_TOKENS):
+            yield batch
+            batch = []
+        batch.append(number)
+    if batch:
+        yield batch
 
 
 def joined(title: str, text: str, separator: str) -> str:

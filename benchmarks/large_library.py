@@ -1,0 +1,151 @@
+"""A library of N synthetic passages: time, peak memory, disk, recall and search times of each step.
+
+    python benchmarks/large_library.py 1000000 FOLDER
+
+Each step is a process of its own, so that its peak memory is its own. Texts are 1,000 characters of words whose
+frequencies follow Zipf's law; vectors of 384 dimensions lie around 2,000 centres. What is measured is the library: the
+vectors are brought along, so that no encoder takes part. Searches are 200 by each method after 20 that warm up.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from epicrisis.corpus.inputs import Encoded
+from epicrisis.library.ingest import add_documents, open_or_create
+from epicrisis.library.library import Library
+from epicrisis.retrieval.fusion import reciprocal_rank_fusion
+from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.types import Document, Scope
+
+DIMENSIONS = 384
+CENTRES = 2000
+VOCABULARY = 300_000
+WORDS = 160
+BLOCK = 10_000
+QUERIES = 200
+FILTERS = {
+    "since 2016 (a tenth)": Scope(since="2016"),
+    "type (1 in 100)": Scope(publication_types=frozenset({"Randomized Controlled Trial"})),
+}
+
+
+def main() -> None:
+    """Runs the steps and prints what each tells."""
+    count, folder = int(sys.argv[1]), Path(sys.argv[2])
+    if len(sys.argv) > 3:
+        told = {"add": add, "optimize": optimize, "search": search}[sys.argv[3]](count, folder)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+        print(json.dumps(told | {"peak memory GB": round(peak, 2)}))
+        return
+    for step in ("add", "optimize", "search"):
+        done = subprocess.run([sys.executable, __file__, str(count), str(folder), step], capture_output=True, text=True)
+        print(step, done.stdout.strip() or done.stderr, flush=True)
+
+
+def add(count: int, folder: Path) -> dict[str, Any]:
+    """The texts and vectors in; time of the library alone is what is left when making them is taken off."""
+    encoder = HashingEncoder(DIMENSIONS, max_tokens=512)
+    began = time.perf_counter()
+    for _ in documents(min(count, BLOCK)):
+        pass
+    making = (time.perf_counter() - began) * count / min(count, BLOCK)
+    with open_or_create(folder, encoder, "synthetic", splitter="whole") as library:
+        report = add_documents(library, documents(count), encoder)
+        return {"added": report.added, "seconds": round(report.seconds), "of them making texts": round(making)}
+
+
+def optimize(count: int, folder: Path) -> dict[str, Any]:
+    """The index, measured."""
+    began = time.perf_counter()
+    with Library.open(folder, write=True) as library:
+        report = library.optimize()
+    told: dict[str, Any] = {"seconds": round(time.perf_counter() - began)}
+    if report is not None:
+        told |= {"partitions": report.partitions, "probes": report.probes, "refine": report.refine}
+        told |= {"recall@16": round(report.recall, 4), "recall@16 in a tenth": report.filtered_recall}
+    return told
+
+
+def search(count: int, folder: Path) -> dict[str, Any]:
+    """Milliseconds, median and 95th percentile, and what lies on the disk in bytes a passage."""
+    with Library.open(folder) as library:
+        info = library.info()
+        dice = np.random.default_rng(1)
+        vectors = next(_vectors(0, BLOCK))[dice.integers(0, min(BLOCK, count), QUERIES)]
+        vectors = vectors + (0.3 / DIMENSIONS**0.5) * dice.normal(size=vectors.shape).astype(np.float32)
+        texts = [" ".join(f"w{word}" for word in _words(dice, 6)) for _ in range(QUERIES)]
+
+        def dense(number: int, scope: Scope) -> None:
+            library.search_vectors(vectors[number], 16, scope)
+
+        def words(number: int, scope: Scope) -> None:
+            library.search_words(texts[number], 16, scope)
+
+        def hybrid(number: int, scope: Scope) -> None:
+            hits = library.search_vectors(vectors[number], 64, scope), library.search_words(texts[number], 64, scope)
+            reciprocal_rank_fusion([[hit.passage.id for hit in each] for each in hits], 60)
+
+        told: dict[str, Any] = {}
+        for name, method in (("dense", dense), ("bm25", words), ("hybrid", hybrid)):
+            told[name] = _timed(method, Scope())
+            told |= {f"{name}, {called}": _timed(method, scope) for called, scope in FILTERS.items()}
+        told["bytes a passage"] = {part: round(size / count, 1) for part, size in info.bytes_on_disk.items()}
+        return told | {"problems": info.problems}
+
+
+def _timed(method: Callable[[int, Scope], None], scope: Scope) -> str:
+    seconds = []
+    for number in range(QUERIES):
+        began = time.perf_counter()
+        method(number, scope)
+        seconds.append(time.perf_counter() - began)
+    median, high = np.percentile(seconds[20:], [50, 95]) * 1000
+    return f"{median:.1f} / {high:.1f} ms"
+
+
+def documents(count: int) -> Iterator[Encoded]:
+    """Numbered documents, the same every time."""
+    for block, vectors in enumerate(_vectors(0, count)):
+        dice = np.random.default_rng([2, block])
+        for row, vector in enumerate(vectors):
+            number = block * BLOCK + row
+            types = ["Randomized Controlled Trial"] if number % 100 == 0 else ["Journal Article"]
+            document = Document(
+                id=f"pubmed:{number}",
+                title=" ".join(f"w{word}" for word in _words(dice, 12)),
+                text=" ".join(f"w{word}" for word in _words(dice, WORDS)),
+                source="synthetic",
+                date=f"{1990 + number % 29}-{1 + number % 12:02d}",
+                metadata={"publication_types": types, "journal": f"Journal {number % 5000}"},
+            )
+            yield Encoded(document, vector)
+
+
+def _words(dice: np.random.Generator, count: int) -> npt.NDArray[np.int64]:
+    """Word numbers by a law near Zipf's: the logarithm of the rank is uniform."""
+    return np.exp(dice.uniform(0, np.log(VOCABULARY), count)).astype(np.int64)
+
+
+def _vectors(first: int, count: int) -> Iterator[npt.NDArray[np.float32]]:
+    """`(BLOCK, DIMENSIONS)` at a time, of length 1."""
+    centres = np.random.default_rng(0).normal(size=(CENTRES, DIMENSIONS)).astype(np.float32)
+    for start in range(first, count, BLOCK):
+        dice = np.random.default_rng([1, start])
+        rows = centres[dice.integers(0, CENTRES, min(BLOCK, count - start))]
+        rows = rows + dice.normal(size=rows.shape).astype(np.float32)
+        yield rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+if __name__ == "__main__":
+    main()
