@@ -70,7 +70,7 @@ def read(path: Path, details: bool = False) -> Iterator[Found]:
             try:
                 document, revised = pubmed_record.document(element, file_key, details)
             except (ValueError, RecursionError) as error:
-                pmid = next(pubmed_record.pmids_of(element), "")
+                pmid = next((pmid for part in element for pmid in pubmed_record.pmids_of(part)), "")
                 yield Skipped(shown(path), f"PMID {pmid}" if pmid else f"record {number}", str(error))
             else:
                 newest = max(newest, revised)

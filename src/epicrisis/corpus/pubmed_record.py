@@ -66,7 +66,7 @@ def document(element: _Element, file_key: str, details: bool) -> tuple[Document,
             raise ValueError("neither a title nor an abstract; nothing to find it by")
         metadata["abstract"] = False
     if "Retracted Publication" in metadata.get("publication_types", ()) or any(
-        each["type"] == "RetractionIn" for each in metadata.get("corrections", ())
+        each.get("type") == "RetractionIn" for each in metadata.get("corrections", ())
     ):
         metadata["retracted"] = True
     if draft.printed:
@@ -85,8 +85,8 @@ def document(element: _Element, file_key: str, details: bool) -> tuple[Document,
 
 
 def pmids_of(element: _Element) -> Iterator[str]:
-    """Every PMID below the element, in order; one that is no number is left out."""
-    for each in element.iter("PMID"):
+    """Every PMID right below the element, in order; one that is no number is left out."""
+    for each in element.iterchildren("PMID"):
         if _is_number(told := text(each)):
             yield told
 

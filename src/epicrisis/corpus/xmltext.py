@@ -80,7 +80,7 @@ def records(path: Path, tags: tuple[str, ...]) -> Iterator[_Element]:
     try:
         with open_unpacked(path) as file:
             source = _Source(file)
-            # Without the cast: the stubs know fewer parameters than the function.
+            # Cast, as the stubs know fewer parameters than there are.
             walk: Iterable[tuple[str, _Element]] = cast(Any, etree.iterparse)(source, tag=tags, **_SAFE)
             for _, element in walk:
                 if first:
@@ -103,7 +103,7 @@ def whole(path: Path) -> _Element:
     try:
         with open_unpacked(path) as file:
             source = _Source(file)
-            # Without the cast: the stubs know fewer parameters than the function.
+            # Cast, as the stubs know fewer parameters than there are.
             tree: _ElementTree = etree.parse(cast(Any, source), cast(Any, etree.XMLParser)(**_SAFE))
     except (etree.XMLSyntaxError, OSError, EOFError, zlib.error) as error:
         raise BrokenXML(_why(error)) from error
