@@ -79,7 +79,10 @@ class TorchNetwork:
     Nothing is fetched and no code of the model's own is run. `threads` holds for all of torch in this process.
     """
 
-    def __init__(self, folder: Path, threads: int | None = None, gives: Literal["tokens", "scores"] = "tokens") -> None:
+    def __init__(
+        self, files: ModelFiles, threads: int | None = None, gives: Literal["tokens", "scores"] = "tokens"
+    ) -> None:
+        folder = files.files["config.json"].parent
         try:
             import torch
             import transformers
