@@ -112,7 +112,8 @@ def test_metadata_and_title(tmp_path: Path) -> None:
     meta = (
         IDS + DOI + "<title-group><article-title>On <italic>E. coli</italic></article-title></title-group>"
         "<contrib-group><contrib contrib-type='author'><name><surname>Li</surname><given-names>A B</given-names></name>"
-        "</contrib><contrib contrib-type='author'><collab>The Group</collab></contrib><contrib contrib-type='editor'><name><surname>No"
+        "</contrib><contrib contrib-type='author'><collab>The Group</collab></contrib>"
+        "<contrib contrib-type='editor'><name><surname>No"
         "</surname></name></contrib></contrib-group><kwd-group><kwd>H<sub>2</sub></kwd></kwd-group>"
         "<pub-date pub-type='collection'><year>2012</year></pub-date>"
         "<pub-date pub-type='epub'><day>28</day><month>9</month><year>2012</year></pub-date>"

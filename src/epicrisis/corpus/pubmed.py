@@ -32,7 +32,7 @@ from epicrisis.errors import InputError
 from epicrisis.types import Document
 
 from . import pubmed_record
-from .inputs import Deleted, Skipped, shown
+from .inputs import Deleted, Item, Skipped, marked, shown
 from .xmltext import BrokenXML, records
 
 Found: TypeAlias = Document | Deleted | Skipped
@@ -91,8 +91,8 @@ def _file_key(name: str) -> str:
 # -- many files on all cores ----------------------------------------------------------------------------------------
 
 
-def read_files(paths: Sequence[Path], workers: int | None = None, details: bool = False) -> Iterator[Found]:
-    """What `read` gives of each file, in the files' order, by so many processes at once (`None`: one a core).
+def read_files(paths: Sequence[Path], workers: int | None = None, details: bool = False) -> Iterator[Item]:
+    """What `read` gives of each file, and its mark, by so many processes at once (`None`: one a core), in order.
 
     Each process reads one file ahead into a temporary one (about 30 MB for a baseline file), of which there are at
     most as many as workers, so that memory stays bounded however slowly the results are taken. One file, or one
@@ -101,7 +101,7 @@ def read_files(paths: Sequence[Path], workers: int | None = None, details: bool 
     workers = min(workers or os.cpu_count() or 1, len(paths))
     if workers <= 1:
         for path in paths:
-            yield from read(path, details)
+            yield from marked(path, read(path, details))
         return
     # Spawned: a fork would copy the locks of threads that it does not copy.
     context = multiprocessing.get_context("spawn")
@@ -142,7 +142,7 @@ def _read_ahead(path: Path, spool: Path, details: bool) -> None:
     # Ctrl-C reaches every process of the terminal; the one that started this one ends it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
-    found = read(path, details)
+    found = marked(path, read(path, details))
     with spool.open("wb") as file:
         while batch := list(islice(found, _BATCH)):
             packed = zlib.compress(pickle.dumps(batch, pickle.HIGHEST_PROTOCOL), 1)
@@ -152,8 +152,8 @@ def _read_ahead(path: Path, spool: Path, details: bool) -> None:
                 return
 
 
-def _spooled(spool: Path) -> Iterator[Found]:
+def _spooled(spool: Path) -> Iterator[Item]:
     with spool.open("rb") as file:
         while size := file.read(4):
-            batch: list[Found] = pickle.loads(zlib.decompress(file.read(int.from_bytes(size, "big"))))
+            batch: list[Item] = pickle.loads(zlib.decompress(file.read(int.from_bytes(size, "big"))))
             yield from batch
