@@ -23,7 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from epicrisis.corpus import pubmed
-from epicrisis.corpus.inputs import Deleted, Skipped
+from epicrisis.corpus.inputs import Deleted, Skipped, WholeFile, marked
 from epicrisis.corpus.pubmed_dates import iso_date
 from epicrisis.corpus.xmltext import kind_of
 from epicrisis.dates import last_day
@@ -660,7 +660,8 @@ def files(folder: Path, count: int, size: int = 40) -> list[Path]:
 def test_many_files_by_many_processes_give_the_same_in_order(tmp_path: Path) -> None:
     paths = files(tmp_path, 3)
     paths[1].write_bytes(paths[1].read_bytes()[:-2000])
-    alone = [each for path in paths for each in pubmed.read(path)]
+    alone = [each for path in paths for each in marked(path, pubmed.read(path))]
+    assert [each.name for each in alone if isinstance(each, WholeFile)] == [paths[0].name, paths[2].name]
     assert list(pubmed.read_files(paths, workers=2)) == alone
     assert list(pubmed.read_files(paths, workers=1)) == alone
     assert list(pubmed.read_files([])) == []

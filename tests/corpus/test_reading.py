@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import json
 import os
 from pathlib import Path
 
 import pytest
 
+from epicrisis.corpus.inputs import WholeFile
 from epicrisis.corpus.reading import FORMATS, Skipped, read
 from epicrisis.errors import InputError
 from epicrisis.types import Document
@@ -32,14 +35,9 @@ def _skipped(paths: list[Path], format: str | None = None) -> list[Skipped]:
 
 def test_text_is_kept_exactly_but_for_line_ends_and_the_byte_order_mark(tmp_path: Path) -> None:
     path = _put(tmp_path, "note.txt", b"\xef\xbb\xbf  # no heading here\r\nfever\rchills \n")
-    assert list(read([path])) == [
-        Document(
-            id="file:note.txt",
-            text="  # no heading here\nfever\nchills \n",
-            title="note",
-            source="note.txt",
-        )
-    ]
+    document = Document("file:note.txt", "  # no heading here\nfever\nchills \n", "note", "note.txt")
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert list(read([path])) == [document, WholeFile("note.txt", digest, path.stat().st_size)]
 
 
 @pytest.mark.parametrize(
@@ -53,7 +51,7 @@ def test_text_is_kept_exactly_but_for_line_ends_and_the_byte_order_mark(tmp_path
     ],
 )
 def test_the_first_markdown_heading_is_the_title(tmp_path: Path, markdown: str, title: str) -> None:
-    (document,) = read([_put(tmp_path, "page.md", markdown)])
+    document, _ = read([_put(tmp_path, "page.md", markdown)])
     assert isinstance(document, Document)
     assert (document.title, document.text) == (title, markdown)
 
@@ -74,18 +72,28 @@ def test_what_cannot_be_read_in_a_folder_is_said(tmp_path: Path) -> None:
     _put(tmp_path, "empty.txt", "")
     _put(tmp_path, "latin.txt", b"na\xefve")
     _put(tmp_path, "nul.txt", "a\0b")
-    _put(tmp_path, "scan.pdf", "%PDF")
+    _put(tmp_path, "scan.dcm", "DICM")
+    _put(tmp_path, "other.xml", "<plist/>")
     os.mkfifo(tmp_path / "pipe.txt")
     (tmp_path / "gone.txt").symlink_to(tmp_path / "nowhere")
     assert _ids([tmp_path]) == ["file:good.txt"]
     reasons = {Path(item.path).name: item.reason for item in _skipped([tmp_path])}
-    assert set(reasons) == {"blank.txt", "empty.txt", "latin.txt", "nul.txt", "scan.pdf", "pipe.txt", "gone.txt"}
+    assert set(reasons) == {
+        "blank.txt",
+        "empty.txt",
+        "latin.txt",
+        "nul.txt",
+        "scan.dcm",
+        "other.xml",
+        "pipe.txt",
+        "gone.txt",
+    }
     assert reasons["latin.txt"] == "not UTF-8 at byte 3; save the file as UTF-8"
     assert reasons["nul.txt"] == "holds a NUL character: not a text file"
     assert reasons["blank.txt"] == "holds no text"
     assert reasons["empty.txt"].startswith("the file is empty")
-    assert ".pdf" not in reasons["scan.pdf"]
-    assert ".jsonl.gz" in reasons["scan.pdf"]
+    assert ".jsonl.gz" in reasons["scan.dcm"]
+    assert "other XML" in reasons["other.xml"]
     assert all(item.where == "" for item in _skipped([tmp_path]))
 
 
@@ -111,7 +119,8 @@ def test_every_path_is_looked_at_before_the_first_document(tmp_path: Path) -> No
     [
         ("empty.jsonl", "", "the file is empty; leave it out"),
         ("empty.txt", "", "the file is empty; leave it out"),
-        ("scan.pdf", "%PDF", "its ending is not one of .jsonl, .jsonl.gz, .txt"),
+        ("scan.dcm", "DICM", "its ending is not one of .jsonl, .jsonl.gz, .txt"),
+        ("plist.xml", "<plist/>", "XML of neither PubMed nor JATS"),
         ("noending", "text", "rename it, or name the format"),
         ("broken.json", "{", "not a JSON file in UTF-8; it must map PMIDs"),
         ("deep.json", "[" * 100_000, "not a JSON file in UTF-8"),
@@ -180,3 +189,41 @@ def test_two_files_never_share_an_id(tmp_path: Path) -> None:
         read([tmp_path / "p1", tmp_path / "p2"])
     assert _ids([first, first, tmp_path / "p1"]) == ["file:note.txt"]
     assert _ids([tmp_path]) == ["file:p1/note.txt", "file:p2/note.txt"]
+
+
+PUBMED = """<?xml version="1.0"?><!DOCTYPE PubmedArticleSet PUBLIC "-//NLM//DTD" "https://nowhere.invalid/pubmed.dtd">
+<PubmedArticleSet><PubmedArticle><MedlineCitation><PMID Version="1">{pmid}</PMID><Article>
+<ArticleTitle>Title {pmid}</ArticleTitle></Article></MedlineCitation></PubmedArticle></PubmedArticleSet>"""
+JATS = (
+    "<article><front><article-meta><title-group><article-title>T</article-title></title-group></article-meta></front>"
+    "<body><p>Body.</p></body></article>"
+)
+
+
+def test_xml_is_read_by_what_it_is(tmp_path: Path) -> None:
+    _put(tmp_path, "a.xml.gz", gzip.compress(PUBMED.format(pmid=1).encode()))
+    _put(tmp_path, "b.xml", PUBMED.format(pmid=2))
+    _put(tmp_path, "c.nxml", JATS)
+    assert _ids([tmp_path]) == ["pubmed:1", "pubmed:2", "file:c.nxml"]
+
+
+def test_pubmed_files_that_are_known_are_passed_over(tmp_path: Path) -> None:
+    one, two = (_put(tmp_path, f"pubmed26n000{n}.xml", PUBMED.format(pmid=n)) for n in (1, 2))
+    known = [item for item in read([one]) if isinstance(item, WholeFile)]
+    assert [each.name for each in known] == ["pubmed26n0001.xml"]
+    assert [item.id for item in read([one, two], known=known) if isinstance(item, Document)] == ["pubmed:2"]
+    one.write_text(PUBMED.format(pmid=3))
+    assert [item.id for item in read([one], known=known) if isinstance(item, Document)] == ["pubmed:3"], "same size"
+    lines = _put(tmp_path, "a.jsonl", GOOD)
+    whole = [item for item in read([lines]) if isinstance(item, WholeFile)]
+    assert [item.id for item in read([lines], known=whole) if isinstance(item, Document)] == ["a"], "no revisions"
+
+
+def test_a_file_that_breaks_off_is_not_whole(tmp_path: Path) -> None:
+    cut = _put(tmp_path, "cut.jsonl.gz", gzip.compress((GOOD * 50).encode())[:-9])
+    broken = _put(tmp_path, "broken.xml", PUBMED.format(pmid=1)[:-30])
+    for path in (cut, broken):
+        items = list(read([path]))
+        assert not any(isinstance(item, WholeFile) for item in items)
+        assert isinstance(items[-1], Skipped)
+        assert items[-1].where.startswith("after")

@@ -5,8 +5,10 @@ Does not know any format.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -55,6 +57,27 @@ class WholeFile:
 
 Item: TypeAlias = Document | Encoded | Deleted | Skipped | WholeFile
 """What a reader gives."""
+
+
+def marked(path: Path, items: Iterable[Item]) -> Iterator[Item]:
+    """The items, and the mark of the whole file unless it could not be read to its end."""
+    broken = False
+    for item in items:
+        # A part that was left out has its place; a file that breaks off says `after` where.
+        broken = broken or (isinstance(item, Skipped) and item.where.partition(" ")[0] in ("", "after"))
+        yield item
+    if not broken:
+        yield whole_file(path)
+
+
+def whole_file(path: Path) -> WholeFile:
+    """Raises InputError where the file can no longer be read."""
+    try:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return WholeFile(shown(path.name), digest, path.stat().st_size)
+    except OSError as error:
+        raise InputError(f"{shown(path)}: {because(error)}; check the path and its permissions") from error
 
 
 def shown(path: Path | str) -> str:

@@ -4,31 +4,41 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
 from epicrisis.errors import InputError
-from epicrisis.types import Document
 
-from . import files, jsonl, pubmedqa
-from .inputs import Skipped, because, check_file, is_folder, shown
+from . import files, html, jsonl, medcpt, medrag, nxml, pdf, pubmed, pubmedqa
+from .inputs import Item, Skipped, WholeFile, because, check_file, is_folder, marked, shown, whole_file
+from .xmltext import kind_of
 
 __all__ = ["FORMATS", "Skipped", "read"]
 
-FORMATS = ("jsonl", "text", "pubmedqa")
-_IN_FOLDERS = {".jsonl": "jsonl", ".jsonl.gz": "jsonl", ".txt": "text", ".md": "text", ".markdown": "text"}
+_BY_NAME = {"text": files.read, "pdf": pdf.read, "html": html.read, "nxml": nxml.read}
+"""Readers that are told the file's name: it makes the id where nothing in the file does."""
+_BY_PATH = {"jsonl": jsonl.read, "medrag": medrag.read, "statpearls": medrag.statpearls}
+FORMATS = (*_BY_PATH, "pubmed", "medcpt", "pubmedqa", *_BY_NAME)
+_XML = "xml"
+_IN_FOLDERS = {
+    ".jsonl": "jsonl", ".jsonl.gz": "jsonl", ".txt": "text", ".md": "text", ".markdown": "text", ".pdf": "pdf",
+    ".html": "html", ".htm": "html", ".xhtml": "html", ".nxml": _XML, ".nxml.gz": _XML, ".xml": _XML, ".xml.gz": _XML,
+}  # fmt: skip
 _NAMED = {**_IN_FOLDERS, ".json": "pubmedqa"}
 
-_Reader: TypeAlias = Callable[[], Iterator[Document | Skipped]]
+_Reader: TypeAlias = Callable[[], Iterator[Item]]
 
 
-def read(paths: Sequence[Path], format: str | None = None) -> Iterator[Document | Skipped]:
+def read(paths: Sequence[Path], format: str | None = None, known: Collection[WholeFile] = ()) -> Iterator[Item]:
     """The documents of files and folders, in the order given; what was left out comes as `Skipped`, in its place.
 
     A folder gives every file below it in the order of its path, hidden ones left out; other endings, and empty files,
-    are skipped. `format` (one of FORMATS) reads every file as that, whatever its ending.
+    are skipped. `format` (one of FORMATS) reads every file as that, whatever its ending; `medcpt` takes folders of
+    NCBI's chunks. After a file that was read to its end comes its `WholeFile`. PubMed's XML files and MedCPT's chunks
+    that are among the `known` ones are passed over: their documents have revisions, so that an earlier reading cannot
+    have been undone by another file.
 
     Every path is looked at before this returns, so that a slip in the last one costs nothing. Raises InputError for a
     path that is missing, unreadable or empty, for a folder without a file that can be read, for an ending or format
@@ -38,30 +48,67 @@ def read(paths: Sequence[Path], format: str | None = None) -> Iterator[Document 
         raise InputError(f"no format is called {format!r}; the known ones are {', '.join(FORMATS)}")
     if not paths:
         raise InputError("no path was given; name at least one file or folder")
-    readers: list[_Reader] = []
+    if format == "medcpt":
+        chunks = [chunk for folder in paths for chunk in medcpt.chunks(folder)]
+        return itertools.chain.from_iterable(_chunk(chunk, known) for chunk in chunks)
+    found: list[tuple[Path, str, str | None]] = []
     named: dict[str, Path] = {}
     for path in paths:
-        found = _below(path, format) if is_folder(path) else [(path, path.name, _format_of(path, format))]
-        for file, name, kind in found:
-            if kind == "text" and not _first_of_its_name(file, name, named):
-                continue
-            readers.append(_reader(file, name, kind))
-    return itertools.chain.from_iterable(reader() for reader in readers)
+        for file, name, kind in (
+            _below(path, format) if is_folder(path) else [(path, path.name, _format_of(path, format))]
+        ):
+            if kind not in _BY_NAME or _first_of_its_name(file, name, named):
+                found.append((file, name, kind))
+    return itertools.chain.from_iterable(reader() for reader in _readers(found, known))
+
+
+def _readers(found: Sequence[tuple[Path, str, str | None]], known: Collection[WholeFile]) -> list[_Reader]:
+    """One a file, but one for PubMed files that follow each other: these are read side by side."""
+    readers: list[_Reader] = []
+    for kind, group in itertools.groupby(found, key=lambda item: item[2]):
+        if kind == "pubmed":
+            readers.append(partial(_pubmed, [file for file, _, _ in group], known))
+        else:
+            readers += [_reader(file, name, kind) for file, name, _ in group]
+    return readers
+
+
+def _pubmed(paths: Sequence[Path], known: Collection[WholeFile]) -> Iterator[Item]:
+    return pubmed.read_files([path for path in paths if not _is_known(path, known)])
+
+
+def _chunk(chunk: medcpt.Chunk, known: Collection[WholeFile]) -> Iterator[Item]:
+    if not _is_known(chunk.vectors, known):
+        yield from marked(chunk.vectors, medcpt.read(chunk))
+        yield from (whole_file(path) for path in (chunk.ids, chunk.texts))
+
+
+def _is_known(path: Path, known: Collection[WholeFile]) -> bool:
+    """Files of the same name and size are read to be sure."""
+    size = path.stat().st_size
+    like = {each.sha256 for each in known if (each.name, each.bytes) == (shown(path.name), size)}
+    return bool(like) and whole_file(path).sha256 in like
 
 
 def _format_of(path: Path, forced: str | None) -> str:
     check_file(path)
-    kind = forced or _by_ending(path.name, _NAMED)
+    kind = _kind(path, forced, _NAMED)
     if kind is None:
         raise InputError(
-            f"{shown(path)}: its ending is not one of {', '.join(_NAMED)}; rename it, or name the format "
-            f"({', '.join(FORMATS)})"
+            f"{shown(path)}: its ending is not one of {', '.join(_NAMED)}, or it is XML of neither PubMed nor JATS; "
+            f"rename it, or name the format ({', '.join(FORMATS)})"
         )
     return kind
 
 
-def _by_ending(name: str, endings: dict[str, str]) -> str | None:
-    return next((kind for ending, kind in endings.items() if name.lower().endswith(ending)), None)
+def _kind(path: Path, forced: str | None, endings: dict[str, str]) -> str | None:
+    kind = forced or next((kind for ending, kind in endings.items() if path.name.lower().endswith(ending)), None)
+    if kind != _XML:
+        return kind
+    try:
+        return kind_of(path)
+    except OSError:
+        return None
 
 
 def _below(folder: Path, forced: str | None) -> list[tuple[Path, str, str | None]]:
@@ -76,8 +123,7 @@ def _below(folder: Path, forced: str | None) -> list[tuple[Path, str, str | None
         for name in names:
             if not name.startswith("."):
                 file = Path(place, name)
-                kind = forced or _by_ending(name, _IN_FOLDERS)
-                found.append((file, file.relative_to(folder).as_posix(), kind))
+                found.append((file, file.relative_to(folder).as_posix(), _kind(file, forced, _IN_FOLDERS)))
     if not any(kind for _, _, kind in found):
         raise InputError(
             f"{shown(folder)}: no file below it that can be read ({', '.join(_IN_FOLDERS)}); check the path"
@@ -101,15 +147,17 @@ def _first_of_its_name(file: Path, name: str, named: dict[str, Path]) -> bool:
 
 def _reader(file: Path, name: str, kind: str | None) -> _Reader:
     if kind == "pubmedqa":
-        return partial(pubmedqa.documents, file, pubmedqa.load(file))
+        return partial(marked, file, pubmedqa.documents(file, pubmedqa.load(file)))
     if kind is None:
-        return partial(_skip, file, f"its ending is not one of {', '.join(_IN_FOLDERS)}")
+        return partial(_skip, file, f"its ending is not one of {', '.join(_IN_FOLDERS)}, or it is other XML")
     try:
         check_file(file)
     except InputError as error:
         return partial(_skip, file, error.message.removeprefix(f"{shown(file)}: "))
-    return partial(files.read, file, name) if kind == "text" else partial(jsonl.read, file)
+    if kind in _BY_NAME:
+        return lambda: marked(file, _BY_NAME[kind](file, name))
+    return lambda: marked(file, _BY_PATH[kind](file))
 
 
-def _skip(file: Path, reason: str) -> Iterator[Skipped]:
+def _skip(file: Path, reason: str) -> Iterator[Item]:
     yield Skipped(shown(file), "", reason)
