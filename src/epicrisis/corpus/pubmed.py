@@ -103,20 +103,22 @@ def read_files(paths: Sequence[Path], workers: int | None = None, details: bool 
         for path in paths:
             yield from marked(path, read(path, details))
         return
-    # Spawned: a fork would copy the locks of threads that it does not copy.
+    # Spawned: a fork copies the locks of threads that it does not copy.
     context = multiprocessing.get_context("spawn")
     ahead: deque[tuple[Path, Path, SpawnProcess]] = deque()
     folder = Path(tempfile.mkdtemp(prefix="epicrisis-"))
     waiting = iter(enumerate(paths))
+
+    def start() -> None:
+        for number, path in islice(waiting, workers - len(ahead)):
+            spool = folder / str(number)
+            process = context.Process(target=_read_ahead, args=(path, spool, details), daemon=True)
+            process.start()
+            ahead.append((path, spool, process))
+
     try:
-        while True:
-            for number, path in islice(waiting, workers - len(ahead)):
-                spool = folder / str(number)
-                process = context.Process(target=_read_ahead, args=(path, spool, details), daemon=True)
-                process.start()
-                ahead.append((path, spool, process))
-            if not ahead:
-                return
+        start()
+        while ahead:
             path, spool, process = ahead[0]
             process.join()
             if process.exitcode != 0:
@@ -125,6 +127,7 @@ def read_files(paths: Sequence[Path], workers: int | None = None, details: bool 
                     f"memory and the disk of {tempfile.gettempdir()} suffice, then run again, or with one worker"
                 )
             ahead.popleft()
+            start()
             yield from _spooled(spool)
             spool.unlink()
     finally:
