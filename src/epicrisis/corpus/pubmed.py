@@ -112,7 +112,9 @@ def read_files(paths: Sequence[Path], workers: int | None = None, details: bool 
     def start() -> None:
         for number, path in islice(waiting, workers - len(ahead)):
             spool = folder / str(number)
-            process = context.Process(target=_read_ahead, args=(path, spool, details), daemon=True)
+            process = context.Process(
+                target=_read_ahead, args=(path, spool, details), name=f"reads {shown(path.name)}", daemon=True
+            )
             process.start()
             ahead.append((path, spool, process))
 
