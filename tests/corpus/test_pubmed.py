@@ -717,7 +717,11 @@ def test_nothing_goes_on_when_the_reader_is_stopped(tmp_path: Path, sent: signal
     write_realistic(paths[1], 2000)
     names = [str(path) for path in (*paths, *paths[1:] * 3)]
     running = subprocess.Popen(
-        [sys.executable, str(script), *names], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        [sys.executable, str(script), *names],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
     )
     assert running.stdout is not None
     assert running.stdout.readline() == b"pubmed:1000000\n"
