@@ -118,6 +118,12 @@ class Journal:
             self._count(*self.recount())
             self._mark(marks)
 
+    def documents(self) -> Iterator[Row]:
+        """All acknowledged documents, in the order of their ids."""
+        with ours(self._folder):
+            for document_id, digest, passages, revision in self._db.execute("SELECT * FROM documents ORDER BY id"):
+                yield Row(document_id, digest.hex(), passages, revision)
+
     def hashes(self, document_ids: Sequence[str]) -> Mapping[str, str]:
         """`content_hash` of those that are there."""
         with ours(self._folder):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,8 @@ NAME = "words"
 _ANALYZER = "english"
 _LITERATURE = "none"
 _HEAP = 64_000_000
+_VERSIONS = 1 << 56
+_PIECE = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +140,31 @@ class WordIndex:
                 WordHit(str(searcher.doc(address)["id"][0]), int(version or 0), float(score))
                 for (score, address), version in zip(found, versions, strict=True)
             ]
+
+    def entries(self, passage_ids: Sequence[str]) -> list[tuple[str, int]]:
+        """(passage id, version) of every entry of these passages, in no order."""
+        from tantivy import Query
+
+        with ours(self._folder):
+            return self._entries(Query.term_set_query(self._schema, "id", list(passage_ids)))
+
+    def all_entries(self) -> Iterator[list[tuple[str, int]]]:
+        """The same of all passages, piece by piece."""
+        from tantivy import FieldType, Query
+
+        pieces = self.count() // _PIECE + 1
+        for piece in range(pieces):
+            # Versions are hashes: equal spans of them hold about equally many entries.
+            first, end = (_VERSIONS * each // pieces for each in (piece, piece + 1))
+            with ours(self._folder):
+                yield self._entries(Query.range_query(self._schema, "version", FieldType.Integer, first, end - 1))
+
+    def _entries(self, query: tantivy.Query) -> list[tuple[str, int]]:
+        searcher = self._index.searcher()
+        count = searcher.search(query, 1).count
+        addresses = [address for _, address in searcher.search(query, max(count, 1), count=False).hits]
+        versions = searcher.fast_field_values("version", addresses) if addresses else []
+        return [(str(searcher.doc(each)["id"][0]), int(n or 0)) for each, n in zip(addresses, versions, strict=True)]
 
     def _query(self, tokens: Sequence[str], scope: Scope, within: Sequence[str] | None) -> tantivy.Query:
         from tantivy import FieldType, Occur, Query
