@@ -1,0 +1,260 @@
+"""What a health check found, as values, as sentences and as lines for a screen. Does not know how it was found.
+
+Names documents and passages by their ids and holds none of their text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from .soundness import LibraryInfo
+
+SHOWN = 5
+"""Ids that a finding names; the others are counted."""
+_REPAIR = "run `epicrisis library repair`"
+_AGAIN = "delete their documents (`Library.delete`) and add the files again"
+_REFILL = f"{_REPAIR}, then add the files again"
+_LABEL = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """How many, and the ids of the first ones met."""
+
+    count: int = 0
+    first: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """How many passages are like an earlier one of another document, and the first of them: (earlier, later)."""
+
+    count: int = 0
+    first: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What the table holds: documents, told from their first passages, and `passages`.
+
+    `by_decade` is keyed by `1990s`; `deleted` are those that their source took back and that are remembered.
+    """
+
+    documents: int
+    passages: int
+    by_source: Mapping[str, int]
+    by_decade: Mapping[str, int]
+    first_year: int | None
+    last_year: int | None
+    undated: Finding
+    retracted: Finding
+    deleted: int
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Passages whose text is empty or has markup left in it, and those that repeat one of another document.
+
+    `repeated`: title and text are equal. `near` (see `corpus.quality.NearDuplicates`), these included, are of the
+    `compared` passages, a sample where these are not all; `crowded` is how often one met too many to compare with.
+    """
+
+    empty: Finding
+    markup: Finding
+    repeated: Pairs
+    near: Pairs
+    compared: int
+    crowded: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Where passages are not as they must be. `broken` are documents whose ordinals do not run from 0 without a gap,
+    all of one version; `no_vector` have one of zeros or of what is no number; `odd_vector` one whose length is far from
+    the others'.
+    """
+
+    wrong_ids: Finding
+    repeated_ids: Finding
+    broken: Finding
+    offsets: Finding
+    no_vector: Finding
+    odd_vector: Finding
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Where the passages disagree with the word index (passages) and with the journal (documents).
+
+    Another version of the content counts as another one. `compared` False: a writer was at work or was killed, and
+    nothing can be said.
+    """
+
+    compared: bool
+    not_in_words: Finding = Finding()
+    only_in_words: Finding = Finding()
+    not_in_journal: Finding = Finding()
+    only_in_journal: Finding = Finding()
+
+
+@dataclass(frozen=True, slots=True)
+class HealthReport:
+    """`problems` are sentences with their cure, none for a library that is well; `notices` what a reader should know.
+
+    `library` has the encoder, the splitter, the software, the index and the source files.
+    """
+
+    library: LibraryInfo
+    contents: Contents
+    texts: Texts
+    rows: Rows
+    agreement: Agreement
+    problems: tuple[str, ...]
+    notices: tuple[str, ...]
+
+
+# -- sentences ------------------------------------------------------------------------------------------------------
+
+
+def problems(library: LibraryInfo, rows: Rows, agreement: Agreement) -> tuple[str, ...]:
+    """What is wrong, each with its cure."""
+    found = (
+        (rows.wrong_ids, "passages are not called by their document and ordinal", _AGAIN),
+        (rows.repeated_ids, "passages have the id of another one", _AGAIN),
+        (rows.broken, "documents lack passages, or hold some of another version", _AGAIN),
+        (rows.offsets, "passages have a start and an end that are not their text's", _AGAIN),
+        (rows.no_vector, "passages have no usable vector and are never found by it", _AGAIN),
+        (agreement.not_in_words, "passages are not in the word index as they are now", _REPAIR),
+        (agreement.only_in_words, "entries of the word index are of no passage there is", _REPAIR),
+        (agreement.not_in_journal, "documents have passages and were not acknowledged as they are", _REPAIR),
+        (agreement.only_in_journal, "documents were acknowledged and have not the passages they had", _REFILL),
+    )
+    told = [f"{_many(finding, what)}: {cure}" for finding, what, cure in found if finding.count]
+    return (*library.problems, *told)
+
+
+def notices(
+    library: LibraryInfo, contents: Contents, texts: Texts, rows: Rows, agreement: Agreement
+) -> tuple[str, ...]:
+    """What is not wrong and still worth knowing."""
+    return tuple(_notices(library, contents, texts, rows, agreement))
+
+
+def _notices(library: LibraryInfo, contents: Contents, texts: Texts, rows: Rows, agreement: Agreement) -> Iterator[str]:
+    if not agreement.compared:
+        yield (
+            "a writer is at work, or was stopped: whether the parts agree was not looked at; check again when it has "
+            "ended, or after the next `epicrisis library add`"
+        )
+    of = f"of {contents.passages:,} passages"
+    for finding, what in (
+        (texts.empty, f"{of} have no text, or only say that there is none"),
+        (texts.markup, f"{of} have markup left in them"),
+        (rows.odd_vector, f"{of} have a vector much longer or shorter than the others"),
+        (contents.undated, f"of {contents.documents:,} documents have no date: searches as of a date do not see them"),
+        (contents.retracted, f"of {contents.documents:,} documents are retracted: --without retracted hides them"),
+    ):
+        if finding.count:
+            yield _many(finding, what)
+    if texts.repeated.count:
+        yield _pairs(texts.repeated, f"{of} repeat one of another document word for word")
+    if texts.near.count:
+        sample = "" if texts.compared == contents.passages else " looked at (a sample)"
+        yield _pairs(
+            texts.near, f"of {texts.compared:,} passages{sample} repeat one of another document nearly or wholly"
+        )
+    if texts.crowded:
+        yield f"{texts.crowded:,} times a passage was like too many others to compare it with all: there may be more"
+    if library.index is not None and not library.index.good:
+        yield (
+            f"the index finds {_recall(library)}, less than the {library.index.asked:.2f} asked: searches scan all "
+            "passages instead; run `epicrisis library optimize`"
+        )
+    elif library.unindexed:
+        yield f"{library.unindexed:,} passages are not in the index and are scanned: run `epicrisis library optimize`"
+
+
+def _many(finding: Finding, what: str) -> str:
+    return f"{finding.count:,} {what} ({_listed(finding.count, finding.first)})"
+
+
+def _pairs(pairs: Pairs, what: str) -> str:
+    return f"{pairs.count:,} {what} ({_listed(pairs.count, [f'{first} = {second}' for first, second in pairs.first])})"
+
+
+def _listed(count: int, names: tuple[str, ...] | list[str]) -> str:
+    shown = ", ".join(map(printable, names))
+    return f"{shown}, ..." if count > len(names) else shown
+
+
+def printable(name: str) -> str:
+    """The name without what would move a terminal's cursor."""
+    return "".join(each if each.isprintable() else "\ufffd" for each in name)
+
+
+def _recall(library: LibraryInfo) -> str:
+    assert library.index is not None
+    tenth = library.index.filtered_recall
+    return f"{library.index.recall:.3f} of the nearest 16" + ("" if tenth is None else f" ({tenth:.3f} in a tenth)")
+
+
+# -- lines ----------------------------------------------------------------------------------------------------------
+
+
+def lines(report: HealthReport) -> list[str]:
+    """The report for a screen: what there is, line by line, then what to know, then what is wrong."""
+    contents, made = report.contents, report.library.manifest
+    rows = [
+        ("holds", f"{contents.documents:,} documents, {contents.passages:,} passages"),
+        ("from", _counts(contents.by_source)),
+        ("published", _years(contents)),
+        ("retracted", f"{contents.retracted.count:,}; {contents.deleted:,} deleted ones are remembered"),
+        ("encoder", f"{made.encoder_name}, {made.dimensions} dimensions ({made.encoder_fingerprint})"),
+        ("cut by", _splitter(report.library)),
+        ("made", f"{made.created} by {', '.join(f'{name} {number}' for name, number in made.software.items())}"),
+        ("search", _index(report.library)),
+        *(("file" if place == 0 else "", line) for place, line in enumerate(_sources(report.library))),
+    ]
+    told = [f"{label:<{_LABEL}}{value}" for label, value in rows]
+    told += [f"{'note' if place == 0 else '':<{_LABEL}}{notice}" for place, notice in enumerate(report.notices)]
+    told += [f"{'WRONG':<{_LABEL}}{problem}" for problem in report.problems]
+    return told if report.problems else [*told, f"{'sound':<{_LABEL}}no problem found"]
+
+
+def _counts(by_name: Mapping[str, int]) -> str:
+    most = sorted(by_name.items(), key=lambda item: (-item[1], item[0]))
+    told = [f"{printable(name) or '(no source named)'} {count:,}" for name, count in most[:SHOWN]]
+    return ", ".join(told) + (f" and {len(most) - SHOWN:,} more" if len(most) > SHOWN else "")
+
+
+def _years(contents: Contents) -> str:
+    undated = f"{contents.undated.count:,} without a date"
+    if contents.first_year is None:
+        return undated
+    decades = ", ".join(f"{decade} {count:,}" for decade, count in contents.by_decade.items())
+    return f"{contents.first_year} to {contents.last_year} ({decades}), {undated}"
+
+
+def _splitter(library: LibraryInfo) -> str:
+    made = library.manifest
+    return f"{made.splitter}, up to {made.max_tokens} tokens" + (
+        f", {made.overlap} shared by neighbours" if made.splitter == "tokens" else ""
+    )
+
+
+def _index(library: LibraryInfo) -> str:
+    if library.index is None:
+        return "exact, no index"
+    exact = "exact, the index is not used: it finds" if library.exact else "by an index that finds"
+    return f"{exact} {_recall(library)}, {library.unindexed:,} passages not in it"
+
+
+def _sources(library: LibraryInfo) -> list[str]:
+    told = [
+        f"{printable(each.name)}, {each.bytes:,} bytes, sha256 {each.sha256}, added {each.added}"
+        for each in library.sources[:SHOWN]
+    ]
+    if len(library.sources) > SHOWN:
+        told.append(f"and {len(library.sources) - SHOWN:,} more that were added whole (all of them in the JSON form)")
+    return told or ["none was added whole"]
