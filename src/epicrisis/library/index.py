@@ -60,9 +60,16 @@ class IndexReport:
 def read_report(folder: Path) -> IndexReport | None:
     """What the last `optimize` found; `None` where there is nothing that can be understood: searches are exact then."""
     try:
-        return IndexReport(**json.loads((folder / NAME).read_bytes()))
+        report = IndexReport(**json.loads((folder / NAME).read_bytes()))
     except (OSError, ValueError, TypeError):
         return None
+    counts: tuple[object, ...] = (report.passages, report.partitions, report.probes, report.refine, report.queries)
+    tenth = 1.0 if report.filtered_recall is None else report.filtered_recall
+    shares: tuple[object, ...] = (report.recall, report.asked, tenth)
+    sound = all(type(each) is int and each > 0 for each in counts) and all(
+        type(each) in (int, float) for each in shares
+    )
+    return report if sound else None
 
 
 def probing(folder: Path) -> Probing | None:
@@ -98,6 +105,10 @@ def refreshed(
     partitions = partitions_for(passages)
     if rebuild or known is None or not neighbours.indexed or passages > 2 * known.passages:
         on_step(f"building an index of {partitions} partitions")
+        # What was measured of the old index says nothing of this one: searches are exact until it is measured too.
+        with ours(folder):
+            (folder / NAME).unlink(missing_ok=True)
+            sync_folder(folder)
         neighbours.build_index(partitions)
     else:
         partitions = known.partitions
@@ -149,14 +160,15 @@ def _worth(report: IndexReport) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """Passages with their exact neighbours: of all, and of the tenth that `day_condition` admits."""
+    """Passages and the inner products `(queries, K)` of their nearest others: of all, and of the tenth that
+    `day_condition` admits; -inf where there are fewer."""
 
     ids: list[str]
     vectors: Vectors
-    exact: list[set[str]]
+    exact: Vectors
     day_condition: str
     day_share: float
-    exact_of_tenth: list[set[str]]
+    exact_of_tenth: Vectors
 
     def recall(self, neighbours: Neighbours, probing: Probing) -> float:
         return self._found(neighbours, probing, "", 1.0, self.exact)
@@ -166,14 +178,15 @@ class _Sample:
             return None
         return self._found(neighbours, probing, self.day_condition, self.day_share, self.exact_of_tenth)
 
-    def _found(
-        self, neighbours: Neighbours, probing: Probing, condition: str, share: float, exact: list[set[str]]
-    ) -> float:
+    def _found(self, neighbours: Neighbours, probing: Probing, condition: str, share: float, exact: Vectors) -> float:
         found = wanted = 0
-        for id_, vector, truth in zip(self.ids, self.vectors, exact, strict=True):
+        for id_, vector, scores in zip(self.ids, self.vectors, exact, strict=True):
             hits = neighbours.approximate(vector, K + 1, condition, share, probing)
-            found += len(truth & set([hit for hit, _ in hits if hit != id_][:K]))
-            wanted += len(truth)
+            there = scores[np.isfinite(scores)]
+            # By score, not by name: of equal passages any will do. The slack is float32's.
+            least = there.min(initial=np.inf) - 1e-5 * float(vector @ vector)
+            found += sum(score >= least for score in [score for hit, score in hits if hit != id_][:K])
+            wanted += len(there)
         return found / max(wanted, 1)
 
 
@@ -199,39 +212,25 @@ def _exact(
     ids: list[str],
     vectors: Vectors,
     since: int | None,
-) -> tuple[list[set[str]], list[set[str]], int]:
-    """The K nearest others of each vector among all rows, and among those since that day; how many the latter are."""
-    best, best_of_tenth = _Best(ids), _Best(ids)
+) -> tuple[Vectors, Vectors, int]:
+    """The K highest inner products of each vector with other rows, of all and of those since that day; how many the
+    latter are."""
+    best = best_of_tenth = np.full((len(ids), K), -np.inf, dtype=np.float32)
+    queries = {id_: row for row, id_ in enumerate(ids)}
     within = 0
     for names, days, rows in blocks:
         scores = vectors @ rows.T
-        best.take(names, scores)
+        for column, name in enumerate(names):
+            if name in queries:
+                scores[queries[name], column] = -np.inf
+        best = _highest(best, scores)
         if since is not None:
             newer = np.flatnonzero(days >= since)
             within += len(newer)
-            best_of_tenth.take([names[row] for row in newer], scores[:, newer])
-    return best.names(), best_of_tenth.names(), within
+            best_of_tenth = _highest(best_of_tenth, scores[:, newer])
+    return best, best_of_tenth, within
 
 
-class _Best:
-    """The K + 1 best rows of each query so far, itself included."""
-
-    def __init__(self, ids: list[str]) -> None:
-        self._ids = ids
-        self._best: list[list[tuple[float, str]]] = [[] for _ in ids]
-
-    def take(self, names: list[str], scores: npt.NDArray[np.float32]) -> None:
-        """`scores`: `(queries, names)`."""
-        if not names:
-            return
-        top = min(K + 1, len(names))
-        places = np.argpartition(-scores, top - 1, axis=1)[:, :top]
-        for row, place in enumerate(places):
-            new = [(float(scores[row, column]), names[column]) for column in place]
-            self._best[row] = sorted([*self._best[row], *new], reverse=True)[: K + 1]
-
-    def names(self) -> list[set[str]]:
-        """The K best without the query itself."""
-        return [
-            set([name for _, name in rows if name != id_][:K]) for id_, rows in zip(self._ids, self._best, strict=True)
-        ]
+def _highest(best: Vectors, scores: Vectors) -> Vectors:
+    """The K highest of each row of both, in no order."""
+    return np.partition(np.concatenate([best, scores], axis=1), -K, axis=1)[:, -K:]

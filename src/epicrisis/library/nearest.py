@@ -5,7 +5,7 @@ Knows the rows of the table and nothing of texts. Does not judge the index: it i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
@@ -85,17 +85,22 @@ class Neighbours:
         self, vector: Vectors, k: int, condition: str, share: float, probing: Probing
     ) -> list[tuple[str, float]]:
         """The same by the index, not exact. A scope that admits a `share` of the rows probes the more partitions."""
-        with ours(self._folder):
-            search = self._search(vector, k + _INDEX_OVER, condition)
-            found = search.nprobes(ceil(probing.probes / share)).refine_factor(probing.refine).to_arrow()
-        return self._ranked(found, vector)[:k]
+        probes = ceil(probing.probes / share)
+        return self._nearest_by(
+            lambda search: search.nprobes(probes).refine_factor(probing.refine), vector, k, _INDEX_OVER, condition
+        )
 
     def scan(self, vector: Vectors, k: int, condition: str) -> list[tuple[str, float]]:
         """The same by reading every row that the condition admits; exact."""
-        limit = k + _OVER
+        return self._nearest_by(lambda search: search.bypass_vector_index(), vector, k, _OVER, condition)
+
+    def _nearest_by(
+        self, way: Callable[[Any], Any], vector: Vectors, k: int, over: int, condition: str
+    ) -> list[tuple[str, float]]:
+        limit = k + over
         while True:
             with ours(self._folder):
-                found = self._search(vector, limit, condition).bypass_vector_index().to_arrow()
+                found = way(self._search(vector, limit, condition)).to_arrow()
             ranked = self._ranked(found, vector)
             # Lance knows no order among equals: go on until no row that was not fetched can tie with the last one.
             if len(ranked) < limit or ranked[k - 1][1] > ranked[-1][1]:
@@ -148,11 +153,15 @@ class Neighbours:
         return self._table.count() if statistics is None else int(statistics.num_unindexed_rows)
 
     def build_index(self, partitions: int) -> None:
-        """A new vector index in the place of the old one (IVF, RaBitQ codes of one bit a dimension, inner product)."""
-        from lancedb.index import IvfRq
+        """A new vector index in the place of the old one (IVF, RaBitQ codes of one bit a dimension, inner product).
 
+        Such codes need a multiple of eight dimensions; other vectors are indexed whole.
+        """
+        from lancedb.index import IvfFlat, IvfRq
+
+        kind = IvfFlat if self._dimensions % 8 else IvfRq
         with ours(self._folder):
-            self._lance.create_index("vector", config=IvfRq(distance_type="dot", num_partitions=partitions))
+            self._lance.create_index("vector", config=kind(distance_type="dot", num_partitions=partitions))
         self._table.sync()
 
     def build_filters(self) -> None:
