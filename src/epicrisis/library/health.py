@@ -109,7 +109,7 @@ def _batches(folder: Path, table: PassageTable, columns: Sequence[str]) -> Itera
         yield from table.lance.search().select(list(columns)).to_batches(_PIECE)
 
 
-# -- reading ------------------------------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------------------------
 
 
 class _Tally:
@@ -241,8 +241,7 @@ class _Words:
         found = Counter(self._words.entries(ids))
         self._passages += len(ids)
         self.missing.add(each for each, version in wanted if (each, version) not in found)
-        for each, version in (found - Counter(wanted)).elements():
-            self._wrong.add([each])
+        self._wrong.add(each for each, _ in (found - Counter(wanted)).elements())
 
     def unknown(self, keys: RowKeys) -> Finding:
         """Entries of the index that are of no passage, or of another version of one."""
@@ -257,7 +256,7 @@ class _Words:
         return Finding(count, tuple(names[: min(count, SHOWN)]))
 
 
-# -- what was seen of all ------------------------------------------------------------------------------------------------
+# -- what was seen of all --------------------------------------------------------------------------------------------
 
 
 def _acknowledged(keys: RowKeys, journal: Journal) -> tuple[Finding, Numbers]:

@@ -5,13 +5,14 @@ Names documents and passages by their ids and holds none of their text.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from .soundness import LibraryInfo
 
 SHOWN = 5
 """Ids that a finding names; the others are counted."""
+_SAID = 3
 _REPAIR = "run `epicrisis library repair`"
 _AGAIN = "delete their documents (`Library.delete`) and add the files again"
 _REFILL = f"{_REPAIR}, then add the files again"
@@ -158,12 +159,12 @@ def _notices(library: LibraryInfo, contents: Contents, texts: Texts, rows: Rows,
         if finding.count:
             yield _many(finding, what)
     if texts.repeated.count:
-        yield _pairs(texts.repeated, f"{of} repeat one of another document word for word")
-    if texts.near.count:
-        sample = "" if texts.compared == contents.passages else " looked at (a sample)"
-        yield _pairs(
-            texts.near, f"of {texts.compared:,} passages{sample} repeat one of another document nearly or wholly"
-        )
+        yield f"{texts.repeated.count:,} {of} repeat one of another document word for word{_shown(texts.repeated)}"
+    if texts.compared < contents.passages:
+        looked = f"of {texts.compared:,} passages looked at (a sample, alike ones together)"
+        yield f"{looked}, {texts.near.count:,} repeat one of another document nearly or wholly{_shown(texts.near)}"
+    elif texts.near.count:
+        yield f"{texts.near.count:,} {of} repeat one of another document nearly or wholly{_shown(texts.near)}"
     if texts.crowded:
         yield f"{texts.crowded:,} times a passage was like too many others to compare it with all: there may be more"
     if library.index is not None and not library.index.good:
@@ -176,16 +177,17 @@ def _notices(library: LibraryInfo, contents: Contents, texts: Texts, rows: Rows,
 
 
 def _many(finding: Finding, what: str) -> str:
-    return f"{finding.count:,} {what} ({_listed(finding.count, finding.first)})"
+    return f"{finding.count:,} {what}{_listed(finding.count, finding.first)}"
 
 
-def _pairs(pairs: Pairs, what: str) -> str:
-    return f"{pairs.count:,} {what} ({_listed(pairs.count, [f'{first} = {second}' for first, second in pairs.first])})"
+def _shown(pairs: Pairs) -> str:
+    return _listed(pairs.count, [f"{earlier} ~ {later}" for earlier, later in pairs.first])
 
 
-def _listed(count: int, names: tuple[str, ...] | list[str]) -> str:
-    shown = ", ".join(map(printable, names))
-    return f"{shown}, ..." if count > len(names) else shown
+def _listed(count: int, names: Sequence[str]) -> str:
+    """In brackets, with the space before them; empty for none."""
+    said = ", ".join(map(printable, names[:_SAID]))
+    return f" ({said}{', ...' if count > _SAID else ''})" if names else ""
 
 
 def printable(name: str) -> str:

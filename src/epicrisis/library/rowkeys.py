@@ -66,7 +66,7 @@ class RowKeys:
         documents, ordinals = self._documents[: self.rows], self._ordinals[: self.rows]
         order = np.lexsort((ordinals, documents))
         order = order[~(_as_before(documents[order]) & _as_before(ordinals[order]))]
-        wrong = order[ordinals[order] != _places(documents[order])]
+        wrong: Numbers = order[ordinals[order] != _places(documents[order])]
         return wrong[~_as_before(documents[wrong])]
 
     def repeated_texts(self) -> tuple[Numbers, Numbers]:
@@ -79,7 +79,7 @@ class RowKeys:
         return first[again][by_row], order[again][by_row]
 
     def odd_lengths(self) -> Numbers:
-        """Rows whose vector is far longer or shorter than most; none where there are few. Zeros and NaN do not count."""
+        """Rows whose vector is far longer or shorter than most; none where few are usable. Unusable ones are none."""
         lengths = self._lengths[: self.rows]
         usable = np.isfinite(lengths) & (lengths > 0)
         if np.count_nonzero(usable) < MANY:

@@ -161,8 +161,9 @@ class WordIndex:
 
     def _entries(self, query: tantivy.Query) -> list[tuple[str, int]]:
         searcher = self._index.searcher()
-        count = searcher.search(query, 1).count
-        addresses = [address for _, address in searcher.search(query, max(count, 1), count=False).hits]
+        # Its own annotations lack the count.
+        counted: Any = searcher.search(query, 1)
+        addresses = [address for _, address in searcher.search(query, max(counted.count, 1), count=False).hits]
         versions = searcher.fast_field_values("version", addresses) if addresses else []
         return [(str(searcher.doc(each)["id"][0]), int(n or 0)) for each, n in zip(addresses, versions, strict=True)]
 

@@ -1,0 +1,502 @@
+"""The health report: every fault is seen where it was planted, and none where it was not."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import lancedb
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from epicrisis.errors import LibraryBusy, LibraryDamaged
+from epicrisis.library import health
+from epicrisis.library.health import check
+from epicrisis.library.health_report import Finding, HealthReport, Pairs, lines
+from epicrisis.library.ingest import add_documents
+from epicrisis.library.journal import Journal, Source
+from epicrisis.library.library import Library
+from epicrisis.library.rowkeys import MANY
+from epicrisis.library.vectors import StoredPassage
+from epicrisis.library.words import WordIndex
+from epicrisis.types import Document, Passage, to_json
+from tests.library.corpus import add, create, documents, encoder
+
+DOCUMENTS = 64
+LONG = " ".join(f"observation{n}" for n in range(80)) + "."
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="session")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("healthy") / "library"
+    with create(folder) as library:
+        add(library, 0, DOCUMENTS)
+        library.add_source(Source("ab" * 32, "corpus.jsonl", 1234, "2026-01-02T03:04:05+00:00"))
+    return folder
+
+
+@pytest.fixture
+def folder(healthy: Path, tmp_path: Path) -> Path:
+    copy = tmp_path / "library"
+    shutil.copytree(healthy, copy)
+    return copy
+
+
+def checked(folder: Path) -> HealthReport:
+    with Library.open(folder) as library:
+        return check(library)
+
+
+def findings(report: HealthReport) -> dict[str, Finding | Pairs]:
+    """What was found, by name; nothing that was not."""
+    every = (report.texts, report.rows, report.agreement)
+    named = {field.name: getattr(part, field.name) for part in every for field in dataclasses.fields(part)}
+    return {name: value for name, value in named.items() if isinstance(value, (Finding, Pairs)) and value.count}
+
+
+def plant(folder: Path, change: Callable[[Rows], Rows | None], *, mend: bool = True) -> HealthReport:
+    """Changes the rows of the table beneath the library; `mend` makes the other parts agree with them."""
+    table: Any = lancedb.connect(str(folder)).open_table("passages")
+    rows: Rows = sorted(table.search().to_list(), key=lambda row: (row["document_id"], row["ordinal"]))
+    changed = change(rows)
+    table.delete("true")
+    new = [{**row, "vector": np.asarray(row["vector"], np.float16)} for row in (rows if changed is None else changed)]
+    table.add(pa.Table.from_pylist(new, schema=table.schema))
+    if mend:
+        Library.repair(folder)
+    return checked(folder)
+
+
+def of(rows: Rows, document: str) -> Rows:
+    return [row for row in rows if row["document_id"] == document]
+
+
+def rewritten(row: dict[str, Any], text: str) -> None:
+    row.update(text=text, end=row["start"] + len(text))
+
+
+# -- a library that is well -------------------------------------------------------------------------------------------
+
+
+def test_a_healthy_library(folder: Path) -> None:
+    progress: list[tuple[int, int]] = []
+    with Library.open(folder) as library:
+        report = check(library, lambda read, of: progress.append((read, of)))
+        assert library.count() == (report.contents.documents, report.contents.passages)
+    assert report.problems == ()
+    assert findings(report) == {}
+    assert report.agreement.compared
+    assert report.texts.compared == report.contents.passages > MANY
+    assert progress[-1] == (report.contents.passages, report.contents.passages)
+    undated = [f"doc:{n}" for n in range(0, DOCUMENTS, 4)]
+    assert report.contents.undated.count == len(undated)
+    assert set(report.contents.undated.first) < set(undated)
+    assert report.contents.by_decade == {"2020s": DOCUMENTS - len(undated)}
+    assert (report.contents.first_year, report.contents.last_year) == (2020, 2020)
+    assert len(report.notices) == 1
+    assert f"{len(undated)} of {DOCUMENTS} documents have no date" in report.notices[0]
+
+
+def test_an_empty_library(tmp_path: Path) -> None:
+    with create(tmp_path / "library") as library:
+        report = check(library)
+    assert (report.contents.documents, report.contents.passages) == (0, 0)
+    assert (report.problems, report.notices, findings(report)) == ((), (), {})
+    assert "0 documents, 0 passages" in "\n".join(lines(report))
+
+
+def test_the_report_goes_into_json_and_onto_a_screen_without_texts(folder: Path) -> None:
+    def change(rows: Rows) -> None:
+        rows[0]["vector"] = [0.0] * 16
+        for row in rows:
+            row["patient"] = "anna"
+
+    report = plant(folder, change)
+    told = lines(report)
+    data = json.dumps(to_json(report))
+    for said in (data, "\n".join(told)):
+        assert "ab" * 32 in said
+        assert "hashing" in said
+        assert "lancedb" in said
+        for each in documents(0, DOCUMENTS):
+            assert not any(word in said for word in (each.text.split(".")[0], "anna"))
+    assert any(line.startswith("WRONG") and "doc:0#0" in line and "add the files again" in line for line in told)
+    assert "sound" not in "\n".join(told)
+    assert lines(checked_again := dataclasses.replace(report, problems=()))[-1].startswith("sound")
+    assert checked_again.rows == report.rows
+
+
+def test_ids_cannot_move_the_cursor(folder: Path) -> None:
+    def change(rows: Rows) -> None:
+        rows[0]["id"] = "\x1b[2Jdoc"
+
+    report = plant(folder, change)
+    assert report.rows.wrong_ids.first == ("\x1b[2Jdoc",)
+    assert "\x1b" not in "".join(lines(report))
+
+
+# -- passages that are not as they must be ----------------------------------------------------------------------------
+
+
+def _wrong_id(rows: Rows) -> None:
+    of(rows, "doc:1")[0]["id"] = "doc:1#00"
+
+
+def _twice(rows: Rows) -> Rows:
+    return [*rows, of(rows, "doc:1")[0]]
+
+
+def _gap(rows: Rows) -> Rows:
+    return [row for row in rows if row["id"] != "doc:2#0"]
+
+
+def _later_gap(rows: Rows) -> None:
+    row = of(rows, "doc:2")[-1]
+    row.update(ordinal=row["ordinal"] + 3, id=f"doc:2#{row['ordinal'] + 3}")
+
+
+def _end(rows: Rows) -> None:
+    of(rows, "doc:1")[0]["end"] += 1
+
+
+def _start(rows: Rows) -> None:
+    row = of(rows, "doc:1")[0]
+    row.update(start=-1, end=len(row["text"]) - 1)
+
+
+def _zeros(rows: Rows) -> None:
+    of(rows, "doc:1")[0]["vector"] = [0.0] * 16
+
+
+def _infinite(rows: Rows) -> None:
+    of(rows, "doc:1")[0]["vector"][3] = float("inf")
+
+
+def _long(rows: Rows) -> None:
+    row = of(rows, "doc:1")[0]
+    row["vector"] = [3 * each for each in row["vector"]]
+
+
+def _empty(rows: Rows) -> None:
+    rewritten(of(rows, "doc:1")[0], "[Not Available].")
+
+
+def _markup(rows: Rows) -> None:
+    rewritten(of(rows, "doc:1")[0], "Naïve &lt;i&gt; cells.")
+
+
+def _markup_in_title(rows: Rows) -> None:
+    for row in of(rows, "doc:1"):
+        row["title"] = "H<sub>2</sub>O"
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "first"),
+    [
+        (_wrong_id, "wrong_ids", "doc:1#00"),
+        (_twice, "repeated_ids", "doc:1#0"),
+        (_gap, "broken", "doc:2"),
+        (_later_gap, "broken", "doc:2"),
+        (_end, "offsets", "doc:1#0"),
+        (_start, "offsets", "doc:1#0"),
+        (_zeros, "no_vector", "doc:1#0"),
+        (_infinite, "no_vector", "doc:1#0"),
+        (_long, "odd_vector", "doc:1#0"),
+        (_empty, "empty", "doc:1#0"),
+        (_markup, "markup", "doc:1#0"),
+        (_markup_in_title, "markup", "doc:1#0"),
+    ],
+)
+def test_a_fault_is_seen_where_it_is_and_nowhere_else(
+    change: Callable[[Rows], Rows | None], name: str, first: str, folder: Path
+) -> None:
+    report = plant(folder, change)
+    assert findings(report) == {name: Finding(1, (first,))}
+    said = report.notices if name in ("odd_vector", "empty", "markup") else report.problems
+    assert any(first in sentence for sentence in said)
+    assert bool(report.problems) == (said is report.problems)
+
+
+def test_passages_of_two_versions(folder: Path) -> None:
+    def change(rows: Rows) -> None:
+        of(rows, "doc:2")[-1]["content_hash"] = b"x" * 16
+
+    report = plant(folder, change)
+    assert report.rows.broken == Finding(1, ("doc:2",))
+    assert {name for name in findings(report) if not name.endswith("in_journal")} == {"broken"}
+
+
+def test_more_than_are_named(folder: Path) -> None:
+    def change(rows: Rows) -> None:
+        for row in rows:
+            row["end"] += 1
+
+    report = plant(folder, change)
+    assert report.rows.offsets.count == report.contents.passages
+    assert len(report.rows.offsets.first) == 5
+    assert "..." in report.problems[0]
+
+
+# -- texts that repeat ------------------------------------------------------------------------------------------------
+
+
+def _copied(rows: Rows, text: str) -> Rows:
+    """Document doc:1 says LONG, copy:1 the text, under the same title and the same date."""
+    copies = [{**row, "document_id": "copy:1", "id": f"copy:1#{row['ordinal']}"} for row in of(rows, "doc:1")]
+    rewritten(of(rows, "doc:1")[0], LONG)
+    rewritten(copies[0], text)
+    for row in copies[1:]:
+        rewritten(row, f"{row['id']} is about something else altogether, number {row['ordinal']}")
+    return [*rows, *copies]
+
+
+def test_word_for_word(folder: Path) -> None:
+    report = plant(folder, lambda rows: _copied(rows, LONG))
+    pair = report.texts.repeated.first[0]
+    assert sorted(pair) == ["copy:1#0", "doc:1#0"]
+    assert findings(report) == {"repeated": Pairs(1, (pair,)), "near": Pairs(1, (pair,))}
+    assert report.problems == ()
+    assert sum("copy:1#0" in notice for notice in report.notices) == 2
+
+
+def test_nearly(folder: Path) -> None:
+    report = plant(folder, lambda rows: _copied(rows, LONG.replace("observation79", "nothing")))
+    assert set(findings(report)) == {"near"}
+    assert sorted(report.texts.near.first[0]) == ["copy:1#0", "doc:1#0"]
+
+
+def test_other_titles_make_no_word_for_word_copy(folder: Path) -> None:
+    def change(rows: Rows) -> Rows:
+        rows = _copied(rows, LONG)
+        rows[-1].update(title="Another study")
+        for row in of(rows, "copy:1"):
+            row["title"] = "Another study"
+        return rows
+
+    assert set(findings(plant(folder, change))) == {"near"}
+
+
+def test_passages_of_one_document_may_repeat(folder: Path) -> None:
+    def change(rows: Rows) -> None:
+        for row in of(rows, "doc:2"):
+            rewritten(row, LONG)
+
+    with Library.open(folder) as library:
+        assert len(library._table.passages_of(["doc:2"])) > 1
+    assert findings(plant(folder, change)) == {}
+
+
+def test_a_sample_is_called_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    passages = checked(folder).contents.passages
+    monkeypatch.setattr(health, "NEAR_LIMIT", passages // 2)
+    report = plant(folder, lambda rows: _copied(rows, LONG))
+    assert passages // 4 < report.texts.compared < passages * 3 // 4
+    assert report.texts.repeated.count == 1
+    monkeypatch.setattr(health, "NEAR_LIMIT", 1)
+    report = checked(folder)
+    assert report.texts.compared <= 2
+    # Said even where nothing was found in it.
+    assert any("a sample" in notice for notice in report.notices)
+
+
+def test_texts_that_nearly_agree_are_chosen_together() -> None:
+    dice = np.random.default_rng(3)
+    texts = [[f"clinical{word}" for word in dice.integers(0, 900, 80)] for _ in range(600)]
+    changed = [[*words[:40], "different", *words[41:]] for words in texts]
+    chosen = [health._chosen(" ".join(words), 0.25) for words in texts]
+    also = [health._chosen(" ".join(words), 0.25) for words in changed]
+    assert 0.15 < np.mean(chosen) < 0.35
+    both = sum(first and second for first, second in zip(chosen, also, strict=True))
+    assert both > 0.9 * sum(chosen)
+
+
+# -- parts that disagree ----------------------------------------------------------------------------------------------
+
+
+def words_of(folder: Path, documents: list[str], passages: list[StoredPassage]) -> HealthReport:
+    words = WordIndex(folder)
+    words.replace(documents, passages)
+    words.close()
+    return checked(folder)
+
+
+def stranger(id: str, digest: str = "00" * 16) -> StoredPassage:
+    document, _, ordinal = id.rpartition("#")
+    return StoredPassage(Passage(id, document, int(ordinal), 0, 7, "aspirin"), digest)
+
+
+def test_entries_without_a_passage(folder: Path) -> None:
+    report = words_of(folder, [], [stranger("nobody#0")])
+    assert findings(report) == {"only_in_words": Finding(1, ("nobody#0",))}
+    assert any("library repair" in problem and "nobody#0" in problem for problem in report.problems)
+    assert Library.repair(folder).problems == ()
+    assert findings(checked(folder)) == {}
+
+
+def test_passages_without_an_entry(folder: Path) -> None:
+    report = words_of(folder, ["doc:4"], [])
+    with Library.open(folder) as library:
+        gone = [stored.passage.id for stored in library._table.passages_of(["doc:4"])]
+    assert set(findings(report)) == {"not_in_words"}
+    assert sorted(report.agreement.not_in_words.first) == sorted(gone)
+
+
+def test_one_lost_and_one_too_many(folder: Path) -> None:
+    """The counts agree."""
+    with Library.open(folder) as library:
+        kept = [stored for stored in library._table.passages_of(["doc:2"]) if stored.passage.ordinal]
+    report = words_of(folder, ["doc:2"], [*kept, stranger("nobody#0")])
+    assert findings(report) == {
+        "not_in_words": Finding(1, ("doc:2#0",)),
+        "only_in_words": Finding(1, ("nobody#0",)),
+    }
+
+
+def test_an_entry_of_another_version_and_one_twice(folder: Path) -> None:
+    with Library.open(folder) as library:
+        stored = {each.passage.id: each for each in library._table.passages_of(["doc:2"])}
+    old = dataclasses.replace(stored["doc:2#0"], content_hash="00" * 16)
+    others = [each for id, each in stored.items() if id != "doc:2#0"]
+    report = words_of(folder, ["doc:2"], [*others, old])
+    assert findings(report) == {
+        "not_in_words": Finding(1, ("doc:2#0",)),
+        "only_in_words": Finding(1, ("doc:2#0",)),
+    }
+    report = words_of(folder, ["doc:2"], [*stored.values(), stored["doc:2#0"]])
+    assert findings(report) == {"only_in_words": Finding(1, ("doc:2#0",))}
+
+
+@pytest.mark.parametrize(
+    ("statement", "found"),
+    [
+        ("DELETE FROM documents WHERE id = 'doc:3'", {"not_in_journal": Finding(1, ("doc:3",))}),
+        (
+            "UPDATE documents SET passages = passages + 1 WHERE id = 'doc:3'",
+            {"only_in_journal": Finding(1, ("doc:3",))},
+        ),
+        (
+            "INSERT INTO documents VALUES ('lost', x'00', 1, NULL)",
+            {"only_in_journal": Finding(1, ("lost",))},
+        ),
+        (
+            "UPDATE documents SET content_hash = x'00' WHERE id = 'doc:3'",
+            {"only_in_journal": Finding(1, ("doc:3",)), "not_in_journal": Finding(1, ("doc:3",))},
+        ),
+    ],
+)
+def test_documents_that_the_journal_knows_otherwise(statement: str, found: dict[str, Finding], folder: Path) -> None:
+    with closing(sqlite3.connect(folder / "journal.sqlite")) as database, database:
+        database.execute(statement)
+    report = checked(folder)
+    assert findings(report) == found
+    assert any("library repair" in problem for problem in report.problems)
+
+
+def test_passages_lost_from_the_table(folder: Path) -> None:
+    """Whole documents: no ordinal is missing, only the other parts know."""
+    with Library.open(folder) as library:
+        lost = [stored.passage.id for stored in library._table.passages_of(["doc:2"])]
+    report = plant(folder, lambda rows: [row for row in rows if row["document_id"] != "doc:2"], mend=False)
+    assert set(findings(report)) == {"only_in_journal", "only_in_words"}
+    assert report.agreement.only_in_journal.first == ("doc:2",)
+    assert sorted(report.agreement.only_in_words.first) == sorted(lost)
+
+
+def test_while_a_batch_is_open_nothing_is_said_of_the_parts(folder: Path) -> None:
+    with closing(Journal(folder)) as journal:
+        journal.begin(["doc:1"])
+    words_of(folder, ["doc:4"], [])
+    report = checked(folder)
+    assert not report.agreement.compared
+    assert (findings(report), report.problems) == ({}, ())
+    assert "a writer is at work, or was stopped" in report.notices[0]
+
+
+def test_a_writer_meanwhile(folder: Path) -> None:
+    """The report is of the passages as they were; of the other parts it says nothing."""
+    with Library.open(folder) as reader, Library.open(folder, write=True) as writer:
+        before = reader.count()
+
+        def write(read: int, passages: int) -> None:
+            writer.delete(["doc:1"])
+
+        report = check(reader, write)
+        assert reader.count()[0] == before[0] - 1
+    assert (report.contents.documents, report.contents.passages) == before
+    assert not report.agreement.compared
+    assert report.problems == ()
+
+
+def test_what_is_swept_away_meanwhile(folder: Path) -> None:
+    def spoil(read: int, passages: int) -> None:
+        for path in (folder / "passages.lance" / "data").iterdir():
+            path.unlink()
+
+    def change(rows: Rows) -> None:
+        rows[0]["vector"] = [9.0] * 16
+
+    plant(folder, change)
+    with Library.open(folder) as reader, closing(Journal(folder)) as other:
+
+        def write_and_spoil(read: int, passages: int) -> None:
+            other.begin([])
+            spoil(read, passages)
+
+        with pytest.raises(LibraryBusy, match="check it again"):
+            check(reader, write_and_spoil)
+
+
+def test_files_that_are_gone(folder: Path) -> None:
+    with Library.open(folder) as reader:
+        for path in (folder / "passages.lance" / "data").iterdir():
+            path.unlink()
+        with pytest.raises(LibraryDamaged):
+            check(reader)
+
+
+# -- what there is ----------------------------------------------------------------------------------------------------
+
+
+def test_sources_years_and_retractions(folder: Path) -> None:
+    dates = ["1989-12", "1990", "1999-01-02", None]
+    new = [
+        Document(
+            f"new:{n}", f"Study number {n} of other things.", source="PubMed", date=date,
+            metadata={"retracted": True} if n == 1 else {},
+        )
+        for n, date in enumerate(dates)
+    ]  # fmt: skip
+    with Library.open(folder, write=True) as library:
+        add_documents(library, new, encoder())
+        library.delete(["doc:1"], {"doc:1": "2"})
+        report = check(library)
+    assert report.contents.by_source == {"": DOCUMENTS - 1, "PubMed": 4}
+    assert list(report.contents.by_decade.items())[:2] == [("1980s", 1), ("1990s", 2)]
+    assert report.contents.first_year == 1989
+    assert report.contents.retracted == Finding(1, ("new:1",))
+    assert report.contents.deleted == 1
+    assert (report.problems, findings(report)) == ((), {})
+    told = "\n".join(lines(report))
+    assert "1989 to 2020 (1980s 1, 1990s 2, 2020s" in told
+    assert "PubMed 4" in told
+    assert "corpus.jsonl, 1,234 bytes, sha256 abab" in told
+
+
+def test_many_sources_take_no_room(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "_SOURCES", 3)
+
+    def change(rows: Rows) -> None:
+        for row in rows:
+            row["source"] = row["document_id"]
+
+    report = plant(folder, change)
+    assert len(report.contents.by_source) == 4
+    assert report.contents.by_source[health.OTHERS] == DOCUMENTS - 3
