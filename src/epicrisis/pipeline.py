@@ -11,11 +11,12 @@ Knows no screen and no wire: the CLI and the server translate the same events.
 from __future__ import annotations
 
 import asyncio
+import os
 import string
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
@@ -24,17 +25,20 @@ from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
 from epicrisis.answering.baselines import PROMPTS, chain_of_thought, closed_book, rag
 from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.context import Context
-from epicrisis.errors import EpicrisisError, InputError
+from epicrisis.corpus.chunking import sentences
+from epicrisis.errors import EpicrisisError, InputError, ModelMissing
 from epicrisis.library.library import Library
 from epicrisis.models.catalogue import is_demo
 from epicrisis.models.chat.bounded import BoundedModel
 from epicrisis.models.encoder import load_encoder
 from epicrisis.models.load import load_chat
+from epicrisis.models.precomputed import PrecomputedEncoder
+from epicrisis.models.rerankers import load_reranker
 from epicrisis.privacy import quiet_logs, set_local_only
 from epicrisis.prompts import folder_hash
-from epicrisis.retrieval.retriever import Retriever
+from epicrisis.retrieval.retriever import Retriever, Searched
 from epicrisis.seams import ChatModel, Encoder
-from epicrisis.settings import ROLES, ModelSettings, Settings, load
+from epicrisis.settings import ROLES, ModelSettings, ScopeSettings, Settings, load
 from epicrisis.types import (
     Answer,
     Answered,
@@ -60,6 +64,8 @@ STRATEGIES: Mapping[str, Strategy] = {
 WITHOUT_LIBRARY = frozenset({"closed-book", "chain-of-thought"})
 
 DEFAULT_ENCODER = "minilm"
+READY_MADE, READY_MADE_DIMENSIONS = "medcpt", 768
+"""The encoder of NCBI's vectors of PubMed."""
 SEARCHES_AT_ONCE = 2
 
 P = ParamSpec("P")
@@ -69,13 +75,10 @@ T = TypeVar("T")
 class Pipeline:
     """A library, its encoder and the chat models, ready to answer. Use as an async context manager, or `aclose()`."""
 
-    def __init__(
-        self, settings: Settings, models: Mapping[str, ChatModel], retriever: Retriever | None, library: Library | None
-    ) -> None:
+    def __init__(self, settings: Settings, models: Mapping[str, ChatModel], opened: Opened | None = None) -> None:
         self._settings = settings
         self._models = models
-        self._retriever = retriever
-        self._library = library
+        self._opened = opened
         self._searches = asyncio.Semaphore(SEARCHES_AT_ONCE)
 
     @classmethod
@@ -88,9 +91,8 @@ class Pipeline:
         set_local_only(settings.local_only)
         models = load_models(settings)
         if settings.strategy in WITHOUT_LIBRARY or library is None:
-            return cls(settings, models, None, None)
-        opened, retriever = open_retriever(settings, library)
-        return cls(settings, models, retriever, opened)
+            return cls(settings, models)
+        return cls(settings, models, open_retriever(settings, library))
 
     async def events(self, question: Question, scope: Scope | None = None) -> AsyncIterator[Event]:
         """What happens, as it happens; the last event is `Answered`. Leaving cancels the calls in flight."""
@@ -106,7 +108,7 @@ class Pipeline:
             try:
                 for event in self._warnings():
                     emit(event)
-                context = self._context(emit, scope or Scope(patient=question.patient))
+                context = self._context(emit, scope or scope_of(self._settings.scope, question=question))
                 return await STRATEGIES[self._settings.strategy](question, context)
             finally:
                 queue.put_nowait(None)
@@ -131,22 +133,24 @@ class Pipeline:
 
     def recipe(self) -> dict[str, Any]:
         """All that decides the answers: settings, models, the library's identity and size, this version."""
-        left_out = {"home", "local_only", "threads", "deadline_seconds"}
-        recipe = {
+        left_out = {"home", "local_only", "threads", "deadline_seconds", "fuse"}
+        recipe: dict[str, Any] = {
             "epicrisis": version("epicrisis"),
             "prompts": folder_hash(PROMPTS),
             "settings": self._settings.model_dump(exclude=left_out),
         }
-        if self._library is not None:
-            recipe["library"] = {"id": self._library.manifest.library_id, "passages": self._library.count()[1]}
+        if self._opened is not None:
+            libraries = (self._opened.library, *self._opened.others)
+            told = [{"id": each.manifest.library_id, "passages": each.count()[1]} for each in libraries]
+            recipe |= {"library": told[0], "fused_libraries": told[1:]}
         return recipe
 
     async def aclose(self) -> None:
         """Stops the models and closes the library. Idempotent."""
         for model in set(self._models.values()):
             await model.aclose()
-        if self._library is not None:
-            self._library.close()
+        if self._opened is not None:
+            self._opened.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -185,9 +189,9 @@ class Pipeline:
         )
 
     def _needed(self) -> Retriever:
-        if self._retriever is None:
+        if self._opened is None:
             raise EpicrisisError(f"the strategy {self._settings.strategy} reads a library: name one")
-        return self._retriever
+        return self._opened.retriever
 
     async def _offload(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """Runs synchronous work in a thread, a bounded number at once."""
@@ -228,26 +232,97 @@ def _load(wanted: ModelSettings, settings: Settings) -> ChatModel:
     )
 
 
-def open_retriever(settings: Settings, library: Path | str) -> tuple[Library, Retriever]:
-    """The library, opened for reading, and its search. No encoder is loaded where only words are searched."""
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A library open for reading and its search, with whatever else that needs. Use as a context manager."""
+
+    library: Library
+    retriever: Retriever
+    others: tuple[Library, ...] = ()
+
+    def close(self) -> None:
+        """Closes the libraries. Idempotent."""
+        for library in (self.library, *self.others):
+            library.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_retriever(settings: Settings, library: Path | str) -> Opened:
+    """The library, opened for reading, and its search. No encoder is loaded where only words are searched.
+
+    Raises UserError: no such library, another encoder, no such model or reranker.
+    """
     path = Path(library).expanduser()
     needs_encoder = settings.by != "bm25" or (settings.strategy == "brief-context" and settings.preflight.enabled)
-    if not needs_encoder:
-        opened = Library.open(path)
-        return opened, Retriever(opened, None, settings.rrf_k)
-    encoder = encoder_for(settings, path)
-    opened = Library.open(path, encoder_fingerprint=encoder.fingerprint)
-    return opened, Retriever(opened, encoder, settings.rrf_k)
+    reranker = None
+    if settings.rerank.name is not None:
+        loaded = load_reranker(settings.rerank.name, settings.home, settings.threads, _key(settings.rerank.api_key_env))
+        reranker = (settings.rerank.name, loaded)
+    first, encoder = _searched(settings, path, settings.encoder) if needs_encoder else (Library.open(path), None)
+    also = [_searched(settings, other.expanduser(), None) for other in settings.fuse] if needs_encoder else []
+    retriever = Retriever(
+        first,
+        encoder,
+        settings.rrf_k,
+        also=[Searched(store, other) for store, other in also],
+        remedy=settings.long_questions,
+        sentences=sentences,
+        reranker=reranker,
+        rerank_depth=settings.rerank.depth,
+    )
+    return Opened(first, retriever, tuple(store for store, _ in also))
 
 
-def encoder_for(settings: Settings, library: Path | None) -> Encoder:
-    """The encoder of the settings, else the one the library was made with, else the default."""
+def _searched(settings: Settings, path: Path, encoder_name: str | None) -> tuple[Library, Encoder]:
     from epicrisis.library.manifest import read_manifest
 
-    name = settings.encoder
-    if name is None and library is not None and (library / "manifest.json").is_file():
-        name = read_manifest(library).encoder_name
-    return load_encoder(name or DEFAULT_ENCODER, settings.home, settings.threads)
+    encoder = load_encoder(encoder_name or read_manifest(path).encoder_name, settings.home, settings.threads)
+    return Library.open(path, encoder_fingerprint=encoder.fingerprint), encoder
+
+
+def _key(variable: str) -> Callable[[], str | None]:
+    return lambda: os.environ.get(variable)
+
+
+def encoder_to_add(settings: Settings, library: Path, ready_made: bool) -> tuple[Encoder, str]:
+    """The encoder that additions to this library need, and its name.
+
+    For ready-made vectors of MedCPT, and for a library of them, it need not be installed: then a stand-in that refuses
+    to encode anything.
+    """
+    from epicrisis.library.manifest import PRECOMPUTED, read_manifest
+
+    made = read_manifest(library) if (library / "manifest.json").is_file() else None
+    name = settings.encoder or (made.encoder_name if made else READY_MADE if ready_made else DEFAULT_ENCODER)
+    try:
+        return load_encoder(name, settings.home, settings.threads), name
+    except ModelMissing:
+        precomputed = made.encoder_fingerprint.startswith(PRECOMPUTED) if made else ready_made
+        if settings.encoder is not None or not precomputed:
+            raise
+        dimensions = made.dimensions if made else READY_MADE_DIMENSIONS
+        return PrecomputedEncoder(f"{PRECOMPUTED}{name}", name, dimensions), name
+
+
+def scope_of(settings: ScopeSettings, patient: str | None = None, question: Question | None = None) -> Scope:
+    """What a search may see by the settings, for that patient; with `hide_gold` not the question's own documents."""
+    gold = question.gold_documents if question is not None and settings.hide_gold else ()
+    return Scope(
+        patient=patient if question is None else question.patient,
+        as_of=settings.as_of,
+        hidden=frozenset((*settings.hide, *gold)),
+        since=settings.since,
+        publication_types=frozenset(settings.types),
+        journals=frozenset(settings.journals),
+        without_retracted="retracted" in settings.without,
+    )
 
 
 def as_question(text: str, options: Sequence[str] | Mapping[str, str] | None = None) -> Question:

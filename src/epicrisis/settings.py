@@ -12,17 +12,26 @@ import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from epicrisis.dates import last_day
 from epicrisis.errors import SettingsError
-from epicrisis.types import By, StrategyName
+from epicrisis.types import By, Remedy, StrategyName
 
 ROLES = ("writer", "map", "reduce")
 
 # Read by other parts than these settings: the folder of test data, and the file that holds the settings.
 _OTHER_VARIABLES = {"EPICRISIS_DATA", "EPICRISIS_CONFIG", "EPICRISIS_API_KEY", "EPICRISIS_REQUIRE_ALL"}
+
+
+def _date(value: str) -> str:
+    last_day(value)
+    return value
+
+
+Date = Annotated[str, AfterValidator(_date)]
 
 
 class _Table(BaseModel):
@@ -63,6 +72,27 @@ class PreflightSettings(_Table):
     depth: int = Field(16, ge=1)
 
 
+class RerankSettings(_Table):
+    """A reranker over the best `depth` passages: a catalogue name, a folder, or the URL of a `/v1/rerank` endpoint."""
+
+    name: str | None = None
+    depth: int = Field(64, ge=1, le=1000)
+    api_key_env: str = "EPICRISIS_API_KEY"
+
+
+class ScopeSettings(_Table):
+    """What a search may see, beside the patient; see `epicrisis.types.Scope`. `hide_gold`: a question's own documents
+    are hidden from it (leak guard, errata B15)."""
+
+    as_of: Date | None = None
+    since: Date | None = None
+    types: tuple[str, ...] = ()
+    journals: tuple[str, ...] = ()
+    without: tuple[Literal["retracted"], ...] = ()
+    hide: tuple[str, ...] = ()
+    hide_gold: bool = False
+
+
 class Settings(_Table):
     """All settings."""
 
@@ -78,6 +108,12 @@ class Settings(_Table):
     """Documents a map call."""
     rrf_k: int = Field(60, ge=1)
     preflight: PreflightSettings = PreflightSettings()
+    long_questions: Remedy = "segments"
+    """What is done where a question is longer than the encoder's window."""
+    rerank: RerankSettings = RerankSettings()
+    fuse: tuple[Path, ...] = ()
+    """Further libraries of the same passages, made with other encoders: their dense rankings are fused."""
+    scope: ScopeSettings = ScopeSettings()
     seed: int = 0
     deadline_seconds: float | None = Field(None, gt=0)
     local_only: bool = False
@@ -179,4 +215,5 @@ def _explain(error: ValidationError) -> str:
         near = difflib.get_close_matches(key, list(known_keys()), n=1, cutoff=0.5)
         cure = f"did you mean {near[0]}?" if near else f"known are {', '.join(known_keys())}"
         return f"unknown setting {key}: {cure}"
-    return f"setting {key}: {first['msg'].lower()} (it says {first['input']!r})"
+    said = first["msg"].removeprefix("Value error, ")
+    return f"setting {key}: {said[:1].lower()}{said[1:]} (it says {first['input']!r})"

@@ -16,16 +16,17 @@ from .dates import first_day, last_day
 from .facets import RETRACTED, facets
 
 Metadata: TypeAlias = Mapping[str, Any]
-"""JSON data that a source tells of a document (publication types, note type, section...)."""
+"""JSON data that a source tells of a document."""
 
 State: TypeAlias = Literal["answered", "abstained", "unparsed", "failed"]
 """How a question ended. Anything but `answered` is counted and shown, never scored as a letter."""
 
 Form: TypeAlias = Literal["choice", "extractive", "open"]
-
 By: TypeAlias = Literal["dense", "bm25", "hybrid"]
-"""How passages are found."""
+Remedy: TypeAlias = Literal["cut", "last-sentence-first", "segments"]
+"""What is done where a question is longer than an encoder's window; `cut`: nothing, it reads the beginning."""
 
+Splitter: TypeAlias = Literal["tokens", "medrag", "whole"]
 StrategyName: TypeAlias = Literal["brief-context", "rag", "closed-book", "chain-of-thought"]
 """How they are answered from."""
 

@@ -7,10 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from epicrisis.corpus.chunking import sentences
 from epicrisis.retrieval.fusion import reciprocal_rank_fusion
-from epicrisis.retrieval.retriever import Retriever, cut_note
+from epicrisis.retrieval.rerank import as_read
+from epicrisis.retrieval.retriever import Retriever, Searched
 from epicrisis.seams import StoredDocument, Vectors
 from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.rerankers import TermOverlapReranker
 from epicrisis.testing.stores import MemoryStore
 from epicrisis.types import By, Passage, Ranking, Scope
 
@@ -60,7 +63,7 @@ def test_what_a_ranking_says_of_itself(retriever: Retriever) -> None:
     fingerprint = HashingEncoder().fingerprint
     assert retriever.rank(QUESTION, 2, "bm25", EVERYTHING).parameters == {"k": 2}
     assert retriever.rank(QUESTION, 2, "dense", EVERYTHING).parameters == {"k": 2, "encoder": fingerprint}
-    hybrid = {"k": 2, "encoder": fingerprint, "rrf_k": 60, "fusion_depth": 100}
+    hybrid = {"k": 2, "encoder": fingerprint, "rrf_k": 60, "fusion_depth": 100, "fused": 2}
     assert retriever.rank(QUESTION, 2, "hybrid", EVERYTHING).parameters == hybrid
     assert retriever.rank(QUESTION, 101, "hybrid", EVERYTHING).parameters["fusion_depth"] == 101
 
@@ -107,13 +110,58 @@ def test_words_need_no_encoder() -> None:
 def test_a_question_longer_than_the_window_is_noted() -> None:
     encoder = HashingEncoder(max_tokens=4)
     retriever = Retriever(store_of(TEXTS, encoder), encoder)
-    assert cut_note("one two three four", encoder) == ()
-    (note,) = cut_note("one two three four five", encoder)
+    (note,) = retriever.rank("one two three four five", 3, "dense", EVERYTHING).notes
     assert "5 tokens" in note
-    assert "reads 4" in note
+    assert "reads 4: cut at its end, 1 tokens not seen" in note
     for by, notes in (("dense", (note,)), ("hybrid", (note,)), ("bm25", ())):
         assert retriever.rank("one two three four five", 3, by, EVERYTHING).notes == notes  # type: ignore[arg-type]
     assert retriever.rank("one two three four", 3, "dense", EVERYTHING).notes == ()
+
+
+def test_a_long_question_is_searched_in_segments_or_by_its_last_sentence() -> None:
+    encoder = HashingEncoder(max_tokens=5)
+    store = store_of({"first": "aspirin stroke", "last": "metformin diabetes", "none": "gout"}, encoder)
+    question = "Aspirin stroke aspirin stroke. Is metformin for diabetes?"
+    by_remedy = {
+        remedy: Retriever(store, encoder, remedy=remedy, sentences=sentences).rank(question, 3, "dense", EVERYTHING)
+        for remedy in ("cut", "last-sentence-first", "segments")
+    }
+    assert by_remedy["cut"].ids[0] == "first#0"
+    assert by_remedy["last-sentence-first"].ids[0] == "last#0"
+    segments = by_remedy["segments"]
+    assert set(segments.ids[:2]) == {"first#0", "last#0"}
+    assert segments.hits[0].score == pytest.approx(1 / 61 + 1 / 62, abs=1e-3), "the segments' rankings are fused"
+    assert segments.parameters["fused"] == 2
+    assert "2 segments, all of it seen" in segments.notes[0]
+
+
+def test_libraries_of_the_same_passages_are_fused() -> None:
+    one, two = HashingEncoder(32), HashingEncoder(64)
+    stores = [store_of(TEXTS, one), store_of(TEXTS, two)]
+    alone = [
+        Retriever(store, encoder).rank(QUESTION, 100, "dense", EVERYTHING).ids
+        for store, encoder in zip(stores, (one, two), strict=True)
+    ]
+    words = Retriever(stores[0], one).rank(QUESTION, 100, "bm25", EVERYTHING).ids
+    both = Retriever(stores[0], one, 100, also=[Searched(stores[1], two)])
+    for by, lists in (("dense", alone), ("hybrid", [*alone, words])):
+        ranking = both.rank(QUESTION, 3, by, EVERYTHING)  # type: ignore[arg-type]
+        found = [(hit.passage.id, hit.score) for hit in ranking.hits]
+        assert found == reciprocal_rank_fusion(lists, 100)[:3]
+        assert ranking.parameters["encoder"] == [one.fingerprint, two.fingerprint]
+
+
+def test_a_reranker_reads_deeper_than_k() -> None:
+    encoder = HashingEncoder()
+    retriever = Retriever(
+        store_of(TEXTS, encoder), encoder, reranker=("overlap", TermOverlapReranker()), rerank_depth=len(TEXTS)
+    )
+    ranking = retriever.rank(QUESTION, 2, "hybrid", EVERYTHING)
+    assert (ranking.retriever, len(ranking.hits)) == ("hybrid+overlap", 2)
+    assert ranking.parameters["rerank_depth"] == 4, "all but the note of a patient"
+    plain = Retriever(store_of(TEXTS, encoder), encoder).rank(QUESTION, len(TEXTS), "hybrid", EVERYTHING)
+    scores = TermOverlapReranker().score(QUESTION, [as_read(passage) for passage in plain.passages])
+    assert ranking.hits[0].score == max(scores.tolist())
 
 
 def test_preflight_ranks_the_dense_hits_anew(retriever: Retriever) -> None:

@@ -9,7 +9,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from epicrisis.cli.common import Config, EncoderName, Json, LocalOnly, fail, show_json, translated
+from epicrisis.cli.common import (
+    AsOf,
+    Config,
+    EncoderName,
+    Fuse,
+    Hide,
+    Journals,
+    Json,
+    LocalOnly,
+    LongQuestions,
+    Rerank,
+    RerankDepth,
+    RrfK,
+    Since,
+    Types,
+    Without,
+    fail,
+    scope_flags,
+    show_json,
+    translated,
+)
 from epicrisis.types import By, StrategyName
 
 if TYPE_CHECKING:
@@ -43,6 +63,18 @@ def ask(
     depth: Annotated[int | None, typer.Option(help="Dense hits that the preflight ranks anew.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the model's draws.")] = None,
     deadline: Annotated[float | None, typer.Option(help="Seconds a question may take.")] = None,
+    since: Since = None,
+    as_of: AsOf = None,
+    types: Types = None,
+    journals: Journals = None,
+    without: Without = None,
+    hide: Hide = None,
+    hide_gold: Annotated[bool, typer.Option("--hide-gold", help="Hide each question's own documents from it.")] = False,
+    rerank: Rerank = None,
+    rerank_depth: RerankDepth = None,
+    long_questions: LongQuestions = None,
+    fuse: Fuse = None,
+    rrf_k: RrfK = None,
     encoder: EncoderName = None,
     config: Config = None,
     local_only: LocalOnly = False,
@@ -56,6 +88,9 @@ def ask(
         "strategy": strategy, "by": by, "k": k, "partition": partition, "seed": seed, "encoder": encoder,
         "deadline_seconds": deadline, "local_only": local_only or None,
         "models": {"writer": {"name": model}}, "preflight": {"enabled": preflight, "depth": depth},
+        "scope": scope_flags(as_of, since, types, journals, without, hide) | {"hide_gold": hide_gold or None},
+        "rerank": {"name": rerank, "depth": rerank_depth}, "long_questions": long_questions,
+        "fuse": fuse or None, "rrf_k": rrf_k,
     }  # fmt: skip
     settings = load(flags, config)
     if file is not None:

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from epicrisis.cli.common import Config, EncoderName, Json, LocalOnly, fail, show_json, translated
+from epicrisis.types import Splitter
 
 if TYPE_CHECKING:
-    from epicrisis.corpus.reading import Skipped
+    from epicrisis.corpus.inputs import Item, WholeFile
+    from epicrisis.library.index import IndexReport
     from epicrisis.library.ingest import IngestReport
     from epicrisis.library.library import Library
     from epicrisis.seams import Encoder
-    from epicrisis.types import Document
 
 library = typer.Typer(no_args_is_help=True, help="Make, fill, look at and mend libraries.")
 
@@ -29,12 +30,22 @@ def register(app: typer.Typer) -> None:
     app.add_typer(library, name="library")
 
 
-@library.command(epilog="Example: epicrisis library add ~/lib papers/*.jsonl notes/")
+@library.command(
+    epilog="Examples: epicrisis library add ~/lib papers/*.jsonl notes/   |   "
+    "epicrisis library add ~/pubmed baseline/pubmed26n*.xml.gz   |   "
+    "epicrisis library add ~/pubmed --format medcpt chunks/   |   "
+    "epicrisis library add ~/books textbooks/ --splitter medrag"
+)
 @translated
 def add(
     path: LibraryPath,
-    sources: Annotated[list[Path], typer.Argument(help="JSONL files, text or Markdown files and folders.")],
+    sources: Annotated[
+        list[Path], typer.Argument(help="Files and folders: JSONL, text, Markdown, PDF, HTML, PubMed XML, JATS (nxml).")
+    ],
     format: Annotated[str | None, typer.Option(help="Take every source as this format.")] = None,
+    splitter: Annotated[
+        Splitter | None, typer.Option(help="How a new library cuts documents: by the encoder's window, as MedRAG, not.")
+    ] = None,
     overlap: Annotated[int, typer.Option(min=0, help="Tokens neighbouring passages share (new libraries).")] = 32,
     encoder: EncoderName = None,
     config: Config = None,
@@ -43,30 +54,49 @@ def add(
 ) -> None:
     """Add documents; a new library is made, unchanged documents cost nothing, changed ones are replaced.
 
-    Interrupted, the same command goes on where it stopped.
+    Interrupted, the same command goes on where it stopped. PubMed's files may come in any order: the latest revision
+    and the latest deletion count.
     """
     from epicrisis.corpus.reading import read
-    from epicrisis.library.ingest import add_documents, open_or_create
-    from epicrisis.pipeline import DEFAULT_ENCODER, encoder_for
+    from epicrisis.library.ingest import add_documents, check_vectors, open_or_create
+    from epicrisis.models.precomputed import PrecomputedEncoder
+    from epicrisis.pipeline import encoder_to_add
     from epicrisis.privacy import set_local_only
     from epicrisis.settings import load
 
     settings = load({"encoder": encoder, "local_only": local_only or None}, config)
     set_local_only(settings.local_only)
-    items = _begun(read(sources, format))
-    used = encoder_for(settings, path.expanduser())
-    with open_or_create(path.expanduser(), used, settings.encoder or DEFAULT_ENCODER, overlap) as opened:
+    path = path.expanduser()
+    items = _begun(read(sources, format, _known(path)))
+    ready_made = format == "medcpt"
+    used, name = encoder_to_add(settings, path, ready_made)
+    splitter = splitter or ("whole" if ready_made else None)
+    with open_or_create(path, used, name, overlap, splitter, ready_made) as opened:
         report = add_documents(opened, items, used) if json else _with_progress(opened, items, used)
+        if not isinstance(used, PrecomputedEncoder):
+            check_vectors(opened, used)
     _tell(report, json)
 
 
-def _begun(items: Iterator[Document | Skipped]) -> Iterator[Document | Skipped]:
+def _known(path: Path) -> list[WholeFile]:
+    """The files that the library has whole; none where there is no library yet."""
+    from epicrisis.corpus.inputs import WholeFile
+    from epicrisis.library.library import Library
+    from epicrisis.library.manifest import NAME
+
+    if not (path / NAME).is_file():
+        return []
+    with Library.open(path) as opened:
+        return [WholeFile(each.name, each.sha256, each.bytes) for each in opened.sources()]
+
+
+def _begun(items: Iterator[Item]) -> Iterator[Item]:
     """The same items, the first one read already: wrong arguments are told before a library is made."""
     first = next(items, None)
     return chain(() if first is None else (first,), items)
 
 
-def _with_progress(opened: Library, items: Iterator[Document | Skipped], encoder: Encoder) -> IngestReport:
+def _with_progress(opened: Library, items: Iterator[Item], encoder: Encoder) -> IngestReport:
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -81,8 +111,8 @@ def _with_progress(opened: Library, items: Iterator[Document | Skipped], encoder
             encoder,
             on_progress=lambda now: bar.update(
                 task,
-                description=f"Adding: {now.documents} documents read, {now.added + now.replaced} saved, "
-                f"{now.unchanged} unchanged, {now.passages} passages",
+                description=f"Adding: {now.documents} read, {now.saved} saved, {now.unchanged} unchanged, "
+                f"{now.passages} passages, {now.passages / max(now.seconds, 1e-9):.0f} a second",
             ),
         )
 
@@ -93,13 +123,52 @@ def _tell(report: IngestReport, json: bool) -> None:
     else:
         typer.echo(
             f"{report.added} documents added, {report.replaced} replaced, {report.unchanged} unchanged, "
-            f"{report.skipped} skipped; {report.passages} passages in {report.seconds:.1f} s"
+            f"{report.outdated} older than what is there, {report.deleted} deleted, {report.skipped} skipped; "
+            f"{report.passages} passages in {report.seconds:.1f} s"
         )
     for item in report.first_skipped:
         place = ", ".join(part for part in (item.path, item.where) if part)
         typer.echo(f"epicrisis: {place}: {item.reason}", err=True)
     if report.skipped:
         fail(f"{report.skipped} items were skipped, the first ones named above; all others are saved", SKIPPED)
+
+
+@library.command(epilog="Example: epicrisis library optimize ~/pubmed --recall 0.95")
+@translated
+def optimize(
+    path: LibraryPath,
+    recall: Annotated[float, typer.Option(min=0.5, max=1.0, help="The recall@16 asked of the index.")] = 0.95,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Build the index anew even where one is there.")] = False,
+    json: Json = False,
+) -> None:
+    """Join small files, build or refresh the index, and measure its recall on the library's own passages."""
+    from rich.console import Console
+    from rich.status import Status
+
+    from epicrisis.library.library import Library
+
+    with Library.open(path.expanduser(), write=True) as opened, Status("", console=Console(stderr=True)) as status:
+        report = opened.optimize(recall, rebuild=rebuild, on_step=lambda step: status.update(f"Optimizing: {step}"))
+    if json:
+        show_json({"index": report, "good": report is None or report.good})
+    elif report is None:
+        typer.echo("small enough to be searched exactly: no index needed, recall@16 is 1")
+    else:
+        typer.echo(_index_line(report))
+    if report is not None and not report.good:
+        fail(
+            f"the index does not reach the recall of {report.asked} that was asked: it is not used, searches are exact "
+            "and slower; ask for less with --recall, or keep it so",
+            SKIPPED,
+        )
+
+
+def _index_line(report: IndexReport) -> str:
+    tenth = "" if report.filtered_recall is None else f", {report.filtered_recall:.3f} among the newest tenth"
+    return (
+        f"index: recall@16 {report.recall:.3f}{tenth} (asked {report.asked}, {report.queries} passages, "
+        f"{report.probes} of {report.partitions} partitions probed, {report.measured})"
+    )
 
 
 @library.command(epilog="Example: epicrisis library info ~/lib --json")
@@ -116,9 +185,15 @@ def info(path: LibraryPath, json: Json = False) -> None:
         made = found.manifest
         typer.echo(f"{path}: {found.documents} documents, {found.passages} passages")
         typer.echo(f"encoder: {made.encoder_name} ({made.dimensions} dimensions), {made.encoder_fingerprint}")
-        typer.echo(f"passages of up to {made.max_tokens} tokens, {made.overlap} shared by neighbours")
+        by_tokens = f"up to {made.max_tokens} tokens, {made.overlap} shared by neighbours"
+        cut = {"tokens": by_tokens, "medrag": "1,000 characters, 200 shared (MedRAG)", "whole": "whole documents"}
+        typer.echo(f"passages: {cut[made.splitter]}")
         sizes = ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in found.bytes_on_disk.items())
         typer.echo(f"on disk: {sizes}")
+        if found.index is not None:
+            typer.echo(_index_line(found.index))
+        if found.unindexed:
+            typer.echo(f"{found.unindexed} passages are not in the index yet and are scanned: run `library optimize`")
         if found.open_batches:
             typer.echo("a writer is at work, or was stopped: the next `epicrisis library add` settles what it left")
         typer.echo("NOT SOUND" if found.problems else "sound")

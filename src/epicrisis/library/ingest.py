@@ -9,29 +9,28 @@ from __future__ import annotations
 
 import hashlib
 import json
-import signal
-import sqlite3
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
 
 import numpy as np
 
 from epicrisis.corpus.inputs import Deleted, Encoded, Item, Skipped, WholeFile
+from epicrisis.errors import EncoderMismatch, LibraryError
 from epicrisis.seams import Encoder, StoredDocument, Vectors
-from epicrisis.types import Document, Passage, to_json
+from epicrisis.types import Document, Passage, Splitter, to_json
 
 from .checks import unfit
 from .cutting import cut
+from .interrupts import uninterrupted
 from .journal import Source
 from .library import Library
 from .manifest import NAME as MANIFEST
-from .manifest import check_encoder
+from .manifest import PRECOMPUTED, check_encoder
+from .seen import Seen
 
 DEFAULT_OVERLAP = 32
 """Tokens that neighbouring passages of a new library share, at most."""
@@ -41,6 +40,7 @@ _FIRST_BATCH = 16
 _ENCODED_AT_ONCE = 256
 _MARGIN = 0.6
 _PROGRESS_EVERY = 500
+_COMPARED = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,22 +84,36 @@ class IngestReport:
 
 
 def open_or_create(
-    path: Path, encoder: Encoder, encoder_name: str, overlap: int = DEFAULT_OVERLAP, splitter: str = "tokens"
+    path: Path,
+    encoder: Encoder,
+    encoder_name: str,
+    overlap: int = DEFAULT_OVERLAP,
+    splitter: Splitter | None = None,
+    ready_made: bool = False,
 ) -> Library:
     """The library at `path`, open for writing; a new one, cut for this encoder, where there is none.
 
-    Raises EncoderMismatch where it was made by another encoder, and what `Library.open` and `Library.create` raise.
+    `splitter` is that of a new library (`tokens` where not said); `ready_made`: its vectors come along, made by an
+    encoder of that name whose files nobody knows. Raises EncoderMismatch where the library was made by
+    another encoder, LibraryError where with another splitter, and what `Library.open` and `Library.create` raise.
     """
     if (path / MANIFEST).is_file():
-        return Library.open(path, write=True, encoder_fingerprint=encoder.fingerprint)
+        library = Library.open(path, write=True, encoder_fingerprint=encoder.fingerprint)
+        made = library.manifest.splitter
+        if splitter not in (None, made):
+            library.close()
+            raise LibraryError(
+                f"{path} cuts documents by {made}, not by {splitter}: leave the splitter out, or make another library"
+            )
+        return library
     return Library.create(
         path,
-        encoder_fingerprint=encoder.fingerprint,
+        encoder_fingerprint=f"{PRECOMPUTED}{encoder_name}" if ready_made else encoder.fingerprint,
         encoder_name=encoder_name,
         dimensions=encoder.dimensions,
         max_tokens=encoder.max_tokens,
         overlap=overlap,
-        splitter=splitter,
+        splitter=splitter or "tokens",
     )
 
 
@@ -107,6 +121,24 @@ def content_hash(document: Document) -> str:
     """32 digits of the SHA-256 of everything of the document, by canonical JSON: whatever changes, it does."""
     canonical = json.dumps(to_json(document), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:32]
+
+
+def check_vectors(library: Library, encoder: Encoder) -> None:
+    """Whether ready-made vectors are this encoder's: a few of the library's passages are encoded anew and compared.
+
+    Nothing to do for a library of vectors that were made here.
+
+    Raises EncoderMismatch where the two differ by more than rounding (cosine below 0.99).
+    """
+    if not library.manifest.encoder_fingerprint.startswith(PRECOMPUTED):
+        return
+    for title, text, vector in library.some_vectors(_COMPARED):
+        made = encoder.encode_passages([(title, text)])[0]
+        if made.shape != vector.shape or made @ vector < 0.99 * np.linalg.norm(made) * np.linalg.norm(vector):
+            raise EncoderMismatch(
+                f"{library.path} holds vectors that this encoder does not make: name the encoder they were made with "
+                "(--encoder)"
+            )
 
 
 def add_documents(
@@ -130,7 +162,7 @@ def add_documents(
     """
     check_encoder(library.path, library.manifest, encoder.fingerprint)
     addition = _Addition(library, encoder, on_progress, seconds_between_commits, passages_per_batch)
-    with closing(_Seen()) as seen:
+    with closing(Seen()) as seen:
         for item in items:
             addition.read += 1
             addition.take(item, seen)
@@ -138,7 +170,7 @@ def add_documents(
                 addition.tell()
     addition.commit()
     if addition.passages:
-        with _uninterrupted():
+        with uninterrupted():
             library.compact()
     return addition.report()
 
@@ -182,7 +214,7 @@ class _Addition:
         self.first_skipped: list[Skipped] = []
         self.encode_seconds = 0.0
 
-    def take(self, item: Item, seen: _Seen) -> None:
+    def take(self, item: Item, seen: Seen) -> None:
         if isinstance(item, Skipped):
             self.skip(item)
         elif isinstance(item, WholeFile):
@@ -203,10 +235,10 @@ class _Addition:
             self.outdated += 1
             return
         self.deleted += item.id in self.library.content_hashes([item.id])
-        with _uninterrupted():
+        with uninterrupted():
             self.library.delete([item.id], {item.id: item.revision})
 
-    def take_document(self, document: Document, vector: Vectors | None, seen: _Seen) -> None:
+    def take_document(self, document: Document, vector: Vectors | None, seen: Seen) -> None:
         reason = unfit(document)
         if reason is None and vector is not None and len(vector) != self.library.manifest.dimensions:
             reason = f"its vector has {len(vector)} numbers: make a library of its own for these"
@@ -271,7 +303,7 @@ class _Addition:
             replaced = list(self.library.content_hashes(ids))
             stored = self.library.vectors_of(replaced)
             documents = self.encoded({_words(*text): vector for text, vector in stored.items()})
-            with _uninterrupted():
+            with uninterrupted():
                 self.library.add(documents)
                 self.replaced += len(replaced)
                 self.added += len(documents) - len(replaced)
@@ -354,41 +386,3 @@ class _Addition:
 def _words(title: str, text: str) -> tuple[str, str]:
     """Both without the white space that encoders do not see."""
     return " ".join(title.split()), " ".join(text.split())
-
-
-class _Seen:
-    """The ids of this addition and the hash of each one's first document, on disk where they grow large.
-
-    Ids are kept as hashes: they may name patients, and the file lies outside the library.
-    """
-
-    def __init__(self) -> None:
-        self._db = sqlite3.connect("", isolation_level=None)
-        self._db.execute("CREATE TABLE seen(id BLOB PRIMARY KEY, content_hash TEXT NOT NULL) WITHOUT ROWID")
-        self._db.execute("BEGIN")
-
-    def first(self, document_id: str, content_hash: str) -> str | None:
-        """The hash the id had first; `None` where this is the first."""
-        key = hashlib.sha256(document_id.encode()).digest()
-        if self._db.execute("INSERT OR IGNORE INTO seen VALUES (?, ?)", (key, content_hash)).rowcount:
-            return None
-        return str(self._db.execute("SELECT content_hash FROM seen WHERE id = ?", (key,)).fetchone()[0])
-
-    def close(self) -> None:
-        self._db.close()
-
-
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Ctrl-C within is heard at the end. Other threads than the main one never hear it."""
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is None:
-        yield
-        return
-    heard: list[tuple[int, FrameType | None]] = []
-    before = signal.signal(signal.SIGINT, lambda number, frame: heard.append((number, frame)))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if heard and callable(before):
-        before(*heard[0])

@@ -200,10 +200,7 @@ class Library:
                 self.compact()
 
     def delete(self, document_ids: Sequence[str], revisions: Mapping[str, str] | None = None) -> None:
-        """Durable when it returns. Unknown ids are no error. Raises LibraryError for a reader.
-
-        `revisions` of those whose source took them back: they are remembered, see `revisions`.
-        """
+        """Durable when it returns. Unknown ids are no error. Raises LibraryError for a reader."""
         with self._threads:
             self._settle()
             if revisions:
@@ -221,10 +218,7 @@ class Library:
             self._journal.add_source(source)
 
     def compact(self) -> None:
-        """Joins the small files that many commits leave behind; on a disk too full for that it leaves them.
-
-        Worth calling after an addition, never necessary.
-        """
+        """Joins the small files that many commits leave behind, never necessary; on a disk too full it leaves them."""
         with self._threads:
             self._settle()
             sequence = self._journal.begin([])
@@ -236,11 +230,9 @@ class Library:
     def optimize(
         self, recall: float = DEFAULT_RECALL, *, rebuild: bool = False, on_step: Callable[[str], None] | None = None
     ) -> IndexReport | None:
-        """Joins small files, and for more than EXACT_LIMIT passages builds or refreshes the index and measures it.
+        """Joins small files; above EXACT_LIMIT passages builds or refreshes the index and measures its recall@16.
 
-        `recall` is the recall@16 asked of it; an index below that is not used. Built anew where there is none, with
-        `rebuild`, or where the library has doubled since. `None`: small enough to be searched exactly without one.
-        Killed at any moment, the library is whole and the next call begins again.
+        An index below `recall` is not used. Killed at any moment, the library is whole; the next call begins again.
         """
         say = on_step or (lambda step: None)
         with self._threads:
@@ -342,6 +334,10 @@ class Library:
         with self._threads:
             self._table.refresh()
             return self._table.vectors_of(document_ids)
+
+    def some_vectors(self, count: int) -> list[tuple[str, str, Vectors]]:
+        """(title, text, vector) of the first passages of the table."""
+        return self._table.some_vectors(count)
 
     def sources(self) -> list[Source]:
         """The files that were added whole."""

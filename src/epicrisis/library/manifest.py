@@ -21,6 +21,8 @@ from epicrisis.errors import EncoderMismatch, LibraryDamaged, LibraryMissing
 from .foreign import REPAIR, ours
 
 FORMAT = 2
+PRECOMPUTED = "precomputed:"
+"""Begins the fingerprint of vectors that came ready-made, such as NCBI's of PubMed."""
 NAME = "manifest.json"
 TEMPORARY = "manifest.json.tmp"
 _SOFTWARE = ("epicrisis", "lancedb", "tantivy", "pyarrow")
@@ -128,8 +130,11 @@ def _fits(values: Mapping[str, Any]) -> bool:
 
 
 def check_encoder(folder: Path, manifest: Manifest, fingerprint: str) -> None:
-    """Raises EncoderMismatch unless the library was made by this very encoder."""
-    if fingerprint != manifest.encoder_fingerprint:
+    """Raises EncoderMismatch unless the library was made by this very encoder.
+
+    Of ready-made vectors nobody knows the files they were made with: see `ingest.check_vectors`.
+    """
+    if fingerprint != manifest.encoder_fingerprint and not manifest.encoder_fingerprint.startswith(PRECOMPUTED):
         raise EncoderMismatch(
             f"{folder} was made by {manifest.encoder_name} ({manifest.encoder_fingerprint}), asked with {fingerprint}: "
             f"name the encoder with --encoder {manifest.encoder_name}, or make another library"

@@ -155,10 +155,17 @@ class PassageTable:
         """(title, text) -> vector `(d,)` of all passages of these documents."""
         if not document_ids:
             return {}
+        rows = self._with_vectors(self.lance.search().where(among("document_id", document_ids)))
+        return {(title, text): vector for title, text, vector in rows}
+
+    def some_vectors(self, count: int) -> list[tuple[str, str, Vectors]]:
+        """(title, text, vector) of the first rows."""
+        return self._with_vectors(self.lance.search().limit(count))
+
+    def _with_vectors(self, search: Any) -> list[tuple[str, str, Vectors]]:
         with ours(self._folder):
-            search = self.lance.search().where(among("document_id", document_ids))
             rows = search.select(["title", "text", "vector"]).to_list()
-        return {(row["title"], row["text"]): np.asarray(row["vector"], dtype=np.float32) for row in rows}
+        return [(row["title"], row["text"], np.asarray(row["vector"], dtype=np.float32)) for row in rows]
 
     def batches(self) -> Iterator[list[StoredPassage]]:
         """All passages, piece by piece, in no order."""

@@ -10,16 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from epicrisis.seams import Encoder
+from epicrisis.types import Remedy
 
 Span: TypeAlias = tuple[int, int]
 Sentences: TypeAlias = Callable[[str], Iterable[Span]]
 """Offsets of a text's sentences, in order."""
-
-Remedy: TypeAlias = Literal["cut", "last-sentence-first", "segments"]
-"""`cut`: none, the encoder reads the beginning."""
 
 _WORD = re.compile(r"\S+")
 _CLOSING = "\"'”’»)]"

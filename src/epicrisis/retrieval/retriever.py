@@ -1,72 +1,122 @@
-"""Question to ranking: the one place that strings encoder, store and fusion together.
+"""Question to ranking: the one place that strings encoders, stores, fusion and reranking together.
 
-Synchronous; knows no chat model and no event. What a reader must know of a ranking (a question cut at the encoder's
-window) is in the ranking's notes.
+Synchronous; knows no chat model and no event. What a reader must know of a ranking (a question longer than the
+encoder's window, a passage longer than the reranker's) is in the ranking's notes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
 from epicrisis.retrieval.fusion import reciprocal_rank_fusion
 from epicrisis.retrieval.preflight import rankings_agree
-from epicrisis.seams import Encoder, PassageStore
-from epicrisis.types import By, Hit, Preflight, Ranking, Scope
+from epicrisis.retrieval.query import Sentences, prepare
+from epicrisis.retrieval.rerank import reranked
+from epicrisis.seams import Encoder, PassageStore, Reranker
+from epicrisis.types import By, Hit, Preflight, Ranking, Remedy, Scope
 
 FUSION_DEPTH = 100
-"""Hits of each ranking that enter the fusion, or k where that is more."""
+"""Hits of each ranking that enter a fusion, or k where that is more."""
+
+
+def _one_sentence(text: str) -> Iterable[tuple[int, int]]:
+    return [(0, len(text))]
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """A store and the encoder its vectors were made with; `None` where only words are searched."""
+
+    store: PassageStore
+    encoder: Encoder | None
 
 
 class Retriever:
-    """Searches one store with one encoder. `encoder` may be None where only words are searched."""
+    """Searches one store, or several of the same passages with an encoder each, whose dense rankings are fused.
 
-    def __init__(self, store: PassageStore, encoder: Encoder | None, rrf_k: int = 60) -> None:
-        self._store = store
-        self._encoder = encoder
+    Words are those of the first store. A question longer than an encoder's window is treated by `remedy`; `sentences`
+    gives its sentences. With a reranker the best `rerank_depth` hits are scored anew.
+    """
+
+    def __init__(
+        self,
+        store: PassageStore,
+        encoder: Encoder | None,
+        rrf_k: int = 60,
+        *,
+        also: Sequence[Searched] = (),
+        remedy: Remedy = "cut",
+        sentences: Sentences = _one_sentence,
+        reranker: tuple[str, Reranker] | None = None,
+        rerank_depth: int = 64,
+    ) -> None:
+        self._searched = (Searched(store, encoder), *also)
         self._rrf_k = rrf_k
+        self._remedy = remedy
+        self._sentences = sentences
+        self._reranker = reranker
+        self._rerank_depth = rerank_depth
 
     def rank(self, text: str, k: int, by: By, scope: Scope) -> Ranking:
         """The best `k` passages for the text under the scope."""
-        if by == "dense":
-            hits = self._dense(text, k, scope)
-        elif by == "bm25":
-            hits = self._store.search_words(text, k, scope)
-        else:
-            hits = self._hybrid(text, k, scope)
-        parameters: dict[str, object] = {"k": k}
-        notes: tuple[str, ...] = ()
-        if by != "bm25":
-            encoder = self._needed_encoder()
-            parameters["encoder"] = encoder.fingerprint
-            notes = cut_note(text, encoder)
-        if by == "hybrid":
-            parameters |= {"rrf_k": self._rrf_k, "fusion_depth": max(k, FUSION_DEPTH)}
-        return Ranking(hits=hits, retriever=by, parameters=parameters, notes=notes)
+        if self._reranker is None:
+            return self._rank(text, k, by, scope)
+        name, reranker = self._reranker
+        return reranked(self._rank(text, max(k, self._rerank_depth), by, scope), text, reranker, name, k)
 
     def preflight(self, text: str, scope: Scope, *, n: int, threshold: float, depth: int) -> Preflight:
         """Ranks the first `depth` dense hits anew by BM25 (IDF of the whole library, errata C6) and compares."""
-        dense = [hit.passage.id for hit in self._dense(text, depth, scope)]
-        bm25 = [hit.passage.id for hit in self._store.search_words(text, depth, scope, within=dense)] if dense else []
+        dense = self._rank(text, depth, "dense", scope).ids
+        store = self._searched[0].store
+        bm25 = [hit.passage.id for hit in store.search_words(text, depth, scope, within=dense)] if dense else []
         return rankings_agree(dense, bm25, n=n, threshold=threshold, depth=depth)
 
-    def _dense(self, text: str, k: int, scope: Scope) -> tuple[Hit, ...]:
-        return self._store.search_vectors(self._needed_encoder().encode_queries([text])[0], k, scope)
+    def _rank(self, text: str, k: int, by: By, scope: Scope) -> Ranking:
+        words = [] if by == "dense" else [self._words(text, k if by == "bm25" else self._depth(k), scope)]
+        alone = by == "dense" and len(self._searched) == 1
+        dense = [] if by == "bm25" else self._dense(text, k if alone else self._depth(k), scope)
+        return self._fused([*dense, *words], by, k)
 
-    def _hybrid(self, text: str, k: int, scope: Scope) -> tuple[Hit, ...]:
-        depth = max(k, FUSION_DEPTH)
-        dense = self._dense(text, depth, scope)
-        words = self._store.search_words(text, depth, scope)
-        passages = {hit.passage.id: hit.passage for hit in (*dense, *words)}
-        fused = reciprocal_rank_fusion([[hit.passage.id for hit in hits] for hits in (dense, words)], self._rrf_k)
-        return tuple(Hit(passages[id_], score, rank) for rank, (id_, score) in enumerate(fused[:k]))
+    def _depth(self, k: int) -> int:
+        return max(k, FUSION_DEPTH)
 
-    def _needed_encoder(self) -> Encoder:
-        if self._encoder is None:
-            raise ValueError("dense and hybrid search need an encoder")
-        return self._encoder
+    def _words(self, text: str, k: int, scope: Scope) -> Ranking:
+        return Ranking(self._searched[0].store.search_words(text, k, scope), "bm25", {"k": k})
 
+    def _dense(self, text: str, k: int, scope: Scope) -> list[Ranking]:
+        """One ranking a store; of a question in segments, those of the segments fused."""
+        rankings = []
+        for searched in self._searched:
+            encoder = searched.encoder
+            if encoder is None:
+                raise ValueError("dense and hybrid search need an encoder")
+            texts, fit = prepare(text, encoder, self._sentences, self._remedy)
+            depth = k if len(texts) == 1 else self._depth(k)
+            found = [
+                Ranking(searched.store.search_vectors(vector, depth, scope), "dense", {"encoder": encoder.fingerprint})
+                for vector in encoder.encode_queries(texts)
+            ]
+            rankings.append(replace(self._fused(found, "dense", k), notes=fit.notes()))
+        return rankings
 
-def cut_note(text: str, encoder: Encoder) -> tuple[str, ...]:
-    """A note where the question is longer than the encoder reads; empty where it is not."""
-    tokens, window = len(encoder.token_spans(text)), encoder.max_query_tokens
-    if tokens <= window:
-        return ()
-    return (f"the question has {tokens} tokens, the encoder reads {window}: dense search did not see its end",)
+    def _fused(self, rankings: Sequence[Ranking], name: By, k: int) -> Ranking:
+        """One ranking of the best `k`; a single one keeps its scores."""
+        if len(rankings) == 1:
+            (only,) = rankings
+            return replace(only, hits=only.hits[:k], retriever=name, parameters={**only.parameters, "k": k})
+        passages = {hit.passage.id: hit.passage for ranking in rankings for hit in ranking.hits}
+        fused = reciprocal_rank_fusion([ranking.ids for ranking in rankings], self._rrf_k)[:k]
+        encoders = list(dict.fromkeys(str(r.parameters["encoder"]) for r in rankings if "encoder" in r.parameters))
+        return Ranking(
+            hits=tuple(Hit(passages[id_], score, rank) for rank, (id_, score) in enumerate(fused)),
+            retriever=name,
+            parameters={
+                "k": k,
+                "encoder": encoders[0] if len(encoders) == 1 else encoders,
+                "rrf_k": self._rrf_k,
+                "fusion_depth": self._depth(k),
+                "fused": len(rankings),
+            },
+            notes=tuple(dict.fromkeys(note for ranking in rankings for note in ranking.notes)),
+        )
