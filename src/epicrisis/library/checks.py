@@ -9,7 +9,7 @@ import numpy as np
 
 from epicrisis.dates import last_day
 from epicrisis.errors import InputError
-from epicrisis.seams import StoredDocument
+from epicrisis.seams import StoredDocument, Vectors
 from epicrisis.types import Document, Passage, Scope
 
 _LONGEST_ID = 1000
@@ -31,6 +31,15 @@ def unfit(item: Document | Passage) -> str | None:
         "".join((item.id, item.text, item.title, item.source, item.patient or "")).encode()
     except UnicodeEncodeError:
         return "it holds half a surrogate pair, which is no text"
+    return None
+
+
+def unfit_vector(vector: Vectors, dimensions: int) -> str | None:
+    """Why a vector that came along can not be kept, or `None`."""
+    if vector.shape != (dimensions,):
+        return f"its vector has {vector.size} numbers, not {dimensions}: make a library of its own for these"
+    if not (np.abs(vector) <= np.finfo(np.float16).max).all():
+        return "its vector is not finite, or too large for float16"
     return None
 
 

@@ -23,7 +23,7 @@ from epicrisis.errors import EncoderMismatch, LibraryError
 from epicrisis.seams import Encoder, StoredDocument, Vectors
 from epicrisis.types import Document, Passage, Splitter, to_json
 
-from .checks import unfit
+from .checks import unfit, unfit_vector
 from .cutting import cut
 from .interrupts import uninterrupted
 from .journal import Source
@@ -240,8 +240,8 @@ class _Addition:
 
     def take_document(self, document: Document, vector: Vectors | None, seen: Seen) -> None:
         reason = unfit(document)
-        if reason is None and vector is not None and len(vector) != self.library.manifest.dimensions:
-            reason = f"its vector has {len(vector)} numbers: make a library of its own for these"
+        if reason is None and vector is not None:
+            reason = unfit_vector(vector, self.library.manifest.dimensions)
         if reason is not None:
             self.skip(Skipped(document.id, "", reason))
             return
@@ -254,12 +254,15 @@ class _Addition:
             fresh = first is None
         else:
             fresh = True
-            if document.id in self.waiting_ids:
-                self.commit()
+        if fresh and document.id in self.waiting_ids:
+            self.commit()
         known = self.library.revisions([document.id]).get(document.id)
-        if (known or "") > (document.revision or ""):
+        there = self.library.content_hashes([document.id]).get(document.id)
+        deleted = known is not None and there is None
+        # Of a deletion and a version that are of one revision the deletion counts, whichever comes first.
+        if (known or "") > (document.revision or "") or (deleted and known == document.revision):
             self.outdated += 1
-        elif fresh and self.library.content_hashes([document.id]).get(document.id) != digest:
+        elif fresh and there != digest:
             self.wait(_Waiting(document, digest, self.passages_of(document, vector), vector))
         else:
             self.unchanged += 1

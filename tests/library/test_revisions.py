@@ -1,0 +1,335 @@
+"""Versions, deletions and ready-made vectors: the latest counts whatever the order, and nothing is encoded twice."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from epicrisis.corpus.inputs import Deleted, Encoded, Item, WholeFile
+from epicrisis.errors import StorageError
+from epicrisis.library.ingest import IngestReport, add_documents, content_hash
+from epicrisis.library.journal import Source
+from epicrisis.library.library import Library
+from epicrisis.seams import Vectors
+from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.types import Document, Scope
+from tests.library.checking import discrepancies
+from tests.library.corpus import DIMENSIONS, contents, create, documents, encoder
+
+LONG = (
+    "Aspirin lowers the risk of stroke in older adults. Warfarin needs a close watch over its dose. "
+    "Statins lower mortality in those at risk."
+)
+
+
+def version(name: str, revision: str | None, text: str = "", **more: object) -> Document:
+    return Document(name, text or f"aspirin of {revision}", revision=revision, metadata=more)
+
+
+class Counting(HashingEncoder):
+    """Notes every passage that it encodes."""
+
+    def __init__(self) -> None:
+        super().__init__(DIMENSIONS, 12)
+        self.asked: list[tuple[str, str]] = []
+
+    def encode_passages(self, texts: Sequence[tuple[str, str]]) -> Vectors:
+        self.asked += texts
+        return super().encode_passages(texts)
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Iterator[Library]:
+    with create(tmp_path / "library") as one:
+        yield one
+
+
+def told(report: IngestReport) -> dict[str, int]:
+    """What is not nothing of added, replaced, unchanged, outdated, deleted, skipped."""
+    names = ("added", "replaced", "unchanged", "outdated", "deleted", "skipped")
+    return {name: getattr(report, name) for name in names if getattr(report, name)}
+
+
+def texts(library: Library, document_id: str) -> list[str]:
+    """Of its passages, as a search finds them by words."""
+    found = library.search_words("aspirin", 1000, Scope())
+    return [hit.passage.text for hit in found if hit.passage.document_id == document_id]
+
+
+# -- the latest counts -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
+    """One for all examples; each has documents of its own."""
+    with create(tmp_path_factory.mktemp("shared") / "library") as one:
+        yield one
+        assert discrepancies(one, {}) == []
+
+
+_numbers = itertools.count()
+_REVISIONS = ("20200101", "20210101", "20220101")
+
+
+@st.composite
+def _histories(draw: st.DrawFn) -> list[list[Item]]:
+    """Versions and deletions of two documents, each of a revision of its own, in any order over a few additions."""
+    prefix = next(_numbers)
+    items: list[Item] = []
+    for name in (f"{prefix}:a", f"{prefix}:b"):
+        for revision in draw(st.sets(st.sampled_from(_REVISIONS))):
+            gone = draw(st.booleans())
+            items.append(Deleted(name, revision) if gone else version(name, revision))
+        if draw(st.booleans()):
+            items.append(version(name, None))
+    items = draw(st.permutations(items))
+    cuts = sorted(draw(st.lists(st.integers(0, len(items)), max_size=3)))
+    return [items[start:end] for start, end in itertools.pairwise([0, *cuts, len(items)])]
+
+
+@settings(deadline=None, max_examples=30)
+@given(history=_histories())
+def test_every_order_ends_alike(shared: Library, history: list[list[Item]]) -> None:
+    for items in history:
+        add_documents(shared, items, encoder())
+    everything = [item for items in history for item in items]
+    latest: dict[str, Item] = {}
+    for item in everything:
+        assert isinstance(item, (Document, Deleted))
+        if item.id not in latest or (item.revision or "") > (getattr(latest[item.id], "revision", "") or ""):
+            latest[item.id] = item
+    there = {each: item for each, item in latest.items() if isinstance(item, Document)}
+    assert shared.content_hashes(list(latest)) == {each: content_hash(item) for each, item in there.items()}
+    for each in latest:
+        assert texts(shared, each) == ([there[each].text] if each in there else [])
+    again = add_documents(shared, reversed(everything), encoder())
+    assert told(again).keys() <= {"unchanged", "outdated"}
+    assert shared.content_hashes(list(latest)) == {each: content_hash(item) for each, item in there.items()}
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_what_is_told(library: Library, apart: bool) -> None:
+    steps: list[tuple[Item, dict[str, int]]] = [
+        (version("a", "2"), {"added": 1}),
+        (version("a", "1"), {"outdated": 1}),
+        (version("a", "2"), {"unchanged": 1}),
+        (version("a", None), {"outdated": 1}),
+        (version("a", "3"), {"replaced": 1}),
+        (Deleted("a", "2"), {"outdated": 1}),
+        (Deleted("a", "4"), {"deleted": 1}),
+        (Deleted("a", "4"), {}),
+        (version("a", "3"), {"outdated": 1}),
+        (version("a", None), {"outdated": 1}),
+        (version("a", "5"), {"added": 1}),
+        (Deleted("never-there", "1"), {}),
+    ]
+    if apart:
+        for item, says in steps:
+            assert told(add_documents(library, [item], encoder())) == says, item
+    else:
+        sums = {name: sum(says.get(name, 0) for _, says in steps) for _, says in steps for name in says}
+        assert told(add_documents(library, [item for item, _ in steps], encoder())) == sums
+    assert texts(library, "a") == ["aspirin of 5"]
+    assert library.revisions(["a", "never-there", "b"]) == {"a": "5", "never-there": "1"}
+
+
+def test_a_deletion_and_a_version_of_one_revision(library: Library) -> None:
+    """Whichever comes first, the deletion counts."""
+    add_documents(library, [version("a", "2"), Deleted("a", "2"), Deleted("b", "2"), version("b", "2")], encoder())
+    assert library.content_hashes(["a", "b"]) == {}
+
+
+def test_with_and_without_a_revision_in_one_batch(library: Library) -> None:
+    items = [version("a", "1"), version("a", None), version("b", None), version("b", "1")]
+    add_documents(library, items, encoder())
+    assert (texts(library, "a"), texts(library, "b")) == (["aspirin of 1"], ["aspirin of 1"])
+    assert library.count() == (2, 2)
+
+
+def test_a_version_that_comes_after_others_takes_all_their_passages_away(library: Library) -> None:
+    add_documents(library, [version("a", "1", LONG), version("b", "1", LONG)], encoder())
+    assert library.count()[1] >= 6
+    add_documents(library, [version("a", "2")], encoder())
+    assert texts(library, "a") == ["aspirin of 2"]
+    assert library.search_words("warfarin statins", 9, Scope(hidden=frozenset({"b"}))) == ()
+    assert discrepancies(library, {}) == []
+
+
+def test_repair_keeps_what_only_the_journal_knows(tmp_path: Path) -> None:
+    mark = WholeFile("pubmed26n0001.xml.gz", "0" * 64, 12)
+    items: list[Item] = [version("a", "1"), version("b", "3"), Deleted("a", "2"), Deleted("c", "9"), mark]
+    with create(tmp_path / "l") as library:
+        add_documents(library, items, encoder())
+        revisions, sources = library.revisions(["a", "b", "c"]), library.sources()
+    assert Library.repair(tmp_path / "l").problems == ()
+    with Library.open(tmp_path / "l", write=True) as library:
+        assert library.revisions(["a", "b", "c"]) == revisions == {"a": "2", "b": "3", "c": "9"}
+        assert [(each.name, each.sha256, each.bytes) for each in library.sources()] == [
+            (mark.name, mark.sha256, mark.bytes)
+        ]
+        assert library.sources() == sources
+        late = [version("a", "1"), version("b", "2"), version("c", "8")]
+        assert told(add_documents(library, late, encoder())) == {"outdated": 3}
+        assert library.count()[0] == 1
+
+
+# -- vectors are made once ---------------------------------------------------------------------------------------------
+
+
+def vectors(library: Library, document_id: str) -> dict[str, bytes]:
+    """float16 by text, as the table holds them."""
+    held = library.vectors_of([document_id])
+    return {text: np.asarray(vector, dtype=np.float16).tobytes() for (_, text), vector in held.items()}
+
+
+def test_other_metadata_cost_no_encoding(library: Library) -> None:
+    counting = Counting()
+    add_documents(library, [version("a", "1", LONG, mesh=["Stroke"])], counting)
+    assert len(counting.asked) >= 3
+    before = vectors(library, "a")
+    counting.asked.clear()
+    changed = Document("a", LONG, source="pubmed", date="2021", revision="2", metadata={"mesh": ["Stroke", "Aged"]})
+    assert told(add_documents(library, [changed], counting)) == {"replaced": 1}
+    assert counting.asked == []
+    assert vectors(library, "a") == before
+    (first, *_) = library.fetch(["a#0"], Scope())
+    assert (first.date, first.metadata, library.revisions(["a"])) == ("2021", changed.metadata, {"a": "2"})
+    for passage, vector in zip(*_passages_and_vectors(library), strict=True):
+        assert np.allclose(encoder().encode_passages([("", passage)])[0], vector, atol=2e-3)
+
+
+def _passages_and_vectors(library: Library) -> tuple[list[str], list[Vectors]]:
+    """Read from the table row by row: which vector stands beside which text."""
+    rows = library._table.lance.search().select(["text", "vector"]).to_list()
+    return [row["text"] for row in rows], [np.asarray(row["vector"], dtype=np.float32) for row in rows]
+
+
+def test_only_new_passages_are_encoded(library: Library) -> None:
+    counting = Counting()
+    add_documents(library, [version("a", "1", LONG)], counting)
+    known = {text for _, text in counting.asked}
+    counting.asked.clear()
+    add_documents(
+        library, [version("a", "2", LONG + " Placebo did nothing at all for any of these patients.")], counting
+    )
+    assert 1 <= len(counting.asked) < len(known)
+    assert not known & {text for _, text in counting.asked}
+    counting.asked.clear()
+    add_documents(library, [Document("a", LONG, title="A title", revision="3")], counting)
+    assert len(counting.asked) >= len(known), "a title is part of what is encoded"
+
+
+def test_white_space_is_not_encoded_anew(library: Library) -> None:
+    counting = Counting()
+    add_documents(library, [version("a", "1", "aspirin for stroke")], counting)
+    add_documents(library, [version("a", "2", "aspirin  for\nstroke")], counting)
+    assert len(counting.asked) == 1
+    assert texts(library, "a") == ["aspirin  for\nstroke"]
+
+
+def test_a_document_that_brings_its_vector(library: Library) -> None:
+    counting = Counting()
+    vector = np.random.default_rng(3).normal(size=DIMENSIONS).astype(np.float16).astype(np.float32)
+    others = [version(f"other:{number}", "1") for number in range(5)]
+    items: list[Item] = [*others[:3], Encoded(version("a", "1", LONG), vector), *others[3:]]
+    assert told(add_documents(library, items, counting)) == {"added": 6}
+    assert len(counting.asked) == 5
+    assert vectors(library, "a") == {LONG: vector.astype(np.float16).tobytes()}, "one passage, its vector untouched"
+    assert library.search_vectors(vector, 1, Scope())[0].passage.id == "a#0"
+    counting.asked.clear()
+    # Other metadata from the XML leave a short text's vector as it came.
+    add_documents(library, [Encoded(version("b", "1", "aspirin"), -vector)], counting)
+    add_documents(library, [version("b", "2", "aspirin", mesh=["Stroke"])], counting)
+    assert counting.asked == []
+    assert vectors(library, "b") == {"aspirin": (-vector).astype(np.float16).tobytes()}
+    assert told(add_documents(library, [Encoded(version("b", "1", "aspirin"), vector)], counting)) == {"outdated": 1}
+
+
+@pytest.mark.parametrize(
+    ("vector", "says"),
+    [
+        (np.zeros(DIMENSIONS + 1), f"{DIMENSIONS + 1} numbers"),
+        (np.zeros(DIMENSIONS - 1), f"{DIMENSIONS - 1} numbers"),
+        (np.full(DIMENSIONS, np.nan), "not finite"),
+        (np.full(DIMENSIONS, 1e6), "float16"),
+    ],
+)
+def test_a_vector_that_does_not_fit_is_left_out(library: Library, vector: Vectors, says: str) -> None:
+    items: list[Item] = [Encoded(version("a", "1"), vector.astype(np.float32)), version("b", "1")]
+    report = add_documents(library, items, encoder())
+    assert told(report) == {"added": 1, "skipped": 1}
+    (skipped,) = report.first_skipped
+    assert skipped.path == "a"
+    assert says in skipped.reason
+
+
+# -- files that were added whole ---------------------------------------------------------------------------------------
+
+
+def _files(sizes: Sequence[int]) -> Iterator[Item]:
+    """Files of so many documents each, every document a passage or more, with their marks."""
+    given = documents(0, sum(sizes))
+    for number, size in enumerate(sizes):
+        yield from itertools.islice(given, size)
+        yield WholeFile(f"part-{number}", f"{number:064}", size)
+
+
+def names(library: Library) -> list[str]:
+    return [each.name for each in library.sources()]
+
+
+def test_a_file_is_remembered_after_its_documents(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = (3, 20, 0, 40, 1)
+    before: list[int] = []
+    original = Library.add_source
+
+    def add_source(self: Library, source: Source) -> None:
+        before.append(self.count()[0])
+        original(self, source)
+
+    monkeypatch.setattr(Library, "add_source", add_source)
+    add_documents(library, _files(sizes), encoder(), passages_per_batch=12)
+    assert [(each.name, each.sha256, each.bytes) for each in library.sources()] == [
+        (f"part-{number}", f"{number:064}", size) for number, size in enumerate(sizes)
+    ]
+    assert all(there >= sum(sizes[: number + 1]) for number, there in enumerate(before))
+    assert before[0] < sum(sizes), "a file is not kept waiting for all the others"
+    assert library.info().sources == tuple(library.sources())
+
+
+def test_an_error_while_reading_leaves_the_file_unmarked(library: Library) -> None:
+    def broken() -> Iterator[Item]:
+        yield from itertools.islice(_files([3, 40]), 4)
+        raise StorageError("the disk")
+
+    with pytest.raises(StorageError, match="the disk"):
+        add_documents(library, broken(), encoder())
+    assert (names(library), library.count()[0]) == ([], 0), "its documents still waited"
+    add_documents(library, _files([3, 40]), encoder())
+    assert (names(library), library.count()[0]) == (["part-0", "part-1"], 43)
+
+
+def test_an_error_while_writing_leaves_the_file_unmarked(library: Library) -> None:
+    class Broken(Counting):
+        def encode_passages(self, texts: Sequence[tuple[str, str]]) -> Vectors:
+            if len(self.asked) > 60:
+                raise StorageError("the graphics card")
+            return super().encode_passages(texts)
+
+    with pytest.raises(StorageError, match="the graphics card"):
+        add_documents(library, _files([20, 60, 60]), Broken(), passages_per_batch=12)
+    there = library.count()[0]
+    assert 20 <= there < 80
+    assert names(library) == ["part-0"]
+    before = contents(library)
+    add_documents(library, _files([20, 60, 60]), encoder())
+    assert names(library) == ["part-0", "part-1", "part-2"]
+    after = contents(library)
+    assert before.hashes.items() <= after.hashes.items()
+    assert discrepancies(library, before.hashes, 0) == []
