@@ -142,7 +142,7 @@ class Pipeline:
         if self._opened is not None:
             libraries = (self._opened.library, *self._opened.others)
             told = [{"id": each.manifest.library_id, "passages": each.count()[1]} for each in libraries]
-            recipe |= {"library": told[0], "fused_libraries": told[1:]}
+            recipe["library"] = {**told[0], "fused": told[1:]}
         return recipe
 
     async def aclose(self) -> None:

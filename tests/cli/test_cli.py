@@ -128,4 +128,6 @@ def test_doctor_names_what_would_be_contacted(run: Run, monkeypatch: pytest.Monk
 def test_models_list_tells_kind_and_size(run: Run) -> None:
     rows = json.loads(run("models", "list", "--json").stdout)
     assert {"minilm", "smollm2-135m"} <= {row["name"] for row in rows}
-    assert all(row["bytes"] > 1_000_000 and row["licence"] for row in rows)
+    assert all(row["licence"] for row in rows)
+    assert all((row["bytes"] is not None and row["bytes"] > 1_000_000) == row["pinned"] for row in rows)
+    assert "unpinned: fetched from the hub as it is there" in run("models", "list").stdout

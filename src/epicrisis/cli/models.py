@@ -30,7 +30,8 @@ def list_(config: Config = None, json: Json = False) -> None:
             "name": model.name,
             "kind": model.kind,
             "here": model.name in here,
-            "bytes": sum(file.bytes for file in model.files),
+            "bytes": model.bytes or None,
+            "pinned": not model.unpinned,
             "licence": model.licence,
             "description": model.description,
         }
@@ -41,8 +42,10 @@ def list_(config: Config = None, json: Json = False) -> None:
         return
     for row in rows:
         state = "here" if row["here"] else "not pulled"
-        typer.echo(f"{row['name']:<22} {row['kind']:<8} {row['bytes'] / 1e6:>7.0f} MB  {state:<11} {row['licence']}")
+        size = "unpinned" if row["bytes"] is None else f"{row['bytes'] / 1e6:.0f} MB"
+        typer.echo(f"{row['name']:<22} {row['kind']:<8} {size:>10}  {state:<11} {row['licence']}")
         typer.echo(f"{'':<22} {row['description']}")
+    typer.echo("unpinned: fetched from the hub as it is there; hashes are recorded at the first pull and kept to")
 
 
 @models.command(epilog="Example: epicrisis models pull minilm smollm2-135m")
