@@ -27,7 +27,7 @@ from epicrisis.library.rowkeys import MANY
 from epicrisis.library.vectors import StoredPassage
 from epicrisis.library.words import WordIndex
 from epicrisis.types import Document, Passage, to_json
-from tests.library.corpus import add, create, documents, encoder
+from tests.library.corpus import add, contents, create, documents, encoder
 
 DOCUMENTS = 64
 LONG = " ".join(f"observation{n}" for n in range(80)) + "."
@@ -339,6 +339,19 @@ def test_entries_without_a_passage(folder: Path) -> None:
     assert any("library repair" in problem and "nobody#0" in problem for problem in report.problems)
     assert Library.repair(folder).problems == ()
     assert findings(checked(folder)) == {}
+
+
+def test_entries_come_piece_by_piece(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("epicrisis.library.words._PIECE", 10)
+    with Library.open(folder) as library:
+        everything = contents(library).words
+        words = WordIndex(folder)
+        pieces = list(words.all_entries())
+        some = sorted(words.entries(["doc:1#0", "doc:2#0", "nobody#0"]))
+    assert len(pieces) > len(everything) // 10
+    assert sorted(entry for piece in pieces for entry in piece) == everything
+    assert [id for id, _ in some] == ["doc:1#0", "doc:2#0"]
+    assert set(some) < set(everything)
 
 
 def test_passages_without_an_entry(folder: Path) -> None:
