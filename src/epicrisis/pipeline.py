@@ -166,7 +166,7 @@ class Pipeline:
         async def retrieve(question: Question) -> Ranking:
             ranking = await self._offload(self._needed().rank, question.text, settings.k, settings.by, scope)
             for note in ranking.notes:
-                emit(Notice("question-cut", note))
+                emit(Notice("search", note))
             return ranking
 
         async def preflight(question: Question) -> Preflight:

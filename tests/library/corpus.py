@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,6 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
+from epicrisis.corpus.inputs import Deleted, Item, WholeFile
+from epicrisis.library import index, nearest
+from epicrisis.library import library as libraries
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.library import Library
 from epicrisis.testing.encoders import HashingEncoder
@@ -41,6 +45,25 @@ def documents(version: int, count: int) -> Iterator[Document]:
         )
 
 
+def revised(version: int, count: int) -> Iterator[Item]:
+    """Version `n` as PubMed's files bring it: revisions, a seventh taken back for now, a mark after every 16."""
+    revision = f"{version:04}"
+    for number, document in enumerate(documents(version, count)):
+        gone = random.Random(f"gone {number}/{version}").random() < 1 / 7
+        yield Deleted(document.id, revision) if gone else dataclasses.replace(document, revision=revision)
+        if number % 16 == 15:
+            yield WholeFile(f"v{version}-{number // 16}", f"{version:032}{number:032}", number)
+
+
+SMALL = (
+    *((module, "EXACT_LIMIT", 20) for module in (libraries, nearest, index)),
+    (index, "QUERIES", 10),
+    # All of it is probed and looked at again, so that its answers do not depend on chance.
+    (index, "MOST_PARTITIONS", 1),
+)
+"""(module, name, value): limits that make this corpus a large library, with an index."""
+
+
 def create(folder: Path) -> Library:
     used = encoder()
     return Library.create(
@@ -57,16 +80,26 @@ def add(library: Library, version: int, count: int) -> None:
     add_documents(library, documents(version, count), encoder(), passages_per_batch=12)
 
 
+def revise(library: Library, version: int, count: int) -> None:
+    add_documents(library, revised(version, count), encoder(), passages_per_batch=12)
+
+
 @dataclass(frozen=True, slots=True)
 class Contents:
     """All that a library holds, by passage id, as each of its parts tells it."""
 
     table: dict[str, tuple[str, str]]
     """(text, content hash) by passage id."""
+    vectors: dict[str, bytes]
     rows: int
     words: list[tuple[str, int]]
     """(passage id, version) in the word index, sorted."""
     hashes: dict[str, str]
+    revisions: dict[str, str | None]
+    """Of the documents that are there."""
+    deleted: dict[str, str]
+    """The revisions of those that were taken back."""
+    sources: list[str]
     found: tuple[tuple[str, ...], ...]
     """What a few questions find, by vectors and by words."""
 
@@ -84,11 +117,16 @@ def contents(library: Library) -> Contents:
     versions = searcher.fast_field_values("version", addresses) if addresses else []
     words = [(str(searcher.doc(each)["id"][0]), int(n or 0)) for each, n in zip(addresses, versions, strict=True)]
     hashes = library._journal._db.execute("SELECT id, content_hash FROM documents")
+    vectors = library._table.lance.search().select(["id", "vector"]).to_list()
     return Contents(
         table=table,
+        vectors={row["id"]: np.asarray(row["vector"], dtype=np.float16).tobytes() for row in vectors},
         rows=len(stored),
         words=sorted(words),
         hashes={document_id: digest.hex() for document_id, digest in hashes},
+        revisions=dict(library._journal._db.execute("SELECT id, revision FROM documents")),
+        deleted=dict(library._journal.buried()),
+        sources=sorted(each.name for each in library.sources()),
         found=tuple(_found(library)),
     )
 

@@ -1,7 +1,7 @@
 """Processes that write to a library and kill themselves at a named moment. Run as a module, by the crash tests.
 
 The engines are imported once; each line of input (a JSON list) is then a process of its own, and its exit code one line
-of output. The list: what to do (create, add, repair), the folder, the file of acknowledged documents, version and count
+of output. The list: what to do (create, add, revise, optimize, repair), the folder, the file of acknowledged documents, version and count
 of the corpus, the moment to die at, and how often it comes to pass before. Production code knows nothing of this.
 """
 
@@ -16,14 +16,15 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from epicrisis.library import index, manifest, rebuild
 from epicrisis.library import library as libraries
-from epicrisis.library import manifest, rebuild
 from epicrisis.library.journal import Journal
 from epicrisis.library.library import Library
+from epicrisis.library.nearest import Neighbours
 from epicrisis.library.vectors import PassageTable
 from epicrisis.library.words import WordIndex
 from epicrisis.seams import StoredDocument
@@ -36,6 +37,13 @@ _AFTER: dict[str, tuple[Any, str]] = {
     "journal-done": (Journal, "finish"),
     "manifest-written": (manifest, "write_manifest"),
     "cleared": (rebuild, "clear"),
+    "deletion-remembered": (Journal, "bury"),
+    "compacted": (PassageTable, "compact"),
+    "filters-built": (Neighbours, "build_filters"),
+    "index-built": (Neighbours, "build_index"),
+    "measured": (index, "measure"),
+    "report-not-in-place": (json, "dump"),
+    "report-written": (index, "write_report"),
 }
 _BEFORE: dict[str, tuple[Any, str]] = {
     "table-not-synced": (PassageTable, "sync"),
@@ -43,15 +51,29 @@ _BEFORE: dict[str, tuple[Any, str]] = {
     "journal-not-committed": (Journal, "_mark"),
     "parts-built": (manifest, "completed"),
     "rebuilt": (Journal, "rebuild"),
+    "old-report-gone": (Neighbours, "build_index"),
 }
 _DURING: dict[str, tuple[Any, str]] = {
     "writing-table": (PassageTable, "write"),
     "writing-words": (WordIndex, "replace"),
     "compacting": (PassageTable, "compact"),
     "adding": (Library, "add"),
+    "writing": (Journal, "begin"),
+    "building-filters": (Neighbours, "build_filters"),
+    "building-index": (Neighbours, "build_index"),
+    "measuring": (index, "measure"),
+    "optimizing": (Library, "optimize"),
 }
 PHASES = ("journal-begun", "writing-table", "table-not-synced", "table-written", "writing-words", "words-added",
           "words-committed", "journal-not-committed", "journal-done")  # fmt: skip
+WITH_OLD_REPORT = ("journal-begun", "compacting", "compacted", "building-filters", "filters-built")
+WITHOUT_REPORT = ("old-report-gone", "building-index", "index-built", "measuring", "measured", "report-not-in-place")
+WITH_NEW_REPORT = ("report-written", "journal-not-committed")
+"""The phases of `optimize` in their order, by what they leave of the report on the index."""
+_DELAYS = {"adding": 0.1, "compacting": 0.02, "writing": 0.03, "building-filters": 0.05, "building-index": 0.02,
+           "measuring": 0.1, "optimizing": 0.6}  # fmt: skip
+"""Seconds at most from the beginning of what the process dies within."""
+_LATEST = {"adding": 6, "writing": 18}
 
 
 def die() -> None:
@@ -68,8 +90,8 @@ def arm(moment: str, passes: int) -> None:
     owner, name = {**_AFTER, **_BEFORE, **_DURING}[moment]
     original: Callable[..., Any] = getattr(owner, name)
     dice = random.Random(passes)
-    delay = dice.uniform(0.0, {"adding": 0.1, "compacting": 0.02}.get(moment, 0.006))
-    left = {"adding": dice.randint(0, 6), "compacting": 0}.get(moment, passes)
+    delay = dice.uniform(0.0, _DELAYS.get(moment, 0.006))
+    left = dice.randint(0, _LATEST.get(moment, 0)) if moment in _DELAYS else passes
 
     def wrapped(*arguments: Any, **named: Any) -> Any:
         nonlocal left
@@ -87,21 +109,31 @@ def arm(moment: str, passes: int) -> None:
 
 
 def acknowledge(path: Path) -> None:
-    """Writes down each document (id, hash) when the library has acknowledged it, durably."""
-    original = libraries.Library.add
+    """Writes down each document (id, hash or null) when the library has acknowledged it or its deletion, durably."""
+    original_add, original_delete = libraries.Library.add, libraries.Library.delete
 
     def add(self: Library, documents: Sequence[StoredDocument]) -> None:
-        original(self, documents)
+        original_add(self, documents)
+        note([[document.id, document.content_hash] for document in documents])
+
+    def delete(self: Library, document_ids: Sequence[str], revisions: Mapping[str, str] | None = None) -> None:
+        original_delete(self, document_ids, revisions)
+        note([[document_id, None] for document_id in document_ids])
+
+    def note(lines: Sequence[object]) -> None:
         with path.open("a", encoding="utf-8") as file:
-            for document in documents:
-                file.write(json.dumps([document.id, document.content_hash]) + "\n")
+            file.writelines(json.dumps(line) + "\n" for line in lines)
             file.flush()
             os.fsync(file.fileno())
 
     libraries.Library.add = add  # type: ignore[method-assign]
+    libraries.Library.delete = delete  # type: ignore[method-assign]
 
 
 def main(action: str, folder: Path, acknowledged: Path, version: int, count: int, moment: str, passes: int) -> None:
+    if action == "optimize":
+        for module, name, value in corpus.SMALL:
+            setattr(module, name, value)
     arm(moment, passes)
     acknowledge(acknowledged)
     if action == "repair":
@@ -110,7 +142,12 @@ def main(action: str, folder: Path, acknowledged: Path, version: int, count: int
         corpus.create(folder).close()
     else:
         with Library.open(folder, write=True) as library:
-            corpus.add(library, version, count)
+            if action == "optimize":
+                library.optimize(recall=1.0, rebuild=True)
+            elif action == "revise":
+                corpus.revise(library, version, count)
+            else:
+                corpus.add(library, version, count)
 
 
 def forked(arguments: list[str]) -> int:

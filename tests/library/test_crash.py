@@ -137,3 +137,32 @@ def test_a_journal_without_its_last_writes_is_refused(killer: Killer, folder: Pa
     assert Library.repair(folder).problems == ()
     with Library.open(folder, write=True) as library:
         assert discrepancies(library, acknowledged(folder)) == []
+
+
+# -- revisions and deletions -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("moment", ["deletion-remembered", "journal-begun", "table-written", "words-added"])
+def test_killed_among_revisions_and_deletions(killer: Killer, moment: str, folder: Path, tmp_path: Path) -> None:
+    promised = _all_there(folder)
+    for passes in (0, 2, 5):
+        killer.kill("revise", folder, moment, passes)
+        promised |= acknowledged(folder)
+        with Library.open(folder, write=True) as library:
+            assert broken_promises(library, promised, 1, COUNT) == []
+    with _undisturbed(folder, tmp_path) as other, Library.open(folder, write=True) as library:
+        assert library.sources() != [] or moment == "deletion-remembered"
+        revise(library, 1, COUNT)
+        revise(other, 1, COUNT)
+        assert contents(library) == contents(other)
+        assert contents(library).deleted
+
+
+def _all_there(folder: Path) -> dict[str, str | None]:
+    with Library.open(folder) as library:
+        return dict(contents(library).hashes)
+
+
+def _undisturbed(folder: Path, tmp_path: Path) -> Library:
+    """A library that is the base's still, to do without a kill what was done with kills."""
+    return Library.open(shutil.copytree(tmp_path.parent / "x" if False else folder, tmp_path / "other"), write=True)

@@ -145,12 +145,16 @@ def _many(settings: Settings, library: Path, file: Path, output: Path, json: boo
         typer.echo(f"epicrisis: {item.path}, {item.where}: {item.reason}", err=True)
     if not questions:
         raise InputError(f"{file} holds no question that can be read")
-    states = asyncio.run(_recorded(settings, library, questions, output, json))
-    summary = {**states, "skipped_lines": len(skipped), "output": str(output)}
+    states, long = asyncio.run(_recorded(settings, library, questions, output, json))
     if json:
-        show_json(summary)
+        show_json({**states, "long_questions": long, "skipped_lines": len(skipped), "output": str(output)})
     else:
         typer.echo(", ".join(f"{count} {state}" for state, count in states.items()) + f"; written to {output}")
+        if long:
+            done = settings.long_questions
+            typer.echo(
+                f"{long} of {len(questions)} questions are longer than the encoder reads (done about it: {done})"
+            )
     if states.get("failed"):
         fail(f"{states['failed']} questions failed; the same command asks them again", NOT_ANSWERED)
     if skipped:
@@ -159,8 +163,8 @@ def _many(settings: Settings, library: Path, file: Path, output: Path, json: boo
 
 async def _recorded(
     settings: Settings, library: Path, questions: list[Question], output: Path, json: bool
-) -> dict[str, int]:
-    """Answers what has no record yet; the count of states over all questions."""
+) -> tuple[dict[str, int], int]:
+    """Answers what has no record yet; over all questions the states, and how many were too long for the encoder."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -176,4 +180,5 @@ async def _recorded(
                 if answer is not None and answer.state == "failed" and answer.failure is not None:
                     progress.console.print(f"{question.id}: {answer.failure.message}", markup=False)
                 progress.advance(task)
-    return dict(Counter(records.states.get(question_key(question), "failed") for question in questions))
+    keys = [question_key(question) for question in questions]
+    return dict(Counter(records.states.get(key, "failed") for key in keys)), len(records.long & set(keys))

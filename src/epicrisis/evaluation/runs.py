@@ -16,6 +16,7 @@ from typing import Any
 
 from epicrisis.errors import InputError, StorageError
 from epicrisis.pipeline import Pipeline
+from epicrisis.retrieval.retriever import QUESTION_CUT
 from epicrisis.types import Answer, Question, to_json
 
 SCHEMA_VERSION = 1
@@ -30,6 +31,8 @@ class RecordFile:
     def __init__(self, path: Path, recipe: Mapping[str, Any]) -> None:
         self._path = path
         self._recipe = to_json(recipe)
+        self.long: set[str] = set()
+        """Keys of the questions that were longer than the encoder's window, whatever was done about it."""
         self.states = self._read()
         """State by question key, of every question whose record is there; the last record of a question counts."""
 
@@ -58,13 +61,14 @@ class RecordFile:
                     "name another file with -o, or give the same settings"
                 )
             states[key] = state
+            self._note(key, record["answer"]["trace"])
         if len(kept) < len(whole):
             os.truncate(self._path, len(kept))
         return states
 
     def append(self, answer: Answer) -> None:
         """Durable when it returns. Raises StorageError where the disk does not take it."""
-        record = {
+        record: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
             "key": question_key(answer.question),
             "recipe": self._recipe,
@@ -81,6 +85,11 @@ class RecordFile:
                 f"{self._path} cannot be written ({error.strerror}): free some space and run the same command again"
             ) from error
         self.states[question_key(answer.question)] = answer.state
+        self._note(question_key(answer.question), record["answer"]["trace"])
+
+    def _note(self, key: str, trace: Iterable[Mapping[str, Any]]) -> None:
+        if any(QUESTION_CUT in event["ranking"]["parameters"] for event in trace if event["event"] == "retrieved"):
+            self.long.add(key)
 
 
 def question_key(question: Question) -> str:

@@ -18,6 +18,8 @@ from epicrisis.types import By, Hit, Preflight, Ranking, Remedy, Scope
 
 FUSION_DEPTH = 100
 """Hits of each ranking that enter a fusion, or k where that is more."""
+QUESTION_CUT = "question_cut"
+"""Stands among a ranking's parameters where the question was longer than an encoder's window."""
 
 
 def _one_sentence(text: str) -> Iterable[tuple[int, int]]:
@@ -97,7 +99,9 @@ class Retriever:
                 Ranking(searched.store.search_vectors(vector, depth, scope), "dense", {"encoder": encoder.fingerprint})
                 for vector in encoder.encode_queries(texts)
             ]
-            rankings.append(replace(self._fused(found, "dense", k), notes=fit.notes()))
+            ranking = self._fused(found, "dense", k)
+            cut = {QUESTION_CUT: True} if fit.cut else {}
+            rankings.append(replace(ranking, parameters={**ranking.parameters, **cut}, notes=fit.notes()))
         return rankings
 
     def _fused(self, rankings: Sequence[Ranking], name: By, k: int) -> Ranking:
@@ -117,6 +121,7 @@ class Retriever:
                 "rrf_k": self._rrf_k,
                 "fusion_depth": self._depth(k),
                 "fused": len(rankings),
+                **({QUESTION_CUT: True} if any(QUESTION_CUT in r.parameters for r in rankings) else {}),
             },
             notes=tuple(dict.fromkeys(note for ranking in rankings for note in ranking.notes)),
         )
