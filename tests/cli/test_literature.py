@@ -1,0 +1,156 @@
+"""The literature on the command line: PubMed's files, ready-made vectors, filters, splitters, fused libraries."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cli.conftest import Run
+
+CITATION = """<PubmedArticle><MedlineCitation><PMID Version="1">{pmid}</PMID>
+<DateRevised><Year>{year}</Year><Month>03</Month><Day>01</Day></DateRevised>
+<Article><Journal><JournalIssue><PubDate><Year>{year}</Year></PubDate></JournalIssue><Title>{journal}</Title></Journal>
+<ArticleTitle>{title}</ArticleTitle><Abstract><AbstractText>{text}</AbstractText></Abstract>
+<PublicationTypeList><PublicationType UI="D">{kind}</PublicationType></PublicationTypeList></Article>
+</MedlineCitation></PubmedArticle>"""
+TRIAL, REVIEW, RETRACTED = "Randomized Controlled Trial", "Review", "Retracted Publication"
+
+
+def citation(pmid: int, year: int, text: str, kind: str = TRIAL, journal: str = "The Lancet") -> str:
+    return CITATION.format(pmid=pmid, year=year, title=f"Aspirin {pmid}", text=text, kind=kind, journal=journal)
+
+
+def pubmed(path: Path, *citations: str, deleted: Sequence[int] = ()) -> Path:
+    gone = "".join(f'<PMID Version="1">{pmid}</PMID>' for pmid in deleted)
+    tail = f"<DeleteCitation>{gone}</DeleteCitation>" if deleted else ""
+    path.write_bytes(gzip.compress(f"<PubmedArticleSet>{''.join(citations)}{tail}</PubmedArticleSet>".encode()))
+    return path
+
+
+def found(run: Run, library: Path, *options: object) -> set[str]:
+    result = run("search", library, "aspirin and stroke", "-k", 20, *options, "--json")
+    assert result.exit_code == 0, result.stderr
+    return {hit["passage"]["document_id"] for hit in json.loads(result.stdout)["hits"]}
+
+
+@pytest.fixture
+def literature(tmp_path: Path, run: Run, model_home: Path) -> Path:
+    """Four citations of one baseline file."""
+    baseline = pubmed(
+        tmp_path / "pubmed26n0001.xml.gz",
+        citation(1, 2010, "Aspirin prevents stroke."),
+        citation(2, 2016, "Aspirin and stroke reviewed.", REVIEW, "BMJ"),
+        citation(3, 2018, "Aspirin and stroke once more.", RETRACTED),
+        citation(4, 2020, "Aspirin in stroke, a trial."),
+    )
+    assert run("library", "add", tmp_path / "library", baseline).exit_code == 0
+    return tmp_path / "library"
+
+
+@pytest.mark.models
+@pytest.mark.parametrize("by", ["dense", "bm25", "hybrid"])
+def test_filters(literature: Path, run: Run, by: str) -> None:
+    everything = {f"pubmed:{pmid}" for pmid in (1, 2, 3, 4)}
+    for options, pmids in (
+        (("--since", "2016"), (2, 3, 4)),
+        (("--as-of", "2016"), (1, 2)),
+        (("--type", "randomized controlled trial"), (1, 4)),
+        (("--type", REVIEW, "--type", TRIAL), (1, 2, 4)),
+        (("--journal", "bmj"), (2,)),
+        (("--without", "retracted"), (1, 2, 4)),
+        (("--hide", "pubmed:1", "--hide", "pubmed:4"), (2, 3)),
+        (("--since", "2015", "--type", TRIAL, "--without", "retracted"), (4,)),
+        ((), (1, 2, 3, 4)),
+    ):
+        assert found(run, literature, "--by", by, *options) == {f"pubmed:{pmid}" for pmid in pmids}, options
+    assert everything == found(run, literature, "--by", by)
+
+
+@pytest.mark.models
+def test_update_files_in_any_order_of_restarts(literature: Path, tmp_path: Path, run: Run) -> None:
+    newer = pubmed(tmp_path / "pubmed26n1400.xml.gz", citation(1, 2025, "Aspirin, revised twice."), deleted=[2])
+    older = pubmed(
+        tmp_path / "pubmed26n1399.xml.gz", citation(1, 2024, "Aspirin, revised."), citation(2, 2024, "Aspirin.")
+    )
+    told = json.loads(run("library", "add", literature, newer, "--json").stdout)
+    assert (told["added"], told["replaced"], told["deleted"]) == (0, 1, 1)
+    told = json.loads(run("library", "add", literature, older, "--json").stdout)
+    assert (told["added"], told["replaced"], told["outdated"]) == (0, 0, 2)
+    assert found(run, literature, "--by", "bm25") == {"pubmed:1", "pubmed:3", "pubmed:4"}
+    again = json.loads(run("library", "add", literature, older, newer, "--json").stdout)
+    assert again["unchanged"] == again["outdated"] == 0, "files that were added whole are passed over"
+    info = json.loads(run("library", "info", literature, "--json").stdout)
+    names = {"pubmed26n0001.xml.gz", "pubmed26n1400.xml.gz", "pubmed26n1399.xml.gz"}
+    assert {each["name"] for each in info["sources"]} == names
+    assert info["problems"] == []
+
+
+@pytest.mark.models
+def test_a_small_library_needs_no_index(literature: Path, run: Run) -> None:
+    assert json.loads(run("library", "optimize", literature, "--json").stdout) == {"index": None, "good": True}
+    assert "searched exactly" in run("library", "optimize", literature).stdout
+
+
+@pytest.mark.models
+def test_libraries_are_fused_and_long_questions_told(literature: Path, run: Run) -> None:
+    question = "Does aspirin prevent stroke? " * 80
+    result = run("search", literature, question, "--by", "dense", "--fuse", literature, "--rrf-k", 100, "--json")
+    ranking: dict[str, Any] = json.loads(result.stdout)
+    assert ranking["parameters"]["rrf_k"] == 100
+    assert ranking["parameters"]["question_cut"] is True
+    assert "segments, all of it seen by dense search" in ranking["notes"][0]
+    cut = json.loads(run("search", literature, question, "--long-questions", "cut", "--json").stdout)
+    assert "tokens not seen by dense search" in cut["notes"][0]
+
+
+@pytest.mark.models
+def test_a_splitter_is_the_librarys(tmp_path: Path, run: Run, model_home: Path) -> None:
+    book = tmp_path / "book.txt"
+    book.write_text("Aspirin thins the blood. " * 100, encoding="utf-8")
+    told = json.loads(run("library", "add", tmp_path / "books", book, "--splitter", "medrag", "--json").stdout)
+    assert told["passages"] == 3
+    assert "1,000 characters" in run("library", "info", tmp_path / "books").stdout
+    refused = run("library", "add", tmp_path / "books", book, "--splitter", "whole")
+    assert refused.exit_code == 2
+    assert "cuts documents by medrag, not by whole" in refused.stderr
+
+
+def chunk(folder: Path, articles: dict[str, tuple[str, str]]) -> np.ndarray[Any, Any]:
+    """NCBI's three files for these articles (title, abstract by PMID); the vectors."""
+    folder.mkdir()
+    vectors = np.random.default_rng(0).normal(size=(len(articles), 768)).astype(np.float32)
+    np.save(folder / "embeds_chunk_0.npy", vectors)
+    (folder / "pmids_chunk_0.json").write_text(json.dumps(list(articles)))
+    rows = {pmid: {"d": "20200301", "t": title, "a": text, "m": ""} for pmid, (title, text) in articles.items()}
+    (folder / "pubmed_chunk_0.json").write_text(json.dumps(rows))
+    return vectors
+
+
+def test_ready_made_vectors_need_no_encoder(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EPICRISIS_HOME", str(tmp_path / "no models"))
+    library = tmp_path / "library"
+    chunk(tmp_path / "chunks", {"1": ("Aspirin 1", "Aspirin prevents stroke."), "9": ("Aspirin 9", "Aspirin, stroke.")})
+    told = json.loads(run("library", "add", library, "--format", "medcpt", tmp_path / "chunks", "--json").stdout)
+    assert (told["added"], told["passages"], told["encode_seconds"]) == (2, 2, pytest.approx(0, abs=0.1))
+    assert found(run, library, "--by", "bm25") == {"pubmed:1", "pubmed:9"}
+    dense = run("search", library, "aspirin", "--by", "dense")
+    assert dense.exit_code == 2
+    assert "epicrisis models pull medcpt" in dense.stderr
+
+    same = pubmed(tmp_path / "pubmed26n0001.xml.gz", citation(1, 2020, "Aspirin prevents\n stroke.", REVIEW))
+    told = json.loads(run("library", "add", library, same, "--json").stdout)
+    assert told["replaced"] == 1, "the XML's fields, with NCBI's vector"
+    assert found(run, library, "--by", "bm25", "--type", REVIEW) == {"pubmed:1"}
+    other = pubmed(tmp_path / "pubmed26n0002.xml.gz", citation(9, 2021, "Aspirin and something new."))
+    refused = run("library", "add", library, other)
+    assert refused.exit_code == 2
+    assert "a text came without its vector, and medcpt is not installed" in refused.stderr
+    assert found(run, library, "--by", "bm25") == {"pubmed:1", "pubmed:9"}
+    again = json.loads(run("library", "add", library, "--format", "medcpt", tmp_path / "chunks", "--json").stdout)
+    assert again["added"] == again["replaced"] == again["unchanged"] == 0
