@@ -201,6 +201,53 @@ def info(path: LibraryPath, json: Json = False) -> None:
         fail("; ".join(found.problems), SKIPPED)
 
 
+@library.command(epilog="Example: epicrisis library check ~/pubmed --json")
+@translated
+def check(path: LibraryPath, json: Json = False) -> None:
+    """The health of a library: texts, ids, vectors, whether its parts agree, and where everything came from.
+
+    Reads everything once: a minute or so for a million passages.
+    """
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from epicrisis.library.health import check as checked
+    from epicrisis.library.health_report import lines
+    from epicrisis.library.library import Library
+
+    with Library.open(path.expanduser()) as opened, Progress(console=Console(stderr=True), disable=json) as bar:
+        task = bar.add_task("Checking")
+        report = checked(opened, lambda read, all_: bar.update(task, completed=read, total=all_))
+    if json:
+        show_json(report)
+    else:
+        typer.echo("\n".join(lines(report)))
+    if report.problems:
+        fail(f"{len(report.problems)} problems, named above with their cures", SKIPPED)
+
+
+@library.command(epilog="Example: epicrisis library delete ~/lib pubmed:12377809")
+@translated
+def delete(
+    path: LibraryPath,
+    documents: Annotated[list[str], typer.Argument(help="Document ids.")],
+    json: Json = False,
+) -> None:
+    """Delete documents, at once and for searches under way; added again they come back."""
+    from epicrisis.library.library import Library
+
+    with Library.open(path.expanduser(), write=True) as opened:
+        there = list(opened.content_hashes(documents))
+        opened.delete(there)
+    unknown = [each for each in documents if each not in there]
+    if json:
+        show_json({"deleted": there, "unknown": unknown})
+    else:
+        typer.echo(f"{len(there)} documents deleted")
+    if unknown:
+        fail(f"not there: {', '.join(unknown)}; check the ids with `epicrisis search --json`", SKIPPED)
+
+
 @library.command(epilog="Example: epicrisis library repair ~/lib")
 @translated
 def repair(path: LibraryPath, json: Json = False) -> None:

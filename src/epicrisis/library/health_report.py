@@ -14,7 +14,7 @@ SHOWN = 5
 """Ids that a finding names; the others are counted."""
 _SAID = 3
 _REPAIR = "run `epicrisis library repair`"
-_AGAIN = "delete their documents (`Library.delete`) and add the files again"
+_AGAIN = "delete their documents (`epicrisis library delete`) and add the files again"
 _REFILL = f"{_REPAIR}, then add the files again"
 _LABEL = 12
 
