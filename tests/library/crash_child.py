@@ -1,8 +1,8 @@
 """Processes that write to a library and kill themselves at a named moment. Run as a module, by the crash tests.
 
 The engines are imported once; each line of input (a JSON list) is then a process of its own, and its exit code one line
-of output. The list: what to do (create, add, revise, optimize, repair), the folder, the file of acknowledged documents, version and count
-of the corpus, the moment to die at, and how often it comes to pass before. Production code knows nothing of this.
+of output. The list: what to do (create, add, revise, optimize, repair), the folder, the file of acknowledged documents,
+version and count of the corpus, the moment to die at, and how often it comes to pass before. Production code knows nothing of this.
 """
 
 from __future__ import annotations
@@ -66,10 +66,11 @@ _DURING: dict[str, tuple[Any, str]] = {
 }
 PHASES = ("journal-begun", "writing-table", "table-not-synced", "table-written", "writing-words", "words-added",
           "words-committed", "journal-not-committed", "journal-done")  # fmt: skip
-WITH_OLD_REPORT = ("journal-begun", "compacting", "compacted", "building-filters", "filters-built")
-WITHOUT_REPORT = ("old-report-gone", "building-index", "index-built", "measuring", "measured", "report-not-in-place")
+WITH_OLD_REPORT = ("journal-begun", "compacted", "filters-built")
+WITHOUT_REPORT = ("old-report-gone", "index-built", "measured", "report-not-in-place")
 WITH_NEW_REPORT = ("report-written", "journal-not-committed")
-"""The phases of `optimize` in their order, by what they leave of the report on the index."""
+"""Between the phases of `optimize`, in their order, by what there then is of the report on the index."""
+WITHIN_OPTIMIZE = ("compacting", "building-filters", "building-index", "measuring")
 _DELAYS = {"adding": 0.1, "compacting": 0.02, "writing": 0.03, "building-filters": 0.05, "building-index": 0.02,
            "measuring": 0.1, "optimizing": 0.6}  # fmt: skip
 """Seconds at most from the beginning of what the process dies within."""

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from epicrisis.errors import LibraryDamaged
+from epicrisis.library.index import IndexReport, read_report
+from epicrisis.library.journal import Source
 from epicrisis.library.library import Library
 from epicrisis.library.soundness import Parts
-from tests.library.checking import acknowledged, discrepancies
+from tests.library.checking import acknowledged, broken_promises, discrepancies
 from tests.library.conftest import Killer
-from tests.library.corpus import COUNT, LARGE, Contents, add, contents, create
-from tests.library.crash_child import PHASES
+from tests.library.corpus import COUNT, LARGE, SMALL, Contents, add, contents, create, revise
+from tests.library.crash_child import PHASES, WITH_NEW_REPORT, WITH_OLD_REPORT, WITHIN_OPTIMIZE, WITHOUT_REPORT
 
 
 @pytest.fixture(scope="module")
@@ -142,27 +147,162 @@ def test_a_journal_without_its_last_writes_is_refused(killer: Killer, folder: Pa
 # -- revisions and deletions -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("moment", ["deletion-remembered", "journal-begun", "table-written", "words-added"])
-def test_killed_among_revisions_and_deletions(killer: Killer, moment: str, folder: Path, tmp_path: Path) -> None:
-    promised = _all_there(folder)
-    for passes in (0, 2, 5):
-        killer.kill("revise", folder, moment, passes)
-        promised |= acknowledged(folder)
-        with Library.open(folder, write=True) as library:
-            assert broken_promises(library, promised, 1, COUNT) == []
-    with _undisturbed(folder, tmp_path) as other, Library.open(folder, write=True) as library:
-        assert library.sources() != [] or moment == "deletion-remembered"
-        revise(library, 1, COUNT)
-        revise(other, 1, COUNT)
-        assert contents(library) == contents(other)
-        assert contents(library).deleted
+@pytest.fixture
+def undisturbed(base: Path, tmp_path: Path) -> Iterator[Library]:
+    """A copy of `base` that nobody kills."""
+    with Library.open(shutil.copytree(base, tmp_path / "undisturbed"), write=True) as library:
+        yield library
 
 
-def _all_there(folder: Path) -> dict[str, str | None]:
+def _held(folder: Path) -> dict[str, str | None]:
     with Library.open(folder) as library:
         return dict(contents(library).hashes)
 
 
-def _undisturbed(folder: Path, tmp_path: Path) -> Library:
-    """A library that is the base's still, to do without a kill what was done with kills."""
-    return Library.open(shutil.copytree(tmp_path.parent / "x" if False else folder, tmp_path / "other"), write=True)
+@pytest.mark.parametrize("moment", ["deletion-remembered", "journal-begun", "table-written", "words-added"])
+def test_killed_among_revisions_and_deletions(killer: Killer, moment: str, folder: Path, undisturbed: Library) -> None:
+    promised = _held(folder)
+    for passes in (0, 2, 4):
+        killer.kill("revise", folder, moment, passes)
+        promised |= acknowledged(folder)
+        with Library.open(folder, write=True) as library:
+            assert broken_promises(library, promised, 1, COUNT) == []
+    revise(undisturbed, 1, COUNT)
+    with Library.open(folder, write=True) as library:
+        revise(library, 1, COUNT)
+        assert contents(library) == contents(undisturbed)
+        assert contents(library).deleted
+        assert broken_promises(library, promised, 1, COUNT) == []
+
+
+# -- the vector index --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The corpus is a large library in this process, as it is in those that optimize."""
+    for module, name, value in SMALL:
+        monkeypatch.setattr(module, name, value)
+
+
+@pytest.fixture
+def optimized(base: Path, tmp_path: Path, large: None) -> Path:
+    folder = Path(shutil.copytree(base, tmp_path / "library"))
+    with Library.open(folder, write=True) as library:
+        report = library.optimize(recall=1.0)
+    assert report is not None
+    assert report.good
+    return folder
+
+
+def same_but_for_the_time(one: IndexReport | None, other: IndexReport | None) -> bool:
+    assert one is not None
+    assert other is not None
+    return dataclasses.replace(one, measured="") == dataclasses.replace(other, measured="")
+
+
+def check_nothing_happened(folder: Path, before: Contents) -> None:
+    with Library.open(folder) as reader:
+        assert contents(reader).found == before.found
+    with Library.open(folder, write=True) as library:
+        assert discrepancies(library, {}) == []
+        assert contents(library) == before
+
+
+@pytest.mark.parametrize("moment", [*WITH_OLD_REPORT, *WITHOUT_REPORT, *WITH_NEW_REPORT])
+def test_killed_between_the_phases_of_optimize(killer: Killer, moment: str, optimized: Path) -> None:
+    with Library.open(optimized) as library:
+        before, old = contents(library), library.info().index
+    killer.kill("optimize", optimized, moment, 0)
+    now = read_report(optimized)
+    if moment in WITHOUT_REPORT:
+        assert now is None, "nothing is said of an index that was not measured"
+    else:
+        assert same_but_for_the_time(now, old)
+    check_nothing_happened(optimized, before)
+    killer.kill("optimize", optimized, moment, 0)
+    check_nothing_happened(optimized, before)
+    with Library.open(optimized, write=True) as library:
+        assert same_but_for_the_time(library.optimize(recall=1.0), old)
+        assert contents(library) == before
+        assert library.info().unindexed == 0
+
+
+@pytest.mark.parametrize("moment", WITHIN_OPTIMIZE)
+def test_killed_within_a_phase_of_optimize(killer: Killer, moment: str, folder: Path, large: None) -> None:
+    """A library without an index, killed and killed again."""
+    with Library.open(folder) as library:
+        before = contents(library)
+    kills = 0
+    for seed in range(1, 4):
+        kills += killer.run("optimize", folder, moment, seed)
+        check_nothing_happened(folder, before)
+    assert kills or moment == "compacting"
+    with Library.open(folder, write=True) as library:
+        report = library.optimize(recall=1.0)
+        assert report is not None
+        assert report.good
+        assert contents(library) == before
+
+
+def test_the_check_sees_a_broken_optimize(killer: Killer, optimized: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    killer.kill("optimize", optimized, "index-built", 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(Library, "_settle", lambda self: None)
+        patch.setattr(Parts, "check_in_step", lambda self: None)
+        with Library.open(optimized, write=True) as library:
+            assert discrepancies(library, {}) == ["1 batches are still open"]
+
+
+@pytest.mark.parametrize("moment", ["table-written", "words-added"])
+def test_the_check_sees_broken_revisions(
+    killer: Killer, moment: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    promised = _held(folder)
+    killer.kill("revise", folder, moment, 3)
+    promised |= acknowledged(folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(Library, "_settle", lambda self: None)
+        patch.setattr(Parts, "check_in_step", lambda self: None)
+        with Library.open(folder, write=True) as library:
+            assert "the documents acknowledged are not those in the table" in broken_promises(
+                library, promised, 1, COUNT
+            )
+    with Library.open(folder, write=True) as library:
+        assert broken_promises(library, promised, 1, COUNT) == []
+        # Nor does a lost document, a forgotten deletion or a file marked too early go unseen.
+        there = next(each for each, digest in (promised | contents(library).hashes).items() if digest)
+        library.delete([there])
+        library.add_source(Source("0" * 64, "v1-2", 1, ""))
+        library._journal._db.execute("DELETE FROM deleted")
+        wrong = broken_promises(library, promised | {"doc:47": None}, 1, COUNT)
+        assert any("neither as it was acknowledged" in each for each in wrong)
+        assert any("was deleted, which is not remembered" in each for each in wrong)
+        assert any(each.startswith("v1-2 is remembered as added") for each in wrong)
+
+
+def test_killed_at_twenty_random_moments(killer: Killer, folder: Path, undisturbed: Library, large: None) -> None:
+    """Revisions, deletions and optimizing in turn; every version in the end as in the library that nobody killed."""
+    kills: Counter[str] = Counter()
+    promised = _held(folder)
+    for version in range(1, 13):
+        for number, action in enumerate(("revise", "optimize", "revise", "optimize", "revise")):
+            moment = {"revise": "writing", "optimize": "optimizing"}[action]
+            kills[action] += killer.run(action, folder, moment, 10 * version + number, version=version)
+            promised |= acknowledged(folder)
+            folder.with_suffix(".acknowledged").unlink(missing_ok=True)
+            with Library.open(folder, write=True) as library:
+                assert broken_promises(library, promised, version, COUNT) == []
+                # Whatever was found must stay, written down or not.
+                promised |= contents(library).hashes
+        with Library.open(folder, write=True) as library:
+            for each in (library, undisturbed):
+                revise(each, version, COUNT)
+            reports = [each.optimize(recall=1.0) for each in (library, undisturbed)]
+            assert same_but_for_the_time(*reports)
+            assert contents(library) == contents(undisturbed)
+            promised |= dict.fromkeys(promised) | contents(library).hashes
+        if kills.total() >= 20 and min(kills.values()) >= 6:
+            break
+    assert kills.total() >= 20
+    assert min(kills.values()) >= 6

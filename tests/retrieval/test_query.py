@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epicrisis.corpus.chunking import sentences
-from epicrisis.retrieval.query import Fit, Remedy, cut_share, last_sentence_first, prepare, segments
+from epicrisis.retrieval.query import Fit, cut_share, last_sentence_first, prepare, segments
 from epicrisis.seams import Encoder
 from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.types import Remedy
 
 VIGNETTE = (
     "A 23-year-old woman has burning on urination. It began a day ago. She drinks much water. Her pulse is 80/min. "
