@@ -2,7 +2,8 @@
 
 The engines are imported once; each line of input (a JSON list) is then a process of its own, and its exit code one line
 of output. The list: what to do (create, add, revise, optimize, repair), the folder, the file of acknowledged documents,
-version and count of the corpus, the moment to die at, and how often it comes to pass before. Production code knows nothing of this.
+version and count of the corpus, the moment to die at, and how often it comes to pass before. Production code knows
+nothing of this.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ WITH_NEW_REPORT = ("report-written", "journal-not-committed")
 """Between the phases of `optimize`, in their order, by what there then is of the report on the index."""
 WITHIN_OPTIMIZE = ("compacting", "building-filters", "building-index", "measuring")
 _DELAYS = {"adding": 0.1, "compacting": 0.02, "writing": 0.03, "building-filters": 0.05, "building-index": 0.02,
-           "measuring": 0.1, "optimizing": 0.6}  # fmt: skip
+           "measuring": 0.1, "optimizing": 0.3}  # fmt: skip
 """Seconds at most from the beginning of what the process dies within."""
 _LATEST = {"adding": 6, "writing": 18}
 
