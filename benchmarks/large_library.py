@@ -85,7 +85,7 @@ def tidy(count: int, folder: Path) -> dict[str, Any]:
     with Library.open(folder, write=True) as library:
         library.compact()
         sizes = library.info().bytes_on_disk
-    parts = sizes | {"of it vectors": count * DIMENSIONS * 2}
+    parts = dict(sizes) | {"of it vectors": count * DIMENSIONS * 2}
     index = folder / vectors.NAME / "_indices"
     parts |= {"of it indexes": sum(path.stat().st_size for path in index.rglob("*") if path.is_file())}
     return {"bytes a passage": {part: round(size / count, 1) for part, size in parts.items()}}

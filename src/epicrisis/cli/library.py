@@ -126,6 +126,8 @@ def _tell(report: IngestReport, json: bool) -> None:
             f"{report.outdated} older than what is there, {report.deleted} deleted, {report.skipped} skipped; "
             f"{report.passages} passages in {report.seconds:.1f} s"
         )
+        if report.cut_off:
+            typer.echo(f"{report.cut_off} passages are longer than the encoder reads: dense search misses their ends")
     for item in report.first_skipped:
         place = ", ".join(part for part in (item.path, item.where) if part)
         typer.echo(f"epicrisis: {place}: {item.reason}", err=True)

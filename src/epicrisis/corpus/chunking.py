@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from epicrisis.types import Document, Passage
@@ -70,6 +70,11 @@ def chunk(
     else:
         pieces = list(_pieces(text, tokens, limit))
         ranges = [(pieces[i].start, pieces[j - 1].end) for i, j in _pack(pieces, limit, overlap)]
+    return passages(document, ranges)
+
+
+def passages(document: Document, ranges: Iterable[Span]) -> tuple[Passage, ...]:
+    """The spans of the document's text that these offsets give, numbered in their order."""
     return tuple(
         Passage(
             id=f"{document.id}#{ordinal}",
@@ -77,7 +82,7 @@ def chunk(
             ordinal=ordinal,
             start=start,
             end=end,
-            text=text[start:end],
+            text=document.text[start:end],
             title=document.title,
             source=document.source,
             date=document.date,

@@ -15,6 +15,8 @@ from typing import TypeAlias
 
 from epicrisis.types import Document, Passage
 
+from .chunking import passages
+
 Span: TypeAlias = tuple[int, int]
 
 _SEPARATORS = (re.compile("\n\n"), re.compile("\n"), re.compile(" "))
@@ -36,22 +38,7 @@ def split(document: Document, size: int = 1000, overlap: int = 200) -> tuple[Pas
     text = document.text
     whole = _stripped(text, (0, len(text)))
     ranges = (_stripped(text, span) for span in _split(text, whole, 0, size, overlap)) if whole[0] < whole[1] else ()
-    return tuple(
-        Passage(
-            id=f"{document.id}#{ordinal}",
-            document_id=document.id,
-            ordinal=ordinal,
-            start=start,
-            end=end,
-            text=text[start:end],
-            title=document.title,
-            source=document.source,
-            date=document.date,
-            patient=document.patient,
-            metadata=document.metadata,
-        )
-        for ordinal, (start, end) in enumerate(span for span in ranges if span[0] < span[1])
-    )
+    return passages(document, (span for span in ranges if span[0] < span[1]))
 
 
 def _split(text: str, span: Span, level: int, size: int, overlap: int) -> Iterator[Span]:

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from epicrisis.corpus.chunking import chunk
+from epicrisis.corpus.chunking import chunk, passages
 from epicrisis.corpus.splitting import split
 from epicrisis.types import Document, Metadata, Passage
 
@@ -25,12 +25,12 @@ def cut(
     """The document's passages in order, at least one for a text that is not blank. `spans`, `max_tokens` and `overlap`
     as in `chunking.chunk`; the other splitters need none of them."""
     if splitter == "tokens":
-        passages = chunk(document, spans, max_tokens, overlap)
+        cut_up = chunk(document, spans, max_tokens, overlap)
     elif splitter == "medrag":
-        passages = split(document)
+        cut_up = split(document)
     else:
-        passages = _whole(document)
-    return tuple(replace(passage, metadata=_here(passage)) for passage in passages)
+        cut_up = passages(document, [(0, len(document.text))])
+    return tuple(replace(passage, metadata=_here(passage)) for passage in cut_up)
 
 
 def _here(passage: Passage) -> Metadata:
@@ -43,21 +43,3 @@ def _here(passage: Passage) -> Metadata:
         here = [title for start, end, title in sections if start <= passage.start < end]
         metadata |= {"section": here[0]} if here else {}
     return metadata
-
-
-def _whole(document: Document) -> tuple[Passage, ...]:
-    return (
-        Passage(
-            id=f"{document.id}#0",
-            document_id=document.id,
-            ordinal=0,
-            start=0,
-            end=len(document.text),
-            text=document.text,
-            title=document.title,
-            source=document.source,
-            date=document.date,
-            patient=document.patient,
-            metadata=document.metadata,
-        ),
-    )

@@ -67,7 +67,8 @@ class Progress:
 class IngestReport:
     """What became of the documents. `passages` were written; `skipped` counts all, `first_skipped` names the first.
 
-    `outdated` are older than what the library has, or than their deletion; `deleted` were there and are gone.
+    `outdated` are older than what the library has, or than their deletion; `deleted` were there and are gone;
+    `cut_off` passages are longer than the encoder reads, so that dense search does not see their ends.
     `seconds` are wall clock; `encode_seconds` the part of them in the encoder.
     """
 
@@ -77,6 +78,7 @@ class IngestReport:
     outdated: int
     deleted: int
     passages: int
+    cut_off: int
     skipped: int
     first_skipped: tuple[Skipped, ...]
     seconds: float
@@ -210,7 +212,7 @@ class _Addition:
         # Passages a second from encoding to acknowledgement, over the last batch.
         self.rate: float | None = None
         self.read = self.added = self.replaced = self.unchanged = self.passages = self.skipped = 0
-        self.outdated = self.deleted = 0
+        self.outdated = self.deleted = self.cut_off = 0
         self.first_skipped: list[Skipped] = []
         self.encode_seconds = 0.0
 
@@ -271,7 +273,11 @@ class _Addition:
         """A document that brings its vector is one passage."""
         manifest = self.library.manifest
         splitter = "whole" if vector is not None else manifest.splitter
-        return cut(document, splitter, self.encoder.token_spans, manifest.max_tokens, manifest.overlap)
+        passages = cut(document, splitter, self.encoder.token_spans, manifest.max_tokens, manifest.overlap)
+        if vector is None and splitter != "tokens":
+            window = self.encoder.max_tokens - len(self.encoder.token_spans(document.title))
+            self.cut_off += sum(len(self.encoder.token_spans(passage.text)) > window for passage in passages)
+        return passages
 
     def skip(self, skipped: Skipped) -> None:
         self.skipped += 1
@@ -379,6 +385,7 @@ class _Addition:
             outdated=self.outdated,
             deleted=self.deleted,
             passages=self.passages,
+            cut_off=self.cut_off,
             skipped=self.skipped,
             first_skipped=tuple(self.first_skipped),
             seconds=time.monotonic() - self.started,

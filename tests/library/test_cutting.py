@@ -1,0 +1,42 @@
+"""The three ways a library cuts documents, and what becomes of pages and sections."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from epicrisis.library.cutting import cut
+from epicrisis.library.ingest import add_documents, open_or_create
+from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.types import Document
+
+ENCODER = HashingEncoder(max_tokens=40)
+TEXT = "Aspirin prevents stroke in adults. " * 60
+DOCUMENT = Document("d", TEXT.strip(), metadata={"journal": "BMJ"})
+
+
+@pytest.mark.parametrize(("splitter", "longest"), [("tokens", 40 * 8), ("medrag", 1000), ("whole", len(TEXT))])
+def test_each_splitter(splitter: str, longest: int) -> None:
+    passages = cut(DOCUMENT, splitter, ENCODER.token_spans, 40, 8)
+    assert all(passage.text == DOCUMENT.text[passage.start : passage.end] for passage in passages)
+    assert passages[0].start == 0
+    assert passages[-1].end == len(DOCUMENT.text)
+    assert max(len(passage.text) for passage in passages) <= longest
+    assert (len(passages) == 1) == (splitter == "whole")
+    assert all(passage.metadata == {"journal": "BMJ"} for passage in passages)
+
+
+def test_a_passage_knows_its_own_page_and_section() -> None:
+    metadata = {"pages": [0, 700, 1400], "sections": [[0, 900, "Methods"], [900, 3000, "Results / Harms"]]}
+    document = Document("d", TEXT.strip(), metadata=metadata)
+    for passage in cut(document, "tokens", ENCODER.token_spans, 40, 0):
+        page = 1 + (passage.start >= 700) + (passage.start >= 1400)
+        section = "Methods" if passage.start < 900 else "Results / Harms"
+        assert passage.metadata == {"page": page, "section": section}
+
+
+@pytest.mark.parametrize(("splitter", "cut_off"), [("tokens", 0), ("medrag", 3), ("whole", 1)])
+def test_what_the_encoder_does_not_read_is_counted(tmp_path: Path, splitter: str, cut_off: int) -> None:
+    with open_or_create(tmp_path / "l", ENCODER, "hashing", 0, splitter) as library:  # type: ignore[arg-type]
+        assert add_documents(library, [DOCUMENT, Document("short", "Aspirin.")], ENCODER).cut_off == cut_off
