@@ -304,6 +304,5 @@ def test_killed_at_twenty_random_moments(killer: Killer, folder: Path, undisturb
             promised |= dict.fromkeys(promised) | contents(library).hashes
         if kills.total() >= 20 and min(kills.values()) >= 6:
             break
-    print("KILLS", kills, version)
     assert kills.total() >= 20
     assert min(kills.values()) >= 6
