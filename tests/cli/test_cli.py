@@ -118,10 +118,12 @@ def test_many_questions_are_resumed_without_paying_twice(small_library: Path, tm
 
 def test_doctor_names_what_would_be_contacted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EPICRISIS_MODELS__WRITER__NAME", "https://models.example.org/v1")
+    monkeypatch.setenv("EPICRISIS_RERANK__NAME", "https://rerank.example.org")
     found = json.loads(run("doctor", "--json", "--local-only").stdout)
-    assert {row["host"] for row in found["contacts"]} == {"models.example.org"}
+    assert {row["host"] for row in found["contacts"]} == {"models.example.org", "rerank.example.org"}
     assert all(row["refused"] for row in found["contacts"])
     monkeypatch.setenv("EPICRISIS_MODELS__WRITER__NAME", "http://127.0.0.1:9/v1")
+    monkeypatch.delenv("EPICRISIS_RERANK__NAME")
     assert json.loads(run("doctor", "--json").stdout)["contacts"] == []
 
 

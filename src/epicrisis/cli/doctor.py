@@ -75,9 +75,11 @@ def _contacts(settings: Settings) -> list[dict[str, Any]]:
     from epicrisis.privacy import is_local
     from epicrisis.settings import ROLES
 
+    asked = {f"the {role} model": settings.model_for(role).name for role in ROLES}
+    asked["the reranker"] = settings.rerank.name or ""
     rows = []
-    for role in ROLES:
-        url = urlsplit(settings.model_for(role).name)
+    for why, name in asked.items():
+        url = urlsplit(name)
         if url.scheme in ("http", "https") and not is_local(url.hostname):
-            rows.append({"host": url.hostname, "why": f"the {role} model", "refused": settings.local_only})
+            rows.append({"host": url.hostname, "why": why, "refused": settings.local_only})
     return rows
