@@ -1,0 +1,49 @@
+"""What a search may see, from settings to scope; the leak guard."""
+
+from __future__ import annotations
+
+import pytest
+
+from epicrisis.errors import SettingsError
+from epicrisis.pipeline import scope_of
+from epicrisis.settings import load
+from epicrisis.types import Question, Scope
+
+
+def test_settings_become_a_scope() -> None:
+    settings = load(
+        {
+            "scope": {
+                "as_of": "2019-06",
+                "since": "2015",
+                "types": ["Review"],
+                "journals": ["BMJ"],
+                "without": ["retracted"],
+                "hide": ["pubmed:1"],
+            }
+        }
+    ).scope
+    assert scope_of(settings, "anna") == Scope(
+        patient="anna",
+        as_of="2019-06",
+        hidden=frozenset({"pubmed:1"}),
+        since="2015",
+        publication_types=frozenset({"Review"}),
+        journals=frozenset({"BMJ"}),
+        without_retracted=True,
+    )
+    assert scope_of(load().scope) == Scope()
+
+
+def test_a_questions_own_documents_can_be_hidden_from_it() -> None:
+    question = Question("Why?", patient="anna", gold_documents=("pubmed:2",))
+    guarded = load({"scope": {"hide": ["pubmed:1"], "hide_gold": True}}).scope
+    assert scope_of(guarded, question=question).hidden == {"pubmed:1", "pubmed:2"}
+    assert scope_of(guarded, question=question).patient == "anna"
+    assert scope_of(load().scope, question=question).hidden == frozenset()
+
+
+@pytest.mark.parametrize("scope", [{"as_of": "soon"}, {"since": "2015-13"}, {"without": ["errata"]}, {"hidden": ["x"]}])
+def test_what_is_no_scope_is_refused(scope: dict[str, object]) -> None:
+    with pytest.raises(SettingsError, match=r"setting scope\.|unknown setting scope\."):
+        load({"scope": scope})
