@@ -38,7 +38,7 @@ from .nearest import EXACT_LIMIT, Neighbours
 from .rebuild import rebuild, rows_of
 from .soundness import LibraryInfo, Parts
 from .vectors import PassageTable, StoredPassage, stored_passages
-from .words import WordHit, WordIndex, version_of
+from .words import WordIndex, version_of
 
 _OVER = 64
 _DIGITS = 4
@@ -294,19 +294,20 @@ class Library:
                 self._words.refresh()
                 found = self._words.search(query, limit, scope, within)
                 self._table.refresh()
-                known = self._table.fetch([hit.passage_id for hit in found])
+                hashes = self._table.hashes([hit.passage_id for hit in found])
                 ranked = sorted(
                     (-round(hit.score, _DIGITS), hit.passage_id)
                     for hit in found
-                    if _current(hit, known.get(hit.passage_id), scope)
+                    if hit.version == version_of(hashes.get(hit.passage_id, ""))
                 )
                 # Settled once no passage that was not fetched could tie with the last one wanted.
                 if len(found) < limit or (len(ranked) >= k and -ranked[k - 1][0] > round(found[-1].score, _DIGITS)):
                     break
                 limit *= 4
-        return tuple(
-            Hit(known[passage_id].passage, -score, rank) for rank, (score, passage_id) in enumerate(ranked[:k])
-        )
+            known = self._table.fetch([passage_id for _, passage_id in ranked[:k]])
+        hits = [(known[passage_id].passage, -score) for score, passage_id in ranked[:k]]
+        seen = [(passage, score) for passage, score in hits if scope.admits(passage)]
+        return tuple(Hit(passage, score, rank) for rank, (passage, score) in enumerate(seen))
 
     def fetch(self, passage_ids: Sequence[str], scope: Scope) -> tuple[Passage, ...]:
         """See PassageStore. An id that is not there and one that may not be seen are told in the same words."""
@@ -389,8 +390,3 @@ class Library:
             rebuild(folder, manifests.read_manifest(folder).dimensions)
         with cls.open(folder) as library:
             return library.info()
-
-
-def _current(hit: WordHit, stored: StoredPassage | None, scope: Scope) -> bool:
-    """True when the word index speaks of the document as it is now; it lags behind while a batch is open."""
-    return stored is not None and hit.version == version_of(stored.content_hash) and scope.admits(stored.passage)

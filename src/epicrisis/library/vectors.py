@@ -146,10 +146,16 @@ class PassageTable:
 
     def fetch(self, passage_ids: Sequence[str]) -> dict[str, StoredPassage]:
         """Those that are there, by id."""
-        # The index is on the documents: a passage's id begins with its document's.
-        documents = sorted({passage_id.rpartition("#")[0] for passage_id in passage_ids})
-        found = self._where(f"{among('document_id', documents)} AND {among('id', passage_ids)}") if passage_ids else []
+        found = self._where(_these(passage_ids)) if passage_ids else []
         return {stored.passage.id: stored for stored in found}
+
+    def hashes(self, passage_ids: Sequence[str]) -> dict[str, str]:
+        """The content hash of those that are there, by id: whether a passage is still the one that is meant."""
+        if not passage_ids:
+            return {}
+        with ours(self._folder):
+            rows = self.lance.search().where(_these(passage_ids)).select(["id", "content_hash"]).to_list()
+        return {row["id"]: row["content_hash"].hex() for row in rows}
 
     def vectors_of(self, document_ids: Sequence[str]) -> dict[tuple[str, str], Vectors]:
         """(title, text) -> vector `(d,)` of all passages of these documents."""
@@ -177,6 +183,12 @@ class PassageTable:
         with ours(self._folder):
             rows = self.lance.search().where(condition).select(_PASSAGE).to_list()
         return [_stored(row) for row in rows]
+
+
+def _these(passage_ids: Sequence[str]) -> str:
+    """SQL for these passages. The index is on the documents: a passage's id begins with its document's."""
+    documents = sorted({passage_id.rpartition("#")[0] for passage_id in passage_ids})
+    return f"{among('document_id', documents)} AND {among('id', passage_ids)}"
 
 
 def _schema(dimensions: int) -> pa.Schema:
