@@ -290,9 +290,12 @@ class Library:
         limit = k + _OVER
         with self._threads:
             while True:
+                self._table.refresh()
+                # A patient's first passage of this very moment is left out below.
+                patients = self._neighbours.any_patients()
                 # Words first: the table is then as new as they are, or newer.
                 self._words.refresh()
-                found = self._words.search(query, limit, scope, within)
+                found = self._words.search(query, limit, scope, within, patients=patients)
                 self._table.refresh()
                 hashes = self._table.hashes([hit.passage_id for hit in found])
                 ranked = sorted(

@@ -124,7 +124,11 @@ class Neighbours:
 
     def _condition(self, scope: Scope) -> str:
         """SQL for what the scope admits; empty for everything."""
-        return _in_scope(scope, patients=self._passing("patient IS NOT NULL") > 0)
+        return _in_scope(scope, patients=self.any_patients())
+
+    def any_patients(self) -> bool:
+        """True when some passage of this version of the table is of a patient's record."""
+        return self._passing("patient IS NOT NULL") > 0
 
     def _passing(self, condition: str) -> int:
         """Rows that meet the condition, remembered for this version of the table."""

@@ -124,8 +124,13 @@ class WordIndex:
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def search(self, query: str, limit: int, scope: Scope, within: Sequence[str] | None) -> list[WordHit]:
-        """At most `limit` hits of highest BM25 score, best first, equals in no order. No word left: no hits."""
+    def search(
+        self, query: str, limit: int, scope: Scope, within: Sequence[str] | None, *, patients: bool = True
+    ) -> list[WordHit]:
+        """At most `limit` hits of highest BM25 score, best first, equals in no order. No word left: no hits.
+
+        `patients=False`: no passage is of a patient's record, so that none has to be left out.
+        """
         tokens = list(dict.fromkeys(self._analyzer.analyze(query)))
         if not tokens:
             return []
@@ -133,7 +138,7 @@ class WordIndex:
             searcher = self._index.searcher()
             # tantivy makes room for as many as are asked.
             limit = min(limit, searcher.num_docs + 1)
-            found = searcher.search(self._query(tokens, scope, within), limit, count=False).hits
+            found = searcher.search(self._query(tokens, scope, within, patients), limit, count=False).hits
             addresses = [address for _, address in found]
             versions = searcher.fast_field_values("version", addresses) if addresses else []
             return [
@@ -167,13 +172,15 @@ class WordIndex:
         versions = searcher.fast_field_values("version", addresses) if addresses else []
         return [(str(searcher.doc(each)["id"][0]), int(n or 0)) for each, n in zip(addresses, versions, strict=True)]
 
-    def _query(self, tokens: Sequence[str], scope: Scope, within: Sequence[str] | None) -> tantivy.Query:
+    def _query(
+        self, tokens: Sequence[str], scope: Scope, within: Sequence[str] | None, patients: bool
+    ) -> tantivy.Query:
         from tantivy import FieldType, Occur, Query
 
         schema = self._schema
         words = [(Occur.Should, Query.term_query(schema, "body", token, "freq")) for token in tokens]
         seen = [_LITERATURE] if scope.patient is None else [_LITERATURE, _patient(scope.patient)]
-        filters = [Query.term_set_query(schema, "patient", seen)]
+        filters = [Query.term_set_query(schema, "patient", seen)] if patients else []
         if scope.as_of is not None:
             until = last_day(scope.as_of)
             filters.append(Query.range_query(schema, "last_day", FieldType.Integer, upper_bound=until))
@@ -189,6 +196,9 @@ class WordIndex:
             clauses.append((Occur.MustNot, Query.term_set_query(schema, "document_id", sorted(scope.hidden))))
         if scope.without_retracted:
             clauses.append((Occur.MustNot, Query.term_query(schema, "facets", RETRACTED, "basic")))
+        if len(clauses) == 1:
+            # The words alone, so that tantivy passes over blocks that cannot be among the best.
+            return Query.boolean_query(words)
         return Query.boolean_query(clauses)
 
 
