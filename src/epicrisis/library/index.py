@@ -187,7 +187,7 @@ class _Sample:
             least = there.min(initial=np.inf) - 1e-5 * float(vector @ vector)
             found += sum(score >= least for score in [score for hit, score in hits if hit != id_][:K])
             wanted += len(there)
-        return found / max(wanted, 1)
+        return int(found) / max(wanted, 1)
 
 
 def _sample(neighbours: Neighbours, passages: int) -> _Sample:
