@@ -202,8 +202,9 @@ def test_a_huge_note_is_cut_in_linear_time(unit: str) -> None:
 @pytest.mark.data
 def test_the_real_abstracts(data_folder: Path) -> None:
     passages = 0
-    for document in read([data_folder / "pubmedqa" / "ori_pqal.json"]):
-        assert isinstance(document, Document)
+    documents = [item for item in read([data_folder / "pubmedqa" / "ori_pqal.json"]) if isinstance(item, Document)]
+    assert len(documents) == 1000
+    for document in documents:
         made = chunk(document, words, 128, 32)
         passages += len(made)
         assert all(len(words(passage.text)) <= 128 for passage in made)

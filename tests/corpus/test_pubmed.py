@@ -699,9 +699,12 @@ def test_closing_ends_the_processes_and_leaves_nothing_behind(tmp_path: Path, mo
 
 
 SCRIPT = """
+import signal
 import sys
 from pathlib import Path
 from epicrisis.corpus import pubmed
+# A shell that starts its commands in the background lets them ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 if __name__ == "__main__":
     for each in pubmed.read_files([Path(name) for name in sys.argv[1:]], workers=2):
         sys.stdout.write(getattr(each, "id", "") + chr(10))

@@ -273,11 +273,7 @@ class _Addition:
         """A document that brings its vector is one passage."""
         manifest = self.library.manifest
         splitter = "whole" if vector is not None else manifest.splitter
-        passages = cut(document, splitter, self.encoder.token_spans, manifest.max_tokens, manifest.overlap)
-        if vector is None and splitter != "tokens":
-            window = self.encoder.max_tokens - len(self.encoder.token_spans(document.title))
-            self.cut_off += sum(len(self.encoder.token_spans(passage.text)) > window for passage in passages)
-        return passages
+        return cut(document, splitter, self.encoder.token_spans, manifest.max_tokens, manifest.overlap)
 
     def skip(self, skipped: Skipped) -> None:
         self.skipped += 1
@@ -358,8 +354,14 @@ class _Addition:
         for first in range(0, len(order), _ENCODED_AT_ONCE):
             some = order[first : first + _ENCODED_AT_ONCE]
             vectors[some] = self.encoder.encode_passages([(passages[i].title, passages[i].text) for i in some])
+        if self.library.manifest.splitter != "tokens":
+            self.cut_off += sum(self.is_longer_than_window(passage) for passage in passages)
         self.encode_seconds += time.monotonic() - began
         return vectors
+
+    def is_longer_than_window(self, passage: Passage) -> bool:
+        """True when the encoder does not read the passage to its end."""
+        return sum(len(self.encoder.token_spans(t)) for t in (passage.title, passage.text)) > self.encoder.max_tokens
 
     def tell(self) -> None:
         if self.on_progress is not None:
