@@ -70,7 +70,6 @@ def add(
     items = _begun(read(sources, format, _known(path)))
     ready_made = format == "medcpt"
     used, name = encoder_to_add(settings, path, ready_made)
-    splitter = splitter or ("whole" if ready_made else None)
     with open_or_create(path, used, name, overlap, splitter, ready_made) as opened:
         report = add_documents(opened, items, used) if json else _with_progress(opened, items, used)
         if not isinstance(used, PrecomputedEncoder):

@@ -95,9 +95,9 @@ def open_or_create(
 ) -> Library:
     """The library at `path`, open for writing; a new one, cut for this encoder, where there is none.
 
-    `splitter` is that of a new library (`tokens` where not said); `ready_made`: its vectors come along, made by an
-    encoder of that name whose files nobody knows. Raises EncoderMismatch where the library was made by
-    another encoder, LibraryError where with another splitter, and what `Library.open` and `Library.create` raise.
+    `splitter` is that of a new library; `ready_made`: its vectors come along, made for whole documents by an encoder of
+    that name whose files nobody knows. Raises EncoderMismatch where the library was made by another encoder,
+    LibraryError where with another splitter, and what `Library.open` and `Library.create` raise.
     """
     if (path / MANIFEST).is_file():
         library = Library.open(path, write=True, encoder_fingerprint=encoder.fingerprint)
@@ -115,7 +115,7 @@ def open_or_create(
         dimensions=encoder.dimensions,
         max_tokens=encoder.max_tokens,
         overlap=overlap,
-        splitter=splitter or "tokens",
+        splitter=splitter or ("whole" if ready_made else "tokens"),
     )
 
 
