@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 
 from epicrisis.corpus.reading import read
-from epicrisis.library.ingest import IngestReport, add_documents
+from epicrisis.library.ingest import add_documents
+from epicrisis.library.ingest_report import IngestReport
 from epicrisis.library.library import Library
 from epicrisis.models.encoder import load_encoder
 from epicrisis.seams import Encoder

@@ -97,12 +97,13 @@ def test_what_cannot_be_read_in_a_folder_is_said(tmp_path: Path) -> None:
     assert all(item.where == "" for item in _skipped([tmp_path]))
 
 
-def test_a_file_name_that_is_not_utf8_is_said_and_can_be_printed(tmp_path: Path) -> None:
-    (tmp_path / os.fsdecode(b"na\xefve.txt")).write_text("text")
+@pytest.mark.parametrize("ending", [".txt", ".md", ".pdf", ".html", ".nxml"])
+def test_a_file_name_that_is_not_utf8_is_said_and_can_be_printed(tmp_path: Path, ending: str) -> None:
+    (tmp_path / os.fsdecode(b"na\xefve" + ending.encode())).write_text(JATS)
     (skipped,) = read([tmp_path])
     assert isinstance(skipped, Skipped)
     assert skipped.reason == "the file's name is not UTF-8; rename it"
-    assert skipped.path.encode().endswith("na\ufffdve.txt".encode())
+    assert skipped.path.encode().endswith(f"na\ufffdve{ending}".encode())
 
 
 def test_every_path_is_looked_at_before_the_first_document(tmp_path: Path) -> None:

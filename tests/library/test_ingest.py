@@ -14,7 +14,8 @@ import pytest
 from epicrisis.corpus.reading import Skipped
 from epicrisis.errors import EncoderMismatch, LibraryError
 from epicrisis.library import ingest
-from epicrisis.library.ingest import SHOWN, IngestReport, Progress, add_documents, content_hash
+from epicrisis.library.ingest import add_documents, content_hash
+from epicrisis.library.ingest_report import SHOWN, IngestReport, Progress
 from epicrisis.library.library import Library
 from epicrisis.seams import StoredDocument, Vectors
 from epicrisis.testing.encoders import HashingEncoder

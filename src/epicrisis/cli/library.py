@@ -15,7 +15,7 @@ from epicrisis.types import Splitter
 if TYPE_CHECKING:
     from epicrisis.corpus.inputs import Item, WholeFile
     from epicrisis.library.index import IndexReport
-    from epicrisis.library.ingest import IngestReport
+    from epicrisis.library.ingest_report import IngestReport
     from epicrisis.library.library import Library
     from epicrisis.seams import Encoder
 

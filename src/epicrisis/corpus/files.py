@@ -20,11 +20,6 @@ def read(path: Path, name: str) -> Iterator[Document | Skipped]:
     with every line end as a line feed; the title is the first Markdown heading, else the file's stem.
     """
     try:
-        name.encode()
-    except UnicodeEncodeError:
-        yield Skipped(shown(path), "", "the file's name is not UTF-8; rename it")
-        return
-    try:
         text = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except OSError as error:
         yield Skipped(shown(path), "", f"{because(error)}; check the file and its permissions")

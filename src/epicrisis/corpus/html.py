@@ -59,11 +59,6 @@ def read(path: Path, name: str) -> Iterator[Document | Skipped]:
     The encoding is that of the byte order mark, else the one the page names, else UTF-8.
     """
     try:
-        name.encode()
-    except UnicodeEncodeError:
-        yield Skipped(shown(path), "", "the file's name is not UTF-8; rename it")
-        return
-    try:
         if path.stat().st_size > LARGEST:
             raise ValueError(f"larger than {LARGEST // 2**20} MB; split it")
         title, text = _title_and_text(_decoded(path.read_bytes()))

@@ -44,11 +44,6 @@ def read(path: Path, name: str) -> Iterator[Document | Skipped]:
     as in `IL-6`, and only the line end is gone.
     """
     try:
-        name.encode()
-    except UnicodeEncodeError:
-        yield Skipped(shown(path), "", "the file's name is not UTF-8; rename it")
-        return
-    try:
         if path.stat().st_size > LARGEST:
             raise ValueError(f"larger than {LARGEST // 2**20} MB; split it")
         title, pages = _pages(path.read_bytes())

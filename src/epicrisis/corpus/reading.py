@@ -155,6 +155,10 @@ def _reader(file: Path, name: str, kind: str | None) -> _Reader:
     except InputError as error:
         return partial(_skip, file, error.message.removeprefix(f"{shown(file)}: "))
     if kind in _BY_NAME:
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            return partial(_skip, file, "the file's name is not UTF-8; rename it")
         return lambda: marked(file, _BY_NAME[kind](file, name))
     return lambda: marked(file, _BY_PATH[kind](file))
 

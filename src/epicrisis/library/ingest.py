@@ -25,6 +25,7 @@ from epicrisis.types import Document, Passage, Splitter, to_json
 
 from .checks import unfit, unfit_vector
 from .cutting import cut
+from .ingest_report import SHOWN, IngestReport, Progress
 from .interrupts import uninterrupted
 from .journal import Source
 from .library import Library
@@ -34,55 +35,11 @@ from .seen import Seen
 
 DEFAULT_OVERLAP = 32
 """Tokens that neighbouring passages of a new library share, at most."""
-SHOWN = 20
-"""Skipped documents that a report names; the others are counted."""
 _FIRST_BATCH = 16
 _ENCODED_AT_ONCE = 256
 _MARGIN = 0.6
 _PROGRESS_EVERY = 500
 _COMPARED = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far an addition is. `documents` were read so far; the others count what is acknowledged or left out."""
-
-    documents: int
-    added: int
-    replaced: int
-    unchanged: int
-    outdated: int
-    deleted: int
-    skipped: int
-    passages: int
-    seconds: float
-
-    @property
-    def saved(self) -> int:
-        """Documents acknowledged by this addition."""
-        return self.added + self.replaced
-
-
-@dataclass(frozen=True, slots=True)
-class IngestReport:
-    """What became of the documents. `passages` were written; `skipped` counts all, `first_skipped` names the first.
-
-    `outdated` are older than what the library has, or than their deletion; `deleted` were there and are gone;
-    `cut_off` passages are longer than the encoder reads, so that dense search does not see their ends.
-    `seconds` are wall clock; `encode_seconds` the part of them in the encoder.
-    """
-
-    added: int
-    replaced: int
-    unchanged: int
-    outdated: int
-    deleted: int
-    passages: int
-    cut_off: int
-    skipped: int
-    first_skipped: tuple[Skipped, ...]
-    seconds: float
-    encode_seconds: float
 
 
 def open_or_create(

@@ -6,7 +6,7 @@ One call a question and no retry. What the server says is never passed on: it ma
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -22,6 +22,7 @@ from epicrisis.errors import (
     NetworkRefused,
     ReplyInvalid,
 )
+from epicrisis.models.chat.failures import causes
 from epicrisis.privacy import is_local
 
 CONNECT_SECONDS = 10.0
@@ -100,7 +101,7 @@ class HttpReranker:
     def _failure(self, error: Exception) -> EpicrisisError:
         import httpx2
 
-        if refused := next((cause for cause in _causes(error) if isinstance(cause, NetworkRefused)), None):
+        if refused := next((cause for cause in causes(error) if isinstance(cause, NetworkRefused)), None):
             return refused
         if isinstance(error, httpx2.TimeoutException) and not isinstance(error, httpx2.ConnectTimeout):
             return EndpointTimeout(f"no answer from {self._host} in {self._timeout:g} s: is it overloaded?")
@@ -118,9 +119,3 @@ class HttpReranker:
         return EndpointRejected(
             f"{self._host} refuses the request ({status}): check #model-name, or rerank fewer passages"
         )
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__

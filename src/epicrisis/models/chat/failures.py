@@ -37,9 +37,9 @@ def chat_error(error: Exception, host: str, timeout: float | None, secrets: Sequ
     import httpx2
     import openai
 
-    if refused := next((cause for cause in _causes(error) if isinstance(cause, NetworkRefused)), None):
+    if refused := next((cause for cause in causes(error) if isinstance(cause, NetworkRefused)), None):
         return refused
-    not_even_connected = any(isinstance(cause, httpx2.ConnectTimeout) for cause in _causes(error))
+    not_even_connected = any(isinstance(cause, httpx2.ConnectTimeout) for cause in causes(error))
     if isinstance(error, (openai.APITimeoutError, TimeoutError)) and not not_even_connected:
         within = f" in {timeout:g} s" if timeout else ""
         return EndpointTimeout(f"no answer from {host}{within}: is it overloaded? raise timeout_seconds")
@@ -116,7 +116,7 @@ def _quotable(said: str, secrets: Sequence[str]) -> str:
     return "" if not line or "<" in line or echoes else f": {line}"
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
+def causes(error: BaseException) -> Iterator[BaseException]:
     """The error and all that caused it, groups opened: the guard's refusal comes wrapped in the client's errors."""
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]

@@ -1,0 +1,52 @@
+"""How far an addition is, and what became of its documents: plain values. Knows nothing of how they are added."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from epicrisis.corpus.inputs import Skipped
+
+SHOWN = 20
+"""Skipped documents that a report names; the others are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an addition is. `documents` were read so far; the others count what is acknowledged or left out."""
+
+    documents: int
+    added: int
+    replaced: int
+    unchanged: int
+    outdated: int
+    deleted: int
+    skipped: int
+    passages: int
+    seconds: float
+
+    @property
+    def saved(self) -> int:
+        """Documents acknowledged by this addition."""
+        return self.added + self.replaced
+
+
+@dataclass(frozen=True, slots=True)
+class IngestReport:
+    """What became of the documents. `passages` were written; `skipped` counts all, `first_skipped` names the first.
+
+    `outdated` are older than what the library has, or than their deletion; `deleted` were there and are gone;
+    `cut_off` passages are longer than the encoder reads, so that dense search does not see their ends.
+    `seconds` are wall clock; `encode_seconds` the part of them in the encoder.
+    """
+
+    added: int
+    replaced: int
+    unchanged: int
+    outdated: int
+    deleted: int
+    passages: int
+    cut_off: int
+    skipped: int
+    first_skipped: tuple[Skipped, ...]
+    seconds: float
+    encode_seconds: float
