@@ -123,7 +123,7 @@ def add_documents(
     addition = _Addition(library, encoder, on_progress, seconds_between_commits, passages_per_batch)
     with closing(Seen()) as seen:
         for item in items:
-            addition.read += 1
+            addition.read += not isinstance(item, WholeFile)
             addition.take(item, seen)
             if addition.read % _PROGRESS_EVERY == 0:
                 addition.tell()
