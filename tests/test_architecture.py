@@ -21,7 +21,7 @@ FLOORS = {
         [
             ["dates", "facets"],
             ["types"],
-            ["errors"],
+            ["errors", "plain"],
             ["seams"],
             ["settings", "privacy", "prompts"],
             ["corpus", "models", "testing"],

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epicrisis.dates import last_day
+from epicrisis.plain import to_json
 from epicrisis.types import (
     EVENT_NAMES,
     Answer,
@@ -35,7 +36,6 @@ from epicrisis.types import (
     Retrieved,
     Scope,
     Usage,
-    to_json,
 )
 
 
@@ -56,8 +56,9 @@ usages = st.builds(
 
 
 def test_usage_adds_every_field() -> None:
-    one = Usage(1, 2, 3, 4, 5, 6.0, 7.0)
-    assert one + Usage(10, 20, 30, 40, 50, 60.0, 70.0) == Usage(11, 22, 33, 44, 55, 66.0, 77.0)
+    one = Usage(1, 2, 3, 4, 5, 6, 7, 8.0, 9.0, 10, 11)
+    ten = Usage(10, 20, 30, 40, 50, 60, 70, 80.0, 90.0, 100, 110)
+    assert one + ten == Usage(11, 22, 33, 44, 55, 66, 77, 88.0, 99.0, 110, 121)
 
 
 @given(usages, usages)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from epicrisis.pipeline import Pipeline, ask, stream
+    from epicrisis.plain import to_json
     from epicrisis.settings import Settings
-    from epicrisis.types import Answer, Citation, Document, Event, Passage, Question, Ranking, Scope, to_json
+    from epicrisis.types import Answer, Citation, Document, Event, Passage, Question, Ranking, Scope
 
 __version__ = "0.1.0"
 
@@ -30,7 +31,7 @@ _HOMES = {
     "Settings": "settings",
     "ask": "pipeline",
     "stream": "pipeline",
-    "to_json": "types",
+    "to_json": "plain",
 }
 
 __all__ = [

@@ -14,6 +14,8 @@ EpicrisisError
 │   └── NetworkRefused            --local-only, and the host is not this machine
 ├── StorageError                  exit code 2: the disk is full, or cannot be written
 ├── ScopeViolation                exit code 2: a passage outside the scope reached a prompt; nothing was sent
+├── BudgetExceeded                exit code 2: the next call could cost more than is left; it was not made
+├── RunStopped                    exit code 2: nothing but failures, question after question
 └── ChatError                     exit code 2: a call of a chat model failed; carries what it had cost
     ├── EndpointUnreachable       refused, reset, no such host                 (retryable)
     ├── EndpointTimeout           no answer in time                            (retryable)
@@ -21,6 +23,8 @@ EpicrisisError
     ├── EndpointRejected          401, 403, 404 or another 4xx
     ├── ReplyInvalid              HTML, malformed JSON, an empty answer        (retryable)
     ├── ReplyTruncated            the reply ended by length
+    ├── ReplyWithheld             a content filter kept the reply back
+    ├── NotCached                 replaying offline, and the cache has no reply to this
     └── ContextOverflow           the prompt does not fit the model's window
 """
 
@@ -108,10 +112,23 @@ class ScopeViolation(EpicrisisError):
     exit_code: ClassVar[int] = 2
 
 
-class ChatError(EpicrisisError):
-    """A call of a chat model failed."""
+class BudgetExceeded(EpicrisisError):
+    """The next call could have cost more than is left of the budget; it was not made. Ends a run, not a question."""
 
     exit_code: ClassVar[int] = 2
+
+
+class RunStopped(EpicrisisError):
+    """Question after question failed, so the rest was not asked."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class ChatError(EpicrisisError):
+    """A call of a chat model failed. `retry_after`: seconds to wait before the next try, where the endpoint says."""
+
+    exit_code: ClassVar[int] = 2
+    retry_after: float | None = None
 
 
 class EndpointUnreachable(ChatError):
@@ -144,6 +161,14 @@ class ReplyInvalid(ChatError):
 
 class ReplyTruncated(ChatError):
     """The reply ended because the token limit was reached."""
+
+
+class ReplyWithheld(ChatError):
+    """A content filter kept the reply back; another draw of the same prompt may pass."""
+
+
+class NotCached(ChatError):
+    """Replaying offline: the cache has no reply to this request, and nothing may be sent."""
 
 
 class ContextOverflow(ChatError):

@@ -7,7 +7,7 @@ not one. Arrays are C-contiguous float32; `n` texts of dimension `d` give `(n, d
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -112,18 +112,61 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """All that changes a reply. `sample` tells N draws of the same prompt apart (part of a cache's key)."""
+    """All that changes a reply, and so all of a cache's key beside the model's fingerprint."""
 
     messages: tuple[Message, ...]
     max_tokens: int
+    """Of the answer; thinking has its own room."""
     temperature: float = 0.0
     top_p: float = 1.0
     seed: int = 0
     sample: int = 0
+    """Tells N draws of the same prompt apart. See `draws`."""
     schema: Mapping[str, Any] | None = None
-    """JSON schema the reply must satisfy, where the model can be held to one. Always validate what comes back."""
+    """JSON schema the reply must satisfy, where the model can be held to one. The reply says whether it does."""
+    options: tuple[str, ...] = ()
+    """Letters of options: how probable is each as the very next token? No text is generated. Not with `schema`: under
+    a grammar the probabilities told are not those of what may come."""
+    max_reasoning_tokens: int = 0
+    """Room for the thinking of a reasoning model, beside `max_tokens`."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Parameters of one endpoint alone."""
+
+    def __post_init__(self) -> None:
+        if self.options and self.schema is not None:
+            raise ValueError("option probabilities cannot be asked for under a schema")
+
+    def draws(
+        self, n: int, temperature: tuple[float, float] | None = None, top_p: tuple[float, float] | None = None
+    ) -> tuple[ChatRequest, ...]:
+        """N draws of this request, `sample` counted on from its own. A range (lowest, highest) is walked evenly, so
+        that the i-th draw is the same whenever N is (OpenMedprompt varies temperature and top-p)."""
+        return tuple(
+            replace(
+                self,
+                sample=self.sample + i,
+                temperature=self.temperature if temperature is None else _step(temperature, i, n),
+                top_p=self.top_p if top_p is None else _step(top_p, i, n),
+            )
+            for i in range(n)
+        )
+
+
+def _step(ends: tuple[float, float], i: int, n: int) -> float:
+    low, high = ends
+    return low if n == 1 else low + (high - low) * i / (n - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class OptionLogprobs:
+    """How probable each option is as the very next token, renormalised over the options (natural logarithms)."""
+
+    values: Mapping[str, float]
+    """Option -> log-probability; only those among the tokens the endpoint told. Their probabilities add up to 1."""
+    mass: float
+    """What share of all probability these options had before, 0 to 1: near 0 the model meant to say something else."""
+    missing: tuple[str, ...] = ()
+    """Options that were not among the tokens told: less probable than every token that was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +177,13 @@ class ChatReply:
     finish_reason: str
     model: str
     usage: Usage
+    reasoning: str = ""
+    """The thinking that came before the answer, where the endpoint shows it; never part of `text`."""
+    conforms: bool | None = None
+    """Whether the text satisfies the request's schema; `None` where none was asked for."""
+    option_logprobs: OptionLogprobs | None = None
+    notes: tuple[str, ...] = ()
+    """What a reader must know of how it came about, such as a parameter the endpoint does not take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +195,13 @@ class Capabilities:
     json_schema: bool
     exact_token_counts: bool
     """False: `count_tokens` is an estimate from above."""
+    option_logprobs: bool | None = None
+    """`None`: not known before the first call that asks for them."""
+
+
+OnDelta: TypeAlias = Callable[[str | None], None]
+"""Called with each piece of a reply's text as it comes; with `None` where the reply broke off and starts over, so that
+what came before is void."""
 
 
 class ChatModel(Protocol):
@@ -153,8 +210,8 @@ class ChatModel(Protocol):
     @property
     def name(self) -> str: ...
 
-    async def complete(self, request: ChatRequest, on_delta: Callable[[str], None] | None = None) -> ChatReply:
-        """One reply. With `on_delta` it is streamed: called with each piece of text as it comes.
+    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+        """One reply; with `on_delta` it is streamed. Cancelling the call stops the work at the endpoint.
 
         Raises ChatError (retryable or not), carrying the usage of the failed tries.
         """
@@ -163,6 +220,10 @@ class ChatModel(Protocol):
         """Prompt tokens of these messages, template included."""
 
     async def capabilities(self) -> Capabilities: ...
+
+    async def fingerprint(self) -> str:
+        """Changes whenever replies to the same request would: weights, or endpoint and model, with their parameters.
+        Holds no key."""
 
     async def aclose(self) -> None:
         """Frees connections and memory. Idempotent."""

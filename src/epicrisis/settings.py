@@ -38,6 +38,14 @@ class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class Price(_Table):
+    """US dollars for a million tokens. `cached`: of those of the prompt that the endpoint had computed before."""
+
+    input: float = Field(ge=0)
+    output: float = Field(ge=0)
+    cached: float | None = Field(None, ge=0)
+
+
 class ModelSettings(_Table):
     """One chat model."""
 
@@ -47,12 +55,32 @@ class ModelSettings(_Table):
     api_key_env: str = "EPICRISIS_API_KEY"
     """The environment variable that holds the endpoint's key. Read when a client is made. Not `OPENAI_API_KEY` by
     default: a key meant for one service would go to whatever endpoint is named."""
+    api_key_file: Path | None = None
+    """A file that holds the key and nothing else; goes before the variable."""
     context_tokens: int | None = Field(None, ge=256)
     """The window, where the endpoint does not tell; for the embedded model the window to make."""
     timeout_seconds: float = Field(600.0, gt=0)
     temperature: float = Field(0.0, ge=0, le=2)
+    top_p: float = Field(1.0, gt=0, le=1)
     concurrency: int = Field(8, ge=1)
-    """Calls in flight at once."""
+    """Calls in flight at once, exactly. The embedded model has one slot and takes them in turn."""
+    requests_per_minute: float | None = Field(None, gt=0)
+    tokens_per_minute: float | None = Field(None, gt=0)
+    """Prompt and completion together."""
+    tries: int = Field(5, ge=1)
+    """Of one call, where it fails in a way that may pass. Being told to wait (429) is no try."""
+    retry_seconds: float = Field(120.0, gt=0)
+    """How long a call may be tried again, all in all."""
+    max_reasoning_tokens: int = Field(0, ge=0)
+    """Room for thinking, beside the answer's. 0: the model is none that thinks."""
+    json_schema: bool | None = None
+    """Whether it can be held to a JSON schema; found out at the first call where not said."""
+    option_logprobs: bool | None = None
+    """Whether it tells the log-probabilities of tokens; found out likewise."""
+    price: Price | None = None
+    """Where not said: the installed price list, by endpoint and model; what it does not know is unknown, not free."""
+    extra: dict[str, Any] = Field(default_factory=dict)
+    """Parameters of this endpoint alone, sent with every call (`{reasoning_effort = "low"}`)."""
 
 
 class Models(_Table):
@@ -78,6 +106,34 @@ class RerankSettings(_Table):
     name: str | None = None
     depth: int = Field(64, ge=1, le=1000)
     api_key_env: str = "EPICRISIS_API_KEY"
+
+
+class CacheSettings(_Table):
+    """Replies are kept by all that decides them, so that the same call is not paid for twice.
+
+    `replay` answers from the cache alone and contacts nothing. Where no path is said it lies in the library, else among
+    the models; a library of patients' notes has it inside or not at all.
+    """
+
+    mode: Literal["on", "off", "replay"] = "on"
+    path: Path | None = None
+
+
+class BudgetSettings(_Table):
+    """What a run may spend, retries included. It stops before it would spend more; what it has is kept."""
+
+    tokens: int | None = Field(None, ge=1)
+    """Prompt and completion together."""
+    usd: float | None = Field(None, gt=0)
+    minutes: float | None = Field(None, gt=0)
+
+
+class PlanSettings(_Table):
+    """A run that is expected to exceed one of these asks first."""
+
+    ask_above_usd: float = Field(5.0, ge=0)
+    ask_above_tokens: int = Field(20_000_000, ge=0)
+    """Where the price is unknown."""
 
 
 class ScopeSettings(_Table):
@@ -116,6 +172,16 @@ class Settings(_Table):
     scope: ScopeSettings = ScopeSettings()
     seed: int = 0
     deadline_seconds: float | None = Field(None, gt=0)
+    questions_at_once: int | None = Field(None, ge=1)
+    """Of a run; where not said as many as the writer takes calls at once, and one for embedded models."""
+    cache: CacheSettings = CacheSettings()
+    budget: BudgetSettings = BudgetSettings()
+    plan: PlanSettings = PlanSettings()
+    record: Path | None = None
+    """A JSONL file for every prompt and reply. It holds their texts: whoever reads it reads the documents."""
+    log: Path | None = None
+    """A file for what happens: ids and counts, no text but with `log_text`."""
+    log_text: bool = False
     local_only: bool = False
     threads: int | None = Field(None, ge=1)
     """Threads of the embedded models; all cores where not said."""

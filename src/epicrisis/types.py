@@ -1,15 +1,13 @@
 """The nouns: frozen values that travel along the path of the evidence.
 
 This module knows nothing of where values come from or what is done with them. Every value is immutable and typed in
-full; `to_json` turns any of them into plain JSON data (the wire form of `--json`, the trace and the run record).
+full; `plain.to_json` turns any of them into JSON data.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import PurePath
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias
 
 from .dates import first_day, last_day
@@ -189,24 +187,26 @@ class Usage:
 
     calls: int = 0
     failed_calls: int = 0
+    uncounted_calls: int = 0
+    """Calls, most of them failed, whose tokens nobody told: then the tokens here are a lower bound."""
     prompt_tokens: int = 0
     cached_tokens: int = 0
+    """Those of the prompt's tokens that the endpoint had computed before."""
     completion_tokens: int = 0
+    reasoning_tokens: int = 0
+    """Those of the completion's tokens that were thinking."""
     seconds: float = 0.0
     """Summed over the calls: concurrent calls add up to more than the wall clock."""
     cost: float | None = 0.0
+    replayed_calls: int = 0
+    """Replies that came out of the cache: they are in none of the figures above."""
+    replayed_tokens: int = 0
+    """What those had cost when they were made, prompt and completion."""
 
     def __add__(self, other: Usage) -> Usage:
         known = self.cost is not None and other.cost is not None
-        return Usage(
-            calls=self.calls + other.calls,
-            failed_calls=self.failed_calls + other.failed_calls,
-            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
-            cached_tokens=self.cached_tokens + other.cached_tokens,
-            completion_tokens=self.completion_tokens + other.completion_tokens,
-            seconds=self.seconds + other.seconds,
-            cost=(self.cost or 0.0) + (other.cost or 0.0) if known else None,
-        )
+        sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self) if f.name != "cost"}
+        return Usage(**sums, cost=(self.cost or 0.0) + (other.cost or 0.0) if known else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,21 +379,3 @@ EVENT_NAMES: Mapping[type, str] = {
     Notice: "notice",
     Answered: "answered",
 }
-
-
-def to_json(value: Any) -> Any:
-    """Plain JSON data of any value here. Events carry their name under `event`; a quotation says `verified`."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        out = {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
-        if type(value) in EVENT_NAMES:
-            out = {"event": EVENT_NAMES[type(value)], **out}
-        if isinstance(value, Quotation):
-            out["verified"] = value.verified
-        return out
-    if isinstance(value, Mapping):
-        return {str(key): to_json(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [to_json(item) for item in value]
-    if isinstance(value, (set, frozenset)):
-        return sorted(to_json(item) for item in value)
-    return str(value) if isinstance(value, PurePath) else value

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
 
 import pytest
 
@@ -16,7 +15,7 @@ from epicrisis.errors import (
     NetworkRefused,
     ScopeViolation,
 )
-from epicrisis.seams import Capabilities, ChatReply, ChatRequest
+from epicrisis.seams import Capabilities, ChatReply, ChatRequest, OnDelta
 from epicrisis.testing.chat import Script, ScriptedModel
 from epicrisis.types import (
     Answer,
@@ -167,7 +166,7 @@ class _AllAtOnce(ScriptedModel):
         self._started = 0
         self._all = asyncio.Event()
 
-    async def complete(self, request: ChatRequest, on_delta: Callable[[str], None] | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
         if stage_of(request) == "map":
             self._started += 1
             if self._started == self._calls:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ from epicrisis.answering.choices import Reply, ReplyForm, Unreadable
 from epicrisis.answering.context import SECOND_TRY_TEMPERATURE, ask, failure_of, fits, unanswered
 from epicrisis.errors import ChatError, EndpointBusy, EndpointRejected, EndpointTimeout, ReplyTruncated
 from epicrisis.prompts import Prompt
-from epicrisis.seams import Capabilities, ChatReply, ChatRequest, Message
+from epicrisis.seams import Capabilities, ChatReply, ChatRequest, Message, OnDelta
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.types import Called, Delta, Failure, Notice, Usage
 from tests.answering.world import NOT_FOUND, OPEN_QUESTION, World, said, world
@@ -102,7 +102,7 @@ class _Ends(ScriptedModel):
         self._ends = list(ends)
         self._failed = failed
 
-    async def complete(self, request: ChatRequest, on_delta: Callable[[str], None] | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
         reply = await super().complete(request, on_delta)
         usage = Usage(calls=1 + self._failed, failed_calls=self._failed)
         return ChatReply(reply.text, self._ends.pop(0), reply.model, usage)
@@ -148,7 +148,7 @@ def ask_events(*, stream: bool) -> list[Delta]:
 class _Hangs(ScriptedModel):
     """Never replies."""
 
-    async def complete(self, request: ChatRequest, on_delta: Callable[[str], None] | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
         self.requests.append(request)
         await asyncio.Event().wait()
         raise AssertionError

@@ -26,7 +26,8 @@ from epicrisis.library.library import Library
 from epicrisis.library.rowkeys import MANY
 from epicrisis.library.vectors import StoredPassage
 from epicrisis.library.words import WordIndex
-from epicrisis.types import Document, Passage, to_json
+from epicrisis.plain import to_json
+from epicrisis.types import Document, Passage
 from tests.library.corpus import add, contents, create, documents, encoder
 
 DOCUMENTS = 64

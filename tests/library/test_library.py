@@ -27,9 +27,10 @@ from epicrisis.errors import (
 from epicrisis.library.library import Library
 from epicrisis.library.vectors import StoredPassage
 from epicrisis.library.words import WordIndex
+from epicrisis.plain import to_json
 from epicrisis.seams import StoredDocument
 from epicrisis.testing.stores import DIMENSIONS, content_hash, stored
-from epicrisis.types import Scope, to_json
+from epicrisis.types import Scope
 from tests.library.checking import discrepancies
 from tests.library.conftest import Killer
 from tests.library.corpus import COUNT, LARGE, add, contents, create, encoder

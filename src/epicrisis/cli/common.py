@@ -12,7 +12,8 @@ from typing import Annotated, Any, NoReturn, ParamSpec, TypeVar
 import typer
 
 from epicrisis.errors import EpicrisisError
-from epicrisis.types import Remedy, to_json
+from epicrisis.plain import to_json
+from epicrisis.types import Remedy
 
 P = ParamSpec("P")
 T = TypeVar("T")

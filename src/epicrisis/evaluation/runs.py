@@ -16,8 +16,9 @@ from typing import Any
 
 from epicrisis.errors import InputError, StorageError
 from epicrisis.pipeline import Pipeline
+from epicrisis.plain import to_json
 from epicrisis.retrieval.retriever import QUESTION_CUT
-from epicrisis.types import Answer, Question, to_json
+from epicrisis.types import Answer, Question
 
 SCHEMA_VERSION = 1
 

@@ -20,8 +20,9 @@ import numpy as np
 
 from epicrisis.corpus.inputs import Deleted, Encoded, Item, Skipped, WholeFile
 from epicrisis.errors import EncoderMismatch, LibraryError
+from epicrisis.plain import to_json
 from epicrisis.seams import Encoder, StoredDocument, Vectors
-from epicrisis.types import Document, Passage, Splitter, to_json
+from epicrisis.types import Document, Passage, Splitter
 
 from .checks import unfit, unfit_vector
 from .cutting import cut

@@ -19,8 +19,9 @@ import numpy as np
 from epicrisis.dates import last_day
 from epicrisis.errors import LibraryDamaged
 from epicrisis.facets import facets
+from epicrisis.plain import to_json
 from epicrisis.seams import StoredDocument, Vectors
-from epicrisis.types import Passage, to_json
+from epicrisis.types import Passage
 
 from .foreign import REPAIR, ours
 from .manifest import sync_folder

@@ -21,7 +21,7 @@ from epicrisis.errors import ModelFileInvalid, ModelMissing, NetworkRefused, Sto
 from epicrisis.models.catalogue import Catalogue, HubFile, Kind, PinnedFile, PinnedModel, catalogue, nearest, pinned
 from epicrisis.models.files import ModelFiles, local_files, sha256_of
 from epicrisis.models.sources import hub_chunks, hub_files, wheel_member
-from epicrisis.types import to_json
+from epicrisis.plain import to_json
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with (bytes there, bytes of the whole model)."""

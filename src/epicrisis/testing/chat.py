@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from epicrisis.errors import ChatError, ContextOverflow
-from epicrisis.seams import Capabilities, ChatModel, ChatReply, ChatRequest, Message
+from epicrisis.seams import Capabilities, ChatModel, ChatReply, ChatRequest, Message, OnDelta
 from epicrisis.testing.encoders import require
 from epicrisis.types import Usage
 
@@ -36,7 +36,7 @@ class ScriptedModel:
     def name(self) -> str:
         return self._name
 
-    async def complete(self, request: ChatRequest, on_delta: Callable[[str], None] | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
         self.requests.append(request)
         await asyncio.sleep(0)
         prompt_tokens = await self.count_tokens(request.messages)
@@ -61,6 +61,9 @@ class ScriptedModel:
     async def capabilities(self) -> Capabilities:
         return Capabilities(context_tokens=self._context_tokens, json_schema=True, exact_token_counts=True)
 
+    async def fingerprint(self) -> str:
+        return self._name
+
     async def aclose(self) -> None:
         """Nothing to free."""
 
@@ -77,9 +80,9 @@ async def check_chat_model(model: ChatModel) -> None:
     require(reply.usage.prompt_tokens > 0, "a reply counts its prompt tokens")
     require(reply.usage.completion_tokens > 0, "a reply counts its completion tokens")
 
-    pieces: list[str] = []
+    pieces: list[str | None] = []
     streamed = await model.complete(request, pieces.append)
-    require(streamed.text.strip() == "".join(pieces).strip(), "deltas add up")
+    require(streamed.text.strip() == "".join(filter(None, pieces)).strip(), "deltas add up")
 
     short = await model.count_tokens((Message("user", "one"),))
     long = await model.count_tokens((Message("user", "one two three four five six seven eight"),))
@@ -90,3 +93,4 @@ async def check_chat_model(model: ChatModel) -> None:
     both = await asyncio.gather(model.complete(request), model.complete(request))
     require(len(both) == 2, "calls may overlap")
     require(bool(model.name), "a model has a name")
+    require(await model.fingerprint() == await model.fingerprint() != "", "a model has one fingerprint")

@@ -10,14 +10,14 @@ import asyncio
 import os
 import secrets
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from epicrisis.errors import ModelFileInvalid
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 from epicrisis.models.gguf import read_gguf
-from epicrisis.seams import Capabilities, ChatReply, ChatRequest, Message
+from epicrisis.seams import Capabilities, ChatReply, ChatRequest, Message, OnDelta
 
 
 class EmbeddedModel:
@@ -44,7 +44,7 @@ class EmbeddedModel:
     def name(self) -> str:
         return self._name
 
-    async def complete(self, request: ChatRequest, on_delta: Callable[[str], None] | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
         return await (await self._running()).complete(request, on_delta)
 
     async def count_tokens(self, messages: Sequence[Message]) -> int:

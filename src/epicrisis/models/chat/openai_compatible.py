@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -22,7 +23,7 @@ from epicrisis.errors import EndpointRejected, EndpointTimeout, EpicrisisError, 
 from epicrisis.models.chat import wire
 from epicrisis.models.chat.failures import chat_error, refuses_schema
 from epicrisis.privacy import is_local
-from epicrisis.seams import Capabilities, ChatReply, ChatRequest, Message
+from epicrisis.seams import Capabilities, ChatReply, ChatRequest, Message, OnDelta
 from epicrisis.types import Usage
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class OpenAICompatibleModel:
     def name(self) -> str:
         return self._name
 
-    async def complete(self, request: ChatRequest, on_delta: Callable[[str], None] | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
         started = time.monotonic()
         try:
             return await self._complete(request, on_delta, started)
@@ -98,6 +99,9 @@ class OpenAICompatibleModel:
         probed = await self._probe()
         return Capabilities(probed.context_tokens, self._takes_schema, probed.counter != "estimate")
 
+    async def fingerprint(self) -> str:
+        return json.dumps({"endpoint": self._base_url, "model": await self._model_name()}, sort_keys=True)
+
     async def aclose(self) -> None:
         kept, self._client = self._client, None
         if kept is not None and kept[0] is asyncio.get_running_loop():
@@ -105,9 +109,7 @@ class OpenAICompatibleModel:
 
     # -- one call ---------------------------------------------------------------------------------------------------
 
-    async def _complete(
-        self, request: ChatRequest, on_delta: Callable[[str], None] | None, started: float
-    ) -> ChatReply:
+    async def _complete(self, request: ChatRequest, on_delta: OnDelta | None, started: float) -> ChatReply:
         from openai import APIStatusError
 
         secrets = [message.content for message in request.messages]
@@ -146,7 +148,7 @@ class OpenAICompatibleModel:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         return body | dict(request.extra)
 
-    async def _send(self, body: dict[str, Any], on_delta: Callable[[str], None] | None) -> tuple[str, wire.Completion]:
+    async def _send(self, body: dict[str, Any], on_delta: OnDelta | None) -> tuple[str, wire.Completion]:
         """The text, and what the last events of a stream, or the whole reply, tell beside it."""
         if on_delta is not None:
             return await self._stream(body, on_delta)
@@ -157,7 +159,7 @@ class OpenAICompatibleModel:
             raise ReplyInvalid(f"{self._host} answers without a choice: is it a chat endpoint?")
         return reply.choices[0].message.content or "", reply
 
-    async def _stream(self, body: dict[str, Any], on_delta: Callable[[str], None]) -> tuple[str, wire.Completion]:
+    async def _stream(self, body: dict[str, Any], on_delta: OnDelta) -> tuple[str, wire.Completion]:
         from openai import AsyncStream
 
         loop, pieces, whole = asyncio.get_running_loop(), list[str](), wire.Completion()

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 from epicrisis.errors import EpicrisisError
-from epicrisis.seams import Capabilities, ChatModel, ChatReply, ChatRequest, Message
+from epicrisis.models.chat.layer import Layer
+from epicrisis.seams import ChatModel, ChatReply, ChatRequest, OnDelta
 from epicrisis.types import Usage
 
 
-class RetryingModel:
+class RetryingModel(Layer):
     """Wraps a ChatModel; a call that fails with a retryable error is tried `tries` times in all.
 
     Between tries it waits `base_seconds`, doubled each time, times a factor from 0.5 to 1.5 that depends on the request
@@ -26,16 +27,12 @@ class RetryingModel:
         base_seconds: float = 0.5,
         on_retry: Callable[[EpicrisisError, int], None] | None = None,
     ) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._tries = tries
         self._base_seconds = base_seconds
         self._on_retry = on_retry
 
-    @property
-    def name(self) -> str:
-        return self._inner.name
-
-    async def complete(self, request: ChatRequest, on_delta: Callable[[str], None] | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
         spent, number = Usage(), 1
         jitter = random.Random(repr((request.messages, request.seed, request.sample)))
         while True:
@@ -51,12 +48,3 @@ class RetryingModel:
                     self._on_retry(error, number)
             await asyncio.sleep(self._base_seconds * 2 ** (number - 1) * (0.5 + jitter.random()))
             number += 1
-
-    async def count_tokens(self, messages: Sequence[Message]) -> int:
-        return await self._inner.count_tokens(messages)
-
-    async def capabilities(self) -> Capabilities:
-        return await self._inner.capabilities()
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()

@@ -1,0 +1,33 @@
+"""What every layer around a chat model has in common: whatever it does not change it passes on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from epicrisis.seams import Capabilities, ChatModel, ChatReply, ChatRequest, Message, OnDelta
+
+
+class Layer:
+    """Wraps a ChatModel and is one itself."""
+
+    def __init__(self, inner: ChatModel) -> None:
+        self._inner = inner
+
+    @property
+    def name(self) -> str:
+        return self._inner.name
+
+    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+        return await self._inner.complete(request, on_delta)
+
+    async def count_tokens(self, messages: Sequence[Message]) -> int:
+        return await self._inner.count_tokens(messages)
+
+    async def capabilities(self) -> Capabilities:
+        return await self._inner.capabilities()
+
+    async def fingerprint(self) -> str:
+        return await self._inner.fingerprint()
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
