@@ -8,7 +8,9 @@ import re
 import pytest
 
 from epicrisis.answering.brief_context import brief_context
+from epicrisis.answering.context import Sampling
 from epicrisis.errors import (
+    BudgetExceeded,
     EndpointBusy,
     EndpointRejected,
     EndpointUnreachable,
@@ -123,7 +125,7 @@ def test_each_stage_asks_its_own_model() -> None:
     reducer = ScriptedModel(by_stage(reduce=REDUCED), name="reducer")
     writer = ScriptedModel(by_stage(rag=said(answer="It does.", choice="A", quotes=[])), name="writer")
     models = {"map": mapper, "reduce": reducer}
-    asked = world(writer, passages(4), models=models, temperatures={"map": 0.3, "reduce": 0.1})
+    asked = world(writer, passages(4), models=models, sampling={"map": Sampling(0.3), "reduce": Sampling(0.1)})
     assert run(brief_context, asked).state == "answered"
     assert [called.model for called in asked.of(Called)] == ["mapper", "reducer"]
     assert (mapper.requests[0].temperature, reducer.requests[0].temperature) == (0.3, 0.1)
@@ -178,6 +180,23 @@ class _AllAtOnce(ScriptedModel):
 def test_all_parts_are_read_at_once() -> None:
     model = _AllAtOnce(by_stage(map=quoting(0, 1), reduce=REDUCED), calls=4)
     assert run(brief_context, world(model, passages(16))).state == "answered"
+
+
+def test_what_ends_a_run_is_raised_when_all_parts_have_ended() -> None:
+    """What was paid for is on record: the calls in flight are not thrown away."""
+
+    class OutOfBudget(ScriptedModel):
+        async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+            if "Trial 0" in request.messages[-1].content:
+                raise BudgetExceeded("spent")
+            await asyncio.sleep(0.01)
+            return await super().complete(request, on_delta)
+
+    model = OutOfBudget(by_stage(map=quoting(0, 1), reduce=REDUCED))
+    asked = world(model, passages(16))
+    with pytest.raises(BudgetExceeded):
+        run(brief_context, asked)
+    assert len(asked.of(Called)) == len(model.requests) == 3
 
 
 # -- preflight -----------------------------------------------------------------------------------------------------

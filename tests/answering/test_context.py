@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from epicrisis.answering.choices import Reply, ReplyForm, Unreadable
-from epicrisis.answering.context import SECOND_TRY_TEMPERATURE, ask, failure_of, fits, unanswered
-from epicrisis.errors import ChatError, EndpointBusy, EndpointRejected, EndpointTimeout, ReplyTruncated
+from epicrisis.answering.context import SECOND_TRY_TEMPERATURE, Sampling, ask, failure_of, fits, unanswered
+from epicrisis.errors import ChatError, EndpointBusy, EndpointRejected, EndpointTimeout, ReplyTruncated, ReplyWithheld
 from epicrisis.prompts import Prompt
 from epicrisis.seams import Capabilities, ChatReply, ChatRequest, Message, OnDelta
 from epicrisis.testing.chat import ScriptedModel
@@ -42,7 +43,7 @@ def ask_in(asked: World, **more: Any) -> Reply:
 
 def test_one_good_reply_is_one_call() -> None:
     model = in_turn(GOOD)
-    asked = world(model, (), seed=7, temperatures={"writer": 0.25, "map": 1.0})
+    asked = world(model, (), seed=7, sampling={"writer": Sampling(0.25), "map": Sampling(1.0)})
     assert ask_in(asked) == Reply(True, "It does so.", "A")
     (request,) = model.requests
     assert request == ChatRequest(PROMPT.messages, FORM.max_tokens, 0.25, seed=7, sample=0, schema=FORM.schema())
@@ -57,14 +58,14 @@ def test_one_good_reply_is_one_call() -> None:
 
 def test_a_role_without_a_temperature_has_none() -> None:
     model = in_turn(GOOD)
-    ask_in(world(model, (), temperatures={"map": 1.0}))
+    ask_in(world(model, (), sampling={"map": Sampling(1.0)}))
     assert model.requests[0].temperature == 0.0
 
 
 @pytest.mark.parametrize(("temperature", "second"), [(0.0, SECOND_TRY_TEMPERATURE), (0.9, 0.9)])
 def test_an_unreadable_reply_is_asked_for_once_more(temperature: float, second: float) -> None:
     model = in_turn("I cannot say.", GOOD)
-    asked = world(model, (), seed=7, temperatures={"writer": temperature})
+    asked = world(model, (), seed=7, sampling={"writer": Sampling(temperature)})
     assert ask_in(asked).choice == "A"
     first, again = model.requests
     assert (again.sample, again.seed, again.temperature) == (1, 8, second)
@@ -145,6 +146,63 @@ def ask_events(*, stream: bool) -> list[Delta]:
     return asked.of(Delta)
 
 
+def test_a_reply_that_starts_over_is_read_from_its_new_beginning() -> None:
+    class Restarts(ScriptedModel):
+        async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+            assert on_delta is not None
+            for piece in ('{"result": {"found": true, "answer": "It nev', None):
+                on_delta(piece)
+            return await super().complete(request, on_delta)
+
+    asked = world(Restarts(lambda _: GOOD), ())
+    ask_in(asked, stream=True)
+    shown = [event for event in asked.events if isinstance(event, (Delta, Notice))]
+    kinds = [event.text if isinstance(event, Delta) else event.kind for event in shown]
+    assert kinds[:2] == ["It nev", "restarted"]
+    assert "".join(kinds[2:]) == "It does so."
+
+
+def test_a_withheld_reply_is_asked_for_once_more() -> None:
+    asked = world(in_turn(ReplyWithheld("filtered"), GOOD), ())
+    assert ask_in(asked).choice == "A"
+    assert [called.sample for called in asked.of(Called)] == [0, 1]
+    with pytest.raises(ReplyWithheld):
+        ask_in(world(in_turn(ReplyWithheld("filtered"), ReplyWithheld("filtered")), ()))
+
+
+def test_what_a_reply_notes_is_noted() -> None:
+    class Notes(ScriptedModel):
+        async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+            return replace(await super().complete(request, on_delta), notes=("it takes no temperature",))
+
+    asked = world(Notes(lambda _: GOOD), ())
+    ask_in(asked)
+    assert asked.of(Notice) == [Notice("model", "stage: it takes no temperature")]
+
+
+def test_the_room_for_thinking_is_asked_for_and_kept_free() -> None:
+    sampling = {"writer": Sampling(1.0, 0.95, max_reasoning_tokens=500)}
+    model = in_turn(GOOD)
+    ask_in(world(model, (), sampling=sampling))
+    (request,) = model.requests
+    assert (request.temperature, request.top_p, request.max_reasoning_tokens) == (1.0, 0.95, 500)
+    prompt = Prompt((Message("user", "word " * 1000),), "test@0")
+    room = 1000 + FORM.max_tokens + 500
+    for window, fit in ((room, True), (room - 1, False)):
+        small = ScriptedModel(lambda _: GOOD, context_tokens=window)
+        assert asyncio.run(fits(world(small, (), sampling=sampling).context, "writer", prompt, FORM)) is fit
+
+
+def test_tokens_are_counted_only_where_the_prompt_could_be_too_long() -> None:
+    class Counts(ScriptedModel):
+        async def count_tokens(self, messages: Sequence[Message]) -> int:
+            raise AssertionError("not needed")
+
+    prompt = Prompt((Message("user", "word " * 1000),), "test@0")
+    asked = world(Counts(lambda _: GOOD), ())
+    assert asyncio.run(fits(asked.context, "writer", prompt, FORM))
+
+
 class _Hangs(ScriptedModel):
     """Never replies."""
 
@@ -162,7 +220,7 @@ def test_a_call_in_flight_when_the_deadline_passes_is_given_up() -> None:
     assert len(model.requests) == 1
     (called,) = asked.of(Called)
     assert called.finish_reason == "EndpointTimeout"
-    assert called.usage == Usage(calls=1, failed_calls=1, cost=None), "what it had cost is unknown, not nothing"
+    assert called.usage == Usage(1, 1, 1, cost=None), "what it had cost is unknown, not nothing"
 
 
 def test_no_call_is_sent_once_the_deadline_has_passed() -> None:

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from epicrisis.answering.baselines import rag
 from epicrisis.answering.brief_context import brief_context, map_reduce, partition
 from epicrisis.errors import ContextOverflow
-from epicrisis.seams import ChatRequest
-from epicrisis.testing.chat import ScriptedModel
+from epicrisis.seams import Capabilities, ChatRequest
+from epicrisis.testing.chat import Script, ScriptedModel
 from epicrisis.types import Notice, Passage
 from tests.answering.world import (
     NOT_FOUND,
@@ -23,9 +24,12 @@ from tests.answering.world import (
     items_of,
     maps,
     passages,
+    quoting,
     run,
     said,
+    stage_of,
     trials_in,
+    verdict,
     world,
 )
 
@@ -136,3 +140,59 @@ def test_three_findings_that_do_not_fit_are_one_and_two() -> None:
     asked = world(ScriptedModel(by_stage(map=long_finding)), passages(3), partition=1, models={"reduce": reducer})
     assert run(brief_context, asked).state == "answered"
     assert [len(items_of(request)) for request in reducer.requests] == [1, 2, 2]
+
+
+class _Refuses(ScriptedModel):
+    """Says nothing of its window and refuses prompts with more than so many items of that stage."""
+
+    def __init__(self, script: Script, *, most: dict[str, int]) -> None:
+        def refusing(request: ChatRequest) -> str:
+            if len(items_of(request)) > most.get(stage_of(request), 1000):
+                raise ContextOverflow("too long")
+            return script(request)
+
+        super().__init__(refusing)
+
+    async def capabilities(self) -> Capabilities:
+        return Capabilities(None, json_schema=True, exact_token_counts=False)
+
+
+def test_a_part_that_the_model_itself_refuses_is_read_in_halves() -> None:
+    model = _Refuses(
+        by_stage(map=quoting(0, 1), reduce=said(sources=[1], answer="It does.", choice="A")), most={"map": 2}
+    )
+    asked = world(model, passages(8), partition=4)
+    answer = run(brief_context, asked)
+    assert answer.state == "answered"
+    assert [partial.passages for partial in answer.partials] == [(f"d{i}#0", f"d{i + 1}#0") for i in range(0, 8, 2)]
+    assert len({partial.partition for partial in answer.partials}) == 4
+    assert [notice.kind for notice in asked.of(Notice)] == ["re-partitioned"] * 2
+
+
+def test_a_single_passage_that_the_model_refuses_is_a_failed_part() -> None:
+    answer = run(brief_context, world(_Refuses(by_stage(), most={"map": 0}), passages(2), partition=2))
+    assert answer.state == "failed"
+    assert {partial.failure.kind for partial in answer.partials if partial.failure} == {"ContextOverflow"}
+
+
+def test_findings_that_the_model_itself_refuses_are_summed_up_by_halves() -> None:
+    script = by_stage(map=quoting(0, 1), reduce=said(sources=[1], answer="It does.", choice="A"))
+    model = _Refuses(script, most={"reduce": 2})
+    answer = run(brief_context, world(model, passages(4), partition=1))
+    assert (answer.state, answer.choice) == ("answered", "A")
+    assert run(brief_context, world(_Refuses(script, most={"reduce": 1}), passages(2), partition=1)).state == "failed"
+
+
+def test_one_prompt_that_the_model_itself_refuses_is_read_in_parts() -> None:
+    script = by_stage(
+        rag=said(quotes=[], answer="It does.", choice="A"),
+        map=quoting(0, 1),
+        reduce=said(sources=[1], answer="It does.", choice="A"),
+    )
+    model = _Refuses(script, most={"rag": 3})
+    asked = world(model, passages(4), partition=2, verdict=verdict(True))
+    answer = run(brief_context, asked)
+    assert (answer.state, len(answer.partials)) == ("answered", 2)
+    assert [notice.kind for notice in asked.of(Notice)] == ["re-partitioned"]
+    alone = run(rag, world(_Refuses(script, most={"rag": 3}), passages(4)))
+    assert (alone.state, alone.failure and alone.failure.kind) == ("failed", "ContextOverflow")

@@ -37,25 +37,25 @@ async def rag(question: Question, context: Context) -> Answer:
     """All k passages in one prompt, in the order of the ranking."""
     ranking = await context.retrieve(question)
     context.emit(Retrieved(ranking))
-    return await answer_from(question, context, ranking.passages, "rag")
+    try:
+        return await answer_from(question, context, ranking.passages, "rag")
+    except (ChatError, Unreadable) as error:
+        return unanswered(question, "rag", error)
 
 
 async def answer_from(question: Question, context: Context, passages: tuple[Passage, ...], strategy: str) -> Answer:
-    """One prompt with all these passages; no passages, no answer."""
+    """One prompt with all these passages; no passages, no answer. Raises ChatError and Unreadable."""
     if not passages:
         failure = Failure("NothingRetrieved", "no passage of the library matches the question")
         return Answer(question, strategy, "abstained", failure=failure)
     prompt, form = rag_prompt(question, context, passages)
     context.emit(AnswerStarted("rag", documents=len(passages)))
-    try:
-        if not await fits(context, "writer", prompt, form):
-            raise ContextOverflow(
-                f"{len(passages)} passages do not fit the model's window: take fewer (-k), a model with a larger "
-                "window, or --strategy brief-context"
-            )
-        reply = await ask(context, "writer", "rag", prompt, form, stream=True)
-    except (ChatError, Unreadable) as error:
-        return unanswered(question, strategy, error)
+    if not await fits(context, "writer", prompt, form):
+        raise ContextOverflow(
+            f"{len(passages)} passages do not fit the model's window: take fewer (-k), a model with a larger "
+            "window, or --strategy brief-context"
+        )
+    reply = await ask(context, "writer", "rag", prompt, form, stream=True)
     return conclude(question, strategy, reply, locate_all(reply.quotes, passages), passages)
 
 

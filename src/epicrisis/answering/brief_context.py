@@ -8,11 +8,12 @@ about its passages: it is retried, then named in the answer and left out (errata
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from epicrisis.answering.baselines import PROMPTS, answer_from, conclude, rag_prompt
+from epicrisis.answering.baselines import PROMPTS, answer_from, conclude
 from epicrisis.answering.choices import Reply, ReplyForm, Unreadable
 from epicrisis.answering.citations import locate_all
 from epicrisis.answering.context import Context, ask, failure_of, fits, unanswered
@@ -45,15 +46,25 @@ async def brief_context(question: Question, context: Context) -> Answer:
     ranking = await context.retrieve(question)
     context.emit(Retrieved(ranking))
     verdict = await _preflight(question, context)
-    passages = ranking.passages
     try:
-        if verdict is not None and verdict.rankings_agree and await _fit_one_prompt(question, context, passages):
-            answer = await answer_from(question, context, passages, NAME)
-        else:
-            answer = await map_reduce(question, context, passages)
-    except ChatError as error:
+        answer = await _answer(question, context, ranking.passages, verdict)
+    except (ChatError, Unreadable) as error:
         answer = unanswered(question, NAME, error)
     return replace(answer, preflight=verdict)
+
+
+async def _answer(
+    question: Question, context: Context, passages: tuple[Passage, ...], verdict: Preflight | None
+) -> Answer:
+    """From one prompt where the rankings agree and it fits, else in parts."""
+    if verdict is None or not verdict.rankings_agree or not passages:
+        return await map_reduce(question, context, passages)
+    try:
+        return await answer_from(question, context, passages, NAME)
+    except ContextOverflow:
+        read = f"{len(passages)} passages do not fit the model's window in one prompt: read in parts"
+        context.emit(Notice("re-partitioned", read))
+    return await map_reduce(question, context, passages)
 
 
 async def _preflight(question: Question, context: Context) -> Preflight | None:
@@ -64,15 +75,6 @@ async def _preflight(question: Question, context: Context) -> Preflight | None:
     return verdict
 
 
-async def _fit_one_prompt(question: Question, context: Context, passages: tuple[Passage, ...]) -> bool:
-    if not passages or await fits(context, "writer", *rag_prompt(question, context, passages)):
-        return True
-    context.emit(
-        Notice("re-partitioned", f"{len(passages)} passages do not fit the model's window in one prompt: read in parts")
-    )
-    return False
-
-
 async def map_reduce(question: Question, context: Context, passages: tuple[Passage, ...]) -> Answer:
     """ContextMap over the partitions, then ContextReduce over what they found.
 
@@ -81,15 +83,18 @@ async def map_reduce(question: Question, context: Context, passages: tuple[Passa
     if not passages:
         return await answer_from(question, context, passages, NAME)
     partitions = await partition(question, context, passages)
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(_map(question, context, i, part)) for i, part in enumerate(partitions)]
-    except ExceptionGroup as errors:
-        # A refused network ends the question: those above know errors, not groups of them.
-        raise errors.exceptions[0] from None
-    partials = tuple(task.result() for task in tasks)
+    numbers = itertools.count(len(partitions))
+    # All of them end before an error is raised: what was paid for is on record.
+    read = await asyncio.gather(
+        *(_map(question, context, i, part, numbers) for i, part in enumerate(partitions)), return_exceptions=True
+    )
+    partials: list[Partial] = []
+    for part in read:
+        if isinstance(part, BaseException):
+            raise part
+        partials += part
     answer = await _reduce(question, context, partials, passages)
-    return replace(answer, partials=partials)
+    return replace(answer, partials=tuple(partials))
 
 
 async def partition(question: Question, context: Context, passages: Sequence[Passage]) -> list[tuple[Passage, ...]]:
@@ -122,8 +127,14 @@ def _map_prompt(question: Question, context: Context, part: tuple[Passage, ...])
     return prompt, form
 
 
-async def _map(question: Question, context: Context, number: int, part: tuple[Passage, ...]) -> Partial:
-    """One partition, read. Never raises for a failed call: a failed partial is a result."""
+async def _map(
+    question: Question, context: Context, number: int, part: tuple[Passage, ...], numbers: Iterator[int]
+) -> list[Partial]:
+    """One partition, read. Never raises for a failed call: a failed partial is a result.
+
+    Where the model says that it does not fit after all (its window or its count were not known), it is read in halves;
+    the second takes the next of `numbers`.
+    """
     ids = tuple(passage.id for passage in part)
     context.emit(MapStarted(number, ids))
     spent: list[Usage] = []
@@ -135,6 +146,10 @@ async def _map(question: Question, context: Context, number: int, part: tuple[Pa
 
     try:
         reply = await ask(replace(context, emit=emit), "map", f"map {number}", *_map_prompt(question, context, part))
+    except ContextOverflow as error:
+        if len(part) > 1:
+            return await _map_halves(question, context, number, part, numbers)
+        partial = Partial(number, ids, "failed", failure=failure_of(error))
     except (ChatError, Unreadable) as error:
         partial = Partial(number, ids, "failed", failure=failure_of(error))
     else:
@@ -142,7 +157,16 @@ async def _map(question: Question, context: Context, number: int, part: tuple[Pa
         partial = Partial(number, ids, state, reply.text, reply.choice, locate_all(reply.quotes, part))
     partial = replace(partial, usage=sum(spent, Usage()))
     context.emit(MapFinished(partial))
-    return partial
+    return [partial]
+
+
+async def _map_halves(
+    question: Question, context: Context, number: int, part: tuple[Passage, ...], numbers: Iterator[int]
+) -> list[Partial]:
+    context.emit(Notice("re-partitioned", f"{len(part)} passages do not fit the model's window: halved"))
+    half = len(part) // 2
+    first = await _map(question, context, number, part[:half], numbers)
+    return first + await _map(question, context, next(numbers), part[half:], numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +214,12 @@ async def _sum_up(
     prompt, form, evidence = _reduce_prompt(question, findings, places)
     if await fits(context, "reduce", prompt, form):
         context.emit(AnswerStarted("reduce", documents=len(findings)))
-        reply = await ask(context, "reduce", "reduce", prompt, form, stream=True)
-        return reply, tuple(evidence[number - 1] for number in reply.sources)
+        try:
+            reply = await ask(context, "reduce", "reduce", prompt, form, stream=True)
+            return reply, tuple(evidence[number - 1] for number in reply.sources)
+        except ContextOverflow:
+            if len(findings) <= 2:
+                raise
     if len(findings) <= 2:
         raise ContextOverflow("two findings do not fit the model's window: name a model with a larger one")
     context.emit(

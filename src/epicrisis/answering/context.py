@@ -9,12 +9,11 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
 
 from epicrisis.answering.choices import Reply, ReplyForm, TextStream, Unreadable
-from epicrisis.errors import ChatError, EndpointTimeout, ReplyTruncated
+from epicrisis.errors import ChatError, EndpointTimeout, ReplyTruncated, ReplyWithheld
 from epicrisis.prompts import Prompt
-from epicrisis.seams import ChatModel, ChatReply, ChatRequest
+from epicrisis.seams import ChatModel, ChatReply, ChatRequest, OnDelta
 from epicrisis.types import (
     Answer,
     Called,
@@ -30,10 +29,20 @@ from epicrisis.types import (
     Usage,
 )
 
-OnDelta: TypeAlias = Callable[[str], None] | None
-
 SECOND_TRY_TEMPERATURE = 0.5
 """At temperature 0 the same prompt gives the same unreadable reply."""
+
+TEMPLATE_BYTES = 1024
+"""More than a chat template adds to the messages of one prompt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How the model of a role draws. `max_reasoning_tokens`: its room for thinking, 0 where it does not think."""
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+    max_reasoning_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,37 +57,50 @@ class Context:
     preflight: Callable[[Question], Awaitable[Preflight]] | None = None
     partition: int = 4
     seed: int = 0
-    temperatures: Mapping[str, float] = field(default_factory=dict)
+    sampling: Mapping[str, Sampling] = field(default_factory=dict)
+    """By role."""
     deadline: float | None = None
 
 
 async def ask(
     context: Context, role: str, stage: str, prompt: Prompt, form: ReplyForm, *, stream: bool = False
 ) -> Reply:
-    """One reply, read. An unreadable or overlong one is asked for once more, with another draw.
+    """One reply, read. An unreadable, overlong or withheld one is asked for once more, with another draw.
 
     Raises ChatError where the call failed, ReplyTruncated where both replies ended by length, Unreadable where
     neither could be read.
     """
-    temperature = context.temperatures.get(role, 0.0)
+    drawn = context.sampling.get(role, Sampling())
     request = ChatRequest(
-        prompt.messages, form.max_tokens, temperature=temperature, seed=context.seed, schema=form.schema()
+        prompt.messages,
+        form.max_tokens,
+        temperature=drawn.temperature,
+        top_p=drawn.top_p,
+        seed=context.seed,
+        schema=form.schema(),
+        max_reasoning_tokens=drawn.max_reasoning_tokens,
     )
     try:
         return form.read(
             await _call(context, role, stage, prompt, request, _deltas(context, stage, form) if stream else None)
         )
-    except (Unreadable, ReplyTruncated) as error:
+    except (Unreadable, ReplyTruncated, ReplyWithheld) as error:
         context.emit(Notice("asked-again", f"{stage}: {error}; asked once more"))
-    again = replace(request, sample=1, seed=context.seed + 1, temperature=max(temperature, SECOND_TRY_TEMPERATURE))
+    hotter = max(drawn.temperature, SECOND_TRY_TEMPERATURE)
+    again = replace(request, sample=1, seed=context.seed + 1, temperature=hotter)
     return form.read(await _call(context, role, stage, prompt, again, None))
 
 
-def _deltas(context: Context, stage: str, form: ReplyForm) -> Callable[[str], None]:
+def _deltas(context: Context, stage: str, form: ReplyForm) -> OnDelta:
     """Emits the answer's text, and only that, out of the JSON that streams by."""
     stream = TextStream(form.text_field)
 
-    def on_delta(piece: str) -> None:
+    def on_delta(piece: str | None) -> None:
+        nonlocal stream
+        if piece is None:
+            stream = TextStream(form.text_field)
+            context.emit(Notice("restarted", f"{stage}: the reply broke off; what came of it is void, it starts over"))
+            return
         text = stream.feed(piece)
         if text:
             context.emit(Delta(stage, text))
@@ -87,7 +109,7 @@ def _deltas(context: Context, stage: str, form: ReplyForm) -> Callable[[str], No
 
 
 async def _call(
-    context: Context, role: str, stage: str, prompt: Prompt, request: ChatRequest, on_delta: OnDelta
+    context: Context, role: str, stage: str, prompt: Prompt, request: ChatRequest, on_delta: OnDelta | None
 ) -> str:
     """The reply's text; the call is on record however it ends."""
     model = context.models[role]
@@ -108,6 +130,8 @@ async def _call(
     record(reply.finish_reason, reply.usage)
     if reply.usage.failed_calls:
         context.emit(Notice("retried", f"{stage}: {reply.usage.failed_calls} failed tries before this reply"))
+    for note in reply.notes:
+        context.emit(Notice("model", f"{stage}: {note}"))
     if reply.finish_reason == "length":
         raise ReplyTruncated(
             f"the reply was cut at {request.max_tokens} tokens: this model does not keep to the form it was asked for"
@@ -115,7 +139,9 @@ async def _call(
     return reply.text
 
 
-async def _within_deadline(context: Context, model: ChatModel, request: ChatRequest, on_delta: OnDelta) -> ChatReply:
+async def _within_deadline(
+    context: Context, model: ChatModel, request: ChatRequest, on_delta: OnDelta | None
+) -> ChatReply:
     if context.deadline is None:
         return await model.complete(request, on_delta)
     left = context.deadline - time.monotonic()
@@ -123,7 +149,7 @@ async def _within_deadline(context: Context, model: ChatModel, request: ChatRequ
     try:
         if left > 0:
             # What a call that is given up had cost, nobody says.
-            spent = Usage(calls=1, failed_calls=1, cost=None)
+            spent = Usage(calls=1, failed_calls=1, uncounted_calls=1, cost=None)
             async with asyncio.timeout(left):
                 return await model.complete(request, on_delta)
     except TimeoutError:
@@ -132,10 +158,17 @@ async def _within_deadline(context: Context, model: ChatModel, request: ChatRequ
 
 
 async def fits(context: Context, role: str, prompt: Prompt, form: ReplyForm) -> bool:
-    """Whether the prompt and the longest reply fit the model's window; True where the window is not known."""
+    """Whether the prompt and the longest reply fit the model's window; True where the window is not known.
+
+    The tokens are counted only where it could be otherwise: no token stands for less than one byte.
+    """
     model = context.models[role]
     window = (await model.capabilities()).context_tokens
-    return window is None or await model.count_tokens(prompt.messages) + form.max_tokens <= window
+    if window is None:
+        return True
+    room = window - form.max_tokens - context.sampling.get(role, Sampling()).max_reasoning_tokens
+    most = TEMPLATE_BYTES + sum(len(message.content.encode()) for message in prompt.messages)
+    return most <= room or await model.count_tokens(prompt.messages) <= room
 
 
 def failure_of(error: ChatError | Unreadable) -> Failure:
