@@ -1,0 +1,166 @@
+"""What the settings name, opened: the library and its search, the chat models in their layers, the cache of replies.
+
+Contacts nothing and loads no weights of a chat model. Knows no strategy.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from epicrisis.corpus.chunking import sentences
+from epicrisis.errors import ModelMissing, SettingsError, StorageError
+from epicrisis.library.folder import REPLIES
+from epicrisis.library.library import Library
+from epicrisis.models.chat.budget import Budget
+from epicrisis.models.chat.cache import ReplyCache
+from epicrisis.models.chat.layers import layered
+from epicrisis.models.encoder import load_encoder
+from epicrisis.models.load import load_chat
+from epicrisis.models.precomputed import PrecomputedEncoder
+from epicrisis.models.rerankers import load_reranker
+from epicrisis.retrieval.retriever import Retriever, Searched
+from epicrisis.seams import ChatModel, Encoder
+from epicrisis.settings import ROLES, ModelSettings, ScopeSettings, Settings
+from epicrisis.types import Question, Scope
+
+DEFAULT_ENCODER = "minilm"
+READY_MADE, READY_MADE_DIMENSIONS = "medcpt", 768
+"""The encoder of NCBI's vectors of PubMed."""
+
+
+def open_models(settings: Settings, cache: ReplyCache | None) -> dict[str, ChatModel]:
+    """The chat model of each role in its layers; roles with the same settings share one, all share the budget."""
+    budget = Budget(settings.budget)
+    made: list[tuple[ModelSettings, ChatModel]] = []
+    models: dict[str, ChatModel] = {}
+    for role in ROLES:
+        wanted = settings.model_for(role)
+        model = next((known for same, known in made if same == wanted), None)
+        if model is None:
+            bare = load_chat(wanted, settings.home, settings.threads)
+            model = layered(bare, wanted, cache=cache, budget=budget, record=settings.record)
+            made.append((wanted, model))
+        models[role] = model
+    return models
+
+
+def open_cache(settings: Settings, opened: Opened | None) -> tuple[ReplyCache | None, str | None]:
+    """The cache of replies, and what a reader must know where there is none although the settings have it on.
+
+    It lies in the library, so that what quotes documents stays with them; without a library, among the models. Raises
+    SettingsError where patients' notes would leave their library.
+    """
+    replay = settings.cache.mode == "replay"
+    if settings.cache.mode == "off":
+        return None, None
+    inside = None if opened is None else opened.library.path / REPLIES
+    path = settings.cache.path or inside or settings.home / REPLIES
+    if opened is not None and path != inside and opened.library.holds_patients():
+        raise SettingsError(
+            "the library holds patients' notes, so replies are kept inside it or not at all: leave cache.path out, or "
+            "give --no-cache"
+        )
+    try:
+        return ReplyCache(path, replay=replay), None
+    except StorageError as error:
+        if replay or settings.cache.path is not None:
+            raise
+        return None, f"replies are not kept: {error.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A library open for reading and its search, with whatever else that needs. Use as a context manager."""
+
+    library: Library
+    retriever: Retriever
+    others: tuple[Library, ...] = ()
+
+    def close(self) -> None:
+        """Closes the libraries. Idempotent."""
+        for library in (self.library, *self.others):
+            library.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_retriever(settings: Settings, library: Path | str) -> Opened:
+    """The library, opened for reading, and its search. No encoder is loaded where only words are searched.
+
+    Raises UserError: no such library, another encoder, no such model or reranker.
+    """
+    path = Path(library).expanduser()
+    needs_encoder = settings.by != "bm25" or (settings.strategy == "brief-context" and settings.preflight.enabled)
+    reranker = None
+    if settings.rerank.name is not None:
+        loaded = load_reranker(settings.rerank.name, settings.home, settings.threads, _key(settings.rerank.api_key_env))
+        reranker = (settings.rerank.name, loaded)
+    first, encoder = _searched(settings, path, settings.encoder) if needs_encoder else (Library.open(path), None)
+    also = [_searched(settings, other.expanduser(), None) for other in settings.fuse] if needs_encoder else []
+    retriever = Retriever(
+        first,
+        encoder,
+        settings.rrf_k,
+        also=[Searched(store, other) for store, other in also],
+        remedy=settings.long_questions,
+        sentences=sentences,
+        reranker=reranker,
+        rerank_depth=settings.rerank.depth,
+    )
+    return Opened(first, retriever, tuple(store for store, _ in also))
+
+
+def _searched(settings: Settings, path: Path, encoder_name: str | None) -> tuple[Library, Encoder]:
+    from epicrisis.library.manifest import read_manifest
+
+    encoder = load_encoder(encoder_name or read_manifest(path).encoder_name, settings.home, settings.threads)
+    return Library.open(path, encoder_fingerprint=encoder.fingerprint), encoder
+
+
+def _key(variable: str) -> Callable[[], str | None]:
+    return lambda: os.environ.get(variable)
+
+
+def encoder_to_add(settings: Settings, library: Path, ready_made: bool) -> tuple[Encoder, str]:
+    """The encoder that additions to this library need, and its name.
+
+    For ready-made vectors of MedCPT, and for a library of them, it need not be installed: then a stand-in that refuses
+    to encode anything.
+    """
+    from epicrisis.library.manifest import PRECOMPUTED, read_manifest
+
+    made = read_manifest(library) if (library / "manifest.json").is_file() else None
+    name = settings.encoder or (made.encoder_name if made else READY_MADE if ready_made else DEFAULT_ENCODER)
+    try:
+        return load_encoder(name, settings.home, settings.threads), name
+    except ModelMissing:
+        precomputed = made.encoder_fingerprint.startswith(PRECOMPUTED) if made else ready_made
+        if settings.encoder is not None or not precomputed:
+            raise
+        dimensions = made.dimensions if made else READY_MADE_DIMENSIONS
+        return PrecomputedEncoder(f"{PRECOMPUTED}{name}", name, dimensions), name
+
+
+def scope_of(settings: ScopeSettings, patient: str | None = None, question: Question | None = None) -> Scope:
+    """What a search may see by the settings, for that patient; with `hide_gold` not the question's own documents."""
+    gold = question.gold_documents if question is not None and settings.hide_gold else ()
+    return Scope(
+        patient=patient if question is None else question.patient,
+        as_of=settings.as_of,
+        hidden=frozenset((*settings.hide, *gold)),
+        since=settings.since,
+        publication_types=frozenset(settings.types),
+        journals=frozenset(settings.journals),
+        without_retracted="retracted" in settings.without,
+    )
