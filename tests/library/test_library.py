@@ -420,3 +420,19 @@ def test_vectors_that_are_none(library: Library) -> None:
     for vector in (np.zeros(3, np.float32), np.full(DIMENSIONS, np.nan, np.float32), np.zeros((1, 4), np.float32)):
         with pytest.raises(InputError, match="4 finite numbers"):
             library.search_vectors(vector, 3, Scope())
+
+
+def test_deleting_by_hand_takes_kept_replies_along(library: Library) -> None:
+    """They may quote what goes. An update of the source, which comes with revisions, leaves them."""
+    assert library.holds_patients()
+    for name in ("replies.sqlite", "replies.sqlite-wal"):
+        (library.path / name).write_text("a reply about document 3")
+    library.delete(["doc:3"], {"doc:3": "0002"})
+    assert len(list(library.path.glob("replies.sqlite*"))) == 2
+    library.delete(["doc:4"])
+    assert not list(library.path.glob("replies.sqlite*"))
+
+
+def test_a_library_of_literature_holds_no_patients(tmp_path: Path) -> None:
+    with create(tmp_path / "library") as made:
+        assert not made.holds_patients()

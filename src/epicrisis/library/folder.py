@@ -15,6 +15,8 @@ from .foreign import REPAIR, ours
 
 LOCK = "write.lock"
 PARTS = (journal.NAME, vectors.NAME, words.NAME)
+REPLIES = "replies.sqlite"
+"""Models' replies about the documents, which may quote them; kept here by those above, no part of the library."""
 
 
 def locked(folder: Path) -> FileLock:

@@ -29,7 +29,7 @@ from epicrisis.types import Hit, Passage, Scope
 
 from . import manifest as manifests
 from .checks import check_documents, check_scope
-from .folder import PARTS, check_parts, check_vacant, clear, locked, sizes
+from .folder import PARTS, REPLIES, check_parts, check_vacant, clear, locked, sizes
 from .foreign import ours
 from .index import DEFAULT_RECALL, IndexReport, probing, read_report, refreshed
 from .journal import Journal, Marks, Source
@@ -203,7 +203,9 @@ class Library:
         """Durable when it returns. Unknown ids are no error. Raises LibraryError for a reader."""
         with self._threads:
             self._settle()
-            if revisions:
+            if revisions is None:  # A person's wish, no update: replies that were kept may quote what goes.
+                clear(self._folder, REPLIES)
+            else:
                 self._journal.bury(revisions)
             known = list(self._journal.hashes(document_ids))
             if known:
@@ -353,7 +355,10 @@ class Library:
         with self._threads:
             return self._journal.count()
 
-    # -- soundness ----------------------------------------------------------------------------------------------------
+    def holds_patients(self) -> bool:
+        """Whether some passage is of a patient's record."""
+        with self._threads:
+            return self._neighbours.any_patients()
 
     def info(self) -> LibraryInfo:
         """What is there, and whether its parts agree. Counts everything: seconds for millions of passages."""
