@@ -1,31 +1,50 @@
-"""What may leave this machine: the network guard of `--local-only`, and quiet logs.
+"""What may leave this machine, and what may be written down: the network guard of `--local-only`, which names are
+another machine's, addresses without their secrets, private files, and quiet libraries below.
 
 The guard is an audit hook below every Python client: it sees each connection and each name look-up and refuses all but
-this machine, whoever asks. Native code that opens sockets of its own does not pass here; the settings refuse remote
-addresses for such parts.
+this machine, whoever asks. Native code that opens sockets of its own and child processes do not pass here; the settings
+refuse remote addresses for the one, and the only child process there is (pip, of `models pull`) is not started. Knows
+no settings and no client.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import logging
+import os
+import re
+import socket
+import stat
 import sys
-from typing import Any
+from pathlib import Path, PurePath
+from typing import Any, BinaryIO
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from epicrisis.errors import NetworkRefused
+from epicrisis.errors import InputError, NetworkRefused, StorageError
 
 _state = {"installed": False, "local_only": False}
 
+# A Path has one of the two slashes left; a single letter is a drive.
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+_OPEN_PARAMETERS = {"api-version", "model"}
+"""Of a URL's query: what is no secret. Keys travel there too (`?key=...`)."""
+
+_LIBRARIES = ("openai", "httpx2", "httpcore2", "httpx", "httpcore", "lancedb", "genai-prices", "huggingface_hub")
+
 
 def is_local(host: object) -> bool:
-    """True for this machine's own loopback names and addresses, and for Unix sockets (no host at all)."""
+    """True for loopback addresses, `localhost`, and no host at all (Unix sockets).
+
+    Other spellings are another machine's: `localhost.` and `localhost.localdomain` are looked up at a name server,
+    `127.1` and `0.0.0.0` mean this machine on some systems alone.
+    """
     if isinstance(host, bytes):
         host = host.decode("ascii", "replace")
     if host is None or host == "":
         return True
     if not isinstance(host, str):
         return False
-    if host.lower().rstrip(".") in ("localhost", "localhost.localdomain"):
+    if host.lower() == "localhost":
         return True
     try:
         address = ipaddress.ip_address(host.split("%")[0])
@@ -35,34 +54,130 @@ def is_local(host: object) -> bool:
     return (mapped or address).is_loopback
 
 
-def _refuse(host: object) -> None:
-    raise NetworkRefused(
-        f"--local-only is on and something asked for {host}: name a model on this machine, or leave --local-only out"
-    )
-
-
-def _hook(event: str, arguments: tuple[Any, ...]) -> None:
-    if not _state["local_only"]:
-        return
-    if event in ("socket.connect", "socket.sendto", "socket.sendmsg"):
-        address = arguments[1]
-        if isinstance(address, tuple) and not is_local(address[0]):
-            _refuse(address[0])
-    elif event in ("socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr", "socket.getnameinfo"):
-        host = arguments[0][0] if event == "socket.getnameinfo" else arguments[0]
-        if not is_local(host):
-            _refuse(host)
+# -- the guard ------------------------------------------------------------------------------------------------------
 
 
 def set_local_only(on: bool) -> None:
-    """Turns the guard on or off for this process. The hook itself, once installed, stays (Python has no way back)."""
+    """Turns the guard on or off for this process. The hook itself, once installed, stays (Python has no way back).
+
+    Whoever reads settings turns it on and never off: a second pipeline that asks for less must not loosen what the
+    first was promised. Off is for a caller who says so.
+    """
     if on and not _state["installed"]:
         sys.addaudithook(_hook)
         _state["installed"] = True
     _state["local_only"] = on
 
 
+def _hook(event: str, arguments: tuple[Any, ...]) -> None:
+    if not _state["local_only"]:
+        return
+    if event in ("socket.connect", "socket.sendto", "socket.sendmsg"):
+        asker, address = arguments
+        if address is None or asker.family == getattr(socket, "AF_UNIX", None):
+            return
+        host = (address[0] or "0.0.0.0") if isinstance(address, tuple) else address
+        if not is_local(host):
+            _refuse(host)
+    elif event in ("socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr", "socket.getnameinfo"):
+        host = arguments[0][0] if event == "socket.getnameinfo" else arguments[0]
+        if not is_local(host):
+            _refuse(host)
+
+
+def _refuse(host: object) -> None:
+    raise NetworkRefused(
+        f"--local-only is on and something asked for {host}: name a model on this machine, or leave --local-only out"
+    )
+
+
+# -- addresses ------------------------------------------------------------------------------------------------------
+
+
+def host_of(url: str) -> str | None:
+    """The host of a URL, lower-cased; `None` where it has none, or none that can be read."""
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return None
+
+
+def outside(value: str | PurePath) -> str | None:
+    """What beyond this machine a setting names: a host, a share, or the scheme of a store. `None` for plain names, for
+    local paths and for URLs of this machine."""
+    text = str(value)
+    if text.startswith("\\\\"):
+        return text.split("\\")[2] or text
+    found = _SCHEME.match(text)
+    if found is None:
+        return None
+    host = host_of(text)
+    if found[1].lower() in ("http", "https"):
+        return None if host and is_local(host) else host or without_secrets(text)
+    return f"{found[1]}://{host or ''}"
+
+
+def local_path(path: str | PurePath) -> Path:
+    """The path, `~` expanded. Raises InputError for a URI: only folders and files of this machine are read."""
+    found = _SCHEME.match(str(path))
+    if found is not None:
+        raise InputError(f"{found[1]}:// is no folder or file of this machine: copy it here and name the copy")
+    return Path(path).expanduser()
+
+
+def without_secrets(url: str) -> str:
+    """The URL without user, password and what its query may hold of keys. Whatever is no URL stays as it is."""
+    scheme, mark, _ = url.partition("://")
+    if not mark or not _SCHEME.match(url):
+        return url
+    try:
+        parts = urlsplit(url)
+        readable = parts.port != 0 and "@" not in parts.path
+    except ValueError:
+        readable = False
+    if not readable:
+        # Such as a password with a slash in it that nobody escaped: where it ends, no reader of URLs can tell.
+        return f"{scheme}://..."
+    query = [(key, value if key in _OPEN_PARAMETERS else "...") for key, value in parse_qsl(parts.query)]
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query=urlencode(query, safe=".")).geturl()
+
+
+# -- files ----------------------------------------------------------------------------------------------------------
+
+
+def private_file(path: Path) -> BinaryIO:
+    """The file opened for appending, made if need be, readable and writable by its owner alone (mode 0600).
+
+    A file that was open to others is closed to them. Raises StorageError where that, or writing, is not allowed.
+    """
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            about = os.fstat(descriptor)
+            if stat.S_ISREG(about.st_mode) and about.st_mode & 0o077 and hasattr(os, "fchmod"):
+                os.fchmod(descriptor, 0o600)
+        except OSError:
+            os.close(descriptor)
+            raise
+    except OSError as error:
+        raise StorageError(
+            f"{path} cannot be written for your eyes alone ({error.strerror}): name another file"
+        ) from error
+    return os.fdopen(descriptor, "ab")
+
+
+# -- the libraries below --------------------------------------------------------------------------------------------
+
+
 def quiet_logs() -> None:
-    """Keeps the libraries below from logging requests: their texts may be a patient's."""
-    for name in ("openai", "httpx2", "httpcore2", "httpx", "httpcore", "lancedb"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
+    """Keeps the libraries below from logging requests: their texts may be a patient's.
+
+    What their loggers say reaches no handler but one that was put on them directly, whatever level they are set to
+    later: OpenAI's client sets its own when it is imported where OPENAI_LOG asks for that.
+    """
+    for name in _LIBRARIES:
+        logger = logging.getLogger(name)
+        logger.setLevel(logging.CRITICAL)
+        logger.propagate = False
+        if not logger.handlers:
+            logger.addHandler(logging.NullHandler())
