@@ -13,11 +13,12 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from epicrisis.prompts import OPEN, unescape, unfence
 from epicrisis.seams import ChatRequest
 from epicrisis.testing.chat import ScriptedModel
+from epicrisis.testing.replies import fill, quotation
 
 Curve: TypeAlias = Callable[[int, int], float]
 """(place from 0, documents in the prompt) -> probability of attending to the document there."""
@@ -68,9 +69,12 @@ def position_biased_reader(
         key = None if named is None else keys[named]
         place = None if key is None else _place_of(key, items)
         attends = place is not None and _draw(seed, request.seed, prompt) < curve(place, len(items))
+        schema = request.schema or {"type": "object"}
         if key is None or place is None or not attends:
-            return json.dumps(_fill(request.schema or {}, found=False, key=None, number=0))
-        return json.dumps(_fill(request.schema or {}, found=True, key=key, number=place + 1))
+            return json.dumps(fill(schema, {"found": False, "quotes": [], "choice": None}, "nothing relevant"))
+        quotes = [{"doc": place + 1, "quote": quotation(key.passage)}]
+        values = {"found": True, "quotes": quotes, "choice": key.choice}
+        return json.dumps(fill(schema, values, "as the passage says"))
 
     return ScriptedModel(script, name="position-biased-reader", context_tokens=context_tokens)
 
@@ -87,34 +91,3 @@ def _draw(*parts: object) -> float:
     """A number in [0, 1) that depends on the parts alone."""
     digest = hashlib.sha256("\0".join(map(str, parts)).encode()).digest()
     return int.from_bytes(digest[:8], "big") / 2**64
-
-
-def _quote(passage: str) -> str:
-    """Words of the passage, free of quotation marks, cut at a blank."""
-    start = max(passage.split('"'), key=len)[:160].strip()
-    return start.rsplit(" ", 1)[0] if " " in start else start
-
-
-def _fill(schema: Mapping[str, Any], *, found: bool, key: Key | None, number: int) -> Any:
-    """A reply that satisfies the schema: the branch of an `anyOf` that says found or not, each field by its name."""
-    if "anyOf" in schema:
-        branches = schema["anyOf"]
-        chosen = next(
-            (b for b in branches if b.get("properties", {}).get("found", {}).get("enum") == [found]), branches[0]
-        )
-        return _fill(chosen, found=found, key=key, number=number)
-    filled: dict[str, Any] = {}
-    for name, inner in schema.get("properties", {}).items():
-        if name == "found":
-            filled[name] = found
-        elif name == "quotes":
-            filled[name] = [{"doc": number, "quote": _quote(key.passage)}] if key else []
-        elif name == "sources":
-            filled[name] = inner["items"]["enum"][:1]
-        elif name == "choice":
-            filled[name] = key.choice if key else None
-        elif "anyOf" in inner or inner.get("type") == "object":
-            filled[name] = _fill(inner, found=found, key=key, number=number)
-        else:
-            filled[name] = "as the passage says" if found else "nothing relevant"
-    return filled

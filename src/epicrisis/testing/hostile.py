@@ -1,0 +1,364 @@
+"""A chat endpoint on loopback that is healthy, or fails as it is told: a real HTTP server, for tests of clients.
+
+It stands on sockets and nothing else, so that resets, cut bodies and endless streams are what they are in the wild,
+and keeps a ledger of what it did, to hold a client's own account against. Knows no client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import socket
+import struct
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from http import HTTPStatus
+from types import TracebackType
+from typing import Any, Self
+
+from epicrisis.testing import wire
+from epicrisis.testing.chat import words
+from epicrisis.testing.faults import Fault, respond
+from epicrisis.testing.replies import schema_reply
+from epicrisis.testing.wire import Response
+
+_MOMENT = 0.01
+"""Seconds: between the pieces of an endless reply, and before a reset, so that what went before it is read."""
+
+_UNREAD = 65536
+"""Bytes a client may leave unread before an endless reply waits for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """What the server did. A call is a request for a chat completion; it is one of `healthy`, `faults` or `refused`,
+    or healthy but given up by the client, or still in flight."""
+
+    connections: int = 0
+    requests: int = 0
+    """Of all paths."""
+    calls: int = 0
+    in_flight: int = 0
+    most_in_flight: int = 0
+    healthy: int = 0
+    """Replies that went out whole and without a fault."""
+    refused: int = 0
+    """Rightly: a wrong key, a parameter that is not taken, a prompt over the window."""
+    faults: Mapping[Fault, int] = field(default_factory=dict)
+    hung_up: int = 0
+    """Calls, healthy and faulty, that the client gave up before the reply was out."""
+    told_calls: int = 0
+    """Replies that went out whole and told their tokens truly."""
+    told_prompt_tokens: int = 0
+    told_completion_tokens: int = 0
+    prompt_tokens: int = 0
+    """Of all replies that went out whole, told or not."""
+    completion_tokens: int = 0
+
+    @property
+    def faulty(self) -> int:
+        return sum(self.faults.values())
+
+    @property
+    def untold_calls(self) -> int:
+        """Calls whose tokens were never told."""
+        return self.calls - self.told_calls
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """One request as it came; header names in lower case, `at` is a time of `time.monotonic()`."""
+
+    path: str
+    headers: Mapping[str, str]
+    body: Mapping[str, Any]
+    at: float
+
+
+class HostileServer:
+    """Serves chat completions (any path that ends so, Azure's too), /v1/models and vLLM's /tokenize at `url`.
+
+    `reply` gives the assistant's text for a request's body; one word is one token. Of the chat calls the share `rate`
+    fails, each with one of `faults`, drawn by `seed` in the order of arrival; `script` decides the first calls instead
+    (None: healthy).
+
+    Seconds: `delay` before each reply, `pace` between the events of a stream, `slow` before the reply of `Fault.SLOW`,
+    `retry_after` where a fault says when to come back (whole seconds are rounded up).
+
+    `api_key` is required where it is given. `refuses` names parameters of a request that are not taken:
+    `{"max_tokens", "temperature"}` is a reasoning model of OpenAI's, `{"response_format"}` an old server.
+    `context_tokens` is the window, for the prompt and the reply asked for. `keep_bodies` fills `received`.
+
+    An error that `reply` raises is raised again when the block ends.
+    """
+
+    def __init__(
+        self,
+        reply: Callable[[dict[str, Any]], str] = schema_reply,
+        *,
+        faults: Sequence[Fault] = tuple(Fault),
+        rate: float = 0.0,
+        seed: int = 0,
+        script: Iterable[Fault | None] = (),
+        delay: float = 0.0,
+        pace: float = 0.0,
+        slow: float = 30.0,
+        retry_after: float = 1.0,
+        api_key: str | None = None,
+        refuses: Collection[str] = (),
+        context_tokens: int | None = None,
+        model: str = "hostile",
+        keep_bodies: bool = False,
+    ) -> None:
+        self._reply = reply
+        self._faults, self._rate, self._random, self._script = faults, rate, random.Random(seed), deque(script)
+        self._delay, self._pace, self._slow, self._retry_after = delay, pace, slow, retry_after
+        self._api_key, self._refuses, self._context_tokens = api_key, frozenset(refuses), context_tokens
+        self._model = model
+        self._keep_bodies = keep_bodies
+        self._kept: list[Received] = []
+        self._broken: list[BaseException] = []
+        # Replaced whole, by the server's thread alone: whoever reads it reads one moment's figures.
+        self.ledger = Ledger()
+        self.url = ""
+
+    @property
+    def received(self) -> tuple[Received, ...]:
+        """The requests so far, where bodies are kept."""
+        return tuple(self._kept)
+
+    def __enter__(self) -> Self:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="hostile-server", daemon=True)
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._open(), self._loop).result()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+        if error is None and self._broken:
+            raise self._broken[0]
+
+    async def _open(self) -> None:
+        self._connections: set[_Connection] = set()
+        self._closing = False
+        self._server = await self._loop.create_server(lambda: _Connection(self), "127.0.0.1", 0, backlog=1024)
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/v1"
+
+    async def _close(self) -> None:
+        self._server.close()
+        await _turns()  # Clients that have hung up by now have hung up on us, not we on them.
+        self._closing = True
+        for connection in self._connections:
+            connection.transport.abort()
+        await _turns()
+
+    # -- what is answered -------------------------------------------------------------------------------------------
+
+    def _begin(self, received: Received) -> tuple[Response, Fault | None]:
+        """The response to a chat call, booked as begun."""
+        body = dict(received.body)
+        response, fault = self._unauthorized(received) or self._refusal(body), None
+        if response is None:
+            fault = self._draw()
+            reply = wire.reply_to(body, self._reply(body), self._model)
+            response = respond(reply, fault, self._retry_after, self._slow)
+            if fault is not None:
+                faults = self.ledger.faults
+                self.ledger = replace(self.ledger, faults={**faults, fault: faults.get(fault, 0) + 1})
+            self._book(calls=1, in_flight=1)
+        else:
+            self._book(calls=1, in_flight=1, refused=1)
+        self.ledger = replace(self.ledger, most_in_flight=max(self.ledger.most_in_flight, self.ledger.in_flight))
+        return response, fault
+
+    def _finish(self, response: Response, fault: Fault | None) -> None:
+        """Booked before the last bytes leave: what a client has seen stands in the ledger."""
+        if response.tokens is None:
+            self._book(in_flight=-1)
+            return
+        prompt, completion = response.tokens
+        told = int(response.told)
+        self._book(
+            in_flight=-1,
+            healthy=int(fault is None),
+            told_calls=told,
+            told_prompt_tokens=told * prompt,
+            told_completion_tokens=told * completion,
+            prompt_tokens=prompt,
+            completion_tokens=completion,
+        )
+
+    def _other(self, received: Received) -> Response:
+        """The response to whatever is no chat call."""
+        if refusal := self._unauthorized(received):
+            return refusal
+        match received.path.rpartition("/")[2]:
+            case "models":
+                entry = {"id": self._model, "object": "model", "created": 0, "owned_by": "epicrisis"}
+                return wire.whole({"object": "list", "data": [entry | {"max_model_len": self._context_tokens}]})
+            case "tokenize":
+                count = words(received.body.get("prompt") or wire.prompt_of(received.body))
+                return wire.whole({"count": count, "max_model_len": self._context_tokens, "tokens": list(range(count))})
+        return wire.whole({"detail": "Not Found"}, 404)
+
+    def _unauthorized(self, received: Received) -> Response | None:
+        given = received.headers.get("authorization", "").removeprefix("Bearer ") or received.headers.get("api-key")
+        if self._api_key is None or given == self._api_key:
+            return None
+        return wire.error(401, f"Incorrect API key provided: {given}.", "invalid_request_error", "invalid_api_key")
+
+    def _refusal(self, body: Mapping[str, Any]) -> Response | None:
+        if not body.get("messages"):
+            return wire.error(400, "'messages' must be a list that is not empty", "invalid_request_error")
+        if refusal := wire.unsupported(body, self._refuses):
+            return refusal
+        prompt, room = words(wire.prompt_of(body)), wire.limit_of(body) or 1
+        if self._context_tokens is not None and prompt + room > self._context_tokens:
+            return wire.overflow("vllm", prompt, self._context_tokens, room)
+        return None
+
+    def _draw(self) -> Fault | None:
+        if self._script:
+            return self._script.popleft()
+        return self._random.choice(self._faults) if self._random.random() < self._rate else None
+
+    def _book(self, **more: int) -> None:
+        self.ledger = replace(self.ledger, **{name: getattr(self.ledger, name) + n for name, n in more.items()})
+
+
+class _Connection(asyncio.Protocol):
+    """One client's connection: a request at a time, each on the tail of the last."""
+
+    transport: asyncio.Transport
+
+    def __init__(self, server: HostileServer) -> None:
+        self._server = server
+        self._buffer = bytearray()
+        self._task: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        self._server._connections.add(self)
+        self._server._book(connections=1)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._server._connections.discard(self)
+        if self._task is not None:
+            self._task.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        self._next()
+
+    def _next(self) -> None:
+        if self._task is None and (received := self._take()) is not None:
+            self._task = asyncio.get_running_loop().create_task(self._answer(received))
+            self._task.add_done_callback(self._answered)
+
+    def _take(self) -> Received | None:
+        """The next request, once it is there whole."""
+        head, found, rest = self._buffer.partition(b"\r\n\r\n")
+        if not found:
+            return None
+        first, *lines = head.decode("latin-1").split("\r\n")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        length = int(headers.get("content-length", 0))
+        if len(rest) < length:
+            return None
+        self._buffer = rest[length:]
+        try:
+            body = json.loads(rest[:length] or b"{}")
+        except ValueError:
+            body = {}
+        path = first.split(" ")[1].partition("?")[0]
+        return Received(path, headers, body if isinstance(body, dict) else {}, time.monotonic())
+
+    async def _answer(self, received: Received) -> None:
+        server = self._server
+        server._book(requests=1)
+        if server._keep_bodies:
+            server._kept.append(received)
+        if received.path.endswith("/chat/completions"):
+            response, fault = server._begin(received)
+            try:
+                last = await self._all_but_last(response)
+            except asyncio.CancelledError:
+                server._book(in_flight=-1, hung_up=int(not server._closing))
+                raise
+            server._finish(response, fault)
+        else:
+            response = server._other(received)
+            last = _head(response) + response.pieces[0]
+        self.transport.write(last)
+        await self._end(response, close=received.headers.get("connection", "").lower() == "close")
+
+    async def _all_but_last(self, response: Response) -> bytes:
+        """Waits and writes as the response says, and returns the bytes that end it."""
+        server = self._server
+        await asyncio.sleep(server._delay + response.late)
+        parts = [_head(response), *(_framed(response, piece) for piece in response.pieces)]
+        while response.repeated:
+            if self.transport.get_write_buffer_size() < _UNREAD:
+                self.transport.write(b"".join(parts))
+            parts = [_framed(response, response.repeated)]
+            await asyncio.sleep(max(server._pace, _MOMENT))
+        if response.chunked and response.ending == "whole":
+            parts.append(b"0\r\n\r\n")
+        if server._pace and response.chunked:
+            for part in parts[:-1]:
+                self.transport.write(part)
+                await asyncio.sleep(server._pace)
+            return parts[-1]
+        return b"".join(parts)
+
+    async def _end(self, response: Response, *, close: bool) -> None:
+        if response.ending != "whole":
+            await asyncio.sleep(_MOMENT)
+        if response.ending == "reset":
+            # Lingering for no time is how a program resets a connection.
+            linger = struct.pack("ii", 1, 0)
+            self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            self.transport.abort()
+        elif response.ending == "closed" or close:
+            self.transport.close()
+
+    def _answered(self, task: asyncio.Task[None]) -> None:
+        self._task = None
+        if task.cancelled():
+            return
+        if (error := task.exception()) is not None:
+            self._server._broken.append(error)
+            self.transport.abort()
+        elif not self.transport.is_closing():
+            self._next()
+
+
+def _head(response: Response) -> bytes:
+    if response.status == 0:
+        return b""
+    length = len(response.pieces[0]) if response.promised is None and response.pieces else response.promised
+    framing = "Transfer-Encoding: chunked" if response.chunked else f"Content-Length: {length}"
+    lines = [f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}", f"Content-Type: {response.kind}"]
+    lines += [framing, *(f"{name}: {value}" for name, value in response.headers.items())]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+
+def _framed(response: Response, piece: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(piece), piece) if response.chunked else piece
+
+
+async def _turns() -> None:
+    """Lets the loop see what the sockets hold already, and act on it."""
+    for _ in range(5):
+        await asyncio.sleep(0)

@@ -1,0 +1,112 @@
+"""Replies that satisfy a JSON schema: what the fakes say, as they understand nothing.
+
+Knows schemas and the form of our prompts (a question, then documents in a fence), no HTTP and no strategy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from epicrisis.prompts import OPEN, unfence
+
+Schema: TypeAlias = Mapping[str, Any]
+Pick: TypeAlias = Callable[[Sequence[Any]], Any]
+
+_QUESTION = re.compile(r"Question: (.*?)(?:\n\s*\n|\Z)", re.DOTALL)
+_LETTER = re.compile(r"(?m)^([A-Z])\. ")
+
+
+def schema_reply(body: Mapping[str, Any]) -> str:
+    """The assistant's text for the JSON body of a chat request: whatever its schema asks for.
+
+    The choice depends on the question and its options alone, so it is the same in every stage of a strategy, for
+    every partition, seed and sample; quotations are words of a document. Without a schema it is a sentence that names
+    the choice.
+    """
+    prompt = text_of(body["messages"][-1]["content"])
+    asked = prompt.partition(OPEN)[0]
+    question = found[1] if (found := _QUESTION.search(asked)) else asked
+    number = int.from_bytes(hashlib.sha256(question.encode()).digest()[:8], "big")
+
+    def pick(choices: Sequence[Any]) -> Any:
+        real = [choice for choice in choices if choice is not None] or choices
+        return real[number % len(real)]
+
+    schema = (body.get("response_format") or {}).get("json_schema", {}).get("schema")
+    if schema is None:
+        letters = _LETTER.findall(question)
+        return f"The answer is {pick(letters)}." if letters else "It is as the documents say."
+    documents = unfence(prompt)
+    values: dict[str, Any] = {"found": True}
+    if documents:
+        place = number % len(documents)
+        values["quotes"] = [{"doc": place + 1, "quote": quotation(documents[place].splitlines()[-1])}]
+    return json.dumps(fill(schema, values, "It is as the documents say.", pick))
+
+
+def fill(schema: Schema, values: Mapping[str, Any], text: str, pick: Pick = lambda choices: choices[0]) -> Any:
+    """A value that satisfies the schema. A property named in `values` has that value, wherever it stands; any other
+    string is `text`, of an `enum` one is picked, and of an `anyOf` the first branch that admits the values.
+
+    Understands references within the schema, but no `allOf`, `pattern` or `format`.
+    """
+
+    def build(part: Schema) -> Any:
+        if "$ref" in part:
+            return build(_referred(schema, part["$ref"]))
+        branches = part.get("anyOf") or part.get("oneOf")
+        if branches:
+            return build(next((branch for branch in branches if _admits(branch, values)), branches[0]))
+        if "const" in part:
+            return part["const"]
+        if "enum" in part:
+            return pick(part["enum"])
+        kind = part.get("type", "object" if "properties" in part else "string")
+        match kind if isinstance(kind, str) else kind[0]:
+            case "object":
+                inner = part.get("properties", {})
+                return {name: values[name] if name in values else build(inner[name]) for name in inner}
+            case "array":
+                return [build(part["items"]) for _ in range(max(1, part.get("minItems", 0)))] if "items" in part else []
+            case scalar:
+                return _scalar(part, scalar, text)
+
+    return build(schema)
+
+
+def _scalar(schema: Schema, kind: str, text: str) -> Any:
+    if kind in ("integer", "number"):
+        least = schema.get("minimum", schema.get("exclusiveMinimum", -1) + 1)
+        return min(least, schema.get("maximum", least))
+    if kind == "string":
+        return text[: schema.get("maxLength")].ljust(schema.get("minLength", 0), ".")
+    return True if kind == "boolean" else None
+
+
+def quotation(passage: str) -> str:
+    """Words of the passage, free of quotation marks, cut at a blank."""
+    start = max(passage.split('"'), key=len)[:160].strip()
+    return start.rsplit(" ", 1)[0] if " " in start else start
+
+
+def text_of(content: Any) -> str:
+    """The text of a message's content, which is a string, a list of parts, or null."""
+    if isinstance(content, list):
+        return "\n".join(part.get("text", "") for part in content)
+    return content or ""
+
+
+def _referred(schema: Schema, pointer: str) -> Schema:
+    for name in pointer.removeprefix("#/").split("/"):
+        schema = schema[name]
+    return schema
+
+
+def _admits(branch: Schema, values: Mapping[str, Any]) -> bool:
+    """False where an `enum` of the branch excludes one of the values."""
+    inner = branch.get("properties", {})
+    return all(value in inner[name]["enum"] for name, value in values.items() if "enum" in inner.get(name, {}))
