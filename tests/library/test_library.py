@@ -422,15 +422,17 @@ def test_vectors_that_are_none(library: Library) -> None:
             library.search_vectors(vector, 3, Scope())
 
 
-def test_deleting_by_hand_takes_kept_replies_along(library: Library) -> None:
+def test_deleting_by_hand_takes_kept_replies_along(tmp_path: Path) -> None:
     """They may quote what goes. An update of the source, which comes with revisions, leaves them."""
-    assert library.holds_patients()
-    for name in ("replies.sqlite", "replies.sqlite-wal"):
-        (library.path / name).write_text("a reply about document 3")
-    library.delete(["doc:3"], {"doc:3": "0002"})
-    assert len(list(library.path.glob("replies.sqlite*"))) == 2
-    library.delete(["doc:4"])
-    assert not list(library.path.glob("replies.sqlite*"))
+    with create(tmp_path / "library") as made:
+        add(made, 1, 8)
+        assert made.holds_patients()
+        for name in ("replies.sqlite", "replies.sqlite-wal"):
+            (made.path / name).write_text("a reply about document 3")
+        made.delete(["doc:3"], {"doc:3": "0002"})
+        assert len(list(made.path.glob("replies.sqlite*"))) == 2
+        made.delete(["doc:4"])
+        assert not list(made.path.glob("replies.sqlite*"))
 
 
 def test_a_library_of_literature_holds_no_patients(tmp_path: Path) -> None:
