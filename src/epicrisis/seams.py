@@ -139,8 +139,8 @@ class ChatRequest:
     def draws(
         self, n: int, temperature: tuple[float, float] | None = None, top_p: tuple[float, float] | None = None
     ) -> tuple[ChatRequest, ...]:
-        """N draws of this request, `sample` counted on from its own. A range (lowest, highest) is walked evenly, so
-        that the i-th draw is the same whenever N is (OpenMedprompt varies temperature and top-p)."""
+        """N draws of this request, `sample` counted on from its own. A range (lowest, highest) is walked evenly, as
+        OpenMedprompt varies temperature and top-p."""
         return tuple(
             replace(
                 self,
