@@ -1,0 +1,54 @@
+"""What tokens cost: by the settings, else by the price list that is installed. Contacts nothing.
+
+A price that nobody tells is unknown, never 0; a model on this machine charges nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import parse_qs, urlsplit
+
+from epicrisis.privacy import is_local
+from epicrisis.settings import ModelSettings, Price
+from epicrisis.types import Usage
+
+MILLION = 1_000_000
+
+
+def price_of(settings: ModelSettings) -> Callable[[Usage], float | None]:
+    """US dollars of a usage of that model; `None` where the price is unknown.
+
+    The settings' price goes first, on this machine too. A model that the address does not name has no known price.
+    """
+    price = settings.price
+    if price is not None:
+        return lambda usage: stated_cost(usage, price)
+    parts = urlsplit(settings.name)
+    if not settings.is_endpoint or is_local(parts.hostname):
+        return lambda usage: 0.0
+    model = parts.fragment or parse_qs(parts.query).get("model", [""])[0]
+    address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    return lambda usage: listed_cost(usage, model, address) if model else None
+
+
+def stated_cost(usage: Usage, price: Price) -> float:
+    """By the settings; cached tokens cost what others do where they have no price of their own."""
+    cached = price.input if price.cached is None else price.cached
+    fresh = usage.prompt_tokens - usage.cached_tokens
+    return (fresh * price.input + usage.cached_tokens * cached + usage.completion_tokens * price.output) / MILLION
+
+
+def listed_cost(usage: Usage, model: str, address: str) -> float | None:
+    """By the installed list; `None` where it does not know the endpoint or the model."""
+    from genai_prices import Usage as PricedUsage
+    from genai_prices import calc_price
+
+    tokens = PricedUsage(
+        input_tokens=usage.prompt_tokens,
+        cache_read_tokens=usage.cached_tokens,
+        output_tokens=usage.completion_tokens,
+    )
+    try:
+        return float(calc_price(tokens, model, provider_api_url=address).total_price)
+    except LookupError:
+        return None

@@ -1,0 +1,296 @@
+"""What strategies would take, found out by running them: real retrieval, real preflight, real prompts, and chat models
+that send nothing (`plan.models`). So a plan cannot fall out of step with the strategies.
+
+Not planned for: retries, the second try after a reply that cannot be read, replies that are kept already, and what an
+endpoint saves by a prompt's beginning it has seen before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from epicrisis.answering.context import Context
+from epicrisis.errors import ChatError, InputError, UserError
+from epicrisis.models.chat.prices import price_of
+from epicrisis.opening import scope_of
+from epicrisis.pipeline import STRATEGIES, WITHOUT_LIBRARY, Pipeline
+from epicrisis.plan.figures import SIZES, Plan, Range, Size, Speed, StrategyPlan, total
+from epicrisis.plan.models import CountingModel, PlanningModel, measure
+from epicrisis.prompts import passage_text
+from epicrisis.seams import ChatModel
+from epicrisis.settings import ROLES, BudgetSettings, CacheSettings, ModelSettings, Settings
+from epicrisis.types import Answer, Called, Event, MapStarted, Notice, Question, Ranking, Scope, Usage
+
+SAMPLE_ABOVE = 200
+"""More questions than this are planned by a sample of so many, where nothing else is said."""
+QUESTIONS_AT_ONCE = 8
+
+T = TypeVar("T")
+
+
+async def plan(
+    settings: Settings,
+    library: Path | str | None,
+    questions: Sequence[Question],
+    strategies: Sequence[str] = tuple(STRATEGIES),
+    *,
+    sample: int | None = None,
+    timed: bool = False,
+    advance: Callable[[int], None] = lambda planned: None,
+) -> Plan:
+    """The strategies side by side for all the questions. Only `timed` calls a model: twice, shortly.
+
+    `sample` questions, drawn by the settings' seed, stand for all of them; where it is not said, 200 where there are
+    more. `advance` is told after each question how many are to be planned. Raises InputError without questions or for
+    an unknown strategy, UserError for whatever cannot be opened or counted.
+    """
+    unknown = [name for name in strategies if name not in STRATEGIES]
+    if unknown:
+        raise InputError(f"no strategy is called {unknown[0]}: known are {', '.join(STRATEGIES)}")
+    # The one that needs the most of a library: it opens what any of them needs.
+    neediest = min(strategies, key=lambda name: (name in WITHOUT_LIBRARY, name != "brief-context"))
+    bare = settings.model_copy(
+        update={
+            "strategy": neediest, "cache": CacheSettings(mode="off"), "budget": BudgetSettings(), "record": None,
+            "log": None,
+        }
+    )  # fmt: skip
+    async with Pipeline.open(bare, library) as pipeline:
+        return await planned(pipeline, bare, questions, strategies, sample=sample, timed=timed, advance=advance)
+
+
+async def planned(
+    pipeline: Pipeline,
+    settings: Settings,
+    questions: Sequence[Question],
+    strategies: Sequence[str],
+    *,
+    sample: int | None = None,
+    timed: bool = False,
+    advance: Callable[[int], None] = lambda planned: None,
+) -> Plan:
+    """As `plan`, with a pipeline of these settings that is open already."""
+    if not questions:
+        raise InputError("there is nothing to plan: give a question")
+    if sample is not None and sample < 2:
+        raise InputError("a sample needs two questions or more: give --sample a larger number")
+    chosen = _sample(questions, sample or SAMPLE_ABOVE, settings.seed)
+    desk = await _open_desk(pipeline, settings, timed)
+    turns = asyncio.Semaphore(QUESTIONS_AT_ONCE)
+
+    async def one(question: Question) -> dict[str, _Outcomes]:
+        async with turns:
+            outcomes = await _outcomes(desk, question, strategies)
+        advance(len(chosen))
+        return outcomes
+
+    tasks = [asyncio.create_task(one(question)) for question in chosen]
+    try:
+        rows = [await task for task in tasks]
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    return Plan(
+        questions=len(questions),
+        planned=len(chosen),
+        models=tuple(desk.at_once),
+        exact_counts=desk.exact,
+        strategies=tuple(_summed(name, [row[name] for row in rows], len(questions), desk) for name in strategies),
+        speeds=desk.speeds,
+        at_once=desk.at_once,
+    )
+
+
+def _sample(questions: Sequence[Question], n: int, seed: int) -> list[Question]:
+    if len(questions) <= n:
+        return list(questions)
+    return [questions[i] for i in sorted(random.Random(seed).sample(range(len(questions)), n))]
+
+
+# -- what every question needs --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Desk:
+    """The pipeline to plan for, and by role the models that count and what they charge; by model the speeds."""
+
+    pipeline: Pipeline
+    settings: Settings
+    counting: Mapping[str, CountingModel]
+    prices: Mapping[str, Callable[[Usage], float | None]]
+    speeds: Mapping[str, Speed]
+    at_once: Mapping[str, int]
+    exact: bool
+
+    def models(self, size: Size, heads: Mapping[str, str]) -> dict[str, ChatModel]:
+        """By role, for one question."""
+        return {
+            role: PlanningModel(model, size, heads, self.prices[role], self.speeds.get(model.name))
+            for role, model in self.counting.items()
+        }
+
+
+async def _open_desk(pipeline: Pipeline, settings: Settings, timed: bool) -> _Desk:
+    models = pipeline._context(lambda event: None, Scope()).models
+    shared = {id(model): CountingModel(model) for model in models.values()}
+    counting = {role: shared[id(models[role])] for role in ROLES}
+    used = {model.name: model for model in counting.values()}
+    try:
+        speeds = {name: await measure(model) for name, model in used.items()} if timed else {}
+    except ChatError as error:
+        raise UserError(error.message) from error
+    capabilities = [await model.capabilities() for model in used.values()]
+    return _Desk(
+        pipeline,
+        settings,
+        counting,
+        {role: price_of(settings.model_for(role)) for role in ROLES},
+        speeds,
+        {counting[role].name: calls_at_once(settings.model_for(role)) for role in ROLES},
+        all(each.exact_token_counts for each in capabilities),
+    )
+
+
+def calls_at_once(model: ModelSettings) -> int:
+    """Calls it really works on side by side: the embedded model has one slot."""
+    return model.concurrency if model.is_endpoint else 1
+
+
+# -- one question ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What one strategy spent on one question, all replies being of one size."""
+
+    answer: Answer
+    events: tuple[Event, ...]
+
+    @property
+    def calls(self) -> list[Called]:
+        return [event for event in self.events if isinstance(event, Called)]
+
+    @property
+    def usage(self) -> Usage:
+        return sum((call.usage for call in self.calls), Usage())
+
+    @property
+    def path(self) -> float:
+        """Seconds from the first call to the last, where map calls run side by side and nothing else waits."""
+        maps = [call.usage.seconds for call in self.calls if call.stage.startswith("map ")]
+        others = [call.usage.seconds for call in self.calls if not call.stage.startswith("map ")]
+        return max(maps, default=0.0) + sum(others)
+
+    @property
+    def overflows(self) -> bool:
+        """Nothing else fails in a plan."""
+        return self.answer.state == "failed"
+
+
+_Outcomes = tuple[_Outcome, _Outcome, _Outcome]
+"""In the order of SIZES."""
+
+
+async def _outcomes(desk: _Desk, question: Question, strategies: Sequence[str]) -> dict[str, _Outcomes]:
+    """Each strategy three times over one search."""
+    heads: dict[str, str] = {}
+    context = desk.pipeline._context(lambda event: None, scope_of(desk.settings.scope, question=question))
+    search = _once(context.retrieve)
+
+    async def retrieve(asked: Question) -> Ranking:
+        ranking = await search(asked)
+        heads.update({passage_text(p): ", ".join(filter(None, (p.title, p.date))) for p in ranking.passages})
+        return ranking
+
+    preflight = None if context.preflight is None else _once(context.preflight)
+    context = replace(context, retrieve=retrieve, preflight=preflight, deadline=None)
+
+    async def outcome(name: str, size: Size) -> _Outcome:
+        events: list[Event] = []
+        running = replace(context, models=desk.models(size, heads), emit=events.append)
+        return _Outcome(await STRATEGIES[name](question, running), tuple(events))
+
+    least, expected, most = SIZES
+    return {
+        name: (await outcome(name, least), await outcome(name, expected), await outcome(name, most))
+        for name in strategies
+    }
+
+
+def _once(search: Callable[[Question], Awaitable[T]]) -> Callable[[Question], Awaitable[T]]:
+    """The same search, made once for each text."""
+    found: dict[str, T] = {}
+
+    async def remembered(question: Question) -> T:
+        if question.text not in found:
+            found[question.text] = await search(question)
+        return found[question.text]
+
+    return remembered
+
+
+# -- all questions --------------------------------------------------------------------------------------------------
+
+
+def _summed(name: str, rows: Sequence[_Outcomes], questions: int, desk: _Desk) -> StrategyPlan:
+    spent = [[outcome.usage for outcome in row] for row in rows]
+    costs = [[usage.cost for usage in row] for row in spent]
+    known = [[cost for cost in row if cost is not None] for row in costs]
+    prompts = total([[usage.prompt_tokens for usage in row] for row in spent], questions)
+    return StrategyPlan(
+        strategy=name,
+        calls=total([[usage.calls for usage in row] for row in spent], questions),
+        prompt_tokens=prompts,
+        completion_tokens=total([[usage.completion_tokens for usage in row] for row in spent], questions),
+        usd=total(known, questions) if known == costs else None,
+        seconds=_seconds(rows, questions, desk) if desk.speeds else None,
+        exact=desk.exact and prompts.known,
+        states=dict(sum((_states(row) for row in rows), Counter())),
+    )
+
+
+def _states(row: _Outcomes) -> Counter[str]:
+    least, _, most = row
+    states = {
+        "read in parts": any(isinstance(event, MapStarted) for event in least.events),
+        "re-partitioned to fit the window": any(
+            isinstance(event, Notice) and event.kind == "re-partitioned" for event in most.events
+        ),
+        "nothing retrieved": least.answer.failure is not None and least.answer.failure.kind == "NothingRetrieved",
+        "does not fit the window": least.overflows,
+        "may not fit the window": most.overflows and not least.overflows,
+    }
+    return Counter({state: 1 for state, holds in states.items() if holds})
+
+
+def _seconds(rows: Sequence[_Outcomes], questions: int, desk: _Desk) -> Range:
+    """The wall clock: what keeps the busiest model busy, or the questions waiting for each other, whichever is more."""
+    least, expected, most = (_wall_clock([row[i] for row in rows], questions, desk) for i in range(3))
+    work = total([[outcome.usage.seconds for outcome in row] for row in rows], questions)
+    return Range(least, expected, most, expected * work.margin / work.expected if work.expected else 0.0)
+
+
+def _wall_clock(outcomes: Sequence[_Outcome], questions: int, desk: _Desk) -> float:
+    factor = questions / len(outcomes)
+    bounds = [max(outcome.path for outcome in outcomes)]
+    writer = desk.settings.model_for("writer")
+    together = min(desk.settings.questions_at_once or calls_at_once(writer), questions)
+    bounds.append(factor * sum(outcome.path for outcome in outcomes) / together)
+    for role, model in desk.counting.items():
+        wanted = desk.settings.model_for(role)
+        usages = [call.usage for outcome in outcomes for call in outcome.calls if call.model == model.name]
+        spent = sum(usages, Usage())
+        bounds.append(factor * spent.seconds / desk.at_once[model.name])
+        if wanted.requests_per_minute:
+            bounds.append(factor * spent.calls * 60 / wanted.requests_per_minute)
+        if wanted.tokens_per_minute:
+            tokens = spent.prompt_tokens + spent.completion_tokens
+            bounds.append(factor * tokens * 60 / wanted.tokens_per_minute)
+    return max(bounds)
