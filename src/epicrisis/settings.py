@@ -1,29 +1,40 @@
 """Typed settings: flags, then environment, then a TOML file, then the defaults here. Read once, at the edge.
 
-Environment: `EPICRISIS_` and the key, `__` between levels (`EPICRISIS_MODELS__WRITER__NAME`). File: `--config`, else
-`epicrisis.toml` in the working folder, else the one in the user's configuration folder. Unknown keys are refused,
-in the environment too, and the nearest right one is named.
+Environment: `EPICRISIS_` and the key, `__` between levels (`EPICRISIS_MODELS__WRITER__NAME`); lists and tables as JSON.
+File: `--config`, else `epicrisis.toml` in the working folder, else the one in the user's configuration folder. Unknown
+keys are refused, in the environment too, and the nearest right one is named.
+
+Settings hold no key, only where one is. What of an address is secret (user, password) stands in no representation of
+them, written out or not, and in no message.
 """
 
 from __future__ import annotations
 
 import difflib
+import json
 import os
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, ValidationError, model_validator
 
 from epicrisis.dates import last_day
-from epicrisis.errors import SettingsError
+from epicrisis.errors import InputError, SettingsError
+from epicrisis.privacy import host_of, local_path, outside, without_secrets
 from epicrisis.types import By, Remedy, StrategyName
 
 ROLES = ("writer", "map", "reduce")
 
-# Read by other parts than these settings: the folder of test data, and the file that holds the settings.
-_OTHER_VARIABLES = {"EPICRISIS_DATA", "EPICRISIS_CONFIG", "EPICRISIS_API_KEY", "EPICRISIS_REQUIRE_ALL"}
+# Read by other parts than these settings: the folder of test data, the file that holds the settings, the keys.
+_OTHER_VARIABLES = {"EPICRISIS_DATA", "EPICRISIS_CONFIG", "EPICRISIS_REQUIRE_ALL"}
+_KEYS = "EPICRISIS_API_KEY"
+"""Begins the names of variables that hold endpoints' keys (`EPICRISIS_API_KEY_MAP`)."""
+
+_UNTOLD = {"api_key_env", "api_key_file", "extra"}
+"""What is written here by mistake may be a key: no message repeats it."""
 
 
 def _date(value: str) -> str:
@@ -31,11 +42,53 @@ def _date(value: str) -> str:
     return value
 
 
+def _local(path: Path) -> Path:
+    try:
+        return local_path(path)
+    except InputError as error:
+        raise ValueError(error.message) from None
+
+
+def _installed(name: str) -> str:
+    _local(Path(name))
+    return name
+
+
+def _address(name: str) -> str:
+    name = name.strip()
+    if not re.match(r"https?:", name, re.IGNORECASE):
+        return name
+    if host_of(name) is None or without_secrets(name).endswith("://..."):
+        raise ValueError("this URL cannot be read: write it as http://HOST:PORT/v1#model-name")
+    scheme, _, rest = name.partition(":")
+    return f"{scheme.lower()}:{rest}"
+
+
+def _variable(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise ValueError("give the name of the environment variable that holds the key, not the key")
+    return name
+
+
 Date = Annotated[str, AfterValidator(_date)]
+LocalPath = Annotated[Path, AfterValidator(_local)]
+Installed = Annotated[str, AfterValidator(_installed)]
+"""A name of the catalogue, or a path."""
+Address = Annotated[str, AfterValidator(_address), PlainSerializer(without_secrets)]
+"""A name, a path or a URL. Written out it has lost its secrets."""
+Variable = Annotated[str, AfterValidator(_variable)]
 
 
 class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        for key, value in super().__repr_args__():
+            yield key, without_secrets(value) if isinstance(value, str) else value
+
+    def __hash__(self) -> int:
+        """Tables with free parameters hold dictionaries, which have no hash of their own."""
+        return hash(repr(self))
 
 
 class Price(_Table):
@@ -49,13 +102,13 @@ class Price(_Table):
 class ModelSettings(_Table):
     """One chat model."""
 
-    name: str = "smollm2-135m"
+    name: Address = "smollm2-135m"
     """A name of the catalogue, a `.gguf` file, or the URL of an OpenAI-compatible endpoint
     (`http://127.0.0.1:8000/v1#model-name`)."""
-    api_key_env: str = "EPICRISIS_API_KEY"
+    api_key_env: Variable = _KEYS
     """The environment variable that holds the endpoint's key. Read when a client is made. Not `OPENAI_API_KEY` by
     default: a key meant for one service would go to whatever endpoint is named."""
-    api_key_file: Path | None = None
+    api_key_file: LocalPath | None = None
     """A file that holds the key and nothing else; goes before the variable."""
     context_tokens: int | None = Field(None, ge=256)
     """The window, where the endpoint does not tell; for the embedded model the window to make."""
@@ -79,8 +132,13 @@ class ModelSettings(_Table):
     """Whether it tells the log-probabilities of tokens; found out likewise."""
     price: Price | None = None
     """Where not said: the installed price list, by endpoint and model; what it does not know is unknown, not free."""
-    extra: dict[str, Any] = Field(default_factory=dict)
+    extra: dict[str, Any] = Field(default_factory=dict, repr=False)
     """Parameters of this endpoint alone, sent with every call (`{reasoning_effort = "low"}`)."""
+
+    @property
+    def is_endpoint(self) -> bool:
+        """Whether it is asked over a network, if only this machine's; else it runs in this process."""
+        return "://" in self.name
 
 
 class Models(_Table):
@@ -103,9 +161,9 @@ class PreflightSettings(_Table):
 class RerankSettings(_Table):
     """A reranker over the best `depth` passages: a catalogue name, a folder, or the URL of a `/v1/rerank` endpoint."""
 
-    name: str | None = None
+    name: Address | None = None
     depth: int = Field(64, ge=1, le=1000)
-    api_key_env: str = "EPICRISIS_API_KEY"
+    api_key_env: Variable = _KEYS
 
 
 class CacheSettings(_Table):
@@ -116,7 +174,7 @@ class CacheSettings(_Table):
     """
 
     mode: Literal["on", "off", "replay"] = "on"
-    path: Path | None = None
+    path: LocalPath | None = None
 
 
 class BudgetSettings(_Table):
@@ -152,9 +210,9 @@ class ScopeSettings(_Table):
 class Settings(_Table):
     """All settings."""
 
-    home: Path = Path("~/.local/share/epicrisis")
+    home: LocalPath = Path("~/.local/share/epicrisis")
     """Where pulled models lie."""
-    encoder: str | None = None
+    encoder: Installed | None = None
     """Name or folder; where not said, the one the library was made with, and `minilm` for a new library."""
     models: Models = Models()
     by: By = "hybrid"
@@ -167,7 +225,7 @@ class Settings(_Table):
     long_questions: Remedy = "segments"
     """What is done where a question is longer than the encoder's window."""
     rerank: RerankSettings = RerankSettings()
-    fuse: tuple[Path, ...] = ()
+    fuse: tuple[LocalPath, ...] = ()
     """Further libraries of the same passages, made with other encoders: their dense rankings are fused."""
     scope: ScopeSettings = ScopeSettings()
     seed: int = 0
@@ -177,14 +235,29 @@ class Settings(_Table):
     cache: CacheSettings = CacheSettings()
     budget: BudgetSettings = BudgetSettings()
     plan: PlanSettings = PlanSettings()
-    record: Path | None = None
+    record: LocalPath | None = None
     """A JSONL file for every prompt and reply. It holds their texts: whoever reads it reads the documents."""
-    log: Path | None = None
+    log: LocalPath | None = None
     """A file for what happens: ids and counts, no text but with `log_text`."""
     log_text: bool = False
     local_only: bool = False
     threads: int | None = Field(None, ge=1)
     """Threads of the embedded models; all cores where not said."""
+
+    @model_validator(mode="after")
+    def _go_together(self) -> Self:
+        if self.log_text and self.log is None:
+            raise ValueError("setting log_text: there is no log for the texts: name its file with log (--log FILE)")
+        files = [path for path in (self.log, self.record, self.cache.path) if path is not None]
+        if len(set(files)) < len(files):
+            raise ValueError("settings log, record and cache.path name one file: give each a file of its own")
+        for key, value in _places(self) if self.local_only else ():
+            if (elsewhere := outside(value)) is not None:
+                raise ValueError(
+                    f"setting {key}: local_only (--local-only) is on and {elsewhere} is not this machine: name "
+                    "something on this machine, or turn local_only off"
+                )
+        return self
 
     def model_for(self, role: str) -> ModelSettings:
         """The settings of the model that plays this role. A table without a name changes the writer's own settings."""
@@ -192,7 +265,7 @@ class Settings(_Table):
         own: ModelSettings | None = getattr(self.models, role, None)
         if own is None or "name" in own.model_fields_set:
             return own or writer
-        return writer.model_copy(update=own.model_dump(exclude_unset=True))
+        return writer.model_copy(update={key: getattr(own, key) for key in own.model_fields_set})
 
 
 def load(flags: Mapping[str, Any] | None = None, config: Path | None = None) -> Settings:
@@ -237,7 +310,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for name in sorted(environment):
-        if not name.startswith("EPICRISIS_") or name in _OTHER_VARIABLES:
+        if not name.startswith("EPICRISIS_") or name in _OTHER_VARIABLES or name.startswith(_KEYS):
             continue
         *tables, key = name.removeprefix("EPICRISIS_").lower().split("__")
         place = values
@@ -245,8 +318,27 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
             place = place.setdefault(table, {})
             if not isinstance(place, dict):
                 raise SettingsError(f"{name} and a shorter variable say two things: unset one of them")
-        place[key] = environment[name]
+        place[key] = _plain(environment[name])
     return values
+
+
+def _plain(value: str) -> Any:
+    """Lists and tables are written as JSON; all else is its own text, and so is what only begins like them."""
+    try:
+        return json.loads(value) if value.lstrip()[:1] in ("[", "{") else value
+    except ValueError:
+        return value
+
+
+def _places(table: BaseModel, prefix: str = "") -> Iterator[tuple[str, str | Path]]:
+    """Every value that may name a place, by its dotted key: all texts but those of a scope, which name documents."""
+    for name in type(table).model_fields:
+        value = getattr(table, name)
+        if isinstance(value, BaseModel) and not isinstance(value, ScopeSettings):
+            yield from _places(value, f"{prefix}{name}.")
+        for each in value if isinstance(value, tuple) else (value,):
+            if isinstance(each, (str, Path)):
+                yield prefix + name, each
 
 
 def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -282,4 +374,13 @@ def _explain(error: ValidationError) -> str:
         cure = f"did you mean {near[0]}?" if near else f"known are {', '.join(known_keys())}"
         return f"unknown setting {key}: {cure}"
     said = first["msg"].removeprefix("Value error, ")
-    return f"setting {key}: {said[:1].lower()}{said[1:]} (it says {first['input']!r})"
+    if not key:
+        return said
+    return f"setting {key}: {said[:1].lower()}{said[1:]}{_told(first['input'], key)}"
+
+
+def _told(value: Any, key: str) -> str:
+    """What the setting says, where that cannot be a secret."""
+    if _UNTOLD & set(key.split(".")) or not isinstance(value, (str, int, float)):
+        return ""
+    return f" (it says {(without_secrets(value.strip()) if isinstance(value, str) else value)!r})"
