@@ -40,8 +40,8 @@ def serving(*script: Fault | None, **more: Any) -> Iterator[HostileServer]:
         yield server
 
 
-def post(server: HostileServer, body: dict[str, Any] = BODY, **headers: str) -> httpx2.Response:
-    with httpx2.Client(timeout=PATIENCE, trust_env=False) as client:
+def post(server: HostileServer, body: dict[str, Any] = BODY, headers: dict[str, str] | None = None) -> httpx2.Response:
+    with httpx2.Client(timeout=PATIENCE, trust_env=False, verify=False) as client:
         return client.post(f"{server.url}/chat/completions", json=body, headers=headers)
 
 
@@ -132,7 +132,10 @@ def test_models_tokens_and_connections() -> None:
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": [{"type": "text", "text": "Why?"}]},
     ]
-    with serving(context_tokens=99) as server, httpx2.Client(base_url=server.url, trust_env=False) as client:
+    with (
+        serving(context_tokens=99) as server,
+        httpx2.Client(base_url=server.url, trust_env=False, verify=False) as client,
+    ):
         models = client.get("/models").json()["data"]
         root = server.url.removesuffix("/v1")
         counts = [
@@ -152,15 +155,15 @@ def test_models_tokens_and_connections() -> None:
 def test_two_hundred_calls_at_once() -> None:
     async def together(server: HostileServer) -> list[str]:
         limits = httpx2.Limits(max_connections=200)
-        async with httpx2.AsyncClient(timeout=30, limits=limits, trust_env=False) as client:
-            calls = (client.post(f"{server.url}/chat/completions", json=BODY) for _ in range(400))
+        async with httpx2.AsyncClient(timeout=30, limits=limits, trust_env=False, verify=False) as client:
+            calls = (client.post(f"{server.url}/chat/completions", json=BODY) for _ in range(200))
             return [reply.json()["choices"][0]["message"]["content"] for reply in await asyncio.gather(*calls)]
 
-    with serving(delay=0.5) as server:
+    with serving(delay=0.4) as server:
         texts = asyncio.run(together(server))
         ledger = server.ledger
-    assert texts == [TEXT] * 400
-    assert (ledger.most_in_flight, ledger.in_flight, ledger.healthy) == (200, 0, 400)
+    assert texts == [TEXT] * 200
+    assert (ledger.most_in_flight, ledger.in_flight, ledger.healthy) == (200, 0, 200)
 
 
 # -- who is asked, and for what -------------------------------------------------------------------------------------
@@ -168,12 +171,10 @@ def test_two_hundred_calls_at_once() -> None:
 
 def test_a_key_may_be_required() -> None:
     with serving(api_key="sk-right", keep_bodies=True) as server:
-        wrong, bearer, azure = (
-            post(server),
-            post(server, Authorization="Bearer sk-right"),
-            post(server, **{"api-key": "sk-right"}),
-        )
-        models = httpx2.get(f"{server.url}/models", trust_env=False)
+        wrong = post(server)
+        bearer = post(server, headers={"Authorization": "Bearer sk-right"})
+        azure = post(server, headers={"api-key": "sk-right"})
+        models = httpx2.get(f"{server.url}/models", trust_env=False, verify=False)
         ledger, received = server.ledger, server.received
     assert [reply.status_code for reply in (wrong, bearer, azure, models)] == [401, 200, 200, 401]
     assert wrong.json()["error"]["code"] == "invalid_api_key"
@@ -332,7 +333,7 @@ def test_endless_replies_go_on_until_the_client_leaves() -> None:
         (Fault.ENDLESS_COMMENTS, STREAMED, ": keep-alive\n\n"),
     ):
         with serving(fault) as server:
-            received, ending = raw(server, body)
+            received, ending = raw(server, body, patience=0.15)
             assert eventually(server, lambda ledger: ledger.hung_up == 1)
         assert ending == "silence"
         assert received.decode().count(endless) > 5
@@ -414,7 +415,7 @@ def statuses(seed: int, rate: float, calls: int) -> tuple[list[int], Ledger]:
     seen = []
     with (
         HostileServer(says, faults=PROMPT_FAULTS, rate=rate, seed=seed) as server,
-        httpx2.Client(timeout=5, trust_env=False) as client,
+        httpx2.Client(timeout=5, trust_env=False, verify=False) as client,
     ):
         for _ in range(calls):
             try:
@@ -425,14 +426,14 @@ def statuses(seed: int, rate: float, calls: int) -> tuple[list[int], Ledger]:
 
 
 def test_the_same_seed_gives_the_same_faults_at_the_rate() -> None:
-    first, ledger = statuses(seed=7, rate=0.3, calls=300)
-    assert statuses(seed=7, rate=0.3, calls=300) == (first, ledger)
-    assert statuses(seed=8, rate=0.3, calls=300)[0] != first
+    first, ledger = statuses(seed=7, rate=0.3, calls=150)
+    assert statuses(seed=7, rate=0.3, calls=150) == (first, ledger)
+    assert statuses(seed=8, rate=0.3, calls=150)[0] != first
     draws = random.Random(7)
-    expected = [draws.choice(PROMPT_FAULTS) if draws.random() < 0.3 else None for _ in range(300)]
+    expected = [draws.choice(PROMPT_FAULTS) if draws.random() < 0.3 else None for _ in range(150)]
     assert Counter(fault for fault in expected if fault) == Counter(ledger.faults)
-    assert ledger.calls == 300 == ledger.healthy + ledger.faulty
-    assert 60 <= ledger.faulty <= 120
+    assert ledger.calls == 150 == ledger.healthy + ledger.faulty
+    assert 25 <= ledger.faulty <= 65
     assert first.count(429) == sum(count for fault, count in ledger.faults.items() if fault.name.startswith("BUSY"))
     assert first.count(0) == sum(ledger.faults.get(f, 0) for f in (Fault.RESET_AT_ONCE, Fault.RESET_MIDWAY, Fault.CUT))
     assert ledger.told_calls * TOKENS[0] >= ledger.told_prompt_tokens > ledger.healthy * TOKENS[0]
@@ -451,7 +452,7 @@ def test_what_a_client_hangs_up_on_is_counted() -> None:
 
 
 def test_a_stream_can_be_left_between_two_words() -> None:
-    with serving(pace=0.1) as server, httpx2.Client(timeout=5, trust_env=False) as client:
+    with serving(pace=0.1) as server, httpx2.Client(timeout=5, trust_env=False, verify=False) as client:
         with client.stream("POST", f"{server.url}/chat/completions", json=STREAMED) as reply:
             first = next(row for row in reply.iter_lines() if row)
         assert eventually(server, lambda ledger: ledger.hung_up == 1)
@@ -461,7 +462,7 @@ def test_a_stream_can_be_left_between_two_words() -> None:
 
 def test_a_server_that_stops_hangs_up_on_its_clients_not_they_on_it() -> None:
     async def left_waiting() -> Ledger:
-        async with httpx2.AsyncClient(timeout=5, trust_env=False) as client:
+        async with httpx2.AsyncClient(timeout=5, trust_env=False, verify=False) as client:
             with serving(delay=5.0) as server:
                 call = asyncio.ensure_future(client.post(f"{server.url}/chat/completions", json=BODY))
                 while not server.ledger.calls:
