@@ -1,0 +1,167 @@
+"""What happens, written down as ids and counts: one JSON object a line, in a file for its owner alone.
+
+Each kind of event has its fields listed here, and whatever is not listed is not written: texts, titles, documents' ids
+and messages of errors stay out by construction. Prompts and replies are written where a log was opened for them, and to
+no other place. The logger is `epicrisis`; nothing else in the package writes to it, and without a handler it is silent.
+Knows no pipeline: whoever emits the events calls `log_event`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, assert_never
+
+from epicrisis import errors
+from epicrisis.errors import ChatError, StorageError
+from epicrisis.privacy import private_file
+from epicrisis.prompts import Prompt
+from epicrisis.seams import ChatReply, ChatRequest
+from epicrisis.types import (
+    EVENT_NAMES,
+    Answered,
+    AnswerStarted,
+    Called,
+    Delta,
+    Event,
+    Failure,
+    MapFinished,
+    MapStarted,
+    Notice,
+    PreflightChecked,
+    Retrieved,
+)
+
+_LOGGER = logging.getLogger("epicrisis")
+_LOGGER.addHandler(logging.NullHandler())
+
+_TEXTS = logging.getLogger("epicrisis.text")
+_TEXTS.addHandler(logging.NullHandler())
+_TEXTS.propagate = False
+
+_LINE = "epicrisis_line"
+_ID = re.compile(r"[\w.:/@#+\[\]-]{1,120}( at [\w.:/@#+\[\]-]{1,120})?", re.ASCII)
+_HASH = re.compile(r"[0-9a-f]{16,64}")
+_ENDS = {"stop", "length", "content_filter", "tool_calls", "function_call"}
+
+
+class LogFile(logging.Handler):
+    """Writes the lines of this module, and nothing else that the loggers may carry."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+        self._file = private_file(path)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Raises StorageError where the disk does not take it: a log with holes in it tells wrong things."""
+        line = record.__dict__.get(_LINE)
+        if line is None or self._file.closed:
+            return
+        try:
+            self._file.write(f"{line}\n".encode(errors="backslashreplace"))
+            self._file.flush()
+        except OSError as error:
+            raise StorageError(f"the log {self._path} cannot be written ({error.strerror}): free some space") from None
+
+    def close(self) -> None:
+        """Ends the log. Idempotent."""
+        for logger in (_LOGGER, _TEXTS):
+            logger.removeHandler(self)
+            if not any(isinstance(handler, LogFile) for handler in logger.handlers):
+                logger.setLevel(logging.NOTSET)
+        self._file.close()
+        super().close()
+
+
+def open_log(path: Path, with_text: bool = False) -> LogFile:
+    """A log at that path, gone on with where there is one, until it is closed. Raises StorageError."""
+    opened = LogFile(path)
+    for logger in (_LOGGER, _TEXTS) if with_text else (_LOGGER,):
+        logger.addHandler(opened)
+        logger.setLevel(logging.INFO)
+    return opened
+
+
+def log_event(question_key: str, event: Event) -> None:
+    """One line for one event, none for the pieces of a stream. `question_key`: as `evaluation.runs.question_key`."""
+    if _LOGGER.isEnabledFor(logging.INFO) and not isinstance(event, Delta):
+        _say(_LOGGER, {"question": _key(question_key), "event": EVENT_NAMES[type(event)], **_told(event)})
+
+
+def log_error(question_key: str, error: BaseException) -> None:
+    """What ended a question or a run, by its kind alone: its message may quote."""
+    if _LOGGER.isEnabledFor(logging.INFO):
+        _say(_LOGGER, {"question": _key(question_key), "event": "error", "error": type(error).__name__})
+
+
+def log_call(request: ChatRequest, reply: ChatReply | ChatError) -> None:
+    """The prompt and what came of it, where a log was opened with texts. `prompt_sha256` is the `called` event's."""
+    if not any(isinstance(handler, LogFile) for handler in _TEXTS.handlers):
+        return
+    came = {"error": type(reply).__name__}
+    if isinstance(reply, ChatReply):
+        came = {"reply": reply.text, "reasoning": reply.reasoning}
+    prompt = [{"role": message.role, "content": message.content} for message in request.messages]
+    digest = Prompt(request.messages, "").sha256
+    _say(_TEXTS, {"event": "texts", "prompt_sha256": digest, "sample": request.sample, "prompt": prompt, **came})
+
+
+def _say(logger: logging.Logger, fields: dict[str, Any]) -> None:
+    at = datetime.now(UTC).isoformat(timespec="milliseconds")
+    line = json.dumps({"at": at, **fields}, ensure_ascii=False)
+    logger.info("%s", line, extra={_LINE: line})
+
+
+def _told(event: Event) -> dict[str, Any]:
+    """All that is written of an event: numbers, and names that are this program's own."""
+    match event:
+        case Retrieved(ranking):
+            return {"retriever": _id(ranking.retriever), "hits": len(ranking.hits), "notes": len(ranking.notes)}
+        case PreflightChecked(verdict):
+            return {"agree": verdict.rankings_agree, "overlap": verdict.overlap, "depth": verdict.depth}
+        case MapStarted(partition, passages):
+            return {"partition": partition, "passages": len(passages)}
+        case MapFinished(partial):
+            found = {"partition": partial.partition, "passages": len(partial.passages), "state": _id(partial.state)}
+            return {**found, "quotations": len(partial.quotations), "error": _kind(partial.failure)}
+        case AnswerStarted(stage, documents):
+            return {"stage": _id(stage), "documents": documents}
+        case Called():
+            names = {key: _id(getattr(event, key)) for key in ("stage", "model", "prompt_sha256", "template")}
+            ended = event.finish_reason
+            known = ended in _ENDS or isinstance(getattr(errors, ended, None), type)
+            drawn = {"seed": event.seed, "sample": event.sample, "finish_reason": ended if known else "other"}
+            return {**names, **drawn, "usage": asdict(event.usage)}
+        case Notice(kind, _):
+            return {"kind": _id(kind)}
+        case Answered(answer):
+            names = {"strategy": _id(answer.strategy), "state": _id(answer.state)}
+            cited = {"citations": len(answer.citations), "verified": sum(each.verified for each in answer.citations)}
+            counts = {**cited, "partials": len(answer.partials), "usage": asdict(answer.usage)}
+            return {**names, "error": _kind(answer.failure), **counts}
+        case Delta():
+            return {}
+        case _:
+            assert_never(event)
+
+
+def _kind(failure: Failure | None) -> str | None:
+    return None if failure is None else _id(failure.kind)
+
+
+def _id(name: str) -> str:
+    """The name where it reads like one; anything that could be a sentence is not repeated."""
+    return name if _ID.fullmatch(name) else "?"
+
+
+def _key(question_key: str) -> str:
+    """`id:hash`; the hash alone where somebody wrote a text for an id."""
+    if _ID.fullmatch(question_key) and " " not in question_key:
+        return question_key
+    own = question_key.rpartition(":")[2]
+    return own if _HASH.fullmatch(own) else "?"
