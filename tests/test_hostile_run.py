@@ -1,0 +1,88 @@
+"""A thousand BriefContext questions against a server of which three calls in ten fail, in every way there is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+from epicrisis.answering.brief_context import brief_context
+from epicrisis.answering.context import Context
+from epicrisis.models.chat.bounded import BoundedModel
+from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
+from epicrisis.models.chat.retry import RetryingModel
+from epicrisis.testing.faults import Fault
+from epicrisis.testing.hostile import HostileServer
+from epicrisis.types import Answer, Called, Event, Hit, Passage, Question, Ranking, Scope, Usage
+
+QUESTIONS = 1000
+AT_ONCE = 64
+TIMEOUT = 2.0
+"""Seconds a client waits for a reply: far longer than the server needs with 64 calls in flight on two busy cores."""
+
+OPTIONS = {"A": "yes", "B": "no", "C": "maybe"}
+ANSWER_TEXT = "It is as the documents say."
+
+
+def question(number: int) -> Question:
+    return Question(f"Does drug {number} lower the risk?", OPTIONS, form="choice", id=str(number))
+
+
+def ranking(asked: Question) -> Ranking:
+    """Two partitions of four passages each."""
+    texts = [f"In trial {place} of drug {asked.id} the risk was lower by {place} per cent." for place in range(8)]
+    passages = [Passage(f"{asked.id}-{i}#0", f"{asked.id}-{i}", 0, 0, len(text), text) for i, text in enumerate(texts)]
+    return Ranking(tuple(Hit(passage, 1.0, rank) for rank, passage in enumerate(passages)), "made")
+
+
+async def answers(server: HostileServer, numbers: range) -> tuple[list[Answer], Usage]:
+    """The answers in the order of the questions, all asked at once, and all that was spent on them."""
+    endpoint = OpenAICompatibleModel(server.url, "hostile", timeout_seconds=TIMEOUT)
+    model = RetryingModel(BoundedModel(endpoint, AT_ONCE), base_seconds=0.02)
+    spent: list[Usage] = []
+
+    def emit(event: Event) -> None:
+        if isinstance(event, Called):
+            spent.append(event.usage)
+
+    async def retrieve(asked: Question) -> Ranking:
+        return ranking(asked)
+
+    context = Context(dict.fromkeys(("writer", "map", "reduce"), model), Scope(), emit, retrieve, partition=4)
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(brief_context(question(number), context)) for number in numbers]
+        return [task.result() for task in tasks], sum(spent, Usage())
+    finally:
+        await model.aclose()
+
+
+def test_with_three_calls_in_ten_failing_every_question_ends_in_a_true_state() -> None:
+    with HostileServer() as server:
+        healthy, spent = asyncio.run(answers(server, range(QUESTIONS)))
+        ledger = server.ledger
+    assert [answer.state for answer in healthy] == ["answered"] * QUESTIONS
+    assert (spent.calls, ledger.calls, ledger.healthy) == (3 * QUESTIONS,) * 3
+    assert (spent.prompt_tokens, spent.completion_tokens) == (ledger.prompt_tokens, ledger.completion_tokens)
+
+    with HostileServer(rate=0.3, seed=1, slow=2 * TIMEOUT, retry_after=0.2) as server:
+        found, spent = asyncio.run(answers(server, range(QUESTIONS)))
+        ledger = server.ledger
+    assert set(ledger.faults) == set(Fault)
+    assert 0.25 < ledger.faulty / ledger.calls < 0.35
+    assert ledger.most_in_flight <= AT_ONCE
+
+    assert [answer.question for answer in found] == [answer.question for answer in healthy]
+    states = Counter(answer.state for answer in found)
+    assert set(states) <= {"answered", "failed", "unparsed"}, "nothing was found to be absent: every passage speaks"
+    for answer in found:
+        if answer.state == "answered":
+            assert answer.text.startswith(ANSWER_TEXT.removesuffix("."))
+            assert answer.choice in OPTIONS
+        else:
+            assert answer.choice is None
+            assert answer.failure is not None
+    same = sum(one.choice == other.choice for one, other in zip(found, healthy, strict=True))
+    assert same >= 0.95 * QUESTIONS
+
+    assert spent.calls == ledger.calls
+    assert ledger.told_prompt_tokens <= spent.prompt_tokens <= ledger.prompt_tokens
