@@ -1,0 +1,42 @@
+"""How many tokens a call may need and did need, where no tokenizer is asked. Knows no prices and no limits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from epicrisis.seams import ChatRequest, Message
+from epicrisis.types import Usage
+
+_TEMPLATE_TOKENS = 64
+"""What chat templates put before all messages (some write a system message of their own), from above."""
+_MESSAGE_TOKENS = 16
+"""What they put around one message, from above."""
+
+
+def likely_prompt_tokens(messages: Sequence[Message]) -> int:
+    """From above for running text, of which no vocabulary in use needs more than a token for three bytes."""
+    return sum(-(-len(message.content.encode(errors="surrogatepass")) // 3) + 8 for message in messages)
+
+
+def most_prompt_tokens(request: ChatRequest) -> int:
+    """From above for any text: a token is at least one byte. Schema and parameters count, as some endpoints put them
+    into the prompt. About four times the truth in English."""
+    texts = [message.content for message in request.messages]
+    texts += [json.dumps(dict(part)) for part in (request.schema, request.extra) if part]
+    return (
+        _TEMPLATE_TOKENS
+        + _MESSAGE_TOKENS * len(request.messages)
+        + sum(len(text.encode(errors="surrogatepass")) for text in texts)
+    )
+
+
+def most_reply_tokens(request: ChatRequest) -> int:
+    """What the reply may have at most, its thinking included."""
+    return request.max_tokens + request.max_reasoning_tokens
+
+
+def used_tokens(usage: Usage, most: int) -> int:
+    """Prompt and completion together; where nobody told all of them, at least what the call could need at most."""
+    counted = usage.prompt_tokens + usage.completion_tokens
+    return max(counted, most) if usage.uncounted_calls else counted
