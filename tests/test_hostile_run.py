@@ -28,8 +28,8 @@ def question(number: int) -> Question:
 
 
 def ranking(asked: Question) -> Ranking:
-    """Two partitions of four passages each."""
-    texts = [f"In trial {place} of drug {asked.id} the risk was lower by {place} per cent." for place in range(8)]
+    """Three partitions of two passages each."""
+    texts = [f"In trial {place} of drug {asked.id} the risk was lower by {place} per cent." for place in range(6)]
     passages = [Passage(f"{asked.id}-{i}#0", f"{asked.id}-{i}", 0, 0, len(text), text) for i, text in enumerate(texts)]
     return Ranking(tuple(Hit(passage, 1.0, rank) for rank, passage in enumerate(passages)), "made")
 
@@ -47,7 +47,7 @@ async def answers(server: HostileServer, numbers: range) -> tuple[list[Answer], 
     async def retrieve(asked: Question) -> Ranking:
         return ranking(asked)
 
-    context = Context(dict.fromkeys(("writer", "map", "reduce"), model), Scope(), emit, retrieve, partition=4)
+    context = Context(dict.fromkeys(("writer", "map", "reduce"), model), Scope(), emit, retrieve, partition=2)
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(brief_context(question(number), context)) for number in numbers]
@@ -61,7 +61,7 @@ def test_with_three_calls_in_ten_failing_every_question_ends_in_a_true_state() -
         healthy, spent = asyncio.run(answers(server, range(QUESTIONS)))
         ledger = server.ledger
     assert [answer.state for answer in healthy] == ["answered"] * QUESTIONS
-    assert (spent.calls, ledger.calls, ledger.healthy) == (3 * QUESTIONS,) * 3
+    assert (spent.calls, ledger.calls, ledger.healthy) == (4 * QUESTIONS,) * 3
     assert (spent.prompt_tokens, spent.completion_tokens) == (ledger.prompt_tokens, ledger.completion_tokens)
 
     with HostileServer(rate=0.3, seed=1, slow=2 * TIMEOUT, retry_after=0.2) as server:

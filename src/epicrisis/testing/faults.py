@@ -37,7 +37,7 @@ _POLICY = (
 
 
 class Fault(Enum):
-    """What can go wrong with a chat call. `seconds` and `slow` are the server's parameters of that name."""
+    """What can go wrong with a chat call. `slow` is the server's parameter; 429 and 503 tell its `retry_after`."""
 
     SLOW = "healthy, but `slow` seconds late"
     BUSY_SECONDS = "429, Retry-After in whole seconds"
