@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from epicrisis.answering.context import Context
 from epicrisis.errors import ChatError, InputError, UserError
 from epicrisis.models.chat.prices import price_of
 from epicrisis.opening import scope_of
@@ -90,13 +89,13 @@ async def planned(
         advance(len(chosen))
         return outcomes
 
-    tasks = [asyncio.create_task(one(question)) for question in chosen]
     try:
-        rows = [await task for task in tasks]
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(question)) for question in chosen]
+    except ExceptionGroup as errors:
+        # What stopped the plan is one thing, though several questions may have met it.
+        raise errors.exceptions[0] from None
+    rows = [task.result() for task in tasks]
     return Plan(
         questions=len(questions),
         planned=len(chosen),
@@ -153,12 +152,12 @@ async def _open_desk(pipeline: Pipeline, settings: Settings, timed: bool) -> _De
         counting,
         {role: price_of(settings.model_for(role)) for role in ROLES},
         speeds,
-        {counting[role].name: calls_at_once(settings.model_for(role)) for role in ROLES},
+        {counting[role].name: _calls_at_once(settings.model_for(role)) for role in ROLES},
         all(each.exact_token_counts for each in capabilities),
     )
 
 
-def calls_at_once(model: ModelSettings) -> int:
+def _calls_at_once(model: ModelSettings) -> int:
     """Calls it really works on side by side: the embedded model has one slot."""
     return model.concurrency if model.is_endpoint else 1
 
@@ -280,8 +279,7 @@ def _seconds(rows: Sequence[_Outcomes], questions: int, desk: _Desk) -> Range:
 def _wall_clock(outcomes: Sequence[_Outcome], questions: int, desk: _Desk) -> float:
     factor = questions / len(outcomes)
     bounds = [max(outcome.path for outcome in outcomes)]
-    writer = desk.settings.model_for("writer")
-    together = min(desk.settings.questions_at_once or calls_at_once(writer), questions)
+    together = min(desk.pipeline.at_once, questions)
     bounds.append(factor * sum(outcome.path for outcome in outcomes) / together)
     for role, model in desk.counting.items():
         wanted = desk.settings.model_for(role)

@@ -16,10 +16,10 @@ from typing import Any
 from epicrisis.plan.figures import Size
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
-_PROSE = (
-    "Patients who were given the drug had fewer strokes than those on placebo during two years of follow-up, while the "
-    "rate of bleeding did not differ between both groups and few participants were lost. "
-).split()
+_PROSE = """
+Patients who were given the drug had fewer strokes than those on placebo during two years of follow-up, while the rate
+of bleeding did not differ between both groups and few participants were lost.
+"""
 
 
 def reply(schema: Mapping[str, Any] | None, size: Size, document: int = 0) -> str:
@@ -56,7 +56,7 @@ def _text(size: Size, longest: int, item: int) -> str:
     """The longest has two characters a token, as `ReplyForm.max_tokens` counts."""
     if size == "least":
         return _LETTERS[item % len(_LETTERS)]
-    source, length = (_LETTERS, longest) if size == "most" else (_PROSE, longest // 2)
+    source, length = (_LETTERS, longest) if size == "most" else (_PROSE.split(), longest // 2)
     words = [source[(item + i) % len(source)] for i in range(length // 2 + 1)]
     return " ".join(words)[:length].strip()
 

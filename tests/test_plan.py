@@ -1,0 +1,522 @@
+"""Plans against what really happens: the same strategies with replies found, not found, short and as long as may be."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from epicrisis.answering.choices import ANSWER_CHARACTERS, MAX_QUOTES, QUOTE_CHARACTERS, ReplyForm
+from epicrisis.errors import EndpointUnreachable, InputError, UserError
+from epicrisis.library.library import Library
+from epicrisis.models.chat.layer import Layer
+from epicrisis.opening import Opened
+from epicrisis.pipeline import STRATEGIES, Pipeline
+from epicrisis.plan.figures import SIZES, Plan, Range, Size, Speed, StrategyPlan, dollars, total
+from epicrisis.plan.models import CountingModel, PlanningModel, measure
+from epicrisis.plan.planning import plan, planned
+from epicrisis.plan.replies import reply
+from epicrisis.plan.threshold import ask_first, check_threshold
+from epicrisis.retrieval.retriever import Retriever
+from epicrisis.seams import ChatModel, ChatReply, ChatRequest, Message, OnDelta, StoredDocument
+from epicrisis.settings import Settings, load
+from epicrisis.testing.chat import ScriptedModel, words
+from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.stores import MemoryStore, content_hash
+from epicrisis.types import Answer, Passage, Question, Usage
+
+ENCODER = HashingEncoder()
+OPTIONS = {"A": "yes", "B": "no", "C": "maybe"}
+QUESTIONS = (
+    Question("Does aspirin prevent stroke?", OPTIONS, "choice", "1"),
+    Question("What do statins do to mortality in coronary disease?", id="2"),
+    Question("Is zinc of use in acute diarrhoea of children?", OPTIONS, "choice", "3"),
+)
+SUBJECTS = ("aspirin stroke", "statins mortality coronary disease", "zinc acute diarrhoea children", "sleep")
+
+
+def store_of(texts: Sequence[tuple[str, str]]) -> MemoryStore:
+    """A store of one passage for each pair (title, text)."""
+    store = MemoryStore()
+    rows = []
+    for i, (title, text) in enumerate(texts):
+        name = f"d{i}"
+        passage = Passage(f"{name}#0", name, 0, 0, len(text), text, title, date="2015" if i % 2 else None)
+        rows.append(StoredDocument(name, content_hash(name, "1"), (passage,), ENCODER.encode_passages([(title, text)])))
+    store.add(rows)
+    return store
+
+
+def papers(n: int) -> list[tuple[str, str]]:
+    return [(f"Trial {i} " * (i % 4), f"On {SUBJECTS[i % 4]}: patient group {i} did better. " * 3) for i in range(n)]
+
+
+def pipeline_of(settings: Settings, model: ChatModel, store: MemoryStore) -> Pipeline:
+    opened = Opened(cast("Library", None), Retriever(store, ENCODER, settings.rrf_k))
+    return Pipeline(settings, dict.fromkeys(("writer", "map", "reduce"), model), opened)
+
+
+def settings_of(**flags: Any) -> Settings:
+    return load({"k": 8, "partition": 3, "preflight": {"enabled": False}, **flags})
+
+
+def planned_for(
+    settings: Settings,
+    store: MemoryStore,
+    questions: Sequence[Question],
+    *strategies: str,
+    model: Any = None,
+    **more: Any,
+) -> Plan:
+    """The plan of a scripted model that must not be called."""
+    model = model or ScriptedModel(never)
+    return asyncio.run(planned(pipeline_of(settings, model, store), settings, questions, strategies, **more))
+
+
+def never(request: ChatRequest) -> str:
+    raise AssertionError("a plan calls no model")
+
+
+def spent(settings: Settings, store: MemoryStore, questions: Sequence[Question], script: Any, strategy: str) -> Usage:
+    """What answering the questions really takes."""
+    pipeline = pipeline_of(settings.model_copy(update={"strategy": strategy}), ScriptedModel(script), store)
+
+    async def all_of_them() -> list[Answer]:
+        return [await pipeline.answer(question) for question in questions]
+
+    answers = asyncio.run(all_of_them())
+    assert {answer.state for answer in answers} <= {"answered", "abstained"}
+    return sum((answer.usage for answer in answers), Usage())
+
+
+def sized(size: Size, document: int = 0) -> Callable[[ChatRequest], str]:
+    return lambda request: reply(request.schema, size, document)
+
+
+# -- replies --------------------------------------------------------------------------------------------------------
+
+FORMS = [
+    ReplyForm(OPTIONS),
+    ReplyForm({}, reasoning=True),
+    ReplyForm(OPTIONS, documents=4),
+    ReplyForm({}, documents=1),
+    ReplyForm(OPTIONS, text_field="finding", documents=3, choice_may_be_null=True),
+    ReplyForm({}, sources=2),
+    ReplyForm(OPTIONS, sources=40),
+]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_replies_can_be_read_and_grow(form: ReplyForm) -> None:
+    texts = [reply(form.schema(), size) for size in SIZES]
+    least, expected, most = (form.read(text) for text in texts)
+    assert not least.found
+    assert expected.found
+    assert most.found
+    assert len(texts[0]) < len(texts[1]) < len(texts[2])
+    assert words(texts[2]) <= form.max_tokens
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_longest_reply_fills_all_there_is_room_for(form: ReplyForm) -> None:
+    most = form.read(reply(form.schema(), "most", 2))
+    assert len(most.text) >= ANSWER_CHARACTERS - 1
+    assert words(most.text) == ANSWER_CHARACTERS // 2
+    if form.documents:
+        assert len(most.quotes) == MAX_QUOTES, "the same quotation twice would count once"
+        assert {doc for doc, _ in most.quotes} == {2 % form.documents + 1}
+        assert all(len(text) >= QUOTE_CHARACTERS - 1 for _, text in most.quotes)
+    assert len(most.sources) == min(form.sources, MAX_QUOTES)
+    assert (most.choice is None) == (not form.options)
+
+
+def test_replies_without_a_schema_grow_too() -> None:
+    assert 1 == words(reply(None, "least")) < words(reply(None, "expected")) < words(reply(None, "most"))
+
+
+def test_a_schema_that_is_not_understood_is_refused() -> None:
+    with pytest.raises(ValueError, match="number"):
+        reply({"type": "number"}, "most")
+
+
+# -- plans against runs ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strategy", ["rag", "closed-book", "chain-of-thought"])
+@pytest.mark.parametrize("size", SIZES)
+def test_prompts_of_one_call_are_exact(strategy: str, size: Size) -> None:
+    settings, store = settings_of(), store_of(papers(12))
+    real = spent(settings, store, QUESTIONS, sized(size), strategy)
+    (row,) = planned_for(settings, store, QUESTIONS, strategy).strategies
+    assert row.prompt_tokens == Range(*[real.prompt_tokens] * 3)
+    assert row.calls == Range(*[len(QUESTIONS)] * 3)
+    assert row.exact
+    assert getattr(row.completion_tokens, size) >= real.completion_tokens
+    assert row.completion_tokens.least <= real.completion_tokens <= row.completion_tokens.most
+
+
+def test_map_prompts_are_exact_and_the_reduce_call_is_a_range() -> None:
+    """Where nothing is found there is no reduce call: then map calls are all there is."""
+    settings, store = settings_of(k=8, partition=3), store_of(papers(12))
+    nothing = spent(settings, store, QUESTIONS, sized("least"), "brief-context")
+    (row,) = planned_for(settings, store, QUESTIONS, "brief-context").strategies
+    assert nothing.calls == 3 * len(QUESTIONS)
+    assert (row.calls.least, row.prompt_tokens.least) == (nothing.calls, nothing.prompt_tokens)
+    assert row.completion_tokens.least == nothing.completion_tokens
+    assert row.calls.expected == row.calls.most == 4 * len(QUESTIONS)
+    assert row.prompt_tokens.least < row.prompt_tokens.expected < row.prompt_tokens.most
+    assert not row.exact
+    assert row.states == {"read in parts": 3}
+
+
+def test_the_longest_findings_are_the_most_that_a_reduce_prompt_holds() -> None:
+    """The document with the longest title, quoted three times by each part, is the worst there can be."""
+    settings, store = settings_of(), store_of(papers(12))
+    (row,) = planned_for(settings, store, QUESTIONS, "brief-context").strategies
+    longest = [spent(settings, store, QUESTIONS, sized("most", place), "brief-context") for place in range(3)]
+    assert max(usage.prompt_tokens for usage in longest) <= row.prompt_tokens.most
+    assert len({usage.prompt_tokens for usage in longest}) > 1, "or the titles were all as long"
+
+
+PROSE = st.text("abcdefgh .,;()0123456789", max_size=120).filter(lambda text: text.strip() != "")
+
+
+@given(
+    texts=st.lists(st.tuples(PROSE, PROSE), min_size=1, max_size=9),
+    k=st.integers(1, 9),
+    partition=st.integers(1, 5),
+    preflight=st.booleans(),
+    draw=st.integers(0, 2**32),
+)
+@hypothesis_settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_whatever_is_replied_lies_between_least_and_most(
+    texts: list[tuple[str, str]], k: int, partition: int, preflight: bool, draw: int
+) -> None:
+    settings = settings_of(k=k, partition=partition, preflight={"enabled": preflight, "n": 2, "depth": 8})
+    store, question = store_of(texts), QUESTIONS[draw % 3]
+
+    def anything(request: ChatRequest) -> str:
+        chance = random.Random(f"{draw}{request.messages}")
+        return reply(request.schema, chance.choice(SIZES), chance.randrange(9))
+
+    scripts = [anything, *(sized(size) for size in SIZES)]
+    (row,) = planned_for(settings, store, [question], "brief-context").strategies
+    for script in scripts:
+        real = spent(settings, store, [question], script, "brief-context")
+        assert row.calls.least <= real.calls <= row.calls.most
+        assert row.prompt_tokens.least <= real.prompt_tokens <= row.prompt_tokens.most
+        assert row.completion_tokens.least <= real.completion_tokens <= row.completion_tokens.most
+
+
+def test_the_preflight_is_run_and_not_guessed() -> None:
+    """Where the rankings agree brief-context is plain RAG, and its prompts are exact."""
+    store = store_of(papers(12))
+    agreeing = settings_of(preflight={"enabled": True, "n": 1, "threshold": 0.0, "depth": 1})
+    brief, rag = planned_for(agreeing, store, QUESTIONS, "brief-context", "rag").strategies
+    assert (brief.prompt_tokens, brief.exact, brief.states) == (rag.prompt_tokens, True, {})
+
+
+def test_each_search_is_made_once() -> None:
+    class Counted(MemoryStore):
+        searches = 0
+
+        def search_vectors(self, *arguments: Any) -> Any:
+            self.searches += 1
+            return super().search_vectors(*arguments)
+
+    store = Counted()
+    store._documents = store_of(papers(12))._documents
+    settings = settings_of(by="dense", preflight={"enabled": True})
+    planned_for(settings, store, QUESTIONS[:1], *STRATEGIES)
+    assert store.searches == 2, "one search, and one of the preflight, for three strategies' worth of runs"
+
+
+def test_what_does_not_fit_is_counted_and_brief_context_reads_it_in_parts() -> None:
+    settings, store = settings_of(partition=8), store_of([(title, text * 6) for title, text in papers(12)])
+    small = ScriptedModel(never, context_tokens=1500)
+    rag, brief = planned_for(settings, store, QUESTIONS, "rag", "brief-context", model=small).strategies
+    assert rag.states == {"does not fit the window": 3}
+    assert rag.calls.most == 0
+    assert brief.states["re-partitioned to fit the window"] == 3
+    assert brief.calls.least >= 2 * len(QUESTIONS)
+
+
+def test_a_closed_book_prompt_over_the_window_is_counted() -> None:
+    tiny = ScriptedModel(never, context_tokens=40)
+    (row,) = planned_for(settings_of(), store_of([]), QUESTIONS[:1], "closed-book", model=tiny).strategies
+    assert row.states == {"does not fit the window": 1}
+    assert row.prompt_tokens.most == 0
+
+
+def test_nothing_retrieved_is_counted() -> None:
+    (row,) = planned_for(settings_of(), store_of([]), QUESTIONS, "rag").strategies
+    assert row.states == {"nothing retrieved": 3}
+    assert row.calls == Range(0, 0, 0)
+
+
+def test_findings_that_may_not_fit_are_counted_apart() -> None:
+    settings, store = settings_of(k=4, partition=2), store_of(papers(12))
+    narrow = ScriptedModel(never, context_tokens=1150)
+    (row,) = planned_for(settings, store, QUESTIONS[:1], "brief-context", model=narrow).strategies
+    assert row.states["may not fit the window"] == 1
+    assert row.calls.most == 3, "with shorter findings there is a reduce call"
+    assert row.prompt_tokens.most > row.prompt_tokens.least
+
+
+# -- money, thinking, time ------------------------------------------------------------------------------------------
+
+REMOTE = "https://models.example.org/v1#m"
+
+
+def test_money_by_the_stated_price() -> None:
+    price = {"input": 1.0, "output": 10.0}
+    settings = settings_of(models={"writer": {"name": REMOTE, "price": price}})
+    (row,) = planned_for(settings, store_of(papers(12)), QUESTIONS, "rag").strategies
+    assert row.usd is not None
+    tokens = row.prompt_tokens.most + 10 * row.completion_tokens.most
+    assert row.usd.most == pytest.approx(tokens / 1e6)
+    assert row.usd.least < row.usd.expected < row.usd.most
+
+
+def test_an_unknown_price_is_unknown_and_a_model_of_ones_own_charges_nothing() -> None:
+    store = store_of(papers(3))
+    (unknown,) = planned_for(settings_of(models={"writer": {"name": REMOTE}}), store, QUESTIONS, "rag").strategies
+    (own,) = planned_for(settings_of(), store, QUESTIONS, "rag").strategies
+    assert unknown.usd is None
+    assert own.usd == Range(0, 0, 0)
+
+
+def test_thinking_is_planned() -> None:
+    store, question = store_of(papers(3)), QUESTIONS[:1]
+    (plain,) = planned_for(settings_of(), store, question, "closed-book").strategies
+    thinks = settings_of(models={"writer": {"name": REMOTE, "max_reasoning_tokens": 1000}})
+    (thinking,) = planned_for(thinks, store, question, "closed-book").strategies
+    more = [getattr(thinking.completion_tokens, size) - getattr(plain.completion_tokens, size) for size in SIZES]
+    assert more == [0, 500, 1000]
+
+
+def test_time_is_unknown_until_it_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def measured(model: ChatModel) -> Speed:
+        return Speed(prompt=100.0, completion=10.0)
+
+    settings, store = settings_of(), store_of(papers(12))
+    assert planned_for(settings, store, QUESTIONS, "rag").strategies[0].seconds is None
+    monkeypatch.setattr("epicrisis.plan.planning.measure", measured)
+    timed = planned_for(settings, store, QUESTIONS, "rag", timed=True)
+    (row,) = timed.strategies
+    assert row.seconds is not None
+    assert row.seconds.most == pytest.approx(row.prompt_tokens.most / 100 + row.completion_tokens.most / 10)
+    assert timed.at_once == {"scripted": 1}, "an embedded model takes its calls in turn"
+
+
+def test_calls_side_by_side_take_the_time_of_the_longest(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def measured(model: ChatModel) -> Speed:
+        return Speed(prompt=1e9, completion=1.0)
+
+    monkeypatch.setattr("epicrisis.plan.planning.measure", measured)
+    settings = settings_of(models={"writer": {"name": REMOTE, "concurrency": 100}})
+    timed = planned_for(settings, store_of(papers(12)), QUESTIONS[:1], "brief-context", timed=True)
+    (row,) = timed.strategies
+    assert row.seconds is not None
+    map_call = ReplyForm(OPTIONS, "finding", documents=3, choice_may_be_null=True).max_tokens
+    reduce_call = ReplyForm(OPTIONS, sources=9).max_tokens
+    assert row.seconds.most == pytest.approx(map_call + reduce_call, abs=0.01)
+
+
+def test_a_rate_limit_is_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def measured(model: ChatModel) -> Speed:
+        return Speed(prompt=1e9, completion=1e9)
+
+    monkeypatch.setattr("epicrisis.plan.planning.measure", measured)
+    for limit in ("requests_per_minute", "tokens_per_minute"):
+        settings = settings_of(models={"writer": {"name": REMOTE, limit: 1}})
+        (row,) = planned_for(settings, store_of(papers(3)), QUESTIONS, "rag", timed=True).strategies
+        tokens = row.prompt_tokens.most + row.completion_tokens.most
+        assert row.seconds is not None
+        assert row.seconds.most == 60 * (len(QUESTIONS) if limit == "requests_per_minute" else tokens)
+
+
+def test_a_speed_is_measured_by_two_short_calls() -> None:
+    model = ScriptedModel(lambda request: "one " * request.max_tokens)
+    speed = asyncio.run(measure(model))
+    assert speed.prompt > 0
+    assert speed.completion > 0
+    read, wrote = model.requests
+    assert 350 <= words(read.messages[0].content) <= 500
+    assert (read.max_tokens, wrote.max_tokens) == (1, 50)
+    assert words(wrote.messages[0].content) < 20
+
+
+# -- many questions -------------------------------------------------------------------------------------------------
+
+
+def many(n: int) -> list[Question]:
+    return [replace(QUESTIONS[i % 3], id=str(i), text=QUESTIONS[i % 3].text + " Why?" * (i % 7)) for i in range(n)]
+
+
+def test_a_sample_stands_for_all_and_says_how_surely() -> None:
+    settings, store, questions = settings_of(), store_of(papers(12)), many(90)
+    whole = planned_for(settings, store, questions, "rag").strategies[0]
+    sampled = planned_for(settings, store, questions, "rag", sample=30)
+    (row,) = sampled.strategies
+    assert (sampled.questions, sampled.planned) == (90, 30)
+    assert row.calls == Range(90, 90, 90)
+    assert not row.exact
+    assert whole.prompt_tokens.margin == 0 < row.prompt_tokens.margin < 0.1 * row.prompt_tokens.expected
+    assert abs(row.prompt_tokens.expected - whole.prompt_tokens.expected) < 1.5 * row.prompt_tokens.margin
+    assert planned_for(settings, store, questions, "rag", sample=30) == sampled, "the sample has a seed"
+
+
+def test_a_sum_over_a_sample_by_hand() -> None:
+    """Ten questions, four planned: mean 3, standard deviation sqrt(10/3), half-width 1.96 * 10 * s / 2 * sqrt(0.6)."""
+    rows = [(0, 1, 9), (1, 2, 9), (1, 5, 9), (2, 4, 9)]
+    made = total(rows, 10)
+    assert (made.least, made.expected, made.most) == (10, 30, 90)
+    assert made.margin == pytest.approx(1.96 * 10 * math.sqrt(10 / 3) / 2 * math.sqrt(0.6))
+    assert total(rows, 4) == Range(4, 12, 36)
+    assert total([(5, 3, 1)], 1) == Range(1, 3, 5), "ends out of order"
+
+
+def test_without_a_word_two_hundred_are_planned() -> None:
+    seen: list[int] = []
+    made = planned_for(settings_of(), store_of([]), many(230), "closed-book", advance=seen.append)
+    assert (made.questions, made.planned) == (230, 200)
+    assert seen == [200] * 200
+
+
+def test_what_cannot_be_planned_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="give a question"):
+        planned_for(settings_of(), store_of([]), [], "rag")
+    with pytest.raises(InputError, match="--sample"):
+        planned_for(settings_of(), store_of([]), many(3), "rag", sample=1)
+    with pytest.raises(InputError, match="known are brief-context"):
+        asyncio.run(plan(settings_of(), tmp_path, QUESTIONS, ["brief"]))
+
+
+class Deaf(Layer):
+    """Counts nothing."""
+
+    async def count_tokens(self, messages: Sequence[Message]) -> int:
+        raise EndpointUnreachable("no endpoint there: start it")
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_what_cannot_be_counted_ends_the_plan(strategy: str) -> None:
+    """A strategy would take it for an answer that failed."""
+    with pytest.raises(UserError, match="start it"):
+        planned_for(settings_of(), store_of(papers(12)), QUESTIONS, strategy, model=Deaf(ScriptedModel(never)))
+
+
+def test_options_are_planned_as_one_token() -> None:
+    model = PlanningModel(CountingModel(ScriptedModel(never)), "most", {}, lambda usage: 0.0, None)
+    asked = ChatRequest((Message("user", "A or B?"),), 1, options=("A", "B"))
+    answered = asyncio.run(model.complete(asked))
+    assert answered.usage.completion_tokens == 1
+    assert answered.option_logprobs is not None
+    assert sum(map(math.exp, answered.option_logprobs.values.values())) == pytest.approx(1)
+
+
+# -- asking before a run --------------------------------------------------------------------------------------------
+
+
+def plan_of(usd: Range | None, tokens: float) -> Plan:
+    row = StrategyPlan("rag", Range(9, 9, 9), Range(0, tokens, tokens), Range(0, 0, 0), usd, None, True, {})
+    return Plan(9, 9, ("m",), True, (row,), {}, {"m": 1})
+
+
+@pytest.mark.parametrize(
+    ("usd", "tokens", "said"),
+    [
+        (Range(1, 4.99, 90), 1e9, None),
+        (Range(1, 5.01, 90), 1, r"9 questions with rag on m .*\$5.01 \(at least \$1.00, at most \$90.00\).*\$5.00"),
+        (None, 20_000_000, None),
+        (None, 20_000_001, r"20,000,001 tokens .*unknown price.*20,000,000"),
+        (Range(0, 0, 0), 1e12, None),
+    ],
+)
+def test_a_run_over_a_threshold_asks(usd: Range | None, tokens: float, said: str | None) -> None:
+    asked = check_threshold(plan_of(usd, tokens), load())
+    if said is None:
+        assert asked is None
+    else:
+        import re
+
+        assert asked is not None
+        assert re.search(said, asked)
+        assert asked.endswith("Go on?")
+
+
+def test_a_run_is_planned_by_a_few_of_its_questions() -> None:
+    store, questions = store_of(papers(12)), many(60)
+    price = {"input": 1.0, "output": 1.0}
+    settings = settings_of(
+        strategy="rag", models={"writer": {"name": REMOTE, "price": price}}, plan={"ask_above_usd": 0.01}
+    )
+    asked = asyncio.run(ask_first(pipeline_of(settings, ScriptedModel(never), store), settings, questions))
+    assert asked is not None
+    assert "60 questions with rag" in asked
+
+
+def test_nothing_is_planned_where_nobody_charges() -> None:
+    settings = settings_of(plan={"ask_above_usd": 0.0, "ask_above_tokens": 0})
+    pipeline = pipeline_of(settings, Deaf(ScriptedModel(never)), store_of([]))
+    assert asyncio.run(ask_first(pipeline, settings, QUESTIONS)) is None
+
+
+def test_dollars() -> None:
+    assert [dollars(x) for x in (0, 0.00001, 0.0123, 12.3, 1234.5)] == [
+        "$0.00", "<$0.0001", "$0.0123", "$12.30", "$1,234.50",
+    ]  # fmt: skip
+
+
+# -- the embedded model ---------------------------------------------------------------------------------------------
+
+
+class Terse(Layer):
+    """Asks for one token, so that a real model takes no time to write."""
+
+    def __init__(self, inner: ChatModel) -> None:
+        super().__init__(inner)
+        self.prompts: list[int] = []
+
+    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+        answered = await super().complete(replace(request, max_tokens=1, schema=None), on_delta)
+        self.prompts.append(answered.usage.prompt_tokens)
+        return replace(answered, text=json.dumps({"result": {"found": False}}), finish_reason="stop")
+
+
+@pytest.mark.models
+def test_the_servers_own_count_is_the_plans(model_home: Path) -> None:
+    from epicrisis.opening import open_models
+
+    settings, store = settings_of(home=model_home, k=2), store_of([(t, text[:60]) for t, text in papers(4)])
+    real = Terse(open_models(settings, None)["writer"])
+
+    async def both() -> tuple[Plan, int, int]:
+        pipeline = pipeline_of(settings, real, store)
+        made = await planned(pipeline, settings, QUESTIONS[:1], ["rag", "brief-context"])
+        assert real.prompts == []
+        counts = []
+        for strategy in ("rag", "brief-context"):
+            real.prompts.clear()
+            await pipeline_of(settings.model_copy(update={"strategy": strategy}), real, store).answer(QUESTIONS[0])
+            counts.append(sum(real.prompts))
+        await real.aclose()
+        return made, counts[0], counts[1]
+
+    made, rag, maps = asyncio.run(both())
+    assert made.strategies[0].prompt_tokens == Range(rag, rag, rag)
+    assert made.strategies[0].exact
+    assert made.strategies[1].prompt_tokens.least == maps
+    least, expected, most = (getattr(made.strategies[0].completion_tokens, size) for size in SIZES)
+    assert least < 20 < 100 < expected < most == ReplyForm(OPTIONS, documents=2).max_tokens
