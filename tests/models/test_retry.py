@@ -1,4 +1,6 @@
-"""Retries: which failures, how often, in what rhythm, and who pays."""
+"""Retries: which failures, how often, in what rhythm, within what time, and who pays."""
+
+from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
@@ -6,18 +8,23 @@ from collections.abc import Iterator
 import pytest
 
 from epicrisis.errors import (
+    BudgetExceeded,
     ChatError,
     EndpointBusy,
     EndpointRejected,
+    EndpointTimeout,
     EndpointUnreachable,
     EpicrisisError,
     ReplyInvalid,
 )
+from epicrisis.models.chat.layer import Layer
 from epicrisis.models.chat.retry import RetryingModel
-from epicrisis.seams import ChatReply, ChatRequest, Message
+from epicrisis.seams import Capabilities, ChatReply, ChatRequest, Message, OnDelta
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
+from epicrisis.types import Usage
+from tests.models.virtual import asked, now, run
 
-REQUEST = ChatRequest((Message("user", "one two three"),), max_tokens=5)
+REQUEST = asked()
 
 
 def failing(*errors: ChatError) -> ScriptedModel:
@@ -32,60 +39,74 @@ def failing(*errors: ChatError) -> ScriptedModel:
     return ScriptedModel(script)
 
 
+def told_to_wait(seconds: float) -> ChatError:
+    error = EndpointBusy("busy (429)")
+    error.retry_after = seconds
+    return error
+
+
+def lasted(seconds: float) -> ChatError:
+    return EndpointTimeout("no answer", usage=Usage(seconds=seconds))
+
+
+def seconds_until(model: RetryingModel, request: ChatRequest = REQUEST) -> tuple[ChatReply | ChatError, float]:
+    """How the call ends, and when."""
+
+    async def call() -> tuple[ChatReply | ChatError, float]:
+        try:
+            return await model.complete(request), now()
+        except ChatError as error:
+            return error, now()
+
+    return run(call())
+
+
 def complete(model: RetryingModel, request: ChatRequest = REQUEST) -> ChatReply:
-    return asyncio.run(model.complete(request))
+    return run(model.complete(request))
+
+
+# -- which, how often, who pays -----------------------------------------------------------------------------------------
 
 
 def test_retryable_failures_are_tried_again_and_counted() -> None:
-    seen: list[tuple[str, int]] = []
     inner = failing(EndpointBusy("busy"), ReplyInvalid("HTML"))
-    model = RetryingModel(inner, 3, 0.0, lambda error, number: seen.append((error.message, number)))
-    reply = complete(model)
+    reply = complete(RetryingModel(inner, 3))
     assert reply.text == "yes"
     assert (reply.usage.calls, reply.usage.failed_calls, reply.usage.prompt_tokens) == (3, 2, 3)
-    assert seen == [("busy", 1), ("HTML", 2)]
     assert len(inner.requests) == 3
 
 
-def test_after_the_last_try_the_error_carries_the_usage_of_all() -> None:
+def test_after_the_last_try_the_error_carries_the_usage_of_all_and_says_how_many() -> None:
     inner = failing(*(EndpointUnreachable(f"try {number}") for number in range(5)))
-    with pytest.raises(EndpointUnreachable, match="try 2") as caught:
-        complete(RetryingModel(inner, 3, 0.0))
+    with pytest.raises(EndpointUnreachable, match=r"^try 2 \(tried 3 times\)$") as caught:
+        complete(RetryingModel(inner, 3))
     assert (caught.value.usage.calls, caught.value.usage.failed_calls) == (3, 3)
     assert len(inner.requests) == 3
+
+
+def test_one_try_alone_changes_no_message() -> None:
+    with pytest.raises(EndpointUnreachable, match=r"^nothing there$"):
+        complete(RetryingModel(failing(EndpointUnreachable("nothing there")), 1))
 
 
 @pytest.mark.parametrize("tries", [1, 3])
 def test_what_no_retry_can_mend_is_raised_at_once(tries: int) -> None:
     inner = failing(EndpointRejected("bad key"))
-    with pytest.raises(EndpointRejected):
-        complete(RetryingModel(inner, tries, 0.0))
+    with pytest.raises(EndpointRejected, match=r"^bad key$"):
+        complete(RetryingModel(inner, tries))
     assert len(inner.requests) == 1
 
 
-def waits(request: ChatRequest, monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The pauses of three failed tries, in seconds."""
-    paused: list[float] = []
+def test_what_is_no_failure_of_the_endpoint_passes_with_the_usage_so_far() -> None:
+    def script(_: ChatRequest) -> str:
+        if len(inner.requests) == 1:
+            raise EndpointBusy("busy")
+        raise BudgetExceeded("nothing is left")
 
-    async def sleep(seconds: float) -> None:
-        if seconds:
-            paused.append(seconds)
-
-    monkeypatch.setattr(asyncio, "sleep", sleep)
-    complete(RetryingModel(failing(*(EndpointBusy("busy") for _ in range(3))), 4, 1.0), request)
-    return paused
-
-
-def test_pauses_grow_and_depend_on_the_request_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = waits(REQUEST, monkeypatch)
-    other = waits(ChatRequest(REQUEST.messages, max_tokens=5, sample=1), monkeypatch)
-    assert all(0.5 * 2**number <= pause <= 1.5 * 2**number for number, pause in enumerate(first))
-    assert waits(REQUEST, monkeypatch) == first != other
-
-
-def test_it_is_a_chat_model() -> None:
-    asyncio.run(check_chat_model(RetryingModel(failing())))
-    assert RetryingModel(failing()).name == "scripted"
+    inner = ScriptedModel(script)
+    with pytest.raises(BudgetExceeded, match=r"^nothing is left$") as caught:
+        complete(RetryingModel(inner, 5))
+    assert caught.value.usage == Usage(calls=1, failed_calls=1)
 
 
 def test_errors_that_are_no_calls_pass_too() -> None:
@@ -93,4 +114,180 @@ def test_errors_that_are_no_calls_pass_too() -> None:
         raise EpicrisisError("something else")
 
     with pytest.raises(EpicrisisError, match="something else"):
-        complete(RetryingModel(ScriptedModel(script), 3, 0.0))
+        complete(RetryingModel(ScriptedModel(script), 3))
+
+
+# -- rhythm -------------------------------------------------------------------------------------------------------------
+
+
+def waits(request: ChatRequest, *errors: ChatError, deadline: float = 1000.0, tries: int = 99) -> list[float]:
+    """The pauses after these failures, in seconds."""
+    paused: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        paused.append(seconds)
+
+    complete(RetryingModel(failing(*errors), tries, deadline, 1.0, sleep), request)
+    return paused
+
+
+def test_pauses_grow_and_depend_on_the_request_alone() -> None:
+    def busy() -> list[ChatError]:
+        return [EndpointBusy("busy") for _ in range(9)]
+
+    first = waits(REQUEST, *busy())
+    assert len(first) == 9
+    assert all(0.5 * 2 ** min(n, 6) <= pause <= 1.5 * 2 ** min(n, 6) for n, pause in enumerate(first))
+    assert waits(REQUEST, *busy()) == first
+    others = [waits(asked(sample=number), *busy())[0] for number in range(256)]
+    # Spread evenly enough that no tenth of the time holds more than a fifth of them.
+    assert len(set(others)) == 256
+    assert max(sum(low <= each < low + 0.1 for each in others) for low in (0.5 + n / 10 for n in range(10))) < 52
+
+
+def test_never_sooner_than_the_endpoint_asks_and_not_all_at_once() -> None:
+    firsts = [waits(asked(sample=number), told_to_wait(20))[0] for number in range(256)]
+    assert min(firsts) >= 20
+    assert max(firsts) <= 21.5
+    assert len(set(firsts)) == 256
+
+
+def test_being_told_to_wait_is_no_try() -> None:
+    inner = failing(*(told_to_wait(5) for _ in range(7)), EndpointBusy("500"))
+    reply = complete(RetryingModel(inner, 2, 200.0))
+    assert (reply.usage.calls, reply.usage.failed_calls) == (9, 8)
+
+
+def test_told_to_come_back_at_once_for_ever_it_gives_up_at_the_deadline() -> None:
+    inner = failing(*(told_to_wait(0) for _ in range(1000)))
+    result, seconds = seconds_until(RetryingModel(inner, 5, 120.0))
+    assert isinstance(result, EndpointBusy)
+    assert seconds == pytest.approx(120)
+    assert len(inner.requests) < 20
+    assert f"(tried {len(inner.requests)} times)" in result.message
+
+
+# -- deadline -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_wait_longer_than_what_is_left_is_not_begun() -> None:
+    result, seconds = seconds_until(RetryingModel(failing(told_to_wait(3600)), 5, 120.0))
+    assert isinstance(result, EndpointBusy)
+    assert seconds == 0
+    assert "3600 s" in result.message
+    assert "120 s left" in result.message
+    assert "retry_seconds" in result.message
+    result, seconds = seconds_until(RetryingModel(failing(told_to_wait(80), told_to_wait(50)), 5, 120.0))
+    assert isinstance(result, EndpointBusy)
+    assert 80 <= seconds < 82
+    assert "tried 2 times" in result.message
+
+
+def test_the_first_try_may_last_longer_than_the_deadline() -> None:
+    """A timeout of ten minutes is tried again, though failures may be tried again for two minutes only."""
+    result, _ = seconds_until(RetryingModel(failing(lasted(600)), 5, 120.0))
+    assert isinstance(result, ChatReply)
+    inner = failing(lasted(600), lasted(600))
+    result, _ = seconds_until(RetryingModel(inner, 5, 120.0))
+    assert isinstance(result, EndpointTimeout)
+    assert result.message == "no answer (tried 2 times)"
+    assert result.usage.seconds == 1200
+
+
+def test_the_last_pause_is_cut_at_the_deadline_and_the_last_try_made() -> None:
+    pauses = waits(REQUEST, *(EndpointBusy("busy") for _ in range(5)), deadline=20.0)
+    assert sum(pauses) == pytest.approx(20)
+
+
+# -- streams ------------------------------------------------------------------------------------------------------------
+
+
+class Breaking(Layer):
+    """Delivers the pieces of each try in turn and breaks off after them, but for the last."""
+
+    def __init__(self, *tries: list[str]) -> None:
+        super().__init__(ScriptedModel(lambda _: "yes"))
+        self._tries = list(tries)
+
+    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+        pieces = self._tries.pop(0)
+        for piece in pieces:
+            if on_delta is not None:
+                on_delta(piece)
+        if self._tries:
+            raise ReplyInvalid("it broke off")
+        return ChatReply("".join(pieces), "stop", "breaking", Usage(1))
+
+
+def test_a_stream_that_broke_off_is_voided_before_it_starts_over() -> None:
+    seen: list[str | None] = []
+    model = RetryingModel(Breaking(["on", "ly"], [], ["a"], ["whole ", "one"]))
+    reply = run(model.complete(REQUEST, seen.append))
+    assert seen == ["on", "ly", None, "a", None, "whole ", "one"]
+    assert reply.text == "whole one"
+
+
+def test_what_was_never_delivered_is_not_voided() -> None:
+    seen: list[str | None] = []
+    run(RetryingModel(Breaking([], ["all"])).complete(REQUEST, seen.append))
+    assert seen == ["all"]
+    assert complete(RetryingModel(Breaking(["hidden"], ["all"]))).text == "all"
+
+
+# -- the rest -----------------------------------------------------------------------------------------------------------
+
+
+class Forgetful(ScriptedModel):
+    """Whatever it is asked, it fails the first time."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda _: "yes")
+        self.failed: set[str] = set()
+
+    def _fail(self, what: str) -> None:
+        if what not in self.failed:
+            self.failed.add(what)
+            raise EndpointUnreachable(f"no {what} yet")
+
+    async def count_tokens(self, messages: tuple[Message, ...]) -> int:  # type: ignore[override]
+        self._fail("count")
+        return 3
+
+    async def capabilities(self) -> Capabilities:
+        self._fail("capabilities")
+        return await super().capabilities()
+
+    async def fingerprint(self) -> str:
+        self._fail("fingerprint")
+        return "same"
+
+
+def test_counts_capabilities_and_fingerprints_are_tried_again_too() -> None:
+    async def asking() -> tuple[int, Capabilities, str]:
+        model = RetryingModel(Forgetful())
+        return await model.count_tokens(REQUEST.messages), await model.capabilities(), await model.fingerprint()
+
+    count, capabilities, fingerprint = run(asking())
+    assert (count, capabilities.json_schema, fingerprint) == (3, True, "same")
+    with pytest.raises(EndpointUnreachable, match="no count yet"):
+        run(RetryingModel(Forgetful(), 1).count_tokens(REQUEST.messages))
+
+
+def test_it_is_a_chat_model() -> None:
+    asyncio.run(check_chat_model(RetryingModel(failing())))
+    assert RetryingModel(failing()).name == "scripted"
+
+
+def test_cancelling_ends_the_pause() -> None:
+    inner = failing(told_to_wait(100))
+
+    async def cancelled() -> float:
+        task = asyncio.create_task(RetryingModel(inner).complete(REQUEST))
+        await asyncio.sleep(1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return now()
+
+    assert run(cancelled()) == 1
+    assert len(inner.requests) == 1

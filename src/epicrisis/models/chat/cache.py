@@ -77,7 +77,8 @@ class ReplyCache:
 
     def get(self, key: bytes) -> ChatReply | None:
         """The reply under this key."""
-        return self._read("SELECT reply FROM replies WHERE key = ?", key, ChatReply)
+        reply: ChatReply | None = self._read("SELECT reply FROM replies WHERE key = ?", key, ChatReply)
+        return reply
 
     async def put(self, key: bytes, reply: ChatReply) -> None:
         """Durable when it returns, also where it is cancelled meanwhile. The first reply under a key stays."""
@@ -86,7 +87,8 @@ class ReplyCache:
 
     def told(self, key: bytes, shape: type[T]) -> T | None:
         """What a model told of itself or of a prompt."""
-        return self._read("SELECT value FROM told WHERE key = ?", key, shape)
+        told: T | None = self._read("SELECT value FROM told WHERE key = ?", key, shape)
+        return told
 
     def keep_told(self, key: bytes, value: Any) -> None:
         """Kept some time soon, or not: it costs nothing to be told once more."""
@@ -112,38 +114,43 @@ class ReplyCache:
         with self._opening, _ours(self.path):
             self._thread.shutdown()
             self._thread = ThreadPoolExecutor(1, "replies")
-            for db in (self._writer, self._reader):
-                if db is not None:
-                    db.close()
-            self._reader = self._writer = None
+            self._disconnect()
 
     # -- the file ---------------------------------------------------------------------------------------------------
 
-    def _read(self, query: str, key: bytes, shape: type[T]) -> T | None:
+    def _read(self, query: str, key: bytes, shape: Any) -> Any:
         if self.replay and self._reader is None and not self.path.exists():
             return None
         with _ours(self.path):
             row = (self._reader or self._open()).execute(query, (key,)).fetchone()
-        if row is None:
-            return None
         try:
-            value: T = _adapter(shape).validate_json(row[0])
+            return None if row is None else _adapter(shape).validate_json(row[0])
         except ValidationError:
             raise _no_cache(self.path, "a row cannot be read") from None
-        return value
 
     def _open(self) -> sqlite3.Connection:
         with self._opening, _ours(self.path):
-            if self._reader is None:
+            if self._reader is not None:
+                return self._reader
+            try:
                 if self.replay:
                     self._reader = _connect_read_only(self.path)
+                    _check(self._reader, self.path)
                 else:
                     os.close(open_private(self.path, os.O_RDWR))
                     self._writer = _connect(self.path)
                     _settle(self._writer, self.path)
                     self._reader = _connect(self.path)
-                _check(self._reader, self.path)
-            return self._reader
+                return self._reader
+            except BaseException:
+                self._disconnect()
+                raise
+
+    def _disconnect(self) -> None:
+        for db in (self._writer, self._reader):
+            if db is not None:
+                db.close()
+        self._reader = self._writer = None
 
     def _write(self, statement: str, row: tuple[bytes | str, ...]) -> Future[None]:
         self._open()
@@ -223,16 +230,18 @@ def _connect_read_only(path: Path) -> sqlite3.Connection:
 
 def _settle(db: sqlite3.Connection, path: Path) -> None:
     """Makes the tables in an empty file. Whoever is killed within leaves an empty file."""
-    if db.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID:
-        return
-    db.execute("BEGIN IMMEDIATE")
-    if db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
-        for statement in _TABLES:
-            db.execute(statement)
-        db.execute(f"PRAGMA application_id={APPLICATION_ID}")
-        db.execute(f"PRAGMA user_version={FORMAT}")
-    db.execute("COMMIT")
+    empty = "SELECT count(*) = 0 FROM sqlite_master"
+    if db.execute(empty).fetchone()[0]:
+        db.execute("BEGIN IMMEDIATE")
+        if db.execute(empty).fetchone()[0]:
+            for statement in _TABLES:
+                db.execute(statement)
+            db.execute(f"PRAGMA application_id={APPLICATION_ID}")
+            db.execute(f"PRAGMA user_version={FORMAT}")
+        db.execute("COMMIT")
     _check(db, path)
+    if db.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
+        return
     until = time.monotonic() + BUSY_SECONDS
     while True:
         try:
@@ -259,7 +268,8 @@ def _adapter(shape: Any) -> TypeAdapter[Any]:
 
 
 def _json(value: Any) -> str:
-    return _adapter(type(value)).dump_json(value).decode()
+    shape: Any = type(value)
+    return _adapter(shape).dump_json(value).decode()
 
 
 def _size(path: Path) -> int:

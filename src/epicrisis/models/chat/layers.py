@@ -2,6 +2,7 @@
 
 From the outside in, each where it is because of its neighbours:
 
+0. logging, where texts are wanted in the log: as 1;
 1. recording: sees every call as the strategies do, replayed ones too;
 2. cache: what is there costs no budget, no time and no turn; a reply is kept before anything can go wrong outside;
 3. time: ends whatever waits below for a pause, a turn, a minute or a reply;
@@ -19,6 +20,7 @@ from epicrisis.models.chat.bounded import BoundedModel
 from epicrisis.models.chat.budget import Budget, BudgetedModel, TimedModel
 from epicrisis.models.chat.cache import ReplyCache
 from epicrisis.models.chat.cached import CachedModel
+from epicrisis.models.chat.logged import LoggedModel
 from epicrisis.models.chat.prices import price_of
 from epicrisis.models.chat.rate import RateLimitedModel
 from epicrisis.models.chat.recording import RecordingModel
@@ -34,6 +36,7 @@ def layered(
     cache: ReplyCache | None = None,
     budget: Budget | None = None,
     record: Path | None = None,
+    log_text: bool = False,
 ) -> ChatModel:
     """The model in the layers its settings ask for. Roles that share a model must share what is returned here, or each
     would have turns and minutes of its own. `cache` is closed by whoever made it."""
@@ -47,4 +50,6 @@ def layered(
         model = TimedModel(model, budget)
     if cache is not None:
         model = CachedModel(model, cache)
-    return model if record is None else RecordingModel(model, record)
+    if record is not None:
+        model = RecordingModel(model, record)
+    return LoggedModel(model) if log_text else model

@@ -83,11 +83,11 @@ class RetryingModel(Layer):
                 return await call(), spent
             except EpicrisisError as error:
                 spent, failures = spent + error.usage, failures + 1
-                left -= error.usage.seconds if failures > 1 else 0.0
+                left = max(0.0, left - (error.usage.seconds if failures > 1 else 0.0))
                 told = error.retry_after if isinstance(error, ChatError) else None
                 tries += told is None or not isinstance(error, EndpointBusy)
                 told = told or 0.0
-                if not error.retryable or tries >= self._tries or left <= 0 or told > left:
+                if not error.retryable or tries >= self._tries or left == 0 or told > left:
                     error.usage = spent
                     if error.retryable:
                         error.args = (_given_up(error, failures, told, left),)
@@ -106,6 +106,6 @@ def _given_up(error: EpicrisisError, failures: int, told: float, left: float) ->
     if told <= left:
         return f"{error}{times}"
     return (
-        f"{error}{times}; it asks to wait {told:.0f} s, more than the {max(left, 0):.0f} s left to try again: run the "
+        f"{error}{times}; it asks to wait {told:.0f} s, more than the {left:.0f} s left to try again: run the "
         "same command later, or raise retry_seconds"
     )

@@ -1,0 +1,75 @@
+"""Bounded concurrency: one number, obeyed exactly, by whatever may reach the endpoint."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from epicrisis.errors import EndpointRejected
+from epicrisis.models.chat.bounded import BoundedModel
+from epicrisis.seams import ChatModel
+from epicrisis.testing.chat import ScriptedModel, check_chat_model
+from tests.models.virtual import SlowModel, asked, now, run
+
+KINDS: list[Callable[[ChatModel], Awaitable[object]]] = [
+    lambda model: model.complete(asked()),
+    lambda model: model.count_tokens(asked().messages),
+    lambda model: model.capabilities(),
+    lambda model: model.fingerprint(),
+]
+
+
+@given(limit=st.integers(1, 5), kinds=st.lists(st.sampled_from(KINDS), min_size=8, max_size=20))
+def test_whatever_is_asked_the_limit_is_reached_and_never_passed(
+    limit: int, kinds: list[Callable[[ChatModel], Awaitable[object]]]
+) -> None:
+    inner = SlowModel()
+    model = BoundedModel(inner, limit)
+
+    async def all_at_once() -> float:
+        await asyncio.gather(*(ask(model) for ask in kinds))
+        return now()
+
+    seconds = run(all_at_once())
+    assert inner.load.most == limit
+    # Each takes a second: no turn is ever left unused.
+    assert seconds == pytest.approx(-(-len(kinds) // limit))
+
+
+def test_first_come_first_served() -> None:
+    inner = SlowModel(seconds=lambda request: 3.0 if request.sample == 0 else 1.0)
+    model = BoundedModel(inner, 2)
+
+    async def in_order() -> None:
+        await asyncio.gather(*(model.complete(asked(sample=number)) for number in range(9)))
+
+    run(in_order())
+    assert [call.request.sample for call in inner.load.calls] == list(range(9))
+
+
+def test_failures_and_cancelled_calls_give_their_turns_back() -> None:
+    inner = SlowModel(fails=lambda request: EndpointRejected("no") if request.sample == 1 else None)
+    model = BoundedModel(inner, 1)
+
+    async def troubled() -> None:
+        tasks = [asyncio.create_task(model.complete(asked(sample=number))) for number in range(5)]
+        await asyncio.sleep(0.5)
+        tasks[0].cancel()  # in flight
+        tasks[2].cancel()  # in the queue
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [type(result).__name__ for result in results] == [
+            "CancelledError", "EndpointRejected", "CancelledError", "ChatReply", "ChatReply",
+        ]  # fmt: skip
+        await asyncio.gather(*(model.complete(asked(sample=number)) for number in (6, 7)))
+
+    run(troubled())
+    assert inner.load.most == 1
+    assert [call.request.sample for call in inner.load.calls] == [0, 1, 3, 4, 6, 7]
+
+
+def test_it_is_a_chat_model() -> None:
+    asyncio.run(check_chat_model(BoundedModel(ScriptedModel(lambda _: "yes"), 1)))

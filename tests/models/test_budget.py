@@ -1,0 +1,261 @@
+"""Budgets: never overspent, whatever is in flight, and not stopped before they must be."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from epicrisis.errors import BudgetExceeded, EndpointBusy, EndpointRejected, EpicrisisError, SettingsError
+from epicrisis.models.chat.budget import Amount, Budget, BudgetedModel, TimedModel
+from epicrisis.models.chat.estimates import most_prompt_tokens
+from epicrisis.seams import Capabilities, ChatReply, ChatRequest
+from epicrisis.settings import BudgetSettings
+from epicrisis.testing.chat import ScriptedModel, check_chat_model
+from epicrisis.types import Usage
+from tests.models.virtual import SlowModel, asked, now, run
+
+PROMPT = most_prompt_tokens(asked())
+
+
+class Estimating(SlowModel):
+    """Cannot count exactly, so that what a call may need is bounded by its bytes."""
+
+    async def capabilities(self) -> Capabilities:
+        return Capabilities(None, json_schema=True, exact_token_counts=False)
+
+
+def dollar_each_million(usage: Usage) -> float:
+    return (usage.prompt_tokens + usage.completion_tokens) / 1e6
+
+
+def budgeted(inner: SlowModel, budget: Budget) -> BudgetedModel:
+    return BudgetedModel(inner, budget, dollar_each_million)
+
+
+async def outcome(model: BudgetedModel | TimedModel, request: ChatRequest) -> ChatReply | EpicrisisError:
+    try:
+        return await model.complete(request)
+    except EpicrisisError as error:
+        return error
+
+
+# -- never overspent ----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Planned:
+    """A call: when it comes, how long it takes, how large it may be, what part of that it uses, and whether it fails."""
+
+    after: float
+    lasts: float
+    room: int
+    used: float
+    fails: bool
+
+
+calls = st.lists(
+    st.builds(Planned, st.floats(0, 20), st.floats(0, 10), st.integers(0, 400), st.floats(0, 1), st.booleans()),
+    min_size=1,
+    max_size=20,
+)
+
+
+@given(planned=calls, limit=st.integers(1, 3000), in_dollars=st.booleans())
+def test_whatever_the_calls_cost_it_is_not_overspent_and_stops_only_where_it_must(
+    planned: list[Planned], limit: int, in_dollars: bool
+) -> None:
+    def usage(request: ChatRequest) -> Usage:
+        plan = planned[request.sample]
+        tokens = int(plan.used * (PROMPT + plan.room))
+        return Usage(1, prompt_tokens=tokens, cost=tokens / 1e6)
+
+    def fails(request: ChatRequest) -> EndpointBusy | None:
+        return EndpointBusy("busy", usage=usage(request)) if planned[request.sample].fails else None
+
+    inner = Estimating(lambda request: planned[request.sample].lasts, usage, fails)
+    budget = Budget(BudgetSettings(usd=limit / 1e6) if in_dollars else BudgetSettings(tokens=limit))
+
+    async def one(number: int) -> ChatReply | EpicrisisError:
+        await asyncio.sleep(planned[number].after)
+        result = await outcome(budgeted(inner, budget), asked(sample=number, max_tokens=planned[number].room))
+        assert budget.spent.tokens <= limit
+        return result
+
+    async def everything() -> list[ChatReply | EpicrisisError]:
+        return await asyncio.gather(*(one(number) for number in range(len(planned))))
+
+    results = run(everything())
+    assert budget.spent.tokens == sum(usage(call.request).prompt_tokens for call in inner.load.calls)
+    sent = {call.request.sample for call in inner.load.calls}
+    for number, (plan, result) in enumerate(zip(planned, results, strict=True)):
+        assert isinstance(result, BudgetExceeded) is (number not in sent)
+        if isinstance(result, BudgetExceeded):
+            assert budget.spent.tokens + PROMPT + plan.room > limit, "it would have fitted, whatever the others cost"
+    # Nothing stays reserved.
+    assert budget.has_room(Amount(limit - budget.spent.tokens))
+
+
+def test_where_it_fits_only_if_others_cost_less_it_waits_for_them() -> None:
+    inner = Estimating(seconds=lambda _: 10, usage=lambda _: Usage(1, prompt_tokens=5))
+    budget = Budget(BudgetSettings(tokens=PROMPT + 100))
+
+    async def two() -> None:
+        await asyncio.gather(*(budgeted(inner, budget).complete(asked(max_tokens=60, sample=n)) for n in range(2)))
+
+    run(two())
+    assert [call.at for call in inner.load.calls] == [0, 10]
+    assert budget.spent.tokens == 10
+
+
+def test_the_message_has_the_figures_and_the_cure() -> None:
+    inner = Estimating(usage=lambda _: Usage(1, prompt_tokens=PROMPT, cost=PROMPT / 1e6))
+    for limits, said in (
+        (BudgetSettings(tokens=1000), f"{PROMPT:,} of 1,000 tokens are spent, and the next call may need 10,0"),
+        (BudgetSettings(usd=0.001), f"${PROMPT / 1e6:.4f} of $0.001 is spent, and the next call may cost $0.0101"),
+    ):
+        model = budgeted(inner, Budget(limits))
+        run(model.complete(asked()))
+        with pytest.raises(BudgetExceeded) as caught:
+            run(model.complete(asked(max_tokens=10_000)))
+        assert caught.value.message.startswith(said)
+        assert "what is answered is kept, and the same command goes on" in caught.value.message
+        assert f"--budget-{'tokens' if limits.tokens else 'usd'}" in caught.value.message
+        assert caught.value.usage == Usage()
+
+
+# -- what a call has spent ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("usage", "spent"),
+    [
+        (Usage(1, prompt_tokens=7, completion_tokens=2, cost=0.25), Amount(9, 250_000_000)),
+        (Usage(1, prompt_tokens=7, completion_tokens=2, cost=None), Amount(9, 1000 * (PROMPT + 10))),
+        (Usage(2, uncounted_calls=1, prompt_tokens=7, cost=None), Amount(PROMPT + 10, 1000 * (PROMPT + 10))),
+        (Usage(2, uncounted_calls=1, prompt_tokens=7, cost=0.0), Amount(PROMPT + 10, 0)),
+        (Usage(2, uncounted_calls=1, prompt_tokens=9999, cost=0.0), Amount(9999, 0)),
+        (Usage(), Amount(0, 0)),
+    ],
+)
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_nobody_told_was_spent_as_reserved(usage: Usage, spent: Amount, fails: bool) -> None:
+    error = EndpointRejected("no", usage=usage) if fails else None
+    budget = Budget(BudgetSettings(tokens=100_000, usd=10))
+    result = run(outcome(budgeted(Estimating(usage=lambda _: usage, fails=lambda _: error), budget), asked()))
+    assert isinstance(result, EndpointRejected) is fails
+    assert budget.spent == spent
+
+
+def test_a_cancelled_call_was_spent_as_reserved() -> None:
+    inner = Estimating(seconds=lambda _: 100)
+    budget = Budget(BudgetSettings(tokens=10_000))
+
+    async def cancelled() -> None:
+        task = asyncio.create_task(budgeted(inner, budget).complete(asked()))
+        await asyncio.sleep(1)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    run(cancelled())
+    assert budget.spent.tokens == PROMPT + 10
+
+
+def test_thinking_is_reserved_too() -> None:
+    budget = Budget(BudgetSettings(tokens=PROMPT + 100))
+    with pytest.raises(BudgetExceeded):
+        run(budgeted(Estimating(), budget).complete(asked(max_reasoning_tokens=91)))
+    run(budgeted(Estimating(), budget).complete(asked(max_reasoning_tokens=90)))
+
+
+def test_a_model_that_counts_is_asked_only_where_the_bound_does_not_fit() -> None:
+    """The scripted model's token is a word, so that its count is far below the bound by bytes."""
+    inner = SlowModel()
+    run(budgeted(inner, Budget(BudgetSettings(tokens=PROMPT + 10))).complete(asked()))
+    assert inner.load.most == 1
+    assert inner.load.calls[0].at == 0, "nothing was counted"
+    budget = Budget(BudgetSettings(tokens=3 + 10))
+    run(budgeted(inner, budget).complete(asked()))
+    assert budget.spent.tokens == 4
+    with pytest.raises(BudgetExceeded, match="may need 13"):
+        run(budgeted(inner, budget).complete(asked()))
+
+
+# -- prices -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_budget_in_dollars_needs_a_price() -> None:
+    inner = Estimating()
+    with pytest.raises(SettingsError, match=r"price of scripted.*price = \{"):
+        run(BudgetedModel(inner, Budget(BudgetSettings(usd=5)), lambda _: None).complete(asked()))
+    assert inner.load.calls == []
+    run(BudgetedModel(inner, Budget(BudgetSettings(tokens=5000)), lambda _: None).complete(asked()))
+    assert len(inner.load.calls) == 1
+
+
+def test_small_sums_add_up_exactly() -> None:
+    budget = Budget(BudgetSettings(usd=0.3))
+
+    async def thrice() -> None:
+        for _ in range(3):
+            await budget.reserve(Amount.of(0, 0.1))
+            budget.settle(Amount.of(0, 0.1), Amount.of(0, 0.1))
+
+    run(thrice())
+    assert budget.spent.usd == 0.3
+    with pytest.raises(BudgetExceeded):
+        run(budget.reserve(Amount.of(0, 1e-9)))
+
+
+# -- time ---------------------------------------------------------------------------------------------------------------
+
+
+def test_no_call_starts_after_the_time_and_what_runs_is_ended() -> None:
+    inner = SlowModel(seconds=lambda _: 50)
+
+    async def in_time() -> tuple[list[ChatReply | EpicrisisError], float]:
+        model = TimedModel(inner, Budget(BudgetSettings(minutes=2), clock=now))
+        results = []
+        for _ in range(3):
+            results.append(await outcome(model, asked()))
+        ended = now()
+        results.append(await outcome(model, asked()))
+        return results, ended
+
+    results, ended = run(in_time())
+    assert [type(result).__name__ for result in results] == ["ChatReply"] * 2 + ["BudgetExceeded"] * 2
+    assert ended == 120
+    assert len(inner.load.calls) == 3
+    assert inner.load.now == 0
+    running, after = results[2:]
+    assert isinstance(running, BudgetExceeded)
+    assert running.usage == Usage(calls=1, failed_calls=1, uncounted_calls=1, cost=None)
+    assert "the 2 minutes of this run are over, and a call was ended" in running.message
+    assert isinstance(after, BudgetExceeded)
+    assert after.usage == Usage()
+    assert "--budget-minutes" in after.message
+
+
+def test_without_a_limit_of_time_nothing_is_ended() -> None:
+    model = TimedModel(SlowModel(seconds=lambda _: 1e6), Budget(BudgetSettings(), clock=now))
+    assert isinstance(run(outcome(model, asked())), ChatReply)
+
+
+def test_a_timeout_within_is_not_taken_for_the_end_of_the_run() -> None:
+    def script(_: ChatRequest) -> str:
+        raise TimeoutError("somebody else's")
+
+    async def timing_out() -> None:
+        await TimedModel(ScriptedModel(script), Budget(BudgetSettings(minutes=1), clock=now)).complete(asked())
+
+    with pytest.raises(TimeoutError, match="somebody else's"):
+        run(timing_out())
+
+
+def test_they_are_chat_models() -> None:
+    budget = Budget(BudgetSettings(tokens=10_000, usd=1, minutes=5))
+    asyncio.run(check_chat_model(BudgetedModel(ScriptedModel(lambda _: "yes"), budget, dollar_each_million)))
+    asyncio.run(check_chat_model(TimedModel(ScriptedModel(lambda _: "yes"), budget)))

@@ -1,0 +1,146 @@
+"""Rate limits: no 60 seconds hold more than is allowed, and no call waits longer than it must."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from epicrisis.errors import EndpointBusy
+from epicrisis.models.chat.estimates import likely_prompt_tokens
+from epicrisis.models.chat.rate import LOOK_AGAIN_SECONDS, RateLimitedModel
+from epicrisis.testing.chat import ScriptedModel, check_chat_model
+from epicrisis.types import Usage
+from tests.models.virtual import Call, SlowModel, asked, now, run
+
+PROMPT = likely_prompt_tokens(asked().messages)
+
+
+def limited(inner: SlowModel, requests: float | None = None, tokens: float | None = None) -> RateLimitedModel:
+    return RateLimitedModel(inner, requests, tokens, clock=now)
+
+
+def windows(calls: list[Call]) -> list[list[Call]]:
+    """For each call all that start within the 60 seconds that begin with it."""
+    return [[other for other in calls if first.at <= other.at < first.at + 60 - 1e-6] for first in calls]
+
+
+arrivals = st.lists(
+    st.fixed_dictionaries(
+        {"after": st.floats(0, 90), "lasts": st.floats(0, 100), "reply": st.integers(0, 500), "unused": st.floats(0, 1)}
+    ),
+    min_size=1,
+    max_size=25,
+)
+
+
+@given(requests=st.integers(1, 6), tokens=st.none() | st.integers(100, 1500), arriving=arrivals)
+def test_no_minute_holds_more_than_allowed(requests: int, tokens: int | None, arriving: list[dict[str, Any]]) -> None:
+    def used(number: int) -> Usage:
+        """All of the prompt, and the part of the reply that is not left unused."""
+        arrival = arriving[number]
+        return Usage(1, prompt_tokens=PROMPT, completion_tokens=int(arrival["reply"] * (1 - arrival["unused"])))
+
+    inner = SlowModel(
+        seconds=lambda request: float(arriving[request.sample]["lasts"]), usage=lambda request: used(request.sample)
+    )
+
+    async def arrive() -> None:
+        model = limited(inner, requests, tokens)
+
+        async def one(number: int) -> None:
+            await asyncio.sleep(arriving[number]["after"])
+            await model.complete(asked(sample=number, max_tokens=arriving[number]["reply"]))
+
+        await asyncio.gather(*(one(number) for number in range(len(arriving))))
+
+    run(arrive())
+    assert len(inner.load.calls) == len(arriving)
+    for window in windows(inner.load.calls):
+        assert len(window) <= requests
+        spent = [used(call.request.sample) for call in window]
+        if tokens is not None and len(window) > 1:
+            # A call of more than the limit passes, but alone: then the window begins with it and holds no other.
+            assert sum(usage.prompt_tokens + usage.completion_tokens for usage in spent) <= tokens
+
+
+def starts(model_limits: tuple[float | None, float | None], count: int, **values: Any) -> list[float]:
+    """When each of so many calls that come at once reaches the model; each takes a second."""
+    inner = SlowModel(usage=lambda request: Usage(1, prompt_tokens=PROMPT, completion_tokens=request.seed))
+
+    async def at_once() -> None:
+        model = limited(inner, *model_limits)
+        await asyncio.gather(*(model.complete(asked(sample=number, **values)) for number in range(count)))
+
+    run(at_once())
+    assert [call.request.sample for call in inner.load.calls] == list(range(count))
+    return [call.at for call in inner.load.calls]
+
+
+def test_what_the_minute_holds_goes_at_once_and_in_order() -> None:
+    assert starts((10, None), 25) == pytest.approx([0] * 10 + [60] * 10 + [120] * 5, abs=2 * LOOK_AGAIN_SECONDS)
+
+
+def test_less_than_one_a_minute_holds_over_a_longer_time() -> None:
+    assert starts((0.5, None), 3) == pytest.approx([0, 120, 240], abs=2 * LOOK_AGAIN_SECONDS)
+    assert starts((1.9, None), 3) == pytest.approx([0, 60, 120], abs=2 * LOOK_AGAIN_SECONDS)
+
+
+def test_a_call_larger_than_the_limit_passes_alone() -> None:
+    assert starts((None, 50), 3, max_tokens=1000, seed=1000) == pytest.approx([0, 60, 120], abs=2 * LOOK_AGAIN_SECONDS)
+
+
+def test_tokens_that_were_not_used_are_given_back() -> None:
+    """Two reservations fit; as each call ends it gives back so much that the next can go, no minute must pass."""
+    limit = 2 * (PROMPT + 1000)
+    assert starts((None, limit), 6, max_tokens=1000, seed=10)[-1] < 10
+    assert starts((None, limit), 3, max_tokens=1000, seed=1000)[-1] >= 60
+
+
+@pytest.mark.parametrize(("usage", "waits"), [(Usage(1, 1, cost=None), False), (Usage(1, 1, uncounted_calls=1), True)])
+def test_a_failed_call_counts_what_it_used(usage: Usage, waits: bool) -> None:
+    inner = SlowModel(fails=lambda request: EndpointBusy("busy", usage=usage) if request.sample == 0 else None)
+
+    async def two() -> float:
+        model = limited(inner, None, PROMPT + 1500)
+        with pytest.raises(EndpointBusy):
+            await model.complete(asked(max_tokens=1000))
+        await model.complete(asked(max_tokens=1000, sample=1))
+        return inner.load.calls[1].at
+
+    assert (run(two()) >= 60) is waits
+
+
+def test_a_cancelled_call_holds_nobody_up() -> None:
+    inner = SlowModel(seconds=lambda _: 5)
+
+    async def cancelling() -> None:
+        model = limited(inner, 2)
+        tasks = [asyncio.create_task(model.complete(asked(sample=number))) for number in range(5)]
+        await asyncio.sleep(1)
+        tasks[0].cancel()  # in flight: it was started and stays in the window
+        tasks[2].cancel()  # first in the queue
+        tasks[3].cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert sum(isinstance(result, asyncio.CancelledError) for result in results) == 3
+
+    run(cancelling())
+    assert [call.request.sample for call in inner.load.calls] == [0, 1, 4]
+    assert inner.load.calls[2].at == pytest.approx(60, abs=LOOK_AGAIN_SECONDS)
+
+
+def test_counts_and_probes_pass_freely() -> None:
+    async def probing() -> float:
+        model = limited(SlowModel(), 1)
+        await model.complete(asked())
+        await asyncio.gather(*(model.count_tokens(asked().messages) for _ in range(5)), model.capabilities())
+        return now()
+
+    assert run(probing()) == pytest.approx(2)
+
+
+def test_it_is_a_chat_model() -> None:
+    asyncio.run(check_chat_model(RateLimitedModel(ScriptedModel(lambda _: "yes"), 1000, 1_000_000)))
