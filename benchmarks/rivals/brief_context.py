@@ -1,0 +1,46 @@
+"""Our own: BriefContext without its preflight, its reduce call streamed as always. See `measured`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from measured import Answer, Job, run
+
+from epicrisis.answering.brief_context import brief_context
+from epicrisis.answering.context import Context
+from epicrisis.models.chat.layers import layered
+from epicrisis.models.load import load_chat
+from epicrisis.settings import ModelSettings
+from epicrisis.types import Called, Event, Hit, Passage, Question, Ranking, Scope, Usage
+
+
+async def prepare(job: Job) -> Answer:
+    """Answers all questions at once, the model's layers shared; tokens as the events tell them."""
+    settings = ModelSettings(name=f"{job.url}#{job.model}", concurrency=job.limit)
+    model = layered(load_chat(settings, Path()), settings)
+    passages = [Passage(f"d{i}#0", f"d{i}", 0, 0, len(text), text) for i, text in enumerate(job.documents)]
+    ranking = Ranking(tuple(Hit(passage, 1.0, rank) for rank, passage in enumerate(passages)), "made")
+    used: list[Usage] = []
+
+    def emit(event: Event) -> None:
+        if isinstance(event, Called):
+            used.append(event.usage)
+
+    async def retrieve(_: Question) -> Ranking:
+        return ranking
+
+    roles = dict.fromkeys(("writer", "map", "reduce"), model)
+    context = Context(roles, Scope(), emit, retrieve, partition=job.partition)
+
+    async def answer(questions: Sequence[str]) -> tuple[int, list[str]]:
+        used.clear()
+        answers = await asyncio.gather(*(brief_context(Question(text), context) for text in questions))
+        total = sum(used, Usage())
+        return total.prompt_tokens + total.completion_tokens, [answer.text for answer in answers]
+
+    return answer
+
+
+run(["epicrisis", "openai"], "concurrency of the model's settings", prepare)

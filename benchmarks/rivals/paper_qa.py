@@ -1,0 +1,55 @@
+"""paper-qa's gathering of evidence and answer, without its agent and without retrieval. See `measured`.
+
+    pip install paper-qa
+
+Every document is one text; all are read (`evidence_retrieval=False`), so that nothing is embedded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+
+# Else it asks the network for a list of prices.
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+
+from lmi import LiteLLMModel
+from measured import Answer, Job, run
+from paperqa import Docs, Settings
+from paperqa.types import Doc, Text
+
+
+async def prepare(job: Job) -> Answer:
+    """Answers by `Docs.aquery`; tokens as the sessions have them."""
+    name = f"openai/{job.model}"
+    endpoint = {"model": name, "api_base": job.url, "api_key": "none"}
+    model = LiteLLMModel(name=name, config={"model_list": [{"model_name": name, "litellm_params": endpoint}]})
+    settings = Settings(
+        llm=name,
+        summary_llm=name,
+        embedding="sparse",
+        parsing={"defer_embedding": True},
+        answer={
+            "evidence_retrieval": False,
+            "answer_max_sources": len(job.parts),
+            "max_concurrent_requests": job.limit,
+        },
+    )
+    docs = Docs()
+    for number, text in enumerate(job.parts):
+        doc = Doc(docname=f"d{number}", dockey=f"d{number}", citation=f"Document {number}, 2020")
+        await docs.aadd_texts([Text(text=text, name=f"d{number}", doc=doc)], doc, settings)
+
+    async def answer(questions: Sequence[str]) -> tuple[int, list[str]]:
+        asked = (
+            docs.aquery(question, settings, llm_model=model, summary_llm_model=model) for question in questions
+        )
+        sessions = await asyncio.gather(*asked)
+        tokens = sum(sum(counts) for session in sessions for counts in session.token_counts.values())
+        return tokens, [session.raw_answer for session in sessions]
+
+    return answer
+
+
+run(["paper-qa", "fhlmi", "litellm", "openai"], "answer.max_concurrent_requests", prepare)
