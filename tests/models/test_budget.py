@@ -43,12 +43,12 @@ async def outcome(model: BudgetedModel | TimedModel, request: ChatRequest) -> Ch
         return error
 
 
-# -- never overspent ----------------------------------------------------------------------------------------------------
+# -- never overspent --------------------------------------------------------------------------------------------------
 
 
 @dataclass
 class Planned:
-    """A call: when it comes, how long it takes, how large it may be, what part of that it uses, and whether it fails."""
+    """A call: when it comes, how long it takes, how large it may be, what part of that it uses, whether it fails."""
 
     after: float
     lasts: float
@@ -127,7 +127,7 @@ def test_the_message_has_the_figures_and_the_cure() -> None:
         assert caught.value.usage == Usage()
 
 
-# -- what a call has spent ----------------------------------------------------------------------------------------------
+# -- what a call has spent --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_a_model_that_counts_is_asked_only_where_the_bound_does_not_fit() -> Non
         run(budgeted(inner, budget).complete(asked()))
 
 
-# -- prices -------------------------------------------------------------------------------------------------------------
+# -- prices -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_budget_in_dollars_needs_a_price() -> None:
@@ -210,7 +210,7 @@ def test_small_sums_add_up_exactly() -> None:
         run(budget.reserve(Amount.of(0, 1e-9)))
 
 
-# -- time ---------------------------------------------------------------------------------------------------------------
+# -- time -------------------------------------------------------------------------------------------------------------
 
 
 def test_no_call_starts_after_the_time_and_what_runs_is_ended() -> None:

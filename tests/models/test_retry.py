@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -65,7 +65,7 @@ def complete(model: RetryingModel, request: ChatRequest = REQUEST) -> ChatReply:
     return run(model.complete(request))
 
 
-# -- which, how often, who pays -----------------------------------------------------------------------------------------
+# -- which, how often, who pays ---------------------------------------------------------------------------------------
 
 
 def test_retryable_failures_are_tried_again_and_counted() -> None:
@@ -117,7 +117,7 @@ def test_errors_that_are_no_calls_pass_too() -> None:
         complete(RetryingModel(ScriptedModel(script), 3))
 
 
-# -- rhythm -------------------------------------------------------------------------------------------------------------
+# -- rhythm -----------------------------------------------------------------------------------------------------------
 
 
 def waits(request: ChatRequest, *errors: ChatError, deadline: float = 1000.0, tries: int = 99) -> list[float]:
@@ -167,7 +167,7 @@ def test_told_to_come_back_at_once_for_ever_it_gives_up_at_the_deadline() -> Non
     assert f"(tried {len(inner.requests)} times)" in result.message
 
 
-# -- deadline -----------------------------------------------------------------------------------------------------------
+# -- deadline ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_wait_longer_than_what_is_left_is_not_begun() -> None:
@@ -199,7 +199,7 @@ def test_the_last_pause_is_cut_at_the_deadline_and_the_last_try_made() -> None:
     assert sum(pauses) == pytest.approx(20)
 
 
-# -- streams ------------------------------------------------------------------------------------------------------------
+# -- streams ----------------------------------------------------------------------------------------------------------
 
 
 class Breaking(Layer):
@@ -234,7 +234,7 @@ def test_what_was_never_delivered_is_not_voided() -> None:
     assert complete(RetryingModel(Breaking(["hidden"], ["all"]))).text == "all"
 
 
-# -- the rest -----------------------------------------------------------------------------------------------------------
+# -- the rest ---------------------------------------------------------------------------------------------------------
 
 
 class Forgetful(ScriptedModel):
@@ -249,7 +249,7 @@ class Forgetful(ScriptedModel):
             self.failed.add(what)
             raise EndpointUnreachable(f"no {what} yet")
 
-    async def count_tokens(self, messages: tuple[Message, ...]) -> int:  # type: ignore[override]
+    async def count_tokens(self, messages: Sequence[Message]) -> int:
         self._fail("count")
         return 3
 
