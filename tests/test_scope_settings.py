@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from epicrisis.errors import SettingsError
-from epicrisis.pipeline import scope_of
+from epicrisis.opening import scope_of
 from epicrisis.settings import load
 from epicrisis.types import Question, Scope
 

@@ -29,6 +29,8 @@ from epicrisis.settings import ROLES, ModelSettings, ScopeSettings, Settings
 from epicrisis.types import Question, Scope
 
 DEFAULT_ENCODER = "minilm"
+SLOTS = 1
+"""Calls that an embedded model takes at once; more would wait inside it."""
 READY_MADE, READY_MADE_DIMENSIONS = "medcpt", 768
 """The encoder of NCBI's vectors of PubMed."""
 
@@ -43,7 +45,10 @@ def open_models(settings: Settings, cache: ReplyCache | None) -> dict[str, ChatM
         model = next((known for same, known in made if same == wanted), None)
         if model is None:
             bare = load_chat(wanted, settings.home, settings.threads)
-            model = layered(bare, wanted, cache=cache, budget=budget, record=settings.record)
+            limits = wanted if wanted.is_endpoint else wanted.model_copy(update={"concurrency": SLOTS})
+            model = layered(
+                bare, limits, cache=cache, budget=budget, record=settings.record, log_text=settings.log_text
+            )
             made.append((wanted, model))
         models[role] = model
     return models
@@ -63,7 +68,7 @@ def open_cache(settings: Settings, opened: Opened | None) -> tuple[ReplyCache | 
     if opened is not None and path != inside and opened.library.holds_patients():
         raise SettingsError(
             "the library holds patients' notes, so replies are kept inside it or not at all: leave cache.path out, or "
-            "give --no-cache"
+            "give --cache off"
         )
     try:
         return ReplyCache(path, replay=replay), None

@@ -11,12 +11,12 @@ Knows no screen and no wire: the CLI and the server translate the same events.
 from __future__ import annotations
 
 import asyncio
-import os
 import string
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
@@ -24,21 +24,16 @@ from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
 
 from epicrisis.answering.baselines import PROMPTS, chain_of_thought, closed_book, rag
 from epicrisis.answering.brief_context import brief_context
-from epicrisis.answering.context import Context
-from epicrisis.corpus.chunking import sentences
-from epicrisis.errors import EpicrisisError, InputError, ModelMissing
-from epicrisis.library.library import Library
+from epicrisis.answering.context import Context, Sampling
+from epicrisis.errors import EpicrisisError, InputError
+from epicrisis.logs import log_error, log_event, open_log
 from epicrisis.models.catalogue import is_demo
-from epicrisis.models.chat.bounded import BoundedModel
-from epicrisis.models.encoder import load_encoder
-from epicrisis.models.load import load_chat
-from epicrisis.models.precomputed import PrecomputedEncoder
-from epicrisis.models.rerankers import load_reranker
-from epicrisis.privacy import quiet_logs, set_local_only
+from epicrisis.opening import Opened, open_cache, open_models, open_retriever, scope_of
+from epicrisis.privacy import quiet_logs, set_local_only, without_secrets
 from epicrisis.prompts import folder_hash
-from epicrisis.retrieval.retriever import Retriever, Searched
-from epicrisis.seams import ChatModel, Encoder
-from epicrisis.settings import ROLES, ModelSettings, ScopeSettings, Settings, load
+from epicrisis.retrieval.retriever import Retriever
+from epicrisis.seams import ChatModel
+from epicrisis.settings import ROLES, ModelSettings, Settings, load
 from epicrisis.types import (
     Answer,
     Answered,
@@ -63,10 +58,15 @@ STRATEGIES: Mapping[str, Strategy] = {
 }
 WITHOUT_LIBRARY = frozenset({"closed-book", "chain-of-thought"})
 
-DEFAULT_ENCODER = "minilm"
-READY_MADE, READY_MADE_DIMENSIONS = "medcpt", 768
-"""The encoder of NCBI's vectors of PubMed."""
 SEARCHES_AT_ONCE = 2
+
+_DECIDES = {
+    "encoder", "by", "strategy", "k", "partition", "rrf_k", "preflight", "long_questions", "rerank", "scope", "seed",
+}  # fmt: skip
+"""Settings that decide the answers."""
+_DECIDES_REPLIES = {
+    "context_tokens", "temperature", "top_p", "max_reasoning_tokens", "json_schema", "option_logprobs", "extra",
+}  # fmt: skip
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -75,10 +75,21 @@ T = TypeVar("T")
 class Pipeline:
     """A library, its encoder and the chat models, ready to answer. Use as an async context manager, or `aclose()`."""
 
-    def __init__(self, settings: Settings, models: Mapping[str, ChatModel], opened: Opened | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        models: Mapping[str, ChatModel],
+        opened: Opened | None = None,
+        *,
+        notes: Sequence[str] = (),
+        held: ExitStack | None = None,
+    ) -> None:
+        """`notes` are said with every question; `held` is closed with the pipeline."""
         self._settings = settings
         self._models = models
         self._opened = opened
+        self._notes = tuple(notes)
+        self._held = held or ExitStack()
         self._searches = asyncio.Semaphore(SEARCHES_AT_ONCE)
 
     @classmethod
@@ -88,11 +99,19 @@ class Pipeline:
         Raises UserError (no such library, another encoder, no such model) before any call is made.
         """
         quiet_logs()
-        set_local_only(settings.local_only)
-        models = load_models(settings)
-        if settings.strategy in WITHOUT_LIBRARY or library is None:
-            return cls(settings, models)
-        return cls(settings, models, open_retriever(settings, library))
+        if settings.local_only:
+            set_local_only(True)
+        with ExitStack() as held:
+            if settings.log is not None:
+                held.callback(open_log(settings.log, settings.log_text).close)
+            opened = None
+            if library is not None and settings.strategy not in WITHOUT_LIBRARY:
+                opened = held.enter_context(open_retriever(settings, library))
+            cache, note = open_cache(settings, opened)
+            if cache is not None:
+                held.callback(cache.close)
+            models = open_models(settings, cache)
+            return cls(settings, models, opened, notes=[note] if note else [], held=held.pop_all())
 
     async def events(self, question: Question, scope: Scope | None = None) -> AsyncIterator[Event]:
         """What happens, as it happens; the last event is `Answered`. Leaving cancels the calls in flight."""
@@ -100,6 +119,7 @@ class Pipeline:
         recorded: list[Event] = []
 
         def emit(event: Event) -> None:
+            log_event(question.key, event)
             if not isinstance(event, Delta):
                 recorded.append(event)
             queue.put_nowait(event)
@@ -110,6 +130,9 @@ class Pipeline:
                     emit(event)
                 context = self._context(emit, scope or scope_of(self._settings.scope, question=question))
                 return await STRATEGIES[self._settings.strategy](question, context)
+            except EpicrisisError as error:
+                log_error(question.key, error)
+                raise
             finally:
                 queue.put_nowait(None)
 
@@ -122,7 +145,9 @@ class Pipeline:
             task.cancel()
             await asyncio.wait([task])
         usage = sum((event.usage for event in recorded if isinstance(event, Called)), Usage())
-        yield Answered(replace(answer, usage=usage, trace=tuple(recorded)))
+        last = Answered(replace(answer, usage=usage, trace=tuple(recorded)))
+        log_event(question.key, last)
+        yield last
 
     async def answer(self, question: Question, scope: Scope | None = None) -> Answer:
         """The answer alone, its trace included."""
@@ -131,13 +156,21 @@ class Pipeline:
                 return event.answer
         raise RuntimeError("a pipeline's last event is its answer")
 
+    @property
+    def at_once(self) -> int:
+        """How many questions of a run are worked on together. Embedded models take one, so that the calls of a question
+        follow each other and share their prompt's beginning."""
+        wanted = [self._settings.model_for(role) for role in ROLES]
+        calls = wanted[0].concurrency if all(model.is_endpoint for model in wanted) else 1
+        return self._settings.questions_at_once or calls
+
     def recipe(self) -> dict[str, Any]:
         """All that decides the answers: settings, models, the library's identity and size, this version."""
-        left_out = {"home", "local_only", "threads", "deadline_seconds", "fuse"}
         recipe: dict[str, Any] = {
             "epicrisis": version("epicrisis"),
             "prompts": folder_hash(PROMPTS),
-            "settings": self._settings.model_dump(exclude=left_out),
+            "settings": self._settings.model_dump(include=_DECIDES),
+            "models": {role: _told(self._settings.model_for(role)) for role in ROLES},
         }
         if self._opened is not None:
             libraries = (self._opened.library, *self._opened.others)
@@ -149,8 +182,7 @@ class Pipeline:
         """Stops the models and closes the library. Idempotent."""
         for model in set(self._models.values()):
             await model.aclose()
-        if self._opened is not None:
-            self._opened.close()
+        self._held.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -184,7 +216,7 @@ class Pipeline:
             preflight=preflight if settings.preflight.enabled else None,
             partition=settings.partition,
             seed=settings.seed,
-            temperatures={role: settings.model_for(role).temperature for role in ROLES},
+            sampling={role: _sampling(settings.model_for(role)) for role in ROLES},
             deadline=None if deadline is None else time.monotonic() + deadline,
         )
 
@@ -199,8 +231,9 @@ class Pipeline:
             return await asyncio.to_thread(work, *arguments, **named)
 
     def _warnings(self) -> list[Notice]:
+        kept = [Notice("cache", note) for note in self._notes]
         names = dict.fromkeys(self._settings.model_for(role).name for role in ROLES)
-        return [
+        return kept + [
             Notice(
                 "demo-model",
                 f"{name} is a small model for demonstration, not for use: name a better one with --model "
@@ -211,118 +244,13 @@ class Pipeline:
         ]
 
 
-def load_models(settings: Settings) -> dict[str, ChatModel]:
-    """The chat model of each role; roles with the same settings share one. Nothing is contacted yet."""
-    made: dict[ModelSettings, ChatModel] = {}
-    for role in ROLES:
-        wanted = settings.model_for(role)
-        if wanted not in made:
-            made[wanted] = BoundedModel(_load(wanted, settings), wanted.concurrency)
-    return {role: made[settings.model_for(role)] for role in ROLES}
+def _sampling(model: ModelSettings) -> Sampling:
+    return Sampling(model.temperature, model.top_p, model.max_reasoning_tokens)
 
 
-def _load(wanted: ModelSettings, settings: Settings) -> ChatModel:
-    return load_chat(
-        wanted.name,
-        settings.home,
-        api_key_env=wanted.api_key_env,
-        timeout_seconds=wanted.timeout_seconds,
-        context_tokens=wanted.context_tokens,
-        threads=settings.threads,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """A library open for reading and its search, with whatever else that needs. Use as a context manager."""
-
-    library: Library
-    retriever: Retriever
-    others: tuple[Library, ...] = ()
-
-    def close(self) -> None:
-        """Closes the libraries. Idempotent."""
-        for library in (self.library, *self.others):
-            library.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-def open_retriever(settings: Settings, library: Path | str) -> Opened:
-    """The library, opened for reading, and its search. No encoder is loaded where only words are searched.
-
-    Raises UserError: no such library, another encoder, no such model or reranker.
-    """
-    path = Path(library).expanduser()
-    needs_encoder = settings.by != "bm25" or (settings.strategy == "brief-context" and settings.preflight.enabled)
-    reranker = None
-    if settings.rerank.name is not None:
-        loaded = load_reranker(settings.rerank.name, settings.home, settings.threads, _key(settings.rerank.api_key_env))
-        reranker = (settings.rerank.name, loaded)
-    first, encoder = _searched(settings, path, settings.encoder) if needs_encoder else (Library.open(path), None)
-    also = [_searched(settings, other.expanduser(), None) for other in settings.fuse] if needs_encoder else []
-    retriever = Retriever(
-        first,
-        encoder,
-        settings.rrf_k,
-        also=[Searched(store, other) for store, other in also],
-        remedy=settings.long_questions,
-        sentences=sentences,
-        reranker=reranker,
-        rerank_depth=settings.rerank.depth,
-    )
-    return Opened(first, retriever, tuple(store for store, _ in also))
-
-
-def _searched(settings: Settings, path: Path, encoder_name: str | None) -> tuple[Library, Encoder]:
-    from epicrisis.library.manifest import read_manifest
-
-    encoder = load_encoder(encoder_name or read_manifest(path).encoder_name, settings.home, settings.threads)
-    return Library.open(path, encoder_fingerprint=encoder.fingerprint), encoder
-
-
-def _key(variable: str) -> Callable[[], str | None]:
-    return lambda: os.environ.get(variable)
-
-
-def encoder_to_add(settings: Settings, library: Path, ready_made: bool) -> tuple[Encoder, str]:
-    """The encoder that additions to this library need, and its name.
-
-    For ready-made vectors of MedCPT, and for a library of them, it need not be installed: then a stand-in that refuses
-    to encode anything.
-    """
-    from epicrisis.library.manifest import PRECOMPUTED, read_manifest
-
-    made = read_manifest(library) if (library / "manifest.json").is_file() else None
-    name = settings.encoder or (made.encoder_name if made else READY_MADE if ready_made else DEFAULT_ENCODER)
-    try:
-        return load_encoder(name, settings.home, settings.threads), name
-    except ModelMissing:
-        precomputed = made.encoder_fingerprint.startswith(PRECOMPUTED) if made else ready_made
-        if settings.encoder is not None or not precomputed:
-            raise
-        dimensions = made.dimensions if made else READY_MADE_DIMENSIONS
-        return PrecomputedEncoder(f"{PRECOMPUTED}{name}", name, dimensions), name
-
-
-def scope_of(settings: ScopeSettings, patient: str | None = None, question: Question | None = None) -> Scope:
-    """What a search may see by the settings, for that patient; with `hide_gold` not the question's own documents."""
-    gold = question.gold_documents if question is not None and settings.hide_gold else ()
-    return Scope(
-        patient=patient if question is None else question.patient,
-        as_of=settings.as_of,
-        hidden=frozenset((*settings.hide, *gold)),
-        since=settings.since,
-        publication_types=frozenset(settings.types),
-        journals=frozenset(settings.journals),
-        without_retracted="retracted" in settings.without,
-    )
+def _told(model: ModelSettings) -> dict[str, Any]:
+    """What of a model decides its replies, and no secret that its address may hold."""
+    return {**model.model_dump(include=_DECIDES_REPLIES), "name": without_secrets(model.name)}
 
 
 def as_question(text: str, options: Sequence[str] | Mapping[str, str] | None = None) -> Question:

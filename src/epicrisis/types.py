@@ -6,6 +6,8 @@ full; `plain.to_json` turns any of them into JSON data.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias
@@ -79,6 +81,12 @@ class Question:
     gold: str | None = None
     gold_documents: tuple[str, ...] = ()
     patient: str | None = None
+
+    @property
+    def key(self) -> str:
+        """Its id and a hash of what is asked, so that a changed question is another question."""
+        asked = json.dumps([self.text, dict(self.options), self.patient], ensure_ascii=False)
+        return f"{self.id}:{hashlib.sha256(asked.encode()).hexdigest()[:16]}"
 
 
 @dataclass(frozen=True, slots=True)

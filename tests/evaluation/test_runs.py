@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -86,7 +87,7 @@ def test_what_has_a_record_is_not_asked_again(tmp_path: Path) -> None:
 
 def test_an_endpoint_that_never_answers_stops_the_run_early(tmp_path: Path) -> None:
     model = Slow(lambda _: EndpointUnreachable("nothing answers at there"))
-    with pytest.raises(RunStopped, match="3 questions in a row failed.*nothing answers at there"):
+    with pytest.raises(RunStopped, match=r"3 questions in a row failed.*nothing answers at there"):
         run(model, tmp_path / "run.jsonl")
     assert model.asked == 3
     assert len(lines(tmp_path / "run.jsonl")) == 3
@@ -128,10 +129,10 @@ def test_leaving_the_loop_cancels_what_is_in_flight(tmp_path: Path) -> None:
 
     async def first() -> None:
         async with Pipeline(Settings(strategy="closed-book"), dict.fromkeys(ROLES, model)) as pipeline:
-            answers = answer_all(pipeline, QUESTIONS, RecordFile(tmp_path / "run.jsonl", pipeline.recipe()), 10)
-            async for _ in answers:
-                break
-            await answers.aclose()
+            records = RecordFile(tmp_path / "run.jsonl", pipeline.recipe())
+            async with aclosing(answer_all(pipeline, QUESTIONS, records, 10)) as answers:
+                async for _ in answers:
+                    break
             assert model.in_flight == 0
 
     asyncio.run(first())
@@ -155,7 +156,7 @@ def test_what_does_not_decide_an_answer_is_no_other_recipe(tmp_path: Path) -> No
     hurried = Settings.model_validate(
         {
             "strategy": "closed-book", "budget": {"tokens": 9}, "cache": {"mode": "off"}, "questions_at_once": 3,
-            "models": {"writer": {"concurrency": 99, "tries": 2, "requests_per_minute": 5, "price": {"input": 1, "output": 2}}},
+            "models": {"writer": {"concurrency": 99, "tries": 2, "price": {"input": 1, "output": 2}}},
         }
     )  # fmt: skip
     models = dict.fromkeys(ROLES, Slow())

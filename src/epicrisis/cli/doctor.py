@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 
 import typer
 
-from epicrisis.cli.common import Config, Json, LocalOnly, show_json, translated
+from epicrisis.cli.common import show_json, translated
+from epicrisis.cli.options import Config, Json, LocalOnly
 
 if TYPE_CHECKING:
     from epicrisis.settings import Settings

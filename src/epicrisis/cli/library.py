@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from epicrisis.cli.common import Config, EncoderName, Json, LocalOnly, fail, show_json, translated
+from epicrisis.cli.common import fail, show_json, translated
+from epicrisis.cli.options import Config, EncoderName, Json, LocalOnly
 from epicrisis.types import Splitter
 
 if TYPE_CHECKING:
@@ -60,12 +61,13 @@ def add(
     from epicrisis.corpus.reading import read
     from epicrisis.library.ingest import add_documents, check_vectors, open_or_create
     from epicrisis.models.precomputed import PrecomputedEncoder
-    from epicrisis.pipeline import encoder_to_add
+    from epicrisis.opening import encoder_to_add
     from epicrisis.privacy import set_local_only
     from epicrisis.settings import load
 
     settings = load({"encoder": encoder, "local_only": local_only or None}, config)
-    set_local_only(settings.local_only)
+    if settings.local_only:
+        set_local_only(True)
     path = path.expanduser()
     items = _begun(read(sources, format, _known(path)))
     ready_made = format == "medcpt"

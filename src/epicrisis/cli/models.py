@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from epicrisis.cli.common import Config, Json, LocalOnly, show_json, translated
+from epicrisis.cli.common import show_json, translated
+from epicrisis.cli.options import Config, Json, LocalOnly
 
 models = typer.Typer(no_args_is_help=True, help="List and fetch the models of the catalogue.")
 

@@ -5,32 +5,41 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from epicrisis.cli.common import (
+from epicrisis.cli.common import fail, show_json, translated
+from epicrisis.cli.options import (
     AsOf,
+    AtOnce,
+    ByName,
     Config,
+    Depth,
     EncoderName,
+    File,
     Fuse,
     Hide,
+    HideGold,
     Journals,
     Json,
+    K,
     LocalOnly,
     LongQuestions,
+    ModelName,
+    Options,
+    Partition,
+    Preflight,
     Rerank,
     RerankDepth,
     RrfK,
+    Seed,
     Since,
     Types,
     Without,
-    fail,
-    scope_flags,
-    show_json,
-    translated,
+    said,
 )
-from epicrisis.types import By, StrategyName
+from epicrisis.cli.questions import many, one
 
 if TYPE_CHECKING:
     from epicrisis.plan.figures import Plan, Range, StrategyPlan
@@ -54,30 +63,31 @@ def register(app: typer.Typer) -> None:
 
 @translated
 def plan(
+    context: typer.Context,
     library: Annotated[Path, typer.Argument(help="The library's folder.")],
     question: Annotated[str | None, typer.Argument(help="What is asked.")] = None,
-    options: Annotated[str | None, typer.Option(help="Options of a multiple-choice question, with commas.")] = None,
-    file: Annotated[Path | None, typer.Option(help="Questions, one JSON object a line (or PubMedQA's file).")] = None,
+    options: Options = None,
+    file: File = None,
     strategy: Annotated[
-        list[StrategyName] | None, typer.Option(help="Plan this strategy (repeat for more); all where not said.")
+        list[str] | None, typer.Option(help="Plan this strategy (repeat for more); all where not said.")
     ] = None,
     sample: Annotated[int | None, typer.Option(help="Questions that stand for all; 200 where there are more.")] = None,
     time: Annotated[bool, typer.Option("--time", help="Measure the model's speed by two short calls.")] = False,
-    model: Annotated[str | None, typer.Option(help="Catalogue name, .gguf file, or endpoint URL[#model].")] = None,
-    by: Annotated[By | None, typer.Option(help="How passages are found.")] = None,
-    k: Annotated[int | None, typer.Option("-k", help="Passages to read.")] = None,
-    partition: Annotated[int | None, typer.Option(help="Documents a map call.")] = None,
-    preflight: Annotated[bool | None, typer.Option(help="Check first whether the rankings agree.")] = None,
-    depth: Annotated[int | None, typer.Option(help="Dense hits that the preflight ranks anew.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of the sample.")] = None,
-    at_once: Annotated[int | None, typer.Option("--at-once", help="Questions of --file worked on together.")] = None,
+    model: ModelName = None,
+    by: ByName = None,
+    k: K = None,
+    partition: Partition = None,
+    preflight: Preflight = None,
+    depth: Depth = None,
+    seed: Seed = None,
+    at_once: AtOnce = None,
     since: Since = None,
     as_of: AsOf = None,
     types: Types = None,
     journals: Journals = None,
     without: Without = None,
     hide: Hide = None,
-    hide_gold: Annotated[bool, typer.Option("--hide-gold", help="Hide each question's own documents from it.")] = False,
+    hide_gold: HideGold = False,
     rerank: Rerank = None,
     rerank_depth: RerankDepth = None,
     long_questions: LongQuestions = None,
@@ -91,14 +101,7 @@ def plan(
     """Plan answers before they are made: calls, tokens, money and time of each strategy. Asks no model anything."""
     from epicrisis.settings import load
 
-    flags: dict[str, Any] = {
-        "by": by, "k": k, "partition": partition, "seed": seed, "encoder": encoder, "local_only": local_only or None,
-        "models": {"writer": {"name": model}}, "preflight": {"enabled": preflight, "depth": depth},
-        "scope": scope_flags(as_of, since, types, journals, without, hide) | {"hide_gold": hide_gold or None},
-        "rerank": {"name": rerank, "depth": rerank_depth}, "long_questions": long_questions,
-        "fuse": fuse or None, "rrf_k": rrf_k, "questions_at_once": at_once,
-    }  # fmt: skip
-    settings = load(flags, config)
+    settings = load({**said(context), "strategy": None}, config)
     questions, skipped = _asked(question, options, file)
     made = asyncio.run(_planned(settings, library, questions, strategy, sample, time, json))
     if json:
@@ -111,33 +114,22 @@ def plan(
 
 def _asked(question: str | None, options: str | None, file: Path | None) -> tuple[list[Question], int]:
     """The questions, and how many lines of the file are none."""
-    from epicrisis.corpus.questions import read_questions
-    from epicrisis.corpus.reading import Skipped
     from epicrisis.errors import InputError
-    from epicrisis.pipeline import as_question
 
-    if (question is None) == (file is None):
+    if file is None and question is not None:
+        return [one(question, options)], 0
+    if file is None or question is not None:
         raise InputError("give a question, or --file questions.jsonl (not both)")
-    if question is not None:
-        letters = [part.strip() for part in options.split(",") if part.strip()] if options else None
-        return [as_question(question, letters)], 0
-    if file is None or options is not None:
+    if options is not None:
         raise InputError("--options go with a question; in a file each question has its own")
-    read = list(read_questions(file))
-    skipped = [item for item in read if isinstance(item, Skipped)]
-    for item in skipped:
-        typer.echo(f"epicrisis: {item.path}, {item.where}: {item.reason}", err=True)
-    questions = [item for item in read if not isinstance(item, Skipped)]
-    if not questions:
-        raise InputError(f"{file} holds no question that can be read")
-    return questions, len(skipped)
+    return many(file)
 
 
 async def _planned(
     settings: Settings,
     library: Path,
     questions: list[Question],
-    strategies: list[StrategyName] | None,
+    strategies: list[str] | None,
     sample: int | None,
     timed: bool,
     quiet: bool,
@@ -145,6 +137,7 @@ async def _planned(
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+    from epicrisis.errors import SettingsError
     from epicrisis.pipeline import STRATEGIES
     from epicrisis.plan.planning import plan as planned
 
@@ -156,6 +149,8 @@ async def _planned(
             progress.update(task, advance=1, total=total)
 
         wanted = list(dict.fromkeys(strategies or STRATEGIES))
+        if unknown := [name for name in wanted if name not in STRATEGIES]:
+            raise SettingsError(f"there is no strategy {unknown[0]!r}: known are {', '.join(STRATEGIES)}")
         return await planned(settings, library, questions, wanted, sample=sample, timed=timed, advance=advance)
 
 

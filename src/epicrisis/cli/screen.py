@@ -27,6 +27,7 @@ from epicrisis.types import (
     PreflightChecked,
     Ranking,
     Retrieved,
+    Usage,
 )
 
 SNIPPET = 90
@@ -118,7 +119,7 @@ class Screen:
             self._console.print("  It cites nothing: do not rely on it.", style="yellow")
         for citation in answer.citations:
             self._citation(citation)
-        self._console.print(f"[dim]{usage_line(answer)}[/dim]")
+        self._console.print(f"[dim]{usage_line(answer.usage)}[/dim]")
 
     def _citation(self, citation: Citation) -> None:
         origin = ", ".join(filter(None, (citation.title, citation.source, citation.date)))
@@ -130,14 +131,17 @@ class Screen:
         self._console.print(f"      “{escape(citation.quotation)}” ({verdict})")
 
 
-def usage_line(answer: Answer) -> str:
+def usage_line(usage: Usage) -> str:
     """Calls, tokens, seconds and cost, in one line."""
-    usage = answer.usage
     cost = "cost unknown" if usage.cost is None else "no charge" if usage.cost == 0 else f"${usage.cost:.4f}"
     failed = f" ({usage.failed_calls} failed)" if usage.failed_calls else ""
+    replayed = f" and {usage.replayed_calls:,} kept replies" if usage.replayed_calls else ""
+    thought = f" ({usage.reasoning_tokens:,} of them thinking)" if usage.reasoning_tokens else ""
+    uncounted = f", the tokens of {usage.uncounted_calls:,} calls unknown" if usage.uncounted_calls else ""
     return (
-        f"{usage.calls} calls{failed}, {usage.prompt_tokens} prompt tokens ({usage.cached_tokens} cached), "
-        f"{usage.completion_tokens} completion tokens, {usage.seconds:.1f} s of model time, {cost}"
+        f"{usage.calls:,} calls{failed}{replayed}, {usage.prompt_tokens:,} prompt tokens "
+        f"({usage.cached_tokens:,} cached), {usage.completion_tokens:,} completion tokens{thought}{uncounted}, "
+        f"{usage.seconds:.1f} s of model time, {cost}"
     )
 
 

@@ -7,14 +7,17 @@ from typing import Annotated
 
 import typer
 
-from epicrisis.cli.common import (
+from epicrisis.cli.common import show_json, translated
+from epicrisis.cli.options import (
     AsOf,
+    ByName,
     Config,
     EncoderName,
     Fuse,
     Hide,
     Journals,
     Json,
+    K,
     LocalOnly,
     LongQuestions,
     Rerank,
@@ -23,11 +26,8 @@ from epicrisis.cli.common import (
     Since,
     Types,
     Without,
-    scope_flags,
-    show_json,
-    translated,
+    said,
 )
-from epicrisis.types import By
 
 
 def register(app: typer.Typer) -> None:
@@ -41,10 +41,11 @@ def register(app: typer.Typer) -> None:
 
 @translated
 def search(
+    context: typer.Context,
     library: Annotated[Path, typer.Argument(help="The library's folder.")],
     query: Annotated[str, typer.Argument(help="What to look for.")],
-    by: Annotated[By | None, typer.Option(help="How passages are found.")] = None,
-    k: Annotated[int | None, typer.Option("-k", help="How many passages.")] = None,
+    by: ByName = None,
+    k: K = None,
     since: Since = None,
     as_of: AsOf = None,
     types: Types = None,
@@ -65,19 +66,15 @@ def search(
     """Find the passages nearest to a query: dense, by words (BM25), or both fused (RRF)."""
     from epicrisis.cli.screen import Screen
     from epicrisis.errors import InputError
-    from epicrisis.pipeline import open_retriever, scope_of
+    from epicrisis.opening import open_retriever, scope_of
     from epicrisis.privacy import set_local_only
     from epicrisis.settings import load
 
     if not query.strip():
         raise InputError("the query is empty: say what to look for")
-    flags = {
-        "by": by, "k": k, "encoder": encoder, "local_only": local_only or None, "strategy": "rag",
-        "scope": scope_flags(as_of, since, types, journals, without, hide), "fuse": fuse or None, "rrf_k": rrf_k,
-        "rerank": {"name": rerank, "depth": rerank_depth}, "long_questions": long_questions,
-    }  # fmt: skip
-    settings = load(flags, config)
-    set_local_only(settings.local_only)
+    settings = load({**said(context), "strategy": "rag"}, config)
+    if settings.local_only:
+        set_local_only(True)
     with open_retriever(settings, library) as opened:
         ranking = opened.retriever.rank(query, settings.k, settings.by, scope_of(settings.scope, patient))
     if json:

@@ -8,10 +8,9 @@ with. Knows no metric.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import os
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +82,7 @@ class RecordFile:
         """Durable when it returns. Raises StorageError where the disk does not take it."""
         record: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
-            "key": question_key(answer.question),
+            "key": answer.question.key,
             "recipe": self._recipe,
             "answer": to_json(answer),
         }
@@ -97,8 +96,8 @@ class RecordFile:
             raise StorageError(
                 f"{self._path} cannot be written ({error.strerror}): free some space and run the same command again"
             ) from error
-        self.states[question_key(answer.question)] = answer.state
-        self._note(question_key(answer.question), answer.usage, record["answer"]["trace"])
+        self.states[answer.question.key] = answer.state
+        self._note(answer.question.key, answer.usage, record["answer"]["trace"])
 
     def _note(self, key: str, usage: Usage, trace: Iterable[Mapping[str, Any]]) -> None:
         self.usage += usage
@@ -106,15 +105,9 @@ class RecordFile:
             self.long.add(key)
 
 
-def question_key(question: Question) -> str:
-    """Its id and a hash of what is asked, so that a changed question is another question."""
-    asked = json.dumps([question.text, dict(question.options), question.patient], ensure_ascii=False)
-    return f"{question.id}:{hashlib.sha256(asked.encode()).hexdigest()[:16]}"
-
-
 async def answer_all(
     pipeline: Pipeline, questions: Iterable[Question], records: RecordFile, at_once: int = 1
-) -> AsyncIterator[tuple[Question, Answer | None]]:
+) -> AsyncGenerator[tuple[Question, Answer | None], None]:
     """Each question with its answer, recorded before it is yielded; `None` where its record was there already.
 
     `at_once` questions are worked on together; they are yielded as they end. Raises RunStopped where nothing but
@@ -126,7 +119,7 @@ async def answer_all(
     try:
         while True:
             while len(working) < at_once and ended is None and (question := next(waiting, None)) is not None:
-                if records.is_done(question_key(question)):
+                if records.is_done(question.key):
                     yield question, None
                 else:
                     working[asyncio.create_task(pipeline.answer(question))] = question

@@ -17,13 +17,13 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import numpy as np
 from filelock import FileLock
 
 from epicrisis.errors import InputError, LibraryDamaged, LibraryError, StorageError
+from epicrisis.privacy import local_path
 from epicrisis.seams import StoredDocument, Vectors
 from epicrisis.types import Hit, Passage, Scope
 
@@ -76,7 +76,7 @@ class Library:
 
         Raises LibraryError where the folder holds a library or anything else, LibraryBusy, StorageError.
         """
-        folder = Path(path).absolute()
+        folder = local_path(path).absolute()
         manifest = manifests.new_manifest(
             encoder_fingerprint=encoder_fingerprint, encoder_name=encoder_name, dimensions=dimensions,
             max_tokens=max_tokens, overlap=overlap, splitter=splitter,
@@ -101,7 +101,7 @@ class Library:
         Raises LibraryMissing, LibraryDamaged, LibraryBusy (another writer), EncoderMismatch (where a fingerprint is
         given and is not the library's) or StorageError.
         """
-        folder = Path(path).absolute()
+        folder = local_path(path).absolute()
         manifest = manifests.read_manifest(folder)
         if encoder_fingerprint is not None:
             manifests.check_encoder(folder, manifest, encoder_fingerprint)
@@ -165,9 +165,7 @@ class Library:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
@@ -392,7 +390,7 @@ class Library:
 
         Passages that Lance lost cannot be made: raises LibraryDamaged then. Raises LibraryBusy, StorageError.
         """
-        folder = Path(path).absolute()
+        folder = local_path(path).absolute()
         manifests.read_manifest(folder)
         with locked(folder):
             rebuild(folder, manifests.read_manifest(folder).dimensions)
