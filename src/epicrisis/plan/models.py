@@ -20,7 +20,7 @@ from epicrisis.prompts import unfence
 from epicrisis.seams import Capabilities, ChatModel, ChatReply, ChatRequest, Message, OnDelta, OptionLogprobs
 from epicrisis.types import Usage
 
-PROMPT_WORDS = 400
+PROMPT_WORDS = 200
 REPLY_TOKENS = 50
 """Of the two timed calls: about 500 tokens of prompt, and so many of reply."""
 
@@ -127,7 +127,7 @@ async def measure(model: ChatModel) -> Speed:
     text = " ".join(secrets.token_hex(2) if i < 4 else f"word {i}," for i in range(PROMPT_WORDS // 2))
     read, seconds = await _timed(model, f"{text}\nSay yes.", 1)
     prompt = (read.prompt_tokens - read.cached_tokens) / seconds
-    wrote, seconds = await _timed(model, f"{secrets.token_hex(2)} Count from one to a hundred, in words.", REPLY_TOKENS)
+    wrote, seconds = await _timed(model, f"{secrets.token_hex(2)}: tell a long story of the sea.", REPLY_TOKENS)
     writing = seconds - (wrote.prompt_tokens - wrote.cached_tokens) / prompt
     return Speed(prompt, wrote.completion_tokens / max(writing, seconds / 2))
 

@@ -3,8 +3,8 @@
 Understands the schemas that strategies ask for (`ReplyForm.schema`): objects, arrays, `anyOf`, `enum`, strings with a
 greatest length. Knows no model and no strategy.
 
-A usual length: the reply found something, its lists are full, and each string is half as long as it may be. Plain RAG
-then writes about 200 tokens; measured were 218 and 306 a question (benchmarks/RESULTS.md, "Real answers").
+A usual length: the reply found something, its lists are full, and each string is half as long as it may be; how near
+that comes to what was measured stands in docs/design/plan.md.
 """
 
 from __future__ import annotations

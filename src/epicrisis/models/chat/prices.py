@@ -6,9 +6,8 @@ A price that nobody tells is unknown, never 0; a model on this machine charges n
 from __future__ import annotations
 
 from collections.abc import Callable
-from urllib.parse import parse_qs, urlsplit
 
-from epicrisis.privacy import is_local
+from epicrisis.models.chat.endpoint import parse_endpoint
 from epicrisis.settings import ModelSettings, Price
 from epicrisis.types import Usage
 
@@ -23,11 +22,10 @@ def price_of(settings: ModelSettings) -> Callable[[Usage], float | None]:
     price = settings.price
     if price is not None:
         return lambda usage: stated_cost(usage, price)
-    parts = urlsplit(settings.name)
-    if not settings.is_endpoint or is_local(parts.hostname):
+    endpoint = parse_endpoint(settings.name) if settings.is_endpoint else None
+    if endpoint is None or endpoint.local:
         return lambda usage: 0.0
-    model = parts.fragment or parse_qs(parts.query).get("model", [""])[0]
-    address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    model, address = endpoint.model, endpoint.base_url
     return lambda usage: listed_cost(usage, model, address) if model else None
 
 

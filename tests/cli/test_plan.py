@@ -1,0 +1,100 @@
+"""`epicrisis plan` as a user sees it: a table that fits 80 columns, JSON, and one line for what is wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.cli.test_bad_input import assert_one_line
+
+STRATEGIES = ["brief-context", "rag", "closed-book", "chain-of-thought"]
+
+
+@pytest.fixture
+def questions(tmp_path: Path) -> Path:
+    """Three questions, one of them with options."""
+    rows: list[dict[str, Any]] = [
+        {"text": "Does aspirin lower the risk of preterm pre-eclampsia?", "options": {"A": "yes", "B": "no"}},
+        {"text": "What does simvastatin do to mortality in coronary disease?"},
+        {"text": "Does zinc shorten acute diarrhoea in children?"},
+    ]
+    path = tmp_path / "questions.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def test_help_has_an_example(run: Run) -> None:
+    said = run("plan", "--help")
+    assert said.exit_code == 0
+    assert "epicrisis plan ~/lib --file questions.jsonl" in said.stdout
+    for option in ("--strategy", "--sample", "--time", "--json"):
+        assert option in said.stdout
+
+
+@pytest.mark.models
+def test_all_strategies_side_by_side_in_80_columns(
+    small_library: Path, questions: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    said = run("plan", small_library, "--file", questions, "-k", 3)
+    assert said.exit_code == 0, said.stderr
+    lines = said.stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[0] == "3 questions on smollm2-135m"
+    assert [line.split()[0] for line in lines if "least " in line and line[0] != " "][:4] == STRATEGIES
+    for word in ("expected", "most", "none", "(--time)", "Not planned for: retries"):
+        assert word in said.stdout
+    whole = " ".join(said.stdout.split())
+    assert "Prompt tokens are exact for" in whole
+    assert "…" not in said.stdout
+
+
+@pytest.mark.models
+def test_json_of_one_question(small_library: Path, run: Run) -> None:
+    asked = ("Does aspirin lower the risk of preterm pre-eclampsia?", "--options", "yes,no")
+    said = run("plan", small_library, *asked, "--strategy", "rag", "--strategy", "closed-book", "-k", 2, "--json")
+    assert said.exit_code == 0, said.stderr
+    told = json.loads(said.stdout)
+    assert (told["questions"], told["planned"], told["models"]) == (1, 1, ["smollm2-135m"])
+    assert [row["strategy"] for row in told["strategies"]] == ["rag", "closed-book"]
+    for row in told["strategies"]:
+        assert row["exact"]
+        assert row["calls"] == {"least": 1, "expected": 1, "most": 1, "margin": 0.0}
+        assert row["usd"]["most"] == 0
+        assert row["seconds"] is None
+    assert told["strategies"][0]["prompt_tokens"]["most"] > told["strategies"][1]["prompt_tokens"]["most"]
+
+
+@pytest.mark.models
+def test_lines_that_are_no_questions_are_named(small_library: Path, questions: Path, run: Run) -> None:
+    with questions.open("a", encoding="utf-8") as file:
+        file.write("no JSON\n")
+    said = run("plan", small_library, "--file", questions, "--strategy", "closed-book")
+    assert_one_line(said, "1 lines")
+    assert "line 4" in said.stderr
+    assert "3 questions on" in said.stdout
+
+
+@pytest.mark.models
+def test_what_is_wrong_is_said_in_one_line(small_library: Path, questions: Path, tmp_path: Path, run: Run) -> None:
+    assert_one_line(run("plan", small_library), "give a question")
+    assert_one_line(run("plan", small_library, "Why?", "--file", questions), "not both")
+    assert_one_line(run("plan", small_library, "--file", questions, "--options", "yes,no"), "--options")
+    assert_one_line(run("plan", small_library, "--file", tmp_path / "none.jsonl"), "none.jsonl")
+    assert_one_line(run("plan", small_library, "--file", questions, "--sample", 1), "--sample")
+    assert_one_line(run("plan", tmp_path / "nothing", "Why?"), "library")
+    assert_one_line(run("plan", small_library, "Why?", "--model", "no-such-model"), "no-such-model")
+    assert_one_line(run("plan", small_library, " "), "empty")
+    assert_one_line(run("plan", small_library, "Why?", "-k", 0), "k")
+    assert_one_line(run("plan", small_library, "Why?", "--model", "http://127.0.0.1:1/v1#m"), "127.0.0.1:1")
+    empty = tmp_path / "empty.jsonl"
+    empty.write_text("{}\n", encoding="utf-8")
+    assert_one_line(run("plan", small_library, "--file", empty), "no question")
+
+
+def test_a_strategy_that_is_none(tmp_path: Path, run: Run) -> None:
+    assert_one_line(run("plan", tmp_path, "Why?", "--strategy", "oracle"), "oracle", "brief-context")
