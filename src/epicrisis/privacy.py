@@ -1,5 +1,5 @@
 """What may leave this machine, and what may be written down: the network guard of `--local-only`, which names are
-another machine's, addresses without their secrets, private files, and quiet libraries below.
+another machine's, addresses without their secrets, private files, and libraries below that neither report nor log.
 
 The guard is an audit hook below every Python client: it sees each connection and each name look-up and refuses all but
 this machine, whoever asks. Native code that opens sockets of its own and child processes do not pass here; the settings
@@ -28,6 +28,10 @@ _state = {"installed": False, "local_only": False}
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 _OPEN_PARAMETERS = {"api-version", "model"}
 """Of a URL's query: what is no secret. Keys travel there too (`?key=...`)."""
+
+TELEMETRY_OFF = {"ORT_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "DO_NOT_TRACK": "1"}
+"""onnxruntime's wheels report to their maker, from native code, unless told otherwise before they are loaded."""
+os.environ.update(TELEMETRY_OFF)
 
 _LIBRARIES = ("openai", "httpx2", "httpcore2", "httpx", "httpcore", "lancedb", "genai-prices", "huggingface_hub")
 
