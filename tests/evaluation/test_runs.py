@@ -81,7 +81,7 @@ def test_what_has_a_record_is_not_asked_again(tmp_path: Path) -> None:
     assert model.asked == 35
     assert sum(answer is None for _, answer in pairs) == 25
     assert records.usage == Usage(
-        60, prompt_tokens=records.usage.prompt_tokens, completion_tokens=240, seconds=records.usage.seconds
+        60, prompt_tokens=records.usage.prompt_tokens, completion_tokens=480, seconds=records.usage.seconds
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from epicrisis.cli import ask, doctor, library, models, plan, search
+from epicrisis.cli import ask, cache, doctor, library, models, plan, search
 
 app = typer.Typer(
     name="epicrisis",
@@ -20,7 +20,7 @@ app = typer.Typer(
 )  # fmt: skip
 
 
-for _command in (library, search, ask, plan, models, doctor):
+for _command in (library, search, ask, plan, cache, models, doctor):
     _command.register(app)
 
 

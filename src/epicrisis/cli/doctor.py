@@ -1,22 +1,31 @@
-"""`epicrisis doctor`: what is installed, which models are here, and what would be contacted."""
+"""`epicrisis doctor`: what is installed, which models are here, what would be contacted and why, and what is written
+down. Contacts nothing itself."""
 
 from __future__ import annotations
 
 import os
 import platform
+import re
+import stat
+import subprocess
+import sys
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import typer
 
-from epicrisis.cli.common import show_json, translated
-from epicrisis.cli.options import Config, Json, LocalOnly
+from epicrisis.cli.common import Config, Json, LocalOnly, fail, show_json, translated
 
 if TYPE_CHECKING:
-    from epicrisis.settings import Settings
+    from epicrisis.settings import ModelSettings, RerankSettings, Settings
 
 PARTS = ("epicrisis", "lancedb", "tantivy", "onnxruntime", "tokenizers", "xllamacpp", "openai", "numpy", "torch")
+DECLARED = ("context_tokens", "json_schema", "option_logprobs")
+"""What the settings may say of a model, and what is asked of it at the first call where they do not."""
+
+PIP_DEFAULT, HUB_DEFAULT = "pip's default index", "https://huggingface.co"
 
 
 def register(app: typer.Typer) -> None:
@@ -26,29 +35,33 @@ def register(app: typer.Typer) -> None:
 
 @translated
 def doctor(config: Config = None, local_only: LocalOnly = False, json: Json = False) -> None:
-    """Show what is installed, which models are here, and every host that would be contacted and why."""
+    """Show what is installed, which models are here, every host that would be contacted and why, and what is written.
+
+    With --local-only also what that would refuse.
+    """
+    from epicrisis.errors import SettingsError
     from epicrisis.settings import load
 
-    settings = load({"local_only": local_only or None}, config)
+    refusal = None
+    try:
+        settings = load({"local_only": local_only or None}, config)
+    except SettingsError as error:
+        # Where local_only alone is what the settings break, a list of it all helps more than the first line.
+        settings = load({"local_only": False}, config).model_copy(update={"local_only": True})
+        refusal = error
     found = examine(settings)
     if json:
         show_json(found)
-        return
-    typer.echo(f"Python {found['python']} on {found['system']}, {found['cores']} cores")
-    for name, installed in found["packages"].items():
-        typer.echo(f"  {name:<12} {installed or 'not installed'}")
-    typer.echo(f"models in {found['home']}: {', '.join(found['models']) or 'none (epicrisis models pull minilm)'}")
-    for role, name in found["roles"].items():
-        typer.echo(f"  {role:<7} {name}")
-    contacts = found["contacts"]
-    typer.echo("would be contacted:" if contacts else "would be contacted: nothing beyond this machine")
-    for row in contacts:
-        typer.echo(f"  {row['host']}: {row['why']}{' (refused: --local-only)' if row['refused'] else ''}")
+    else:
+        _show(found)
+    if refusal is not None:
+        fail(refusal.message, refusal.exit_code)
 
 
 def examine(settings: Settings) -> dict[str, Any]:
     """All that `doctor` tells. Contacts nothing."""
     from epicrisis.models.pull import installed
+    from epicrisis.privacy import TELEMETRY_OFF
     from epicrisis.settings import ROLES
 
     return {
@@ -58,9 +71,12 @@ def examine(settings: Settings) -> dict[str, Any]:
         "packages": {name: _version(name) for name in PARTS},
         "home": str(settings.home),
         "models": [model.name for model in installed(settings.home)],
-        "roles": {role: settings.model_for(role).name for role in ROLES},
+        "roles": {role: _role(settings.model_for(role)) for role in ROLES},
         "local_only": settings.local_only,
         "contacts": _contacts(settings),
+        "pulls": [{**row, "refused": settings.local_only} for row in _pulls()],
+        "telemetry_off": sorted(TELEMETRY_OFF),
+        "written": _written(settings),
     }
 
 
@@ -71,16 +87,136 @@ def _version(name: str) -> str | None:
         return None
 
 
+def _role(model: ModelSettings) -> dict[str, Any]:
+    from epicrisis.privacy import without_secrets
+
+    return {"name": without_secrets(model.name), **{key: getattr(model, key) for key in DECLARED}}
+
+
+# -- hosts ----------------------------------------------------------------------------------------------------------
+
+
 def _contacts(settings: Settings) -> list[dict[str, Any]]:
-    """Hosts beyond this machine that a question could reach; `models pull` is a command of its own."""
-    from epicrisis.privacy import is_local
+    """Hosts beyond this machine that a question could reach, and how."""
+    from epicrisis.privacy import host_of, outside
     from epicrisis.settings import ROLES
 
-    asked = {f"the {role} model": settings.model_for(role).name for role in ROLES}
-    asked["the reranker"] = settings.rerank.name or ""
+    asked: dict[str, ModelSettings | RerankSettings] = {
+        f"the {role} model": settings.model_for(role) for role in ROLES
+    } | {"the reranker": settings.rerank}
     rows = []
-    for why, name in asked.items():
-        url = urlsplit(name)
-        if url.scheme in ("http", "https") and not is_local(url.hostname):
-            rows.append({"host": url.hostname, "why": why, "refused": settings.local_only})
+    for why, part in asked.items():
+        url = part.name or ""
+        if "://" not in url or outside(url) is None:
+            continue
+        rows.append(
+            {
+                "host": host_of(url),
+                "why": why,
+                "encrypted": url.startswith("https:"),
+                "key": _key(part),
+                "proxy": _proxy(url),
+                "refused": settings.local_only,
+            }
+        )
     return rows
+
+
+def _key(part: ModelSettings | RerankSettings) -> str:
+    """Where its key comes from; never the key."""
+    file: Path | None = getattr(part, "api_key_file", None)
+    if file is not None:
+        return f"{file} ({_mode(file) or 'not there'})"
+    return f"{part.api_key_env} ({'set' if os.environ.get(part.api_key_env) else 'not set'})"
+
+
+def _proxy(url: str) -> str | None:
+    """The proxy of the environment through which it would be reached. None is ever used for this machine."""
+    from epicrisis.privacy import host_of
+
+    host, proxies = host_of(url), getproxies()
+    proxy = proxies.get(url.partition(":")[0]) or proxies.get("all")
+    if host is None or proxy is None or proxy_bypass(host):
+        return None
+    return host_of(proxy if "://" in proxy else f"http://{proxy}")
+
+
+def _pulls() -> list[dict[str, Any]]:
+    """Where `epicrisis models pull` fetches from: a command of its own, no question comes there."""
+    from epicrisis.privacy import host_of
+
+    hub = host_of(os.environ.get("HF_ENDPOINT") or HUB_DEFAULT)
+    hosts = [*_pip_hosts(), (hub, "models of the hub, and wherever it keeps large files")]
+    return [{"host": host, "why": f"`epicrisis models pull`: {why}"} for host, why in hosts]
+
+
+def _pip_hosts() -> list[tuple[str | None, str]]:
+    """The hosts of pip's own settings, from its files and the environment; pip is asked, and contacts nothing."""
+    from epicrisis.privacy import host_of
+
+    command = [sys.executable, "-m", "pip", "config", "list", "--disable-pip-version-check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    said = [line.partition("=")[::2] for line in done.stdout.splitlines()]
+    indexes = [value for key, value in said if key.endswith("index-url")]
+    urls = re.findall(r"https?://[^\s'\"\\]+", " ".join(indexes))
+    hosts = list(dict.fromkeys(filter(None, map(host_of, urls))))
+    if not any(key.rpartition(".")[2] == "index-url" for key, _ in said):
+        hosts.insert(0, PIP_DEFAULT)
+    return [(host, "wheels that hold models (pip's settings)") for host in hosts]
+
+
+# -- files ----------------------------------------------------------------------------------------------------------
+
+
+def _written(settings: Settings) -> list[dict[str, Any]]:
+    """What is written down while questions are answered, and who can read it."""
+    from epicrisis.library.folder import REPLIES
+
+    rows: list[tuple[str, Path, str]] = []
+    if settings.cache.mode != "off":
+        inside = "" if settings.cache.path else "; in the library where a question has one"
+        rows.append(("replies", settings.cache.path or settings.home / REPLIES, f"replies of the models{inside}"))
+    if settings.record is not None:
+        rows.append(("record", settings.record, "every prompt and reply, with their texts"))
+    if settings.log is not None:
+        rows.append(("log", settings.log, "prompts and replies too" if settings.log_text else "ids and counts"))
+    return [{"what": what, "path": str(path), "mode": _mode(path), "holds": holds} for what, path, holds in rows]
+
+
+def _mode(path: Path) -> str | None:
+    """Such as `0600`; `None` where there is no such file yet."""
+    try:
+        return f"{stat.S_IMODE(path.stat().st_mode):04o}"
+    except OSError:
+        return None
+
+
+# -- the screen -----------------------------------------------------------------------------------------------------
+
+
+def _show(found: dict[str, Any]) -> None:
+    typer.echo(f"Python {found['python']} on {found['system']}, {found['cores']} cores")
+    for name, installed in found["packages"].items():
+        typer.echo(f"  {name:<12} {installed or 'not installed'}")
+    typer.echo(f"models in {found['home']}: {', '.join(found['models']) or 'none (epicrisis models pull minilm)'}")
+    for role, model in found["roles"].items():
+        said = ", ".join(f"{key} {model[key]}" for key in DECLARED if model[key] is not None)
+        typer.echo(f"  {role:<7} {model['name']}{f' (declared: {said})' if said else ''}")
+    contacts = found["contacts"]
+    typer.echo("would be contacted:" if contacts else "would be contacted: nothing beyond this machine")
+    for row in contacts:
+        through = f", through the proxy {row['proxy']}" if row["proxy"] else ""
+        open_line = "" if row["encrypted"] else ", NOT ENCRYPTED (http)"
+        typer.echo(f"  {row['host']}: {row['why']}, key from {row['key']}{through}{open_line}{_refused(row)}")
+    typer.echo("by commands of their own:")
+    for row in found["pulls"]:
+        typer.echo(f"  {row['host']}: {row['why']}{_refused(row)}")
+    typer.echo(f"reports of libraries to their makers: off ({', '.join(found['telemetry_off'])})")
+    typer.echo("written down:" if found["written"] else "written down: nothing but the answers that are asked for")
+    for row in found["written"]:
+        mode = row["mode"] or "not there yet, will be 0600"
+        typer.echo(f"  {row['what']:<7} {row['path']} ({mode}): {row['holds']}")
+
+
+def _refused(row: dict[str, Any]) -> str:
+    return " (refused: --local-only)" if row["refused"] else ""

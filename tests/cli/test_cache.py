@@ -1,0 +1,166 @@
+"""`epicrisis cache`, and the cache, the budget and the replay of a real run against a server on loopback."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from epicrisis.cli.app import app
+from epicrisis.library.ingest import add_documents
+from epicrisis.library.library import Library
+from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hostile import HostileServer
+from epicrisis.types import Document
+
+WORDS = (
+    "aspirin", "stroke", "trial", "dose", "placebo", "risk", "fever", "biopsy", "cohort", "plasma", "serum", "liver",
+    "renal", "statin",
+)  # fmt: skip
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Path:
+    """Forty documents, words only: no encoder is needed."""
+    folder, encoder = tmp_path / "library", HashingEncoder(16, max_tokens=64)
+    with Library.create(
+        folder, encoder_fingerprint=encoder.fingerprint, encoder_name="hashing", dimensions=16, max_tokens=64, overlap=0
+    ) as made:
+        texts = [" ".join(WORDS[(i * j) % len(WORDS)] for j in range(1, 12)) for i in range(40)]
+        add_documents(made, [Document(f"doc:{i}", text) for i, text in enumerate(texts)], encoder)
+    return folder
+
+
+@pytest.fixture
+def questions(tmp_path: Path) -> Path:
+    path = tmp_path / "questions.jsonl"
+    rows = [
+        {"id": str(i), "text": f"Does {word} help?", "options": {"A": "yes", "B": "no"}} for i, word in enumerate(WORDS)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def run(*arguments: object) -> tuple[int, str, str]:
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert "Traceback" not in done.output
+    return done.exit_code, done.stdout, done.stderr
+
+
+def ask(library: Path, url: str, *more: object) -> tuple[int, str, str]:
+    return run("ask", library, "--model", f"{url}#hostile", "--by", "bm25", "--no-preflight", "-k", 8, *more)
+
+
+def choices(path: Path) -> dict[str, str]:
+    return {row["key"]: row["answer"]["choice"] for row in map(json.loads, path.read_text().splitlines())}
+
+
+def test_a_rerun_is_free_and_replays_without_the_server(library: Path, questions: Path, tmp_path: Path) -> None:
+    with HostileServer() as server:
+        code, out, err = ask(library, server.url, "--file", questions, "-o", tmp_path / "one.jsonl")
+        assert (code, err.count("failed")) == (0, 0), err
+        paid = server.ledger.calls
+        assert paid >= 3 * len(WORDS)
+        assert ask(library, server.url, "--file", questions, "-o", tmp_path / "two.jsonl")[0] == 0
+        assert server.ledger.calls == paid
+        url = server.url
+    code, out, err = ask(library, url, "--file", questions, "-o", tmp_path / "three.jsonl", "--cache", "replay")
+    assert code == 0, err
+    assert f"0 calls and {paid:,} kept replies" in out
+    assert choices(tmp_path / "one.jsonl") == choices(tmp_path / "two.jsonl") == choices(tmp_path / "three.jsonl")
+    file = library / "replies.sqlite"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert run("cache", "info", library)[1].startswith(f"{paid:,} replies in {file}")
+    assert run("cache", "clear", library)[1].startswith(f"deleted {paid:,} replies")
+    code, out, err = ask(library, url, "Does statin help?", "--options", "yes,no", "--cache", "replay")
+    assert code == 2
+    assert "without replay once" in err
+
+
+def test_off_means_off(library: Path) -> None:
+    with HostileServer() as server:
+        for _ in range(2):
+            assert ask(library, server.url, "Does statin help?", "--cache", "off")[0] == 0
+        assert server.ledger.calls == 6
+    assert not (library / "replies.sqlite").exists()
+
+
+def test_a_budget_stops_a_run_and_what_it_has_is_kept(library: Path, questions: Path, tmp_path: Path) -> None:
+    answers = tmp_path / "answers.jsonl"
+    with HostileServer() as server:
+        code, _, err = ask(library, server.url, "--file", questions, "-o", answers, "--budget-tokens", 30_000)
+        assert code == 2
+        assert "of 30,000 tokens are spent" in err
+        assert "--budget-tokens more" in err
+        spent = server.ledger
+        assert spent.told_prompt_tokens + spent.told_completion_tokens <= 30_000
+        assert 0 < len(choices(answers)) < len(WORDS)
+        assert ask(library, server.url, "--file", questions, "-o", answers)[0] == 0
+        assert len(choices(answers)) == len(WORDS)
+        assert server.ledger.healthy == 3 * len(WORDS)
+
+
+def test_a_budget_in_dollars_needs_a_price(library: Path, questions: Path, tmp_path: Path) -> None:
+    config = tmp_path / "epicrisis.toml"
+    config.write_text('[models.writer]\nname = "https://models.example.org/v1#no-such-model"\n')
+    code, _, err = run(
+        "ask", library, "Does statin help?", "--by", "bm25", "--no-preflight", "--config", config, "--budget-usd", 1
+    )
+    assert code == 2
+    assert "price" in err
+
+
+def test_patients_notes_have_their_replies_inside_or_not_at_all(tmp_path: Path) -> None:
+    folder, encoder = tmp_path / "ward", HashingEncoder(16, max_tokens=64)
+    with Library.create(
+        folder, encoder_fingerprint=encoder.fingerprint, encoder_name="hashing", dimensions=16, max_tokens=64, overlap=0
+    ) as made:
+        add_documents(made, [Document("note:1", "aspirin was stopped", patient="anna")], encoder)
+    config = tmp_path / "epicrisis.toml"
+    config.write_text(f'[cache]\npath = "{tmp_path / "elsewhere.sqlite"}"\n')
+    with HostileServer() as server:
+        code, _, err = ask(folder, server.url, "Does aspirin help?", "--config", config)
+        assert code == 2
+        assert "patients' notes" in err
+        assert server.ledger.calls == 0
+        assert not (tmp_path / "elsewhere.sqlite").exists()
+
+
+def test_everything_is_recorded_for_whoever_asks(library: Path, tmp_path: Path) -> None:
+    record = tmp_path / "calls.jsonl"
+    with HostileServer() as server:
+        for _ in range(2):
+            assert ask(library, server.url, "Does statin help?", "--record", record)[0] == 0
+    rows = [json.loads(line) for line in record.read_text().splitlines()]
+    assert [row["replayed"] for row in rows] == [False] * 3 + [True] * 3
+    assert all("Does statin help?" in row["request"]["messages"][1]["content"] for row in rows)
+    assert stat.S_IMODE(record.stat().st_mode) == 0o600
+
+
+def test_an_endpoint_that_always_fails_ends_a_run_with_one_line(library: Path, questions: Path, tmp_path: Path) -> None:
+    config = tmp_path / "epicrisis.toml"
+    config.write_text("[models.writer]\nretry_seconds = 1\ntries = 2\n")
+    with HostileServer(rate=1.0, slow=0.2, retry_after=0.2) as server:
+        code, _, err = ask(
+            library,
+            server.url,
+            "--file",
+            questions,
+            "-o",
+            tmp_path / "answers.jsonl",
+            "--config",
+            config,
+            "--at-once",
+            3,
+        )
+    assert code == 2
+    assert "in a row failed, so the run was stopped" in err.splitlines()[-1]
+
+
+def test_no_library_there(tmp_path: Path) -> None:
+    for command in ("info", "clear"):
+        code, _, err = run("cache", command, tmp_path / "nowhere")
+        assert (code, "no library" in err) == (2, True)
