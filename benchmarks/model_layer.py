@@ -1,5 +1,5 @@
-"""The model layer under load, against a server on this machine that answers after a fixed delay. The server is a process
-of its own, so that what it costs is in no figure.
+"""The model layer under load, against a server on this machine that answers after a fixed delay. The server is a
+process of its own, so that what it costs is in no figure.
 
     python benchmarks/model_layer.py clients
     python benchmarks/model_layer.py partitions
@@ -53,16 +53,15 @@ from epicrisis.types import Event, Hit, Passage, Question, Ranking, Retrieved, S
 
 MODEL = "hostile"
 ROUNDS = 3
-EXTRACT = "In the study the treated group did better than the control group by a third after one year of follow-up. " * 2
-WORDS = (
-    "patients treatment group risk study outcome control trial dose weeks mortality baseline significant response cohort "
-    "therapy adverse placebo follow-up disease serum blood pressure incidence rate confidence interval median analysis"
-).split()
+EXTRACT = (
+    "In the study the treated group did better than the control group by a third after one year of follow-up. " * 2
+)
+WORDS = ("patients", "treatment", "group", "risk", "study", "control", "trial", "dose", "baseline", "response", "serum")
 
 Call: TypeAlias = Callable[[int], Awaitable[object]]
 
 
-# -- the server ---------------------------------------------------------------------------------------------------------
+# -- the server -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ def _reply(body: Mapping[str, Any]) -> str:
     return EXTRACT
 
 
-# -- clients ------------------------------------------------------------------------------------------------------------
+# -- clients ----------------------------------------------------------------------------------------------------------
 
 
 def _request(number: int) -> ChatRequest:
@@ -212,11 +211,13 @@ def clients(delay: float, widths: Sequence[int], calls: int) -> None:
         for name, rounds in figures.items():
             a_second = statistics.median(calls / seconds for seconds, _ in rounds)
             cpu = statistics.median(1000 * cpu / calls for _, cpu in rounds)
-            against = statistics.median(ours / theirs for (_, ours), (_, theirs) in zip(rounds, figures["openai"]))
+            against = statistics.median(
+                ours / theirs for (_, ours), (_, theirs) in zip(rounds, figures["openai"], strict=True)
+            )
             print(f"| {name} | {a_second:,.0f} | {cpu:.2f} | {against:.2f} |")
 
 
-# -- partitions ---------------------------------------------------------------------------------------------------------
+# -- partitions -------------------------------------------------------------------------------------------------------
 
 
 async def _question_seconds(url: str, partitions: int, concurrency: int) -> tuple[float, str]:
@@ -256,7 +257,7 @@ def partitions(delay: float, counts: Sequence[int], concurrency: int) -> None:
         print(f"| {count} | {seconds / delay:.2f} | {least} | {states} |")
 
 
-# -- rivals -------------------------------------------------------------------------------------------------------------
+# -- rivals -----------------------------------------------------------------------------------------------------------
 
 
 def documents(count: int) -> list[str]:
@@ -267,9 +268,11 @@ def documents(count: int) -> list[str]:
 
 def _ran(python: str, script: str, job: Job, delay: float) -> dict[str, Any]:
     """What the script tells, and what its server saw of the questions after the warm-up."""
-    path = Path(__file__).parent / "rivals" / f"{script}.py"
+    command = [str(Path(python).absolute()), "-m", f"rivals.{script}"]
     with served(delay) as server:
-        process = subprocess.Popen([python, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+        process = subprocess.Popen(
+            command, cwd=Path(__file__).parent, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(json.dumps(asdict(replace(job, url=server.url))) + "\n")
@@ -291,7 +294,7 @@ def _ran(python: str, script: str, job: Job, delay: float) -> dict[str, Any]:
 def rivals(pythons: Mapping[str, str], delay: float, partition: int) -> None:
     """Prints many questions at once, the scripts in turn in each round, then one question with a low limit."""
     many = Job("", MODEL, documents(16), [f"What is number {i}?" for i in range(50)], partition, 64)
-    runs = {script: [] for script in pythons}  # type: dict[str, list[dict[str, Any]]]
+    runs: dict[str, list[dict[str, Any]]] = {script: [] for script in pythons}
     for _ in range(ROUNDS):
         for script, python in pythons.items():
             runs[script].append(_ran(python, script, many, delay))

@@ -1,4 +1,4 @@
-"""Our own: BriefContext without its preflight, its reduce call streamed as always. See `measured`."""
+"""Our own: BriefContext without its preflight, its reduce call streamed as always. See `rivals.measured`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from measured import Answer, Job, run
-
 from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.context import Context
 from epicrisis.models.chat.layers import layered
 from epicrisis.models.load import load_chat
 from epicrisis.settings import ModelSettings
 from epicrisis.types import Called, Event, Hit, Passage, Question, Ranking, Scope, Usage
+from rivals.measured import Answer, Job, run
 
 
 async def prepare(job: Job) -> Answer:

@@ -1,7 +1,9 @@
-"""LangChain's MapReduceDocumentsChain for questions, as `load_qa_chain` makes it. See `measured`.
+"""LangChain's MapReduceDocumentsChain for questions, as `load_qa_chain` makes it. See `rivals.measured`.
 
-    pip install langchain-classic langchain-openai
+pip install langchain-classic langchain-openai
 """
+
+# mypy: disable-error-code="import-not-found"
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from langchain_classic.chains.question_answering import load_qa_chain
 from langchain_core.callbacks import get_usage_metadata_callback
 from langchain_core.documents import Document
 from langchain_openai import ChatOpenAI
-from measured import Answer, Job, run
+
+from rivals.measured import Answer, Job, run
 
 warnings.simplefilter("ignore", DeprecationWarning)
 

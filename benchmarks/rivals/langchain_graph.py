@@ -1,7 +1,9 @@
-"""LangGraph's map-reduce by `Send`, as LangChain's documentation has it today. See `measured`.
+"""LangGraph's map-reduce by `Send`, as LangChain's documentation has it today. See `rivals.measured`.
 
-    pip install langgraph langchain-openai
+pip install langgraph langchain-openai
 """
+
+# mypy: disable-error-code="import-not-found"
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from langchain_core.callbacks import get_usage_metadata_callback
 from langchain_openai import ChatOpenAI
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Send
-from measured import Answer, Job, run
+
+from rivals.measured import Answer, Job, run
 
 MAP = "What of the following document bears on the question? Question: {question}\n\nDocument: {document}"
 REDUCE = "Answer the question from these extracts. Question: {question}\n\nExtracts:\n\n{extracts}"

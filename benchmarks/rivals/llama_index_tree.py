@@ -1,10 +1,13 @@
-"""LlamaIndex's `TreeSummarize` with `use_async`: the documents in chunks side by side, then the replies. See `measured`.
+"""LlamaIndex's `TreeSummarize` with `use_async`: chunks of the documents side by side, then their replies.
+See `rivals.measured`.
 
     pip install llama-index-core llama-index-llms-openai-like
 
-It packs documents into chunks of the window's size. A chunk is made as large as the longest document, so that it reads
-one at a time. It has no setting for calls at once; `run_jobs(workers=)` bounds the questions.
+It packs documents into chunks of one size, the replies too. A chunk is made as large as the longest part, so that it
+reads about one at a time. It has no setting for calls at once; `run_jobs(workers=)` bounds the questions.
 """
+
+# mypy: disable-error-code="import-not-found"
 
 from __future__ import annotations
 
@@ -16,7 +19,8 @@ from llama_index.core.indices.prompt_helper import PromptHelper
 from llama_index.core.response_synthesizers import TreeSummarize
 from llama_index.core.utils import get_tokenizer
 from llama_index.llms.openai_like import OpenAILike
-from measured import Answer, Job, run
+
+from rivals.measured import Answer, Job, run
 
 
 async def prepare(job: Job) -> Answer:

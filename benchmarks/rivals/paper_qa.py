@@ -1,9 +1,11 @@
-"""paper-qa's gathering of evidence and answer, without its agent and without retrieval. See `measured`.
+"""paper-qa's gathering of evidence and answer, without its agent and without retrieval. See `rivals.measured`.
 
     pip install paper-qa
 
 Every document is one text; all are read (`evidence_retrieval=False`), so that nothing is embedded.
 """
+
+# mypy: disable-error-code="import-not-found"
 
 from __future__ import annotations
 
@@ -14,15 +16,20 @@ from collections.abc import Sequence
 # Else it asks the network for a list of prices.
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
 
+import litellm
 from lmi import LiteLLMModel
-from measured import Answer, Job, run
 from paperqa import Docs, Settings
 from paperqa.types import Doc, Text
+
+from rivals.measured import Answer, Job, run
 
 
 async def prepare(job: Job) -> Answer:
     """Answers by `Docs.aquery`; tokens as the sessions have them."""
     name = f"openai/{job.model}"
+    # Else it logs a complaint with every call that it does not know the price.
+    price = {"litellm_provider": "openai", "input_cost_per_token": 0, "output_cost_per_token": 0}
+    litellm.register_model({job.model: price, name: price})
     endpoint = {"model": name, "api_base": job.url, "api_key": "none"}
     model = LiteLLMModel(name=name, config={"model_list": [{"model_name": name, "litellm_params": endpoint}]})
     settings = Settings(
@@ -42,9 +49,7 @@ async def prepare(job: Job) -> Answer:
         await docs.aadd_texts([Text(text=text, name=f"d{number}", doc=doc)], doc, settings)
 
     async def answer(questions: Sequence[str]) -> tuple[int, list[str]]:
-        asked = (
-            docs.aquery(question, settings, llm_model=model, summary_llm_model=model) for question in questions
-        )
+        asked = (docs.aquery(question, settings, llm_model=model, summary_llm_model=model) for question in questions)
         sessions = await asyncio.gather(*asked)
         tokens = sum(sum(counts) for session in sessions for counts in session.token_counts.values())
         return tokens, [session.raw_answer for session in sessions]
