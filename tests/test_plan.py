@@ -28,7 +28,7 @@ from epicrisis.plan.planning import plan, planned
 from epicrisis.plan.replies import reply
 from epicrisis.plan.threshold import ask_first, check_threshold
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.seams import ChatModel, ChatReply, ChatRequest, Message, OnDelta, StoredDocument
+from epicrisis.seams import Capabilities, ChatModel, ChatReply, ChatRequest, Message, OnDelta, StoredDocument
 from epicrisis.settings import Settings, load
 from epicrisis.testing.chat import ScriptedModel, words
 from epicrisis.testing.encoders import HashingEncoder
@@ -410,6 +410,20 @@ class Deaf(Layer):
         raise EndpointUnreachable("no endpoint there: start it")
 
 
+class Estimating(Layer):
+    """Counts from above."""
+
+    async def capabilities(self) -> Capabilities:
+        return replace(await super().capabilities(), exact_token_counts=False)
+
+
+def test_an_estimate_is_never_called_exact() -> None:
+    model = Estimating(ScriptedModel(never))
+    made = planned_for(settings_of(), store_of(papers(3)), QUESTIONS, *STRATEGIES, model=model)
+    assert not made.exact_counts
+    assert not any(row.exact for row in made.strategies)
+
+
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_what_cannot_be_counted_ends_the_plan(strategy: str) -> None:
     """A strategy would take it for an answer that failed."""
@@ -471,6 +485,10 @@ def test_nothing_is_planned_where_nobody_charges() -> None:
     settings = settings_of(plan={"ask_above_usd": 0.0, "ask_above_tokens": 0})
     pipeline = pipeline_of(settings, Deaf(ScriptedModel(never)), store_of([]))
     assert asyncio.run(ask_first(pipeline, settings, QUESTIONS)) is None
+    charged = settings_of(models={"writer": {"name": REMOTE}}, plan={"ask_above_tokens": 0}, cache={"mode": "replay"})
+    assert asyncio.run(ask_first(pipeline, charged, QUESTIONS)) is None, "replayed"
+    with pytest.raises(UserError, match="start it"):
+        asyncio.run(ask_first(pipeline, charged.model_copy(update={"cache": settings.cache}), QUESTIONS))
 
 
 def test_dollars() -> None:

@@ -30,7 +30,7 @@ def questions(tmp_path: Path) -> Path:
 def test_help_has_an_example(run: Run) -> None:
     said = run("plan", "--help")
     assert said.exit_code == 0
-    assert "epicrisis plan ~/lib --file questions.jsonl" in said.stdout
+    assert "epicrisis plan ~/lib --file questions.jsonl" in " ".join(said.stdout.split())
     for option in ("--strategy", "--sample", "--time", "--json"):
         assert option in said.stdout
 
@@ -51,6 +51,14 @@ def test_all_strategies_side_by_side_in_80_columns(
     whole = " ".join(said.stdout.split())
     assert "Prompt tokens are exact for" in whole
     assert "…" not in said.stdout
+
+
+@pytest.mark.models
+def test_a_sample_is_said(small_library: Path, questions: Path, run: Run) -> None:
+    said = run("plan", small_library, "--file", questions, "--strategy", "closed-book", "--sample", 2)
+    assert said.exit_code == 0, said.stderr
+    assert "A random sample of 2 questions stands for all 3" in said.stdout
+    assert "exact" not in said.stdout
 
 
 @pytest.mark.models

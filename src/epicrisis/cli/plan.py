@@ -98,7 +98,10 @@ def plan(
     local_only: LocalOnly = False,
     json: Json = False,
 ) -> None:
-    """Plan answers before they are made: calls, tokens, money and time of each strategy. Asks no model anything."""
+    """Plan answers before they are made: calls, tokens, money and time of each strategy.
+
+    Searches the library and counts the prompts; but for --time no model is asked anything.
+    """
     from epicrisis.settings import load
 
     settings = load({**said(context), "strategy": None}, config)
@@ -161,7 +164,7 @@ def _show(plan: Plan) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("strategy", ""):
         table.add_column(heading, no_wrap=True)
     for heading in ("calls", "prompt\ntokens", "reply\ntokens", "US $", "time"):

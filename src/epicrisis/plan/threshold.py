@@ -17,10 +17,12 @@ QUICK_SAMPLE = 20
 async def ask_first(pipeline: Pipeline, settings: Settings, questions: Sequence[Question]) -> str | None:
     """What to ask before these questions are answered by the settings' strategy; `None` where they are cheap enough.
 
-    Plans a sample of 20, and nothing at all where no model charges. Raises what `planned` raises.
+    Plans a sample of 20; nothing at all where no model charges, or where kept replies alone are replayed. Raises what
+    `planned` raises.
     """
     million = Usage(prompt_tokens=1_000_000, completion_tokens=1_000_000)
-    if not questions or all(price_of(settings.model_for(role))(million) == 0 for role in ROLES):
+    free = all(price_of(settings.model_for(role))(million) == 0 for role in ROLES)
+    if not questions or free or settings.cache.mode == "replay":
         return None
     return check_threshold(
         await planned(pipeline, settings, questions, [settings.strategy], sample=QUICK_SAMPLE), settings
