@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
+from contextlib import nullcontext
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +20,7 @@ from typing import Any, assert_never
 
 from epicrisis import errors
 from epicrisis.errors import ChatError, StorageError
-from epicrisis.privacy import private_file
+from epicrisis.privacy import open_private
 from epicrisis.prompts import Prompt
 from epicrisis.seams import ChatReply, ChatRequest
 from epicrisis.types import (
@@ -55,18 +57,23 @@ class LogFile(logging.Handler):
     def __init__(self, path: Path) -> None:
         super().__init__()
         self._path = path
-        self._file = private_file(path)
+        try:
+            self._file: int | None = open_private(path, os.O_WRONLY | os.O_APPEND)
+        except OSError as error:
+            raise self._unwritable(error) from None
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Raises StorageError where the disk does not take it: a log with holes in it tells wrong things."""
+        """In one piece, so that lines of several processes do not mix. Raises StorageError where the disk does not take
+        it: a log with holes tells wrong things."""
         line = record.__dict__.get(_LINE)
-        if line is None or self._file.closed:
+        if line is None or self._file is None:
             return
+        left = f"{line}\n".encode(errors="backslashreplace")
         try:
-            self._file.write(f"{line}\n".encode(errors="backslashreplace"))
-            self._file.flush()
+            while left:
+                left = left[os.write(self._file, left) :]
         except OSError as error:
-            raise StorageError(f"the log {self._path} cannot be written ({error.strerror}): free some space") from None
+            raise self._unwritable(error) from None
 
     def close(self) -> None:
         """Ends the log. Idempotent."""
@@ -74,8 +81,14 @@ class LogFile(logging.Handler):
             logger.removeHandler(self)
             if not any(isinstance(handler, LogFile) for handler in logger.handlers):
                 logger.setLevel(logging.NOTSET)
-        self._file.close()
+        with self.lock or nullcontext():
+            file, self._file = self._file, None
+        if file is not None:
+            os.close(file)
         super().close()
+
+    def _unwritable(self, error: OSError) -> StorageError:
+        return StorageError(f"the log {self._path} cannot be written ({error.strerror}): free space, or name another")
 
 
 def open_log(path: Path, with_text: bool = False) -> LogFile:

@@ -17,10 +17,12 @@ import socket
 import stat
 import sys
 from pathlib import Path, PurePath
-from typing import Any, BinaryIO
+from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from epicrisis.errors import InputError, NetworkRefused, StorageError
+from epicrisis.errors import InputError, NetworkRefused
+
+OWNER_ONLY = 0o600
 
 _state = {"installed": False, "local_only": False}
 
@@ -149,25 +151,27 @@ def without_secrets(url: str) -> str:
 # -- files ----------------------------------------------------------------------------------------------------------
 
 
-def private_file(path: Path) -> BinaryIO:
-    """The file opened for appending, made if need be, readable and writable by its owner alone (mode 0600).
+def open_private(path: Path, flags: int) -> int:
+    """A descriptor of the file, readable and writable by its owner alone from its first byte on.
 
-    A file that was open to others is closed to them. Raises StorageError where that, or writing, is not allowed.
+    It is made where it is not there, in a folder that is made likewise; its name is durable there. Whoever else could
+    read the file so far no longer can, whatever the umask; a file of another owner stays as it is. Raises OSError.
     """
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        try:
-            about = os.fstat(descriptor)
-            if stat.S_ISREG(about.st_mode) and about.st_mode & 0o077 and hasattr(os, "fchmod"):
-                os.fchmod(descriptor, 0o600)
-        except OSError:
-            os.close(descriptor)
-            raise
-    except OSError as error:
-        raise StorageError(
-            f"{path} cannot be written for your eyes alone ({error.strerror}): name another file"
-        ) from error
-    return os.fdopen(descriptor, "ab")
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    new = not path.exists()
+    descriptor = os.open(path, flags | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), OWNER_ONLY)
+    if os.name == "posix":
+        there = os.fstat(descriptor)
+        # Not what is no file: /dev/stderr is everybody's.
+        if stat.S_ISREG(there.st_mode) and there.st_uid == os.geteuid() and there.st_mode & 0o777 != OWNER_ONLY:
+            os.fchmod(descriptor, OWNER_ONLY)
+        if new:
+            folder = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+    return descriptor
 
 
 # -- the libraries below --------------------------------------------------------------------------------------------

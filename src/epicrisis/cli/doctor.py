@@ -16,7 +16,8 @@ from urllib.request import getproxies, proxy_bypass
 
 import typer
 
-from epicrisis.cli.common import Config, Json, LocalOnly, fail, show_json, translated
+from epicrisis.cli.common import fail, show_json, translated
+from epicrisis.cli.options import Config, Json, LocalOnly
 
 if TYPE_CHECKING:
     from epicrisis.settings import ModelSettings, RerankSettings, Settings
