@@ -139,6 +139,8 @@ class ReplyCache:
                 else:
                     os.close(open_private(self.path, os.O_RDWR))
                     self._writer = _connect(self.path)
+                    # A reply that was paid for survives a power cut too; those that wait together are written together.
+                    self._writer.execute("PRAGMA synchronous=FULL")
                     _settle(self._writer, self.path)
                     self._reader = _connect(self.path)
                 return self._reader
@@ -209,10 +211,7 @@ def _check_room_for(path: Path) -> None:
 
 def _connect(path: Path, options: str = "mode=rw") -> sqlite3.Connection:
     address = f"{path.absolute().as_uri()}?{options}"
-    db = sqlite3.connect(address, BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
-    # A reply that was paid for survives a power cut too; replies that wait together share one wait for the disk.
-    db.execute("PRAGMA synchronous=FULL")
-    return db
+    return sqlite3.connect(address, BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
 
 
 def _connect_read_only(path: Path) -> sqlite3.Connection:
@@ -296,7 +295,7 @@ def _as_ours(error: sqlite3.Error | OSError, path: Path) -> EpicrisisError:
     if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR):
         return _no_cache(path, str(error))
     if code == sqlite3.SQLITE_FULL or (isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)):
-        return StorageError(f"{path}: no room left for replies: free disk space, or give --no-cache")
+        return StorageError(f"{path}: no room left for replies: free disk space, or give --cache off")
     reason = error.strerror if isinstance(error, OSError) else str(error)
     return _unwritable(path, reason or type(error).__name__)
 
@@ -304,7 +303,7 @@ def _as_ours(error: sqlite3.Error | OSError, path: Path) -> EpicrisisError:
 def _unwritable(path: Path, reason: str) -> StorageError:
     return StorageError(
         f"{path}: replies cannot be kept there ({reason}): name a file that can be written (cache.path), or give "
-        "--no-cache"
+        "--cache off"
     )
 
 
