@@ -483,7 +483,7 @@ def test_a_run_is_planned_by_a_few_of_its_questions() -> None:
 
 def test_nothing_is_planned_where_nobody_charges() -> None:
     settings = settings_of(plan={"ask_above_usd": 0.0, "ask_above_tokens": 0})
-    pipeline = pipeline_of(settings, Deaf(ScriptedModel(never)), store_of([]))
+    pipeline = pipeline_of(settings, Deaf(ScriptedModel(never)), store_of(papers(3)))
     assert asyncio.run(ask_first(pipeline, settings, QUESTIONS)) is None
     charged = settings_of(models={"writer": {"name": REMOTE}}, plan={"ask_above_tokens": 0}, cache={"mode": "replay"})
     assert asyncio.run(ask_first(pipeline, charged, QUESTIONS)) is None, "replayed"

@@ -54,9 +54,15 @@ def test_all_strategies_side_by_side_in_80_columns(
 
 
 @pytest.mark.models
-def test_a_sample_is_said(small_library: Path, questions: Path, run: Run) -> None:
-    said = run("plan", small_library, "--file", questions, "--strategy", "closed-book", "--sample", 2)
-    assert said.exit_code == 0, said.stderr
+def test_a_sample_and_lines_that_are_no_questions_are_said(
+    tmp_path: Path, questions: Path, run: Run, model_home: Path
+) -> None:
+    with questions.open("a", encoding="utf-8") as file:
+        file.write("no JSON\n")
+    said = run("plan", tmp_path, "--file", questions, "--strategy", "closed-book", "--sample", 2)
+    assert_one_line(said, "1 lines")
+    assert "line 4" in said.stderr
+    assert "3 questions on" in said.stdout
     assert "A random sample of 2 questions stands for all 3" in said.stdout
     assert "exact" not in said.stdout
 
@@ -77,32 +83,28 @@ def test_json_of_one_question(small_library: Path, run: Run) -> None:
     assert told["strategies"][0]["prompt_tokens"]["most"] > told["strategies"][1]["prompt_tokens"]["most"]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ([], "give a question"),
+        (["Why?", "--file", "QUESTIONS"], "not both"),
+        (["--file", "QUESTIONS", "--options", "yes,no"], "--options"),
+        (["--file", "none.jsonl"], "none.jsonl"),
+        (["--file", "EMPTY"], "no question"),
+        (["--file", "QUESTIONS", "--strategy", "closed-book", "--sample", "1"], "--sample"),
+        (["Why?"], "library"),
+        (["Why?", "--strategy", "oracle"], "known are brief-context"),
+        (["Why?", "--strategy", "closed-book", "--model", "no-such-model"], "no-such-model"),
+        (["Why?", "--strategy", "closed-book", "--model", "http://127.0.0.1:1/v1#m"], "127.0.0.1:1"),
+        ([" "], "empty"),
+        (["Why?", "-k", "0"], "k"),
+    ],
+)
 @pytest.mark.models
-def test_lines_that_are_no_questions_are_named(small_library: Path, questions: Path, run: Run) -> None:
-    with questions.open("a", encoding="utf-8") as file:
-        file.write("no JSON\n")
-    said = run("plan", small_library, "--file", questions, "--strategy", "closed-book")
-    assert_one_line(said, "1 lines")
-    assert "line 4" in said.stderr
-    assert "3 questions on" in said.stdout
-
-
-@pytest.mark.models
-def test_what_is_wrong_is_said_in_one_line(small_library: Path, questions: Path, tmp_path: Path, run: Run) -> None:
-    assert_one_line(run("plan", small_library), "give a question")
-    assert_one_line(run("plan", small_library, "Why?", "--file", questions), "not both")
-    assert_one_line(run("plan", small_library, "--file", questions, "--options", "yes,no"), "--options")
-    assert_one_line(run("plan", small_library, "--file", tmp_path / "none.jsonl"), "none.jsonl")
-    assert_one_line(run("plan", small_library, "--file", questions, "--sample", 1), "--sample")
-    assert_one_line(run("plan", tmp_path / "nothing", "Why?"), "library")
-    assert_one_line(run("plan", small_library, "Why?", "--model", "no-such-model"), "no-such-model")
-    assert_one_line(run("plan", small_library, " "), "empty")
-    assert_one_line(run("plan", small_library, "Why?", "-k", 0), "k")
-    assert_one_line(run("plan", small_library, "Why?", "--model", "http://127.0.0.1:1/v1#m"), "127.0.0.1:1")
+def test_what_is_wrong_is_said_in_one_line(
+    arguments: list[str], word: str, questions: Path, tmp_path: Path, run: Run, model_home: Path
+) -> None:
     empty = tmp_path / "empty.jsonl"
     empty.write_text("{}\n", encoding="utf-8")
-    assert_one_line(run("plan", small_library, "--file", empty), "no question")
-
-
-def test_a_strategy_that_is_none(tmp_path: Path, run: Run) -> None:
-    assert_one_line(run("plan", tmp_path, "Why?", "--strategy", "oracle"), "oracle", "brief-context")
+    files = {"QUESTIONS": str(questions), "EMPTY": str(empty)}
+    assert_one_line(run("plan", tmp_path / "nothing", *(files.get(each, each) for each in arguments)), word)
