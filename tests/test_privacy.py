@@ -1,16 +1,24 @@
 """The network guard: nothing leaves this machine under --local-only. An audit hook stays for good, so each test that
-turns it on does so in a process of its own."""
+turns it on does so in a process of its own. And what is written down: addresses, files, logs of the libraries below."""
 
 from __future__ import annotations
 
+import ast
 import logging
+import os
+import stat
 import subprocess
 import sys
 import textwrap
+from pathlib import Path, PurePosixPath
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from epicrisis.privacy import is_local, quiet_logs
+import epicrisis
+from epicrisis.errors import InputError
+from epicrisis.privacy import host_of, is_local, local_path, open_private, outside, quiet_logs, without_secrets
 
 
 @pytest.mark.parametrize(
@@ -18,8 +26,10 @@ from epicrisis.privacy import is_local, quiet_logs
     [
         ("localhost", True),
         ("LOCALHOST", True),
-        ("localhost.", True),
-        ("localhost.localdomain", True),
+        # These two are looked up at a name server, where the machine's own list does not have them.
+        ("localhost.", False),
+        ("localhost.localdomain", False),
+        ("foo.localhost", False),
         ("127.0.0.1", True),
         ("127.0.0.2", True),
         ("127.255.255.254", True),
@@ -104,6 +114,11 @@ def test_remote_hosts_are_refused_whoever_asks() -> None:
         outcome(lambda: connect(("2001:db8::1", 80, 0, 0), socket.AF_INET6))
         outcome(lambda: connect(("203.0.113.7", 53), kind=socket.SOCK_DGRAM))
         outcome(lambda: connect(("0.0.0.0", 80)))
+        outcome(lambda: connect(("", 80)))
+        outcome(lambda: connect(("::ffff:203.0.113.7", 80, 0, 0), socket.AF_INET6))
+        outcome(lambda: connect(("fe80::1%1", 80, 0, 1), socket.AF_INET6))
+        outcome(lambda: socket.getaddrinfo("localhost.", 80))
+        outcome(lambda: socket.getaddrinfo("2130706433", 80))
         outcome(lambda: socket.create_connection(("example.org", 80), 0.05))
         outcome(lambda: socket.getaddrinfo("example.org", 80))
         outcome(lambda: socket.gethostbyname("example.org"))
@@ -117,6 +132,8 @@ def test_remote_hosts_are_refused_whoever_asks() -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
             outcome(lambda: client.sendto(b"x", ("203.0.113.7", 53)))
             outcome(lambda: client.sendmsg([b"x"], [], 0, ("203.0.113.7", 53)))
+        with socket.socket() as client:
+            outcome(lambda: client.connect_ex(("203.0.113.7", 80)))
     """)
     asked = [line.removeprefix("refused ") for line in out.splitlines()]
     address, name = "203.0.113.7", "example.org"
@@ -125,6 +142,11 @@ def test_remote_hosts_are_refused_whoever_asks() -> None:
         "2001",
         address,
         "0.0.0.0",
+        "0.0.0.0",
+        "",
+        "fe80",
+        "localhost.",
+        "2130706433",
         name,
         name,
         name,
@@ -135,9 +157,44 @@ def test_remote_hosts_are_refused_whoever_asks() -> None:
         name,
         address,
         name,
+        address,
         address,
         address,
     ]
+
+
+def test_higher_clients_are_seen_below_themselves() -> None:
+    """Mail, file transfer, HTTP, whatever stands on sockets."""
+    out = run("""
+        import ftplib, http.client, smtplib
+        set_local_only(True)
+        outcome(lambda: http.client.HTTPConnection("203.0.113.7", timeout=0.05).connect())
+        outcome(lambda: ftplib.FTP("203.0.113.7", timeout=0.05))
+        outcome(lambda: smtplib.SMTP("203.0.113.7", timeout=0.05))
+
+        async def datagram():
+            await asyncio.get_running_loop().create_datagram_endpoint(
+                asyncio.DatagramProtocol, remote_addr=("203.0.113.7", 53)
+            )
+
+        outcome(lambda: asyncio.run(datagram()))
+    """)
+    assert out.splitlines() == ["refused 203.0.113.7"] * 4
+
+
+def test_a_second_asker_who_wants_less_loosens_nothing() -> None:
+    """A pipeline opened without --local-only beside one with it."""
+    out = run("""
+        from epicrisis.pipeline import Pipeline
+        from epicrisis.settings import load
+        closed = {"cache": {"mode": "off"}, "strategy": "closed-book"}
+        first = {"models": {"writer": {"name": "http://127.0.0.1:9/v1"}}, "local_only": True}
+        second = {"models": {"writer": {"name": "http://203.0.113.7:9/v1"}}}
+        Pipeline.open(load({**closed, **first}), None)
+        Pipeline.open(load({**closed, **second}), None)
+        outcome(lambda: connect(("203.0.113.7", 80)))
+    """)
+    assert out.split() == ["refused", "203.0.113.7"]
 
 
 def test_this_machine_is_reached_all_the_same() -> None:
@@ -203,13 +260,180 @@ def test_without_the_guard_nothing_is_refused_by_us() -> None:
 
 
 def test_the_libraries_below_log_no_requests() -> None:
-    logger = logging.getLogger("openai._base_client")
-    before = logging.getLogger("openai").level
+    """OpenAI's client sets the level of its logger when it is imported, which may be later."""
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import logging\n"
+            "from epicrisis.privacy import quiet_logs\n"
+            "quiet_logs()\n"
+            "import openai\n"
+            "openai_logger = logging.getLogger('openai._base_client')\n"
+            "assert openai_logger.isEnabledFor(logging.DEBUG)\n"
+            "logging.getLogger('httpx2').setLevel(logging.DEBUG)\n"
+            "for name in ('openai._base_client', 'openai', 'httpx2', 'httpcore2.http11', 'lancedb'):\n"
+            "    logging.getLogger(name).critical('a patient')\n"
+            "logging.getLogger('another').critical('somebody else')\n",
+        ],
+        env={**os.environ, "OPENAI_LOG": "debug"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "a patient" not in done.stdout + done.stderr
+    assert "somebody else" in done.stderr
+
+
+def test_a_handler_put_on_a_library_by_hand_is_left_alone() -> None:
+    logger = logging.getLogger("lancedb")
+    handler = logging.NullHandler()
+    logger.addHandler(handler)
     try:
-        logging.getLogger("openai").setLevel(logging.DEBUG)
-        assert logger.isEnabledFor(logging.DEBUG)
         quiet_logs()
-        assert not logger.isEnabledFor(logging.ERROR)
-        assert not logging.getLogger("httpx2").isEnabledFor(logging.INFO)
+        assert handler in logger.handlers
     finally:
-        logging.getLogger("openai").setLevel(before)
+        logger.removeHandler(handler)
+
+
+def test_libraries_do_not_report_to_their_makers() -> None:
+    """onnxruntime does, from native code, from its first moment on: the word is given when this package is loaded."""
+    code = "import epicrisis.privacy, os; print(os.environ['ORT_DISABLE_TELEMETRY'])"
+    environment = {**os.environ, "ORT_DISABLE_TELEMETRY": "0"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "1\n"
+
+
+def test_who_starts_processes_and_who_logs() -> None:
+    """Children do not pass the guard: pip, asked for its settings or refused, and readers of files. A second logger
+    would not pass the list of what may be logged."""
+    imported: dict[str, set[str]] = {"subprocess": set(), "logging": set(), "multiprocessing": set()}
+    source = Path(epicrisis.__file__).parent
+    for path in source.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            for name in imported.keys() & set(names):
+                imported[name].add(str(PurePosixPath(path.relative_to(source))))
+    assert imported == {
+        "subprocess": {"models/sources.py", "cli/doctor.py"},
+        "logging": {"logs.py", "privacy.py"},
+        "multiprocessing": {"corpus/pubmed.py"},
+    }
+
+
+# -- addresses ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("http://user:pass@host:80/v1#m", "http://host:80/v1#m"),
+        ("http://key@host/v1", "http://host/v1"),
+        ("HTTPS://user:pass@Host/v1", "https://Host/v1"),
+        ("https://host/v1?key=secret&api-version=2024-10-21", "https://host/v1?key=...&api-version=2024-10-21"),
+        ("https://host/v1?secret", "https://host/v1"),
+        ("bedrock://us-east-1#m", "bedrock://us-east-1#m"),
+        ("s3://key:secret@bucket/x", "s3://bucket/x"),
+        ("http://[::1]:8000/v1", "http://[::1]:8000/v1"),
+        ("http://user:pa/ss@host/v1", "http://..."),
+        ("http://user:12/ss@host/v1", "http://..."),
+        ("http://user:pa#ss@host/v1", "http://..."),
+        ("http://[::1", "http://..."),
+        ("http://host/v1#@cf/model", "http://host/v1#@cf/model"),
+        ("minilm", "minilm"),
+        ("./models/a@b.gguf", "./models/a@b.gguf"),
+        ("C:/models/a.gguf", "C:/models/a.gguf"),
+        ("", ""),
+    ],
+)
+def test_addresses_lose_their_secrets(url: str, shown: str) -> None:
+    assert without_secrets(url) == shown
+
+
+_SAFE = st.text(st.characters(codec="ascii", categories=("L", "N")), min_size=1, max_size=8)
+
+
+@given(user=_SAFE, password=st.text(st.characters(codec="ascii", min_codepoint=33), min_size=1), host=_SAFE)
+def test_whatever_stands_in_a_password_goes(user: str, password: str, host: str) -> None:
+    secret = f"Q{password}Q"
+    shown = without_secrets(f"http://{user}:{secret}@{host}.org/v1")
+    assert secret not in shown
+    assert "@" not in shown
+
+
+@pytest.mark.parametrize(
+    ("value", "place"),
+    [
+        ("minilm", None),
+        ("./s3/model.gguf", None),
+        ("http://127.0.0.1:8000/v1#m", None),
+        ("http://LOCALHOST/v1", None),
+        ("http://[::1]:8000", None),
+        ("C:/models", None),
+        ("http://host/v1", "host"),
+        ("HTTP://Host/v1", "host"),
+        ("http://user:secret@host/v1", "host"),
+        ("http://127.0.0.1@host/v1", "host"),
+        ("http://127.0.0.1.host/v1", "127.0.0.1.host"),
+        ("http://localhost./v1", "localhost."),
+        ("http:///v1", "http:///v1"),
+        ("http://[::1", "http://..."),
+        ("s3://key:secret@bucket/x", "s3://bucket"),
+        ("hf://models/x", "hf://models"),
+        ("az://box/x", "az://box"),
+        ("bedrock://us-east-1#m", "bedrock://us-east-1"),
+        ("\\\\server\\share\\x", "server"),
+        (PurePosixPath("gs://bucket/x"), "gs://"),
+        (PurePosixPath("/data/http:/x"), None),
+    ],
+)
+def test_what_lies_beyond_this_machine(value: str | PurePosixPath, place: str | None) -> None:
+    assert outside(value) == place
+
+
+@pytest.mark.parametrize("path", ["s3://bucket/x", "gs://b", "az://b/x", "hf://m/x", "http://h/x", "file:///x"])
+def test_only_local_paths_are_paths(path: str) -> None:
+    for written in (path, Path(path)):
+        with pytest.raises(InputError, match=f"{path.split(':')[0]}:// is no folder or file of this machine: copy it"):
+            local_path(written)
+
+
+def test_paths_come_with_their_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/anna")
+    assert local_path("~/lib") == Path("/home/anna/lib")
+    assert local_path(Path("a:b/c")) == Path("a:b/c")
+
+
+@given(st.text())
+def test_no_text_is_too_strange_for_an_address(text: str) -> None:
+    for url in (text, f"http://{text}"):
+        assert host_of(url) is None or isinstance(host_of(url), str)
+        assert isinstance(without_secrets(url), str)
+        assert outside(url) is None or isinstance(outside(url), str)
+
+
+# -- files ----------------------------------------------------------------------------------------------------------
+
+
+def test_private_files_are_for_their_owner_alone(tmp_path: Path) -> None:
+    def mode(path: Path) -> int:
+        return stat.S_IMODE(path.stat().st_mode)
+
+    made, open_to_all = tmp_path / "new" / "made", tmp_path / "open"
+    open_to_all.write_text("kept")
+    open_to_all.chmod(0o644)
+    before = os.umask(0)
+    try:
+        for path in (made, open_to_all):
+            os.close(open_private(path, os.O_WRONLY | os.O_APPEND))
+    finally:
+        os.umask(before)
+    assert (mode(made), mode(open_to_all), mode(made.parent)) == (0o600, 0o600, 0o700)
+    assert open_to_all.read_text() == "kept"
+
+
+def test_what_is_no_file_keeps_its_mode() -> None:
+    before = Path("/dev/null").stat().st_mode
+    os.close(open_private(Path("/dev/null"), os.O_WRONLY | os.O_APPEND))
+    assert Path("/dev/null").stat().st_mode == before

@@ -2,9 +2,9 @@
 another machine's, addresses without their secrets, private files, and libraries below that neither report nor log.
 
 The guard is an audit hook below every Python client: it sees each connection and each name look-up and refuses all but
-this machine, whoever asks. Native code that opens sockets of its own and child processes do not pass here; the settings
-refuse remote addresses for the one, and the only child process there is (pip, of `models pull`) is not started. Knows
-no settings and no client.
+this machine, whoever asks. Native code that opens sockets of its own and child processes do not pass here: for the one
+the settings refuse remote addresses, of the others there are readers of files and pip, which is not started. Knows no
+settings and no client.
 """
 
 from __future__ import annotations

@@ -99,28 +99,43 @@ def _role(model: ModelSettings) -> dict[str, Any]:
 
 def _contacts(settings: Settings) -> list[dict[str, Any]]:
     """Hosts beyond this machine that a question could reach, and how."""
-    from epicrisis.privacy import host_of, outside
+    from epicrisis.privacy import outside
     from epicrisis.settings import ROLES
 
-    asked: dict[str, ModelSettings | RerankSettings] = {
-        f"the {role} model": settings.model_for(role) for role in ROLES
-    } | {"the reranker": settings.rerank}
-    rows = []
-    for why, part in asked.items():
-        url = part.name or ""
-        if "://" not in url or outside(url) is None:
+    asked: dict[tuple[str, str], list[str]] = {}
+    for role in ROLES:
+        model = settings.model_for(role)
+        asked.setdefault((model.name, _key(model)), []).append(f"the {role} model")
+    asked.setdefault((settings.rerank.name or "", _key(settings.rerank)), []).append("the reranker")
+    rows: list[dict[str, Any]] = []
+    for (name, key), parts in asked.items():
+        if "://" not in name or outside(name) is None:
             continue
-        rows.append(
-            {
-                "host": host_of(url),
-                "why": why,
-                "encrypted": url.startswith("https:"),
-                "key": _key(part),
-                "proxy": _proxy(url),
-                "refused": settings.local_only,
-            }
-        )
-    return rows
+        url, signs = _endpoint(name)
+        rows.append(_row(url, ", ".join(parts), key))
+        if signs and key.endswith("(not set)"):
+            own = "AWS's own credentials, where its tools look for them (here, or at its token service)"
+            rows.append(_row("http://169.254.169.254", own, "AWS"))
+    return [{**row, "refused": settings.local_only} for row in rows]
+
+
+def _endpoint(name: str) -> tuple[str, bool]:
+    """A URL with the host that the name stands for, and whether AWS signs the calls where there is no key."""
+    from epicrisis.errors import ModelMissing
+    from epicrisis.models.chat.endpoint import parse_endpoint
+
+    try:
+        endpoint = parse_endpoint(name)
+    except ModelMissing:
+        return name, False
+    return endpoint.host, endpoint.kind == "bedrock"
+
+
+def _row(url: str, why: str, key: str) -> dict[str, Any]:
+    from epicrisis.privacy import host_of
+
+    encrypted = url.startswith("https:")
+    return {"host": host_of(url), "why": why, "encrypted": encrypted, "key": key, "proxy": _proxy(url)}
 
 
 def _key(part: ModelSettings | RerankSettings) -> str:
