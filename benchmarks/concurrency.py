@@ -18,6 +18,7 @@ from pathlib import Path
 from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.context import Context
 from epicrisis.models.load import load_chat
+from epicrisis.settings import ModelSettings
 from epicrisis.types import Event, Hit, Passage, Question, Ranking, Retrieved, Scope
 
 DELAY = 0.5
@@ -88,7 +89,7 @@ def ranking() -> Ranking:
 
 async def questions(url: str) -> list[tuple[float, str]]:
     """Seconds from the ranking to the answer and the answer's state, question by question, one client for all."""
-    model = load_chat(url, Path("/nonexistent"), context_tokens=32_000)
+    model = load_chat(ModelSettings(name=url, context_tokens=32_000), Path("/nonexistent"))
     began = 0.0
 
     def emit(event: Event) -> None:

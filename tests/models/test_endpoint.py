@@ -18,8 +18,10 @@ from epicrisis.errors import (
     EpicrisisError,
     NetworkRefused,
     ReplyInvalid,
+    ReplyWithheld,
 )
-from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel, sampling_seed
+from epicrisis.models.chat.body import sampling_seed
+from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 from epicrisis.privacy import set_local_only
 from epicrisis.seams import ChatReply, ChatRequest, Message
 from tests.loopback import USAGE, Endpoint, Scripted, completion, serving, sse
@@ -202,7 +204,7 @@ FAILURES: list[tuple[Scripted, type[EpicrisisError], str]] = [
     (Scripted({"choices": [{"text": "an old completion"}]}), ReplyInvalid, "without a choice"),
     (Scripted(completion("")), ReplyInvalid, "empty text"),
     (Scripted(completion(None)), ReplyInvalid, "empty text"),
-    (Scripted(completion("No", "content_filter")), EndpointRejected, "content filter"),
+    (Scripted(completion("No", "content_filter")), ReplyWithheld, "content filter"),
     (Scripted({"error": {"message": "slow down"}}, 429), EndpointBusy, "slow down"),
     (Scripted("<html>Bad gateway</html>", 502, "text/html"), EndpointBusy, "502"),
     (Scripted({"error": {"message": "boom"}}, 500), EndpointBusy, "boom"),
@@ -239,7 +241,7 @@ BROKEN_STREAMS: list[tuple[Scripted, type[EpicrisisError], str]] = [
     (Scripted(sse("Ye", finish=None), kind="text/event-stream"), ReplyInvalid, "broke off"),
     (Scripted("data: {nonsense\n\n", kind="text/event-stream"), ReplyInvalid, "no chat reply"),
     (Scripted(sse(), kind="text/event-stream"), ReplyInvalid, "empty text"),
-    (Scripted(sse("No", finish="content_filter"), kind="text/event-stream"), EndpointRejected, "content filter"),
+    (Scripted(sse("No", finish="content_filter"), kind="text/event-stream"), ReplyWithheld, "content filter"),
     (
         Scripted('data: {"error": {"code": 500, "message": "slot died"}}\n\n', kind="text/event-stream"),
         EndpointBusy,

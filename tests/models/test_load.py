@@ -8,6 +8,7 @@ from epicrisis.errors import ModelFileInvalid, ModelMissing
 from epicrisis.models.catalogue import is_demo
 from epicrisis.models.gguf import read_gguf
 from epicrisis.models.load import load_chat
+from epicrisis.settings import ModelSettings
 
 
 @pytest.mark.parametrize(
@@ -20,13 +21,13 @@ from epicrisis.models.load import load_chat
     ],
 )
 def test_an_address_is_an_endpoint(address: str, name: str, tmp_path: Path) -> None:
-    assert load_chat(address, tmp_path).name == name
+    assert load_chat(ModelSettings(name=address), tmp_path).name == name
 
 
 def test_a_file_is_the_embedded_model_and_loads_nothing_yet(tmp_path: Path) -> None:
     (tmp_path / "mine.gguf").write_bytes(b"GGUF")
-    assert load_chat(str(tmp_path / "mine.gguf"), tmp_path).name == "mine"
-    assert load_chat(str(tmp_path), tmp_path).name == "mine"
+    assert load_chat(ModelSettings(name=str(tmp_path / "mine.gguf")), tmp_path).name == "mine"
+    assert load_chat(ModelSettings(name=str(tmp_path)), tmp_path).name == "mine"
 
 
 @pytest.mark.parametrize(
@@ -42,7 +43,7 @@ def test_a_file_is_the_embedded_model_and_loads_nothing_yet(tmp_path: Path) -> N
 )
 def test_what_is_not_there_says_how_to_get_it(name: str, says: str, tmp_path: Path) -> None:
     with pytest.raises(ModelMissing, match=says):
-        load_chat(name, tmp_path)
+        load_chat(ModelSettings(name=name), tmp_path)
 
 
 def test_the_demo_model_is_known() -> None:

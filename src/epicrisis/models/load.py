@@ -1,49 +1,44 @@
-"""From what a user writes after `--model` to a ChatModel that retries. Contacts nothing and loads no weights."""
+"""From what a user writes after `--model` to a bare ChatModel; the layers around it are made elsewhere.
+
+Contacts nothing and loads no weights.
+"""
 
 from __future__ import annotations
 
-import os
+from functools import partial
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit, urlunsplit
 
-from epicrisis.models.chat.retry import RetryingModel
+from epicrisis.models.chat.prices import stated_cost
 from epicrisis.models.pull import find
 from epicrisis.seams import ChatModel
+from epicrisis.settings import ModelSettings
 
 
-def load_chat(
-    name: str,
-    home: Path,
-    *,
-    api_key_env: str = "EPICRISIS_API_KEY",
-    timeout_seconds: float = 600.0,
-    context_tokens: int | None = None,
-    threads: int | None = None,
-) -> ChatModel:
-    """The chat model of that name, wrapped in retries.
+def load_chat(wanted: ModelSettings, home: Path, threads: int | None = None) -> ChatModel:
+    """The chat model of these settings.
 
-    `http(s)://host/v1` is an endpoint, and `#model-name` (or `?model=model-name`) picks one of its models, else it is
-    the first it lists; its key is the value of the environment variable `api_key_env` when a client is made. Anything
-    else is a name of the catalogue or a `.gguf` file, run in this process without a timeout.
-    Raises ModelMissing with the cure.
+    A name with `://` is an endpoint (its forms: `endpoint.parse_endpoint`); its key is read when its client is made.
+    Anything else is a name of the catalogue or a `.gguf` file, run in this process without a timeout.
+    Raises ModelMissing and, where the file of a key is not there, SettingsError, both with the cure.
     """
-    if name.startswith(("http://", "https://")):
+    if wanted.is_endpoint:
+        from epicrisis.models.chat.endpoint import read_key
         from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 
-        url, model = _split(name)
-        return RetryingModel(
-            OpenAICompatibleModel(
-                url, model, lambda: os.environ.get(api_key_env) or None, timeout_seconds, context_tokens
-            )
+        key = partial(read_key, wanted.api_key_file, wanted.api_key_env)
+        key()
+        return OpenAICompatibleModel(
+            wanted.name,
+            api_key=key,
+            timeout_seconds=wanted.timeout_seconds,
+            context_tokens=wanted.context_tokens,
+            concurrency=wanted.concurrency,
+            json_schema=wanted.json_schema,
+            option_logprobs=wanted.option_logprobs,
+            price=None if wanted.price is None else partial(stated_cost, price=wanted.price),
+            extra=wanted.extra,
         )
     from epicrisis.models.chat.embedded import EmbeddedModel
 
-    found = find(name, "chat", home)
-    return RetryingModel(EmbeddedModel(found.files["model.gguf"], found.name, context_tokens, threads))
-
-
-def _split(address: str) -> tuple[str, str | None]:
-    """(base URL, model or None). A fragment is taken whole: names of models may hold slashes and colons."""
-    parts = urlsplit(address)
-    model = parts.fragment or parse_qs(parts.query).get("model", [""])[0]
-    return urlunsplit((parts.scheme, parts.netloc, parts.path, "", "")), model or None
+    found = find(wanted.name, "chat", home)
+    return EmbeddedModel(found.files["model.gguf"], found.name, wanted.context_tokens, threads)

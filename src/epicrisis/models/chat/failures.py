@@ -1,13 +1,18 @@
 """Foreign errors of a chat call, mapped to the tree of errors: the one table.
 
 Messages name the host and the cure. What a server says is passed on only where it repeats neither the prompt nor a
-key.
+key. Every error says what its call may have cost: tokens that were perhaps computed and that nobody told are uncounted,
+and their price is unknown.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+import ssl
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
 
 from epicrisis.errors import (
     ChatError,
@@ -20,89 +25,177 @@ from epicrisis.errors import (
     NetworkRefused,
     ReplyInvalid,
 )
+from epicrisis.models.chat.retry_after import retry_after
+from epicrisis.types import Usage
+
+FAILED = Usage(calls=1, failed_calls=1)
+"""A call that surely was not worked on."""
+UNTOLD = Usage(calls=1, failed_calls=1, uncounted_calls=1, cost=None)
+"""A call that may have been worked on, and charged."""
 
 _OVERFLOW_CODES = ("exceed_context_size_error", "context_length_exceeded")
-_OVERFLOW_WORDS = re.compile(r"maximum context length|maximum model length|context size|context window", re.IGNORECASE)
-_SCHEMA_WORDS = re.compile(r"response_format|json_schema|json schema|guided|grammar", re.IGNORECASE)
+_OVERFLOW_WORDS = re.compile(
+    r"maximum (?:context|model) length|context (?:size|window|length)|(?:prompt|input) is too long|input token count"
+    r"|longer than the model|reduce the length",
+    re.IGNORECASE,
+)
+_FILTER_CODES = ("content_filter", "content_policy_violation", "ResponsibleAIPolicyViolation")
+_GATEWAY_TIMEOUTS = (408, 504, 524)
+"""Somebody between us and the model gave up; the model perhaps did not."""
 
 _ECHO = 16
 """A server's words that share this many characters with the prompt are not passed on."""
 
 
-def chat_error(error: Exception, host: str, timeout: float | None, secrets: Sequence[str]) -> EpicrisisError:
-    """The error of the tree for one of openai's, of JSON or of pydantic. `secrets`: texts no message may repeat.
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What a server says of a call that it does not answer. `status` is None for an error within a stream."""
 
-    A group comes from connecting to several addresses of a host.
-    """
+    status: int | None
+    body: Mapping[str, Any]
+    """The error's own object, where there is one."""
+    said: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def foreign_errors() -> tuple[type[Exception], ...]:
+    """What a call over OpenAI's client may raise that is not of our tree: the client's, its transports', and those of
+    reading what came. A group comes from connecting to several addresses of a host."""
+    import aiohttp
     import httpx2
     import openai
 
-    if refused := next((cause for cause in causes(error) if isinstance(cause, NetworkRefused)), None):
-        return refused
-    not_even_connected = any(isinstance(cause, httpx2.ConnectTimeout) for cause in causes(error))
-    if isinstance(error, (openai.APITimeoutError, TimeoutError)) and not not_even_connected:
-        within = f" in {timeout:g} s" if timeout else ""
-        return EndpointTimeout(f"no answer from {host}{within}: is it overloaded? raise timeout_seconds")
-    if isinstance(error, (openai.APIConnectionError, ExceptionGroup)):
-        return EndpointUnreachable(f"nothing answers at {host}: is the server running? name another with --model")
-    if isinstance(error, openai.APIError):
-        return _status_error(error, host, secrets)
-    return ReplyInvalid(f"{host} answers with something that is no chat reply: is its URL right (does it end in /v1)?")
+    return (
+        openai.OpenAIError,
+        aiohttp.ClientError,
+        httpx2.HTTPError,
+        httpx2.InvalidURL,
+        TimeoutError,
+        ValueError,
+        RecursionError,
+        ExceptionGroup,
+    )
 
 
-def refuses_schema(error: Exception) -> bool:
-    """Whether the endpoint refuses a request because of its schema, and would take it without."""
+def refusal_of(error: Exception) -> Refusal | None:
+    """What the server says, for one of openai's errors that carries it."""
     import openai
 
-    status = isinstance(error, (openai.BadRequestError, openai.UnprocessableEntityError))
-    return status and _SCHEMA_WORDS.search(_said(error)) is not None
+    if not isinstance(error, openai.APIError) or isinstance(error, openai.APIConnectionError):
+        return None
+    response = getattr(error, "response", None)
+    refusal = refusal_in(error.body, getattr(error, "status_code", None))
+    said = refusal.said or ("" if error.body is not None else error.message)
+    return Refusal(refusal.status, refusal.body, said, {} if response is None else response.headers)
 
 
-def _status_error(error: Exception, host: str, secrets: Sequence[str]) -> ChatError:
-    """By status; an error event within a stream has its status in the body, or none."""
-    body = _body(error)
-    status = getattr(error, "status_code", None) or _number(body.get("code"))
-    said = _said(error)
-    if _is_overflow(body, status, said):
+def refusal_in(body: object, status: int | None = None) -> Refusal:
+    """What the JSON of an error says, in the forms of OpenAI, vLLM, FastAPI (`detail`) and Google (a list of one)."""
+    if isinstance(body, list) and body:
+        body = body[0]
+    if isinstance(body, dict) and isinstance(body.get("error"), dict):
+        body = body["error"]
+    if not isinstance(body, dict):
+        return Refusal(status, {}, body if isinstance(body, str) else "")
+    said = body.get("message") or body.get("detail") or body.get("error") or ""
+    return Refusal(status or _number(body.get("code")), body, said if isinstance(said, str) else str(said))
+
+
+def chat_error(error: Exception, host: str, timeout: float | None, secrets: Sequence[str]) -> EpicrisisError:
+    """The error of the tree for one of openai's, of its transport, of JSON or of pydantic, with the usage of one call.
+
+    `secrets`: texts no message may repeat.
+    """
+    import aiohttp
+    import openai
+
+    chain = list(causes(error))
+    if refused := next((cause for cause in chain if isinstance(cause, NetworkRefused)), None):
+        return refused
+    if (refusal := refusal_of(error)) is not None:
+        return refused_call(refusal, host, secrets)
+    if any(isinstance(cause, ssl.SSLError) for cause in chain):
+        message = f"{host} cannot prove who it is (TLS): check the URL, or point SSL_CERT_FILE to its authority"
+        return EndpointRejected(message, usage=FAILED)
+    if any(isinstance(cause, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)) for cause in chain):
+        message = f"nothing answers at {host}: is the server running? name another with --model"
+        return EndpointUnreachable(message, usage=FAILED)
+    if any(isinstance(cause, TimeoutError) for cause in chain):
+        within = f" in {timeout:g} s" if timeout else ""
+        message = f"no answer from {host}{within}: is it overloaded? raise timeout_seconds"
+        return EndpointTimeout(message, usage=UNTOLD)
+    if isinstance(error, (openai.APIConnectionError, ExceptionGroup)):
+        return EndpointUnreachable(f"{host} broke off the connection: try again, or see its log", usage=UNTOLD)
+    if isinstance(error, openai.OpenAIError):
+        message = f"{host} cannot be asked: no credentials were found, set those of AWS, or api_key_file"
+        return EndpointRejected(message, usage=FAILED)
+    message = f"{host} answers with something that is no chat reply: is its URL right (does it end in /v1)?"
+    return ReplyInvalid(message, usage=UNTOLD)
+
+
+def refused_call(refusal: Refusal, host: str, secrets: Sequence[str], *, begun: bool = False) -> ChatError:
+    """By what the server says and its status. `begun`: it had begun to answer."""
+    error = _by_status(refusal, host, _quotable(refusal.said, secrets))
+    unsure = begun or refusal.status is None or refusal.status in _GATEWAY_TIMEOUTS
+    error.usage = UNTOLD if unsure else FAILED
+    if isinstance(error, EndpointBusy):
+        error.retry_after = retry_after(refusal.headers, refusal.said)
+    return error
+
+
+def _by_status(refusal: Refusal, host: str, reason: str) -> ChatError:
+    status = refusal.status
+    if is_overflow(refusal):
         return ContextOverflow(
-            f"the prompt does not fit the window of the model at {host}{_counts(body)}: use fewer documents (-k), "
-            "smaller partitions, or a model with a larger window"
+            f"the prompt, with room for its reply, does not fit the window of the model at {host}"
+            f"{_counts(refusal.body)}: use fewer documents (-k), smaller partitions, or a model with a larger window"
         )
-    reason = _quotable(said, secrets)
+    if _is_filtered(refusal.body):
+        return EndpointRejected(f"the content filter of {host} refuses the prompt: use another model, or reword it")
     if status == 429:
         return EndpointBusy(f"{host} takes no more calls for now (429){reason}: lower the concurrency or wait")
-    if status is None or status >= 500:
-        return EndpointBusy(f"{host} failed ({status or 'within the stream'}){reason}: try again, or see its log")
+    if status is None or status >= 500 or status == 408:
+        return EndpointBusy(f"{host} failed ({status or 'within the reply'}){reason}: try again, or see its log")
     if status in (401, 403):
-        return EndpointRejected(f"{host} refuses the key ({status}): check the variable that api_key_env names")
+        return EndpointRejected(
+            f"{host} refuses the key ({status}): check the variable that api_key_env names, or api_key_file"
+        )
     if status == 404:
         return EndpointRejected(f"{host} knows no such model or path (404){reason}: check the URL and the model's name")
+    if status < 400:
+        return EndpointRejected(f"{host} sends calls on{_place(refusal.headers)} ({status}): name that address")
     return EndpointRejected(f"{host} refuses the request ({status}){reason}: check the model's name and parameters")
 
 
-def _is_overflow(body: dict[str, object], status: int | None, said: str) -> bool:
-    if body.get("type") in _OVERFLOW_CODES or body.get("code") in _OVERFLOW_CODES:
+def is_overflow(refusal: Refusal) -> bool:
+    """Whether the prompt is too long; parameters are often named in the same breath (`max_tokens` is too large)."""
+    if refusal.body.get("type") in _OVERFLOW_CODES or refusal.body.get("code") in _OVERFLOW_CODES:
         return True
-    return status in (400, 413, 422) and _OVERFLOW_WORDS.search(said) is not None
+    if refusal.status == 413:
+        return True
+    return refusal.status in (400, 422) and _OVERFLOW_WORDS.search(refusal.said) is not None
 
 
-def _counts(body: dict[str, object]) -> str:
+def _is_filtered(body: Mapping[str, Any]) -> bool:
+    inner = body.get("innererror")
+    return body.get("code") in _FILTER_CODES or (isinstance(inner, dict) and inner.get("code") in _FILTER_CODES)
+
+
+def _counts(body: Mapping[str, Any]) -> str:
     prompt, window = body.get("n_prompt_tokens"), body.get("n_ctx")
-    return f" ({prompt} tokens, the window holds {window})" if prompt and window else ""
+    return f" ({prompt} tokens, the window holds {window})" if _number(prompt) and _number(window) else ""
 
 
-def _body(error: Exception) -> dict[str, object]:
-    body = getattr(error, "body", None)
-    return body if isinstance(body, dict) else {}
-
-
-def _said(error: Exception) -> str:
-    body = _body(error)
-    return str(body.get("message") or body.get("detail") or getattr(error, "message", ""))
+def _place(headers: Mapping[str, str]) -> str:
+    try:
+        parts = urlsplit(headers.get("location", ""))
+        return f" to {parts.scheme}://{parts.hostname}" if parts.hostname else " to another address"
+    except ValueError:
+        return " to another address"
 
 
 def _number(value: object) -> int | None:
-    return int(value) if isinstance(value, (int, str)) and str(value).isdecimal() else None
+    return int(value) if isinstance(value, (int, str)) and re.fullmatch(r"\d{1,9}", str(value), re.ASCII) else None
 
 
 def _quotable(said: str, secrets: Sequence[str]) -> str:
@@ -113,7 +206,7 @@ def _quotable(said: str, secrets: Sequence[str]) -> str:
         (4 <= len(secret) <= _ECHO and secret in line) or any(window in secret for window in windows)
         for secret in (" ".join(secret.split()) for secret in secrets)
     )
-    return "" if not line or "<" in line or echoes else f": {line}"
+    return "" if not line or "<" in line or not line.isprintable() or echoes else f": {line}"
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:

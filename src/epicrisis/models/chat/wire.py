@@ -5,32 +5,61 @@ Knows nothing of connections. Whatever does not fit is a pydantic ValidationErro
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import BaseModel, Field
-
-
-class PromptDetails(BaseModel):
-    """How the prompt's tokens were come by."""
-
-    cached_tokens: int | None = None
-
-
-class WireUsage(BaseModel):
-    """Tokens of one call."""
-
-    prompt_tokens: int
-    completion_tokens: int = 0
-    prompt_tokens_details: PromptDetails | None = None
-
-    @property
-    def cached_tokens(self) -> int:
-        details = self.prompt_tokens_details
-        return min((details and details.cached_tokens) or 0, self.prompt_tokens)
 
 
 class Piece(BaseModel):
     """A whole message, or what a stream adds to it."""
 
-    content: str | None = None
+    content: str | list[Any] | None = None
+    """A list of parts is Mistral's form."""
+    reasoning_content: Any = None
+    reasoning: Any = None
+    """Thinking: the older name and the newer one (vLLM, OpenRouter); texts, or nothing we read."""
+    refusal: str | None = None
+
+    @property
+    def text(self) -> str:
+        if isinstance(self.content, list):
+            return _joined(self.content, "text")
+        return self.content or ""
+
+    @property
+    def thinking(self) -> str:
+        told = [self.reasoning_content or self.reasoning]
+        if isinstance(self.content, list):
+            told += [_joined(part["thinking"], "text") for part in _of_type(self.content, "thinking")]
+        return "".join(text for text in told if isinstance(text, str))
+
+
+def _of_type(parts: object, kind: str) -> list[dict[str, Any]]:
+    rows = parts if isinstance(parts, list) else []
+    return [part for part in rows if isinstance(part, dict) and part.get("type") == kind and kind in part]
+
+
+def _joined(parts: object, kind: str) -> str:
+    return "".join(str(part[kind]) for part in _of_type(parts, kind))
+
+
+class Token(BaseModel):
+    """One that could have come next."""
+
+    token: str
+    logprob: float
+
+
+class Position(Token):
+    """The token that did come, and those that could have."""
+
+    top_logprobs: list[Token] = Field(default_factory=list)
+
+
+class Logprobs(BaseModel):
+    """Of a reply, token by token."""
+
+    content: list[Position] | None = None
 
 
 class Choice(BaseModel):
@@ -39,6 +68,7 @@ class Choice(BaseModel):
     message: Piece | None = None
     delta: Piece | None = None
     finish_reason: str | None = None
+    logprobs: Logprobs | None = None
 
 
 class Completion(BaseModel):
@@ -46,7 +76,9 @@ class Completion(BaseModel):
 
     model: str | None = None
     choices: list[Choice] = Field(default_factory=list)
-    usage: WireUsage | None = None
+    usage: Any = None
+    """Not read here: a reply is a good one whatever is wrong with its usage. See `counting`."""
+    error: Any = None
 
 
 class ModelMeta(BaseModel):

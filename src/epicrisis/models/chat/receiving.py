@@ -1,0 +1,162 @@
+"""A reply as it comes in, whole or streamed: text and thinking apart, and an end to what has none.
+
+Knows no client: it is handed JSON, event by event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+
+from epicrisis.errors import ChatError, ReplyInvalid, ReplyTruncated
+from epicrisis.models.chat import counting, wire
+from epicrisis.models.chat.failures import UNTOLD, refusal_in, refused_call
+from epicrisis.models.chat.thinking import Splitter, split
+from epicrisis.seams import ChatRequest, OnDelta
+
+_CHARACTERS_A_TOKEN = 8
+_EVENTS_A_TOKEN = 4
+_SLACK = 1000
+"""No tokenizer and no server needs more characters and events than these for the tokens it was allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A reply that ended. `usage` is the wire's own, not looked at yet; `finish` is empty where nothing was said."""
+
+    text: str
+    thinking: str
+    finish: str
+    model: str | None
+    usage: object
+    refusal: bool = False
+    logprobs: tuple[wire.Position, ...] = ()
+
+
+def receive_whole(raw: object, request: ChatRequest, host: str) -> Received:
+    """Raises ReplyInvalid where there is no reply, and what an error in its place says."""
+    reply = wire.Completion.model_validate(raw)
+    choice = _choice(reply, host)
+    if choice is None or (piece := choice.message) is None:
+        raise ReplyInvalid(f"{host} answers without a choice: is it a chat endpoint?", usage=UNTOLD)
+    text, thought = split(piece.text, expected=request.max_reasoning_tokens > 0)
+    positions = choice.logprobs.content if choice.logprobs and choice.logprobs.content else []
+    return Received(
+        text=text,
+        thinking=piece.thinking + thought,
+        finish=choice.finish_reason or "",
+        model=reply.model,
+        usage=reply.usage,
+        refusal=bool(piece.refusal) and not text,
+        logprobs=tuple(positions),
+    )
+
+
+async def receive_stream(
+    events: AsyncGenerator[object, None], request: ChatRequest, on_delta: OnDelta, host: str, timeout: float | None
+) -> Received:
+    """`on_delta` gets the answer's text alone. Where it ends otherwise than by its last event, the stream is closed.
+
+    `timeout`: seconds without anything new; keep-alives and empty events are nothing new. Raises TimeoutError after
+    it, ReplyInvalid where the stream breaks off or goes on for ever, ReplyTruncated where thinking goes on longer than
+    it may, and what an event that is an error says.
+    """
+    growing = _Growing(request, on_delta, host)
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(timeout) as limit, aclosing(events):
+        async for raw in events:
+            if growing.add(wire.Completion.model_validate(raw)) and timeout is not None:
+                limit.reschedule(loop.time() + timeout)
+    return growing.ended()
+
+
+def _choice(reply: wire.Completion, host: str) -> wire.Choice | None:
+    if reply.error:
+        raise refused_call(refusal_in(reply.error), host, (), begun=True)
+    return reply.choices[0] if reply.choices else None
+
+
+class _Growing:
+    """A streamed reply while it grows."""
+
+    def __init__(self, request: ChatRequest, on_delta: OnDelta, host: str) -> None:
+        allowed = counting.allowed(request)
+        self._most_characters = _CHARACTERS_A_TOKEN * allowed + _SLACK
+        self._events_left = _EVENTS_A_TOKEN * allowed + _SLACK
+        self._most_thinking = request.max_reasoning_tokens
+        self._on_delta, self._host = on_delta, host
+        self._splitter = Splitter(expected=request.max_reasoning_tokens > 0)
+        self._text: list[str] = []
+        self._thinking: list[str] = []
+        self._characters = self._thoughts = self._thought_characters = 0
+        self._last = Received("", "", "", None, None)
+
+    def add(self, event: wire.Completion) -> bool:
+        """Whether it brought anything new."""
+        choice = _choice(event, self._host)
+        self._last = replace(self._last, model=event.model or self._last.model, usage=event.usage or self._last.usage)
+        self._events_left -= 1
+        if choice is None:
+            self._bound()
+            return bool(event.usage)
+        piece = choice.delta or choice.message or wire.Piece()
+        if piece.thinking:
+            self._think(piece.thinking)
+        if piece.text:
+            self._write(*self._parts(piece.text))
+        if piece.refusal:
+            self._last = replace(self._last, refusal=True)
+        if choice.finish_reason:
+            self._last = replace(self._last, finish=choice.finish_reason)
+        self._bound()
+        return bool(piece.thinking or piece.text or choice.finish_reason)
+
+    def ended(self) -> Received:
+        """The reply, the stream being over."""
+        if not self._last.finish:
+            raise ReplyInvalid(f"{self._host} broke off the stream, or it is no chat endpoint: try again", usage=UNTOLD)
+        rest = self._splitter.finish()
+        self._write(rest.answer, rest.thinking)
+        text = "".join(self._text)
+        refusal = self._last.refusal and not text
+        return replace(self._last, text=text, thinking="".join(self._thinking), refusal=refusal)
+
+    def _parts(self, text: str) -> tuple[str, str]:
+        parts = self._splitter.feed(text)
+        if parts.void and self._text:
+            self._text.clear()
+            self._on_delta(None)
+        return parts.answer, parts.thinking
+
+    def _write(self, answer: str, thinking: str) -> None:
+        if thinking:
+            self._think(thinking)
+        if answer:
+            self._characters += len(answer)
+            self._text.append(answer)
+            self._on_delta(answer)
+
+    def _think(self, thinking: str) -> None:
+        self._thinking.append(thinking)
+        self._thoughts += 1
+        self._thought_characters += len(thinking)
+        tokens = counting.least_tokens(self._thought_characters, self._thoughts)
+        if self._most_thinking and tokens > self._most_thinking:
+            raise thought_too_long(self._host, tokens)
+
+    def _bound(self) -> None:
+        characters = self._characters + self._thought_characters
+        if self._events_left < 0 or characters > self._most_characters:
+            raise ReplyInvalid(
+                f"{self._host} writes on and on, beyond the tokens it was allowed: try again, or use another server",
+                usage=UNTOLD,
+            )
+
+
+def thought_too_long(host: str, tokens: int) -> ChatError:
+    """The model thought until it was stopped. `tokens`: how many, told or estimated from below."""
+    usage = replace(UNTOLD, completion_tokens=tokens, reasoning_tokens=tokens)
+    message = f"the model at {host} thought for {tokens} tokens without an answer: raise max_reasoning_tokens"
+    return ReplyTruncated(message, usage=usage)
