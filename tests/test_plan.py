@@ -397,6 +397,8 @@ def test_without_a_word_two_hundred_are_planned() -> None:
 def test_what_cannot_be_planned_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="give a question"):
         planned_for(settings_of(), store_of([]), [], "rag")
+    with pytest.raises(InputError, match="and a strategy"):
+        planned_for(settings_of(), store_of([]), QUESTIONS)
     with pytest.raises(InputError, match="--sample"):
         planned_for(settings_of(), store_of([]), many(3), "rag", sample=1)
     with pytest.raises(InputError, match="known are brief-context"):

@@ -53,7 +53,9 @@ async def plan(
     if unknown:
         raise InputError(f"no strategy is called {unknown[0]}: known are {', '.join(STRATEGIES)}")
     # The one that needs the most of a library: it opens what any of them needs.
-    neediest = min(strategies, key=lambda name: (name in WITHOUT_LIBRARY, name != "brief-context"))
+    neediest = min(
+        strategies, key=lambda name: (name in WITHOUT_LIBRARY, name != "brief-context"), default=settings.strategy
+    )
     bare = settings.model_copy(
         update={
             "strategy": neediest, "cache": CacheSettings(mode="off"), "budget": BudgetSettings(), "record": None,
@@ -75,8 +77,8 @@ async def planned(
     advance: Callable[[int], None] = lambda planned: None,
 ) -> Plan:
     """As `plan`, with a pipeline of these settings that is open already."""
-    if not questions:
-        raise InputError("there is nothing to plan: give a question")
+    if not questions or not strategies:
+        raise InputError("there is nothing to plan: give a question and a strategy")
     if sample is not None and sample < 2:
         raise InputError("a sample needs two questions or more: give --sample a larger number")
     chosen = _sample(questions, sample or SAMPLE_ABOVE, settings.seed)
