@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from epicrisis.errors import SettingsError
-from epicrisis.settings import ROLES, Settings, known_keys, load
+from epicrisis.settings import ROLES, ModelSettings, Price, Settings, known_keys, load
 
 
 @pytest.fixture(autouse=True)
@@ -188,3 +188,198 @@ def test_a_role_without_a_name_changes_the_writers_settings() -> None:
     mapper = settings.model_for("map")
     assert (mapper.name, mapper.concurrency, mapper.temperature) == ("w", 2, 0.7)
     assert settings.model_for("writer").temperature == 0.0
+
+
+def test_a_roles_own_tables_stay_tables() -> None:
+    settings = load({"models": {"map": {"price": {"input": 1, "output": 2}, "extra": {"top_k": 1}}}})
+    mapper = settings.model_for("map")
+    assert mapper.price == Price(input=1, output=2)
+    assert mapper.extra == {"top_k": 1}
+    assert settings.model_for("writer").price is None
+
+
+def test_models_tell_each_other_apart() -> None:
+    one, same, other = (ModelSettings(extra={"a": [value]}) for value in (1, 1, 2))
+    assert one == same != other
+    assert hash(one) == hash(same)
+    assert len({one, same, other}) == 2
+
+
+# -- the newer tables -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("flags", "near"),
+    [
+        ({"cache": {"mod": "on"}}, "cache.mode"),
+        ({"budget": {"token": 5}}, "budget.tokens"),
+        ({"plan": {"ask_above": 5}}, "plan.ask_above_usd"),
+        ({"models": {"writer": {"price": {"inputs": 1, "output": 1}}}}, "models.writer.price.input"),
+        ({"models": {"writer": {"request_per_minute": 1}}}, "models.writer.requests_per_minute"),
+        ({"models": {"writer": {"api_key": "sk-planted"}}}, "models.writer.api_key_"),
+        ({"logs": "x"}, "log"),
+    ],
+)
+def test_an_unknown_key_of_a_newer_table(flags: dict[str, Any], near: str) -> None:
+    said = refusal(flags)
+    assert f": did you mean {near}" in said
+    assert "planted" not in said
+
+
+def test_every_key_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    variables = {
+        "BUDGET__TOKENS": "1000",
+        "BUDGET__USD": "0.5",
+        "CACHE__MODE": "replay",
+        "CACHE__PATH": "~/replies",
+        "LOG": "here.log",
+        "LOG_TEXT": "true",
+        "QUESTIONS_AT_ONCE": "4",
+        "MODELS__WRITER__PRICE__INPUT": "0.1",
+        "MODELS__WRITER__PRICE__OUTPUT": "0.4",
+        "MODELS__WRITER__JSON_SCHEMA": "false",
+        "MODELS__WRITER__EXTRA": '{"reasoning_effort": "low", "top_k": 5}',
+        "MODELS__MAP__API_KEY_ENV": "MAP_KEY",
+        "SCOPE__TYPES": '["Review", "Meta-Analysis"]',
+        "FUSE": '["~/other"]',
+    }
+    for name, value in variables.items():
+        monkeypatch.setenv(f"EPICRISIS_{name}", value)
+    settings = load()
+    assert (settings.budget.tokens, settings.budget.usd, settings.budget.minutes) == (1000, 0.5, None)
+    assert (settings.cache.mode, settings.cache.path) == ("replay", tmp_path / "home/replies")
+    assert (settings.log, settings.log_text, settings.questions_at_once) == (Path("here.log"), True, 4)
+    writer = settings.model_for("writer")
+    assert (writer.price, writer.json_schema) == (Price(input=0.1, output=0.4), False)
+    assert writer.extra == {"reasoning_effort": "low", "top_k": 5}
+    assert settings.model_for("map").api_key_env == "MAP_KEY"
+    assert settings.scope.types == ("Review", "Meta-Analysis")
+    assert settings.fuse == (tmp_path / "home/other",)
+
+
+def test_what_only_begins_like_json_is_its_own_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EPICRISIS_MODELS__WRITER__NAME", "[old] model.gguf")
+    assert load().models.writer.name == "[old] model.gguf"
+    monkeypatch.setenv("EPICRISIS_MODELS__WRITER__EXTRA", "{planted")
+    assert refusal() == "setting models.writer.extra: input should be a valid dictionary"
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ({"log_text": True}, "setting log_text: there is no log for the texts: name its file with log (--log FILE)"),
+        ({"log": "a", "record": "a"}, "settings log, record and cache.path name one file: give each a file of its own"),
+        ({"log": "a", "cache": {"path": "a"}}, "settings log, record and cache.path name one file"),
+        ({"budget": {"tokens": 0}}, "setting budget.tokens: input should be greater than or equal to 1 (it says 0)"),
+        ({"budget": {"usd": float("inf")}}, "setting budget.usd: input should be a finite number (it says inf)"),
+        ({"budget": {"minutes": float("nan")}}, "setting budget.minutes: input should be "),
+        ({"questions_at_once": 0}, "setting questions_at_once: input should be greater than or equal to 1 (it says 0)"),
+        ({"cache": {"mode": "maybe"}}, "setting cache.mode: input should be 'on', 'off' or 'replay' (it says 'maybe')"),
+        ({"models": {"writer": {"price": {"input": 1}}}}, "setting models.writer.price.output: field required"),
+        ({"models": {"writer": {"price": {"input": -1, "output": 0}}}}, "setting models.writer.price.input: "),
+        ({"models": {"writer": {"tries": 0}}}, "setting models.writer.tries: "),
+        ({"record": "s3://bucket/x"}, "setting record: s3:// is no folder or file of this machine: copy it here"),
+        ({"home": "hf://models"}, "setting home: hf:// is no folder"),
+        ({"encoder": "gs://models/x"}, "setting encoder: gs:// is no folder"),
+        ({"fuse": ["a", "az://b/x"]}, "setting fuse.1: az:// is no folder"),
+    ],
+)
+def test_what_does_not_go_together_is_told_in_one_line(flags: dict[str, Any], said: str) -> None:
+    assert refusal(flags).startswith(said)
+
+
+def test_a_flag_turns_off_what_the_file_set_up(tmp_path: Path) -> None:
+    """Without an error about the path that is now of no use."""
+    file = write(tmp_path / "s.toml", '[cache]\nmode = "on"\npath = "replies"\n')
+    assert load({"cache": {"mode": "off"}}, file).cache.mode == "off"
+
+
+# -- local only -----------------------------------------------------------------------------------------------------
+
+ELSEWHERE: list[tuple[dict[str, Any], str, str]] = [
+    ({"models": {"writer": {"name": "https://models.example.org/v1#m"}}}, "models.writer.name", "models.example.org"),
+    ({"models": {"map": {"name": "http://10.0.0.1/v1"}}}, "models.map.name", "10.0.0.1"),
+    ({"models": {"reduce": {"name": "http://localhost./v1"}}}, "models.reduce.name", "localhost."),
+    ({"models": {"writer": {"name": "http://127.0.0.1@example.org/v1"}}}, "models.writer.name", "example.org"),
+    ({"models": {"writer": {"name": "bedrock://us-east-1#m"}}}, "models.writer.name", "bedrock://us-east-1"),
+    ({"models": {"writer": {"name": "hf://org/model"}}}, "models.writer.name", "hf://org"),
+    ({"models": {"writer": {"name": r"\\server\share\m.gguf"}}}, "models.writer.name", "server"),
+    ({"rerank": {"name": "https://rerank.example.org/v1"}}, "rerank.name", "rerank.example.org"),
+    ({"log": r"\\server\share\x.log"}, "log", "server"),
+    ({"cache": {"path": r"\\server\share\x"}}, "cache.path", "server"),
+    ({"fuse": [r"\\server\share\lib"]}, "fuse", "server"),
+]
+
+
+@pytest.mark.parametrize(("flags", "key", "place"), ELSEWHERE)
+def test_local_only_refuses_every_place_elsewhere(flags: dict[str, Any], key: str, place: str) -> None:
+    load(flags)
+    assert refusal({**flags, "local_only": True}) == (
+        f"setting {key}: local_only (--local-only) is on and {place} is not this machine: name something on this "
+        "machine, or turn local_only off"
+    )
+
+
+def test_local_only_lets_this_machine_be_named() -> None:
+    here = {
+        "models": {"writer": {"name": "http://127.0.0.1:8000/v1#m"}, "map": {"name": "http://[::1]:80/v1"}},
+        "rerank": {"name": "http://localhost:9/rerank"},
+        "scope": {"hide": ["https://example.org/an-id-of-a-document"]},
+        "encoder": "./models/minilm",
+    }
+    assert load({**here, "local_only": True}).local_only
+
+
+# -- secrets --------------------------------------------------------------------------------------------------------
+
+PLANTED = "s3cr3t"
+WITH_SECRETS: dict[str, Any] = {
+    "models": {
+        "writer": {"name": f"https://user:{PLANTED}@example.org/v1?key={PLANTED}#m", "extra": {"token": PLANTED}},
+        "map": {"name": f"http://{PLANTED}@127.0.0.1:80/v1"},
+    },
+    "rerank": {"name": f"http://user:{PLANTED}@127.0.0.1/rerank"},
+}
+
+
+def test_no_secret_stands_in_settings_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EPICRISIS_API_KEY", PLANTED)
+    monkeypatch.setenv("EPICRISIS_API_KEY_MAP", PLANTED)
+    settings = load(WITH_SECRETS)
+    assert PLANTED in settings.models.writer.name
+    for written in (repr(settings), str(settings), f"{settings.models!r}{settings.model_for('map')}"):
+        assert PLANTED not in written
+        assert "https://example.org/v1?key=...#m" in written or "http://127.0.0.1:80/v1" in written
+    without_extra = {"models": {"writer": {"extra"}}}
+    assert PLANTED not in str(settings.model_dump(exclude=without_extra))
+    assert PLANTED not in settings.model_dump_json(exclude=without_extra)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"models": {"writer": {"name": f"http://user:{PLANTED}@[::1/v1"}}},
+        {"models": {"writer": {"name": f"http://user:{PLANTED}@example.org:port/v1"}}},
+        {"models": {"writer": {"name": f"  http://user:pa/{PLANTED}@example.org/v1"}}},
+        {"models": {"writer": f"http://user:{PLANTED}@example.org/v1"}},
+        {"models": f" http://user:{PLANTED}@example.org/v1"},
+        {"models": {"writer": {"api_key_env": f"sk-{PLANTED}"}}},
+        {"models": {"writer": {"api_key_file": f"s3://key:{PLANTED}@bucket/x"}}},
+        {"models": {"writer": {"api_key_file": 5, "api_key": PLANTED}}},
+        {"models": {"writer": {"extra": PLANTED}}},
+        {"models": {"writer": {"timeout_seconds": {"key": PLANTED}}}},
+        {"rerank": {"api_key_env": f"{PLANTED} "}},
+        {"record": f"s3://key:{PLANTED}@bucket/x"},
+        {**WITH_SECRETS, "local_only": True},
+        {**WITH_SECRETS, "log_text": True},
+        {**WITH_SECRETS, "k": 0},
+    ],
+)
+def test_no_refusal_repeats_a_secret(flags: dict[str, Any]) -> None:
+    assert PLANTED not in refusal(flags)
+
+
+def test_a_url_that_cannot_be_read_is_refused_with_its_form() -> None:
+    said = refusal({"models": {"writer": {"name": "http://host:port/v1"}}})
+    assert "this URL cannot be read: write it as http://HOST:PORT/v1#model-name" in said
+    assert load({"models": {"writer": {"name": " HTTP://h/v1 "}}}).models.writer.name == "http://h/v1"

@@ -366,8 +366,9 @@ def known_keys(table: type[BaseModel] = Settings, prefix: str = "") -> Iterator[
 
 
 def _explain(error: ValidationError) -> str:
-    """The first thing wrong, in one line."""
-    first = error.errors(include_url=False)[0]
+    """One thing wrong, in one line: an unknown key where there is one, as what seems to be missing may be that."""
+    wrong = error.errors(include_url=False)
+    first = next((each for each in wrong if each["type"] == "extra_forbidden"), wrong[0])
     key = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         near = difflib.get_close_matches(key, list(known_keys()), n=1, cutoff=0.5)
