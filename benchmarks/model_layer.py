@@ -324,17 +324,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("clients", "partitions", "rivals"))
     parser.add_argument("pythons", nargs="*", metavar="SCRIPT=PYTHON", help="of rivals: a script and its interpreter")
-    parser.add_argument("--delay", type=float, default=0.1, help="seconds before each reply")
+    parser.add_argument("--delay", type=float, help="seconds before each reply (0.1; of partitions 0.5)")
     parser.add_argument("--calls", type=int, default=1000, help="of clients: calls a round")
     parser.add_argument("--partition", type=int, default=1, help="of rivals: documents a map call")
     options = parser.parse_args()
     if options.what == "clients":
-        clients(options.delay, (64, 256), options.calls)
+        clients(options.delay or 0.1, (64, 256), options.calls)
     elif options.what == "partitions":
-        partitions(options.delay, (2, 4, 8, 16), concurrency=8)
+        partitions(options.delay or 0.5, (2, 4, 8, 16), concurrency=8)
     else:
         named = dict(text.split("=", 1) for text in options.pythons)
-        rivals({"brief_context": sys.executable} | named, options.delay, options.partition)
+        rivals({"brief_context": sys.executable} | named, options.delay or 0.1, options.partition)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from epicrisis.answering.brief_context import brief_context
@@ -15,7 +16,8 @@ from epicrisis.types import Called, Event, Hit, Passage, Question, Ranking, Scop
 from rivals.measured import Answer, Job, run
 
 
-async def prepare(job: Job) -> Answer:
+@asynccontextmanager
+async def prepared(job: Job) -> AsyncIterator[Answer]:
     """Answers all questions at once, the model's layers shared; tokens as the events tell them."""
     settings = ModelSettings(name=f"{job.url}#{job.model}", concurrency=job.limit)
     model = layered(load_chat(settings, Path()), settings)
@@ -39,7 +41,8 @@ async def prepare(job: Job) -> Answer:
         total = sum(used, Usage())
         return total.prompt_tokens + total.completion_tokens, [answer.text for answer in answers]
 
-    return answer
+    yield answer
+    await model.aclose()
 
 
-run(["epicrisis", "openai"], "concurrency of the model's settings", prepare)
+run(["epicrisis", "openai"], "concurrency of the model's settings", prepared)

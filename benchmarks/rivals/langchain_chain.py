@@ -8,7 +8,8 @@ pip install langchain-classic langchain-openai
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 from langchain_classic.chains.question_answering import load_qa_chain
 from langchain_core.callbacks import get_usage_metadata_callback
@@ -20,7 +21,8 @@ from rivals.measured import Answer, Job, run
 warnings.simplefilter("ignore", DeprecationWarning)
 
 
-async def prepare(job: Job) -> Answer:
+@asynccontextmanager
+async def prepared(job: Job) -> AsyncIterator[Answer]:
     """Answers by `abatch`. Its tokenizer would be fetched from the network: words are counted instead."""
     model = ChatOpenAI(
         model=job.model, base_url=job.url, api_key="none", custom_get_token_ids=lambda text: [0] * len(text.split())
@@ -35,7 +37,7 @@ async def prepare(job: Job) -> Answer:
         tokens = sum(usage["total_tokens"] for usage in counted.usage_metadata.values())
         return tokens, [output["output_text"] for output in outputs]
 
-    return answer
+    yield answer
 
 
-run(["langchain-classic", "langchain-openai", "openai"], "config max_concurrency", prepare)
+run(["langchain-classic", "langchain-openai", "openai"], "config max_concurrency", prepared)

@@ -8,7 +8,8 @@ pip install langgraph langchain-openai
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Annotated, Any, TypedDict
 
 from langchain_core.callbacks import get_usage_metadata_callback
@@ -55,7 +56,8 @@ def _graph(model: ChatOpenAI, documents: Sequence[str]) -> Any:
     return graph.compile()
 
 
-async def prepare(job: Job) -> Answer:
+@asynccontextmanager
+async def prepared(job: Job) -> AsyncIterator[Answer]:
     """Answers by `abatch`."""
     graph = _graph(ChatOpenAI(model=job.model, base_url=job.url, api_key="none"), job.parts)
 
@@ -66,7 +68,7 @@ async def prepare(job: Job) -> Answer:
         tokens = sum(usage["total_tokens"] for usage in counted.usage_metadata.values())
         return tokens, [state["answer"] for state in states]
 
-    return answer
+    yield answer
 
 
-run(["langgraph", "langchain-openai", "openai"], "config max_concurrency", prepare)
+run(["langgraph", "langchain-openai", "openai"], "config max_concurrency", prepared)

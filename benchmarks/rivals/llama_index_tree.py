@@ -11,7 +11,8 @@ reads about one at a time. It has no setting for calls at once; `run_jobs(worker
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 from llama_index.core.async_utils import run_jobs
 from llama_index.core.callbacks import CallbackManager, TokenCountingHandler
@@ -23,7 +24,8 @@ from llama_index.llms.openai_like import OpenAILike
 from rivals.measured import Answer, Job, run
 
 
-async def prepare(job: Job) -> Answer:
+@asynccontextmanager
+async def prepared(job: Job) -> AsyncIterator[Answer]:
     """Answers by `aget_response`; tokens as its TokenCountingHandler has them."""
     counter = TokenCountingHandler()
     model = OpenAILike(
@@ -44,11 +46,11 @@ async def prepare(job: Job) -> Answer:
         texts = await run_jobs(jobs, workers=job.limit)
         return counter.total_llm_token_count, [str(text) for text in texts]
 
-    return answer
+    yield answer
 
 
 run(
     ["llama-index-core", "llama-index-llms-openai-like", "openai"],
     "none for calls; run_jobs(workers=) for questions",
-    prepare,
+    prepared,
 )

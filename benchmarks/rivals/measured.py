@@ -14,6 +14,7 @@ import resource
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, TypeAlias
@@ -41,6 +42,8 @@ class Job:
 Answer: TypeAlias = Callable[[Sequence[str]], Awaitable[tuple[int, list[str]]]]
 """Answers the questions; returns the tokens that the client counted for them, and the answers' texts."""
 
+Prepared: TypeAlias = Callable[[Job], AbstractAsyncContextManager[Answer]]
+
 
 def cpu_seconds() -> float:
     """Of this process, user and system, all threads."""
@@ -48,23 +51,24 @@ def cpu_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def run(packages: Sequence[str], setting: str, prepare: Callable[[Job], Awaitable[Answer]]) -> None:
-    """Does the job of standard input with the answerer that `prepare` makes. `setting`: how the limit was asked for."""
+def run(packages: Sequence[str], setting: str, prepared: Prepared) -> None:
+    """Does the job of standard input with the answerer that `prepared` makes for it, and closes. `setting`: how the
+    limit was asked for."""
     # Libraries print as they like; the figures have a descriptor of their own.
     figures = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     job = Job(**json.loads(sys.stdin.readline()))
-    told = asyncio.run(_measured(job, prepare, lambda: print(file=figures)))
+    told = asyncio.run(_measured(job, prepared, lambda: print(file=figures)))
     versions = [f"{package} {version(package)}" for package in packages]
     print(json.dumps(told | {"versions": ", ".join(versions), "setting": setting}), file=figures)
 
 
-async def _measured(job: Job, prepare: Callable[[Job], Awaitable[Answer]], warm: Callable[[], None]) -> dict[str, Any]:
-    answer = await prepare(job)
-    await answer(["What is asked to warm up?"])
-    warm()
-    await asyncio.to_thread(sys.stdin.readline)
-    cpu, began = cpu_seconds(), time.perf_counter()
-    tokens, texts = await answer(job.questions)
-    seconds, cpu = time.perf_counter() - began, cpu_seconds() - cpu
+async def _measured(job: Job, prepared: Prepared, warm: Callable[[], None]) -> dict[str, Any]:
+    async with prepared(job) as answer:
+        await answer(["What is asked to warm up?"])
+        warm()
+        await asyncio.to_thread(sys.stdin.readline)
+        cpu, began = cpu_seconds(), time.perf_counter()
+        tokens, texts = await answer(job.questions)
+        seconds, cpu = time.perf_counter() - began, cpu_seconds() - cpu
     return {"seconds": seconds, "cpu_seconds": cpu, "tokens": tokens, "answered": sum(1 for text in texts if text)}

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 # Else it asks the network for a list of prices.
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
@@ -24,7 +25,8 @@ from paperqa.types import Doc, Text
 from rivals.measured import Answer, Job, run
 
 
-async def prepare(job: Job) -> Answer:
+@asynccontextmanager
+async def prepared(job: Job) -> AsyncIterator[Answer]:
     """Answers by `Docs.aquery`; tokens as the sessions have them."""
     name = f"openai/{job.model}"
     # Else it logs a complaint with every call that it does not know the price.
@@ -54,7 +56,7 @@ async def prepare(job: Job) -> Answer:
         tokens = sum(sum(counts) for session in sessions for counts in session.token_counts.values())
         return tokens, [session.raw_answer for session in sessions]
 
-    return answer
+    yield answer
 
 
-run(["paper-qa", "fhlmi", "litellm", "openai"], "answer.max_concurrent_requests", prepare)
+run(["paper-qa", "fhlmi", "litellm", "openai"], "answer.max_concurrent_requests", prepared)
