@@ -12,7 +12,6 @@ import json
 import logging
 import os
 import re
-from contextlib import nullcontext
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -41,10 +40,6 @@ from epicrisis.types import (
 _LOGGER = logging.getLogger("epicrisis")
 _LOGGER.addHandler(logging.NullHandler())
 
-_TEXTS = logging.getLogger("epicrisis.text")
-_TEXTS.addHandler(logging.NullHandler())
-_TEXTS.propagate = False
-
 _LINE = "epicrisis_line"
 _ID = re.compile(r"[\w.:/@#+\[\]-]{1,120}( at [\w.:/@#+\[\]-]{1,120})?", re.ASCII)
 _HASH = re.compile(r"[0-9a-f]{16,64}")
@@ -52,10 +47,11 @@ _ENDS = {"stop", "length", "content_filter", "tool_calls", "function_call"}
 
 
 class LogFile(logging.Handler):
-    """Writes the lines of this module, and nothing else that the loggers may carry."""
+    """Writes the lines of this module, and nothing else that the logger may carry. Made by `open_log`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, with_text: bool) -> None:
         super().__init__()
+        self.with_text = with_text
         self._path = path
         try:
             self._file: int | None = open_private(path, os.O_WRONLY | os.O_APPEND)
@@ -63,26 +59,25 @@ class LogFile(logging.Handler):
             raise self._unwritable(error) from None
 
     def emit(self, record: logging.LogRecord) -> None:
+        if line := record.__dict__.get(_LINE):
+            self.write(line)
+
+    def write(self, line: str) -> None:
         """In one piece, so that lines of several processes do not mix. Raises StorageError where the disk does not take
         it: a log with holes tells wrong things."""
-        line = record.__dict__.get(_LINE)
-        if line is None or self._file is None:
-            return
         left = f"{line}\n".encode(errors="backslashreplace")
         try:
-            while left:
+            while left and self._file is not None:
                 left = left[os.write(self._file, left) :]
         except OSError as error:
             raise self._unwritable(error) from None
 
     def close(self) -> None:
         """Ends the log. Idempotent."""
-        for logger in (_LOGGER, _TEXTS):
-            logger.removeHandler(self)
-            if not any(isinstance(handler, LogFile) for handler in logger.handlers):
-                logger.setLevel(logging.NOTSET)
-        with self.lock or nullcontext():
-            file, self._file = self._file, None
+        _LOGGER.removeHandler(self)
+        if not _opened():
+            _LOGGER.setLevel(logging.NOTSET)
+        file, self._file = self._file, None
         if file is not None:
             os.close(file)
         super().close()
@@ -93,41 +88,52 @@ class LogFile(logging.Handler):
 
 def open_log(path: Path, with_text: bool = False) -> LogFile:
     """A log at that path, gone on with where there is one, until it is closed. Raises StorageError."""
-    opened = LogFile(path)
-    for logger in (_LOGGER, _TEXTS) if with_text else (_LOGGER,):
-        logger.addHandler(opened)
-        logger.setLevel(logging.INFO)
+    opened = LogFile(path, with_text)
+    _LOGGER.addHandler(opened)
+    _LOGGER.setLevel(logging.INFO)
     return opened
 
 
+def _opened() -> list[LogFile]:
+    return [handler for handler in _LOGGER.handlers if isinstance(handler, LogFile)]
+
+
 def log_event(question_key: str, event: Event) -> None:
-    """One line for one event, none for the pieces of a stream. `question_key`: as `evaluation.runs.question_key`."""
+    """One line for one event, none for the pieces of a stream. `question_key`: as `Question.key`."""
     if _LOGGER.isEnabledFor(logging.INFO) and not isinstance(event, Delta):
-        _say(_LOGGER, {"question": _key(question_key), "event": EVENT_NAMES[type(event)], **_told(event)})
+        _say({"question": _key(question_key), "event": EVENT_NAMES[type(event)], **_told(event)})
 
 
 def log_error(question_key: str, error: BaseException) -> None:
     """What ended a question or a run, by its kind alone: its message may quote."""
     if _LOGGER.isEnabledFor(logging.INFO):
-        _say(_LOGGER, {"question": _key(question_key), "event": "error", "error": type(error).__name__})
+        _say({"question": _key(question_key), "event": "error", "error": type(error).__name__})
 
 
 def log_call(request: ChatRequest, reply: ChatReply | ChatError) -> None:
-    """The prompt and what came of it, where a log was opened with texts. `prompt_sha256` is the `called` event's."""
-    if not any(isinstance(handler, LogFile) for handler in _TEXTS.handlers):
+    """The prompt and what came of it, into the logs that were opened with texts and past the logger, which others may
+    listen to. `prompt_sha256` is the `called` event's."""
+    wanted = [opened for opened in _opened() if opened.with_text]
+    if not wanted:
         return
     came = {"error": type(reply).__name__}
     if isinstance(reply, ChatReply):
         came = {"reply": reply.text, "reasoning": reply.reasoning}
     prompt = [{"role": message.role, "content": message.content} for message in request.messages]
     digest = Prompt(request.messages, "").sha256
-    _say(_TEXTS, {"event": "texts", "prompt_sha256": digest, "sample": request.sample, "prompt": prompt, **came})
+    line = _line({"event": "texts", "prompt_sha256": digest, "sample": request.sample, "prompt": prompt, **came})
+    for opened in wanted:
+        opened.write(line)
 
 
-def _say(logger: logging.Logger, fields: dict[str, Any]) -> None:
+def _say(fields: dict[str, Any]) -> None:
+    line = _line(fields)
+    _LOGGER.info("%s", line, extra={_LINE: line})
+
+
+def _line(fields: dict[str, Any]) -> str:
     at = datetime.now(UTC).isoformat(timespec="milliseconds")
-    line = json.dumps({"at": at, **fields}, ensure_ascii=False)
-    logger.info("%s", line, extra={_LINE: line})
+    return json.dumps({"at": at, **fields}, ensure_ascii=False)
 
 
 def _told(event: Event) -> dict[str, Any]:

@@ -65,8 +65,8 @@ def _address(name: str) -> str:
 
 
 def _variable(name: str) -> str:
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-        raise ValueError("give the name of the environment variable that holds the key, not the key")
+    if not re.fullmatch(r"[A-Z_][A-Z0-9_]{0,63}", name):
+        raise ValueError("give the name of the variable that holds the key (capitals, digits, _), not the key")
     return name
 
 

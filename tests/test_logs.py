@@ -1,0 +1,239 @@
+"""The log: ids and counts, and nothing that could be somebody's text, whatever an event holds."""
+
+from __future__ import annotations
+
+import json
+import logging
+import stat
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from epicrisis.errors import EndpointBusy, StorageError
+from epicrisis.logs import LogFile, log_call, log_error, log_event, open_log
+from epicrisis.prompts import Prompt
+from epicrisis.seams import ChatReply, ChatRequest, Message
+from epicrisis.types import (
+    Answer,
+    Answered,
+    AnswerStarted,
+    Called,
+    Citation,
+    Delta,
+    Event,
+    Failure,
+    Hit,
+    MapFinished,
+    MapStarted,
+    Notice,
+    Partial,
+    Passage,
+    Preflight,
+    PreflightChecked,
+    Question,
+    Quotation,
+    Ranking,
+    Retrieved,
+    Usage,
+)
+
+KEY = "q1:0123456789abcdef"
+PATIENT = "Anna Maria Muster, born 1950"
+
+QUESTION = Question("Why?", {"A": "yes"}, id="q1", gold="A", gold_documents=("d",), patient="anna")
+PASSAGE = Passage("d#0", "d", 0, 0, 4, "Text", "Title", "source", "2015", "anna", {"journal": "BMJ"})
+RANKING = Ranking((Hit(PASSAGE, 1.0, 0),), "hybrid", {"k": 1}, ("a note",))
+VERDICT = Preflight(False, 0.2, 3, 0.2, 16, ("d#0",), ("d#0",), "they differ")
+FAILURE = Failure("EndpointBusy", "try again")
+QUOTATION = Quotation("d#0", "Text", 0, 4)
+PARTIAL = Partial(2, ("d#0",), "relevant", "found", "A", (QUOTATION,), Usage(calls=1), FAILURE)
+CITATION = Citation(1, "d#0", "d", "Title", "source", "2015", 0, 4, "Text", True)
+CALLED = Called("map", "model at http://h:1", "ab" * 32, "map@123", 1, 2, "stop", Usage(calls=3, cost=None), 1.0)
+ANSWER = Answer(
+    QUESTION, "brief-context", "answered", "Text", "A", (CITATION,), (PARTIAL,), VERDICT, Usage(calls=4), None
+)
+EVENTS: tuple[Event, ...] = (
+    Retrieved(RANKING),
+    PreflightChecked(VERDICT),
+    MapStarted(2, ("d#0",)),
+    MapFinished(PARTIAL),
+    AnswerStarted("reduce", 3),
+    Delta("reduce", "Text"),
+    CALLED,
+    Notice("retried", "once"),
+    Answered(replace(ANSWER, trace=(CALLED, Notice("retried", "once")), failure=FAILURE)),
+)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Path]:
+    """A log that is open, without texts."""
+    path = tmp_path / "epicrisis.log"
+    opened = open_log(path)
+    yield path
+    opened.close()
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def planted(value: Any) -> Any:
+    """The same value with a patient in every string of it, however deep."""
+    if isinstance(value, str):
+        return PATIENT
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{f.name: planted(getattr(value, f.name)) for f in fields(value)})
+    if isinstance(value, dict):
+        return {planted(key): planted(inner) for key, inner in value.items()}
+    return tuple(planted(inner) for inner in value) if isinstance(value, tuple) else value
+
+
+def test_every_kind_of_event_is_among_these() -> None:
+    assert {type(event) for event in EVENTS} == set(get_args(Event))
+
+
+def test_no_string_of_any_event_is_repeated_that_could_be_a_text(log: Path) -> None:
+    for event in EVENTS:
+        log_event(f"{PATIENT}:0123456789abcdef", planted(event))
+        log_event(PATIENT, planted(event))
+    written = log.read_text(encoding="utf-8")
+    assert len(written.splitlines()) == 2 * (len(EVENTS) - 1)
+    assert not {"Anna", "Muster", "1950"} & set(written.replace(",", " ").replace('"', " ").split())
+    assert {line["question"] for line in lines(log)} == {"0123456789abcdef", "?"}
+
+
+def test_what_is_told_of_each_event(log: Path) -> None:
+    for event in EVENTS:
+        log_event(KEY, event)
+    told = {line.pop("event"): line for line in lines(log)}
+    assert all(line.pop("at").endswith("+00:00") and line.pop("question") == KEY for line in told.values())
+    assert told["retrieved"] == {"retriever": "hybrid", "hits": 1, "notes": 1}
+    assert told["preflight"] == {"agree": False, "overlap": 0.2, "depth": 16}
+    assert told["map-started"] == {"partition": 2, "passages": 1}
+    found = {"partition": 2, "passages": 1, "state": "relevant", "quotations": 1, "error": "EndpointBusy"}
+    assert told["map-finished"] == found
+    assert told["answer-started"] == {"stage": "reduce", "documents": 3}
+    usage = told["called"].pop("usage")
+    assert (usage["calls"], usage["cost"], usage["prompt_tokens"]) == (3, None, 0)
+    names = {"stage": "map", "model": "model at http://h:1", "prompt_sha256": "ab" * 32, "template": "map@123"}
+    assert told["called"] == {**names, "seed": 1, "sample": 2, "finish_reason": "stop"}
+    assert told["notice"] == {"kind": "retried"}
+    assert told["answered"].pop("usage")["calls"] == 4
+    ended = {"strategy": "brief-context", "state": "answered", "error": "EndpointBusy"}
+    assert told["answered"] == {**ended, "citations": 1, "verified": 1, "partials": 1}
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"), [("length", "length"), ("EndpointTimeout", "EndpointTimeout"), ("Muster", "other")]
+)
+def test_a_reason_that_an_endpoint_made_up_is_not_repeated(log: Path, reason: str, told: str) -> None:
+    log_event(KEY, replace(CALLED, finish_reason=reason))
+    assert lines(log)[0]["finish_reason"] == told
+
+
+def test_an_error_is_told_by_its_kind(log: Path) -> None:
+    log_error(KEY, EndpointBusy(PATIENT))
+    log_error(KEY, ValueError(PATIENT))
+    assert [line["error"] for line in lines(log)] == ["EndpointBusy", "ValueError"]
+    assert PATIENT not in log.read_text(encoding="utf-8")
+
+
+def test_nothing_else_comes_into_the_log_whoever_logs(log: Path) -> None:
+    for name in ("epicrisis", "epicrisis.corpus", "epicrisis.text"):
+        try:
+            raise ValueError(PATIENT)
+        except ValueError:
+            logging.getLogger(name).exception("read %s", PATIENT)
+    assert log.read_text(encoding="utf-8") == ""
+
+
+# -- texts ----------------------------------------------------------------------------------------------------------
+
+REQUEST = ChatRequest((Message("system", "Be brief."), Message("user", PATIENT)), 10, sample=2)
+REPLY = ChatReply("She is well.", "stop", "m", Usage(), reasoning="Let me see.")
+
+
+def test_prompts_and_replies_are_not_written_unasked(log: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        log_call(REQUEST, REPLY)
+    assert log.read_text(encoding="utf-8") == ""
+    assert PATIENT not in caplog.text
+
+
+def test_asked_for_they_are_written_to_the_file_and_nowhere_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    opened = open_log(tmp_path / "log", with_text=True)
+    with caplog.at_level(logging.DEBUG):
+        log_call(REQUEST, replace(REPLY, text="She is \ud800 well."))
+        log_call(REQUEST, EndpointBusy("try again"))
+        log_event(KEY, CALLED)
+    opened.close()
+    first, second, third = lines(tmp_path / "log")
+    assert first.pop("at") <= second.pop("at") <= third["at"]
+    prompt = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": PATIENT}]
+    shared = {"event": "texts", "prompt_sha256": Prompt(REQUEST.messages, "").sha256, "sample": 2, "prompt": prompt}
+    assert first == {**shared, "reply": "She is \ud800 well.", "reasoning": "Let me see."}
+    assert second == {**shared, "error": "EndpointBusy"}
+    assert third["event"] == "called"
+    assert PATIENT not in caplog.text
+    assert capfd.readouterr() == ("", "")
+
+
+# -- the file -------------------------------------------------------------------------------------------------------
+
+
+def test_without_a_log_nothing_is_said(capfd: pytest.CaptureFixture[str]) -> None:
+    log_event(KEY, CALLED)
+    log_error(KEY, ValueError(PATIENT))
+    log_call(REQUEST, REPLY)
+    assert capfd.readouterr() == ("", "")
+    assert not logging.getLogger("epicrisis").isEnabledFor(logging.INFO)
+
+
+def test_a_log_is_for_its_owner_and_is_gone_on_with(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "log"
+    for _ in range(2):
+        opened = open_log(path)
+        log_event(KEY, CALLED)
+        opened.close()
+        opened.close()
+        log_event(KEY, CALLED)
+    assert len(lines(path)) == 2
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_two_logs_at_once_each_have_every_line(tmp_path: Path) -> None:
+    first, second = open_log(tmp_path / "a"), open_log(tmp_path / "b", with_text=True)
+    log_event(KEY, CALLED)
+    second.close()
+    log_call(REQUEST, REPLY)
+    log_event(KEY, CALLED)
+    first.close()
+    assert [len(lines(tmp_path / name)) for name in "ab"] == [2, 1]
+    assert not any(isinstance(handler, LogFile) for handler in logging.getLogger("epicrisis").handlers)
+
+
+def test_an_application_may_listen(caplog: pytest.LogCaptureFixture) -> None:
+    """With its own handlers on the logger `epicrisis`, to ids and counts."""
+    with caplog.at_level(logging.INFO, logger="epicrisis"):
+        log_event(KEY, planted(EVENTS[0]))
+        log_event(KEY, CALLED)
+    assert "called" in caplog.text
+    assert PATIENT not in caplog.text
+
+
+def test_a_log_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match=r"the log .* cannot be written \(Is a directory\): "):
+        open_log(tmp_path)
+    if Path("/dev/full").exists():
+        opened = open_log(Path("/dev/full"))
+        try:
+            with pytest.raises(StorageError, match="No space left on device"):
+                log_event(KEY, CALLED)
+        finally:
+            opened.close()
