@@ -13,13 +13,13 @@ from pathlib import Path
 from epicrisis.models.chat.cache import ReplyCache
 from epicrisis.models.chat.cached import CachedModel
 from epicrisis.models.chat.layers import layered
+from epicrisis.models.load import load_chat
 from epicrisis.seams import ChatReply, ChatRequest, Message
 from epicrisis.settings import ModelSettings
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.types import Usage
 
 CALLS = 500
-CONCURRENCY = 8
 
 
 def prompt(number: int) -> ChatRequest:
@@ -28,10 +28,9 @@ def prompt(number: int) -> ChatRequest:
 
 async def make_calls(url: str, path: str, acknowledged: str) -> None:
     """All calls, those already in the cache too. The number of each that came back is appended to `acknowledged`."""
-    from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
-
+    settings = ModelSettings(name=f"{url}/v1#served", concurrency=8)
     cache = ReplyCache(Path(path))
-    model = layered(OpenAICompatibleModel(f"{url}/v1"), ModelSettings(concurrency=CONCURRENCY), cache=cache)
+    model = layered(load_chat(settings, Path(path).parent), settings, cache=cache)
     done = os.open(acknowledged, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     async def one(number: int) -> None:

@@ -186,7 +186,7 @@ def test_for_replaying_nothing_is_made_or_written(cache: ReplyCache, tmp_path: P
     put(cache, 1)
     replaying = ReplyCache(cache.path, replay=True)
     assert replaying.get(key(1)) == reply(1)
-    with pytest.raises(StorageError, match="without replay"):
+    with pytest.raises(StorageError, match="--cache on"):
         put(replaying, 2)
     # What another process writes meanwhile is seen.
     put(cache, 3)

@@ -191,7 +191,7 @@ class ReplyCache:
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         if self._writer is None:
-            raise StorageError(f"{self.path} is open for replaying alone: run without replay")
+            raise StorageError(f"{self.path} is open for replaying alone: give --cache on")
         with _ours(self.path):
             self._writer.execute("BEGIN IMMEDIATE")
             try:

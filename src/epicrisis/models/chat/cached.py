@@ -117,7 +117,9 @@ class CachedModel(Layer):
         return reply
 
     def _not_cached(self, what: str) -> NotCached:
-        return NotCached(f"{self._cache.path} holds no {what} by {self.name}: run the same command without replay once")
+        return NotCached(
+            f"{self._cache.path} holds no {what} by {self.name}: run the same command once with --cache on"
+        )
 
 
 def reply_key(fingerprint: str, request: ChatRequest) -> bytes:

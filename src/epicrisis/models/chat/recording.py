@@ -65,10 +65,11 @@ class RecordingModel(Layer):
         if self._file is None:
             try:
                 self._file = file = open_private(self._path, os.O_RDWR | os.O_APPEND)
-                size = os.fstat(file).st_size
                 # A kill or a full disk leaves half a line; the next one must not go on in it.
-                if size and os.pread(file, 1, size - 1) != b"\n":
-                    os.write(file, b"\n")
+                if os.fstat(file).st_size:
+                    os.lseek(file, -1, os.SEEK_END)
+                    if os.read(file, 1) != b"\n":
+                        os.write(file, b"\n")
             except OSError as error:
                 raise self._unwritable(error) from error
         return self._file

@@ -1,0 +1,239 @@
+"""The layers together: the order they are in is seen in what they do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from epicrisis.errors import BudgetExceeded, ChatError, EndpointBusy, EndpointUnreachable, ReplyInvalid
+from epicrisis.models.chat.budget import Budget
+from epicrisis.models.chat.cache import ReplyCache
+from epicrisis.models.chat.estimates import most_prompt_tokens
+from epicrisis.models.chat.layers import layered
+from epicrisis.models.chat.rate import RateLimitedModel
+from epicrisis.seams import ChatModel, ChatReply, ChatRequest
+from epicrisis.settings import BudgetSettings, ModelSettings, Price
+from epicrisis.testing.chat import ScriptedModel, check_chat_model
+from epicrisis.types import Usage
+from tests.models.virtual import SlowModel, asked, now, run
+
+PROMPT = most_prompt_tokens(asked())
+EVERYTHING = ModelSettings(
+    requests_per_minute=10_000, tokens_per_minute=10_000_000, price=Price(input=1, output=2), concurrency=4
+)
+
+
+def names(model: ChatModel) -> list[str]:
+    """The layers from the outside in."""
+    found = [type(model).__name__]
+    return found + (names(model._inner) if hasattr(model, "_inner") else [])
+
+
+def clocked(model: ChatModel) -> ChatModel:
+    """With the rate limit on the loop's own time."""
+    layer = model
+    while hasattr(layer, "_inner"):
+        if isinstance(layer, RateLimitedModel):
+            layer._clock = now
+        layer = layer._inner
+    return model
+
+
+def test_only_the_layers_that_are_needed(tmp_path: Path) -> None:
+    bare = ScriptedModel(lambda _: "yes")
+    assert names(layered(bare, ModelSettings())) == ["RetryingModel", "BoundedModel", "ScriptedModel"]
+    assert names(layered(bare, ModelSettings(), budget=Budget(BudgetSettings()))) == names(
+        layered(bare, ModelSettings())
+    )
+    assert names(layered(bare, ModelSettings(), budget=Budget(BudgetSettings(minutes=1))))[0] == "TimedModel"
+    full = layered(
+        bare,
+        EVERYTHING,
+        cache=ReplyCache(tmp_path / "replies.sqlite"),
+        budget=Budget(BudgetSettings(tokens=1, minutes=1)),
+        record=tmp_path / "calls.jsonl",
+    )
+    assert names(full) == [
+        "RecordingModel", "CachedModel", "TimedModel", "RetryingModel", "BoundedModel", "RateLimitedModel",
+        "BudgetedModel", "ScriptedModel",
+    ]  # fmt: skip
+
+
+def test_what_is_replayed_costs_no_budget_no_time_and_no_turn(tmp_path: Path) -> None:
+    clock, cache = [0.0], ReplyCache(tmp_path / "replies.sqlite")
+    budget = Budget(BudgetSettings(tokens=20, minutes=1), clock=lambda: clock[0])
+    gate = asyncio.Event()
+
+    class Waiting(ScriptedModel):
+        async def complete(self, request: ChatRequest, on_delta: object = None) -> ChatReply:
+            if request.sample == 1:
+                await gate.wait()
+            return await super().complete(request)
+
+    async def replaying() -> None:
+        record = tmp_path / "calls.jsonl"
+        settings = ModelSettings(concurrency=1, requests_per_minute=2)
+        model = layered(Waiting(lambda _: "yes"), settings, cache=cache, budget=budget, record=record)
+        await model.complete(asked())
+        assert budget.spent.tokens == 4
+        waiting = asyncio.create_task(model.complete(asked(sample=1)))
+        await asyncio.sleep(0.01)
+        # The one turn is taken, and the minute is used up.
+        for _ in range(3):
+            assert (await model.complete(asked())).usage.replayed_calls == 1
+        gate.set()
+        await waiting
+        clock[0] = 61
+        assert (await model.complete(asked())).usage.replayed_calls == 1
+        with pytest.raises(BudgetExceeded, match="minutes"):
+            await model.complete(asked(sample=2))
+        assert budget.spent.tokens == 8
+        await model.aclose()
+        lines = [json.loads(line) for line in record.read_text().splitlines()]
+        assert [line["replayed"] for line in lines].count(True) == 4
+        assert len(lines) == 7
+
+    asyncio.run(replaying())
+    cache.close()
+
+
+def failing(*errors: ChatError) -> SlowModel:
+    """The first calls fail with these."""
+    left = iter(errors)
+    return SlowModel(fails=lambda _: next(left, None))
+
+
+def test_every_try_is_paid_for_and_counted() -> None:
+    unknown = Usage(calls=1, failed_calls=1, uncounted_calls=1, cost=None)
+    inner = failing(EndpointBusy("500", usage=unknown), ReplyInvalid("HTML", usage=Usage(1, 1, prompt_tokens=3)))
+    budget = Budget(BudgetSettings(tokens=10_000))
+
+    async def thrice() -> tuple[ChatReply, float]:
+        model = clocked(layered(inner, ModelSettings(requests_per_minute=2), budget=budget))
+        return await model.complete(asked()), now()
+
+    reply, ended = run(thrice())
+    assert (reply.usage.calls, reply.usage.failed_calls, reply.usage.uncounted_calls) == (3, 2, 1)
+    assert reply.usage.cost is None
+    assert budget.spent.tokens == (PROMPT + 10) + 3 + 4
+    assert ended >= 60, "the third try is the third call of its minute"
+
+
+def test_what_the_budget_forbids_is_not_tried_again() -> None:
+    inner = failing(EndpointBusy("500", usage=Usage(1, 1, uncounted_calls=1)), EndpointBusy("500"))
+
+    async def stopped() -> float:
+        with pytest.raises(BudgetExceeded) as caught:
+            await layered(inner, ModelSettings(), budget=Budget(BudgetSettings(tokens=PROMPT + 15))).complete(asked())
+        assert caught.value.usage.calls == 1
+        return now()
+
+    run(stopped())
+    assert len(inner.load.calls) == 1
+
+
+def test_a_pause_holds_no_turn() -> None:
+    told = EndpointBusy("429")
+    told.retry_after = 30
+    inner = failing(told)
+
+    async def two() -> float:
+        model = layered(inner, ModelSettings(concurrency=1))
+        first = asyncio.create_task(model.complete(asked()))
+        await asyncio.sleep(0)
+        await model.complete(asked(sample=1))
+        second = now()
+        await first
+        return second
+
+    assert run(two()) == 2
+    assert [call.request.sample for call in inner.load.calls] == [0, 1, 0]
+    assert inner.load.calls[2].at >= 31
+
+
+def test_the_time_that_is_over_ends_pauses_too() -> None:
+    told = EndpointBusy("429")
+    told.retry_after = 100
+
+    async def ended() -> float:
+        budget = Budget(BudgetSettings(minutes=0.5), clock=now)
+        with pytest.raises(BudgetExceeded):
+            await layered(failing(told), ModelSettings(), budget=budget).complete(asked())
+        return now()
+
+    assert run(ended()) == 30
+
+
+def test_a_call_cancelled_in_a_queue_has_spent_nothing() -> None:
+    inner = SlowModel(seconds=lambda _: 10)
+    budget = Budget(BudgetSettings(tokens=10_000))
+
+    async def cancelling() -> None:
+        model = clocked(layered(inner, ModelSettings(concurrency=2, requests_per_minute=1), budget=budget))
+        # One is sent, one has a turn and waits for its minute, one waits for a turn.
+        tasks = [asyncio.create_task(model.complete(asked(sample=number))) for number in range(3)]
+        await asyncio.sleep(1)
+        for task in tasks[1:]:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    run(cancelling())
+    assert len(inner.load.calls) == 1
+    assert budget.spent.tokens == 4
+
+
+def test_calls_that_waited_for_a_turn_do_not_start_all_at_once() -> None:
+    """The window counts starts at the endpoint, not when a call began to queue."""
+    inner = SlowModel(seconds=lambda request: 100.0 if request.sample < 3 else 1.0)
+
+    async def many() -> None:
+        model = clocked(layered(inner, ModelSettings(concurrency=3, requests_per_minute=4)))
+        await asyncio.gather(*(model.complete(asked(sample=number)) for number in range(20)))
+
+    run(many())
+    starts = [call.at for call in inner.load.calls]
+    assert len(starts) == 20
+    assert max(sum(first <= other < first + 60 for other in starts) for first in starts) == 4
+    assert inner.load.most == 3
+
+
+def test_under_load_with_a_third_failing_nothing_is_lost_and_all_is_counted() -> None:
+    chance = random.Random(5)
+
+    def fails(_: ChatRequest) -> ChatError | None:
+        if chance.random() > 0.3:
+            return None
+        error = chance.choice((EndpointBusy, EndpointUnreachable, ReplyInvalid))("no", usage=Usage(1, 1, 0, 2))
+        error.retry_after = chance.choice((None, 0.0, 3.0))
+        return error
+
+    inner = SlowModel(seconds=lambda _: chance.uniform(0, 2), fails=fails)
+    budget = Budget(BudgetSettings(tokens=10_000_000))
+
+    async def load() -> list[ChatReply]:
+        model = layered(inner, ModelSettings(concurrency=16, tries=9), budget=budget)
+        return await asyncio.gather(*(model.complete(asked(sample=number)) for number in range(256)))
+
+    replies = run(load())
+    total = sum((reply.usage for reply in replies), Usage())
+    assert total.calls == len(inner.load.calls) > 300
+    assert total.failed_calls == total.calls - 256
+    assert total.prompt_tokens == 256 * 3 + 2 * total.failed_calls
+    assert budget.spent.tokens == total.prompt_tokens + total.completion_tokens
+    assert inner.load.most == 16
+
+
+def test_all_of_them_are_a_chat_model(tmp_path: Path) -> None:
+    cache = ReplyCache(tmp_path / "replies.sqlite")
+    budget = Budget(BudgetSettings(tokens=100_000, usd=1, minutes=5))
+    inner = ScriptedModel(lambda _: "yes")
+    model = layered(inner, EVERYTHING, cache=cache, budget=budget, record=tmp_path / "calls.jsonl")
+    asyncio.run(check_chat_model(model))
+    asyncio.run(model.aclose())
+    cache.close()
+    assert len(inner.requests) == 1
+    assert len((tmp_path / "calls.jsonl").read_text().splitlines()) == 4

@@ -1,0 +1,146 @@
+"""Recording: every call a line, however it ends, in a file that only its owner reads."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import stat
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from epicrisis.errors import EndpointRejected, StorageError
+from epicrisis.models.chat.cache import ReplyCache
+from epicrisis.models.chat.cached import CachedModel
+from epicrisis.models.chat.recording import RecordingModel
+from epicrisis.plain import to_json
+from epicrisis.seams import ChatRequest
+from epicrisis.testing.chat import ScriptedModel, check_chat_model
+from epicrisis.types import Usage
+from tests.models.virtual import SlowModel, asked, run
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def test_a_line_holds_all_that_was_asked_and_said(tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    request = asked("Größe?", schema={"type": "object"}, sample=3, extra={"effort": "low"})
+    model = RecordingModel(ScriptedModel(lambda _: "{}"), path)
+    reply = asyncio.run(model.complete(request))
+    (line,) = lines(path)
+    assert line.pop("seconds") >= 0
+    assert datetime.fromisoformat(line.pop("time")).tzinfo is not None
+    assert line == {
+        "model": "scripted",
+        "request": to_json(request),
+        "reply": to_json(reply),
+        "usage": to_json(reply.usage),
+        "replayed": False,
+    }
+    assert line["request"]["messages"] == [{"role": "user", "content": "Größe?"}]
+
+
+def test_failures_and_cancelled_calls_are_lines_too(tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    usage = Usage(1, 1, prompt_tokens=7)
+    inner = SlowModel(fails=lambda request: EndpointRejected("bad key", usage=usage) if request.sample else None)
+    model = RecordingModel(inner, path)
+
+    async def both() -> None:
+        with pytest.raises(EndpointRejected):
+            await model.complete(asked(sample=1))
+        task = asyncio.create_task(model.complete(asked()))
+        await asyncio.sleep(0.5)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run(both())
+    failed, cancelled = lines(path)
+    assert failed["error"] == {"kind": "EndpointRejected", "message": "bad key"}
+    assert failed["usage"] == to_json(usage)
+    assert cancelled["error"]["kind"] == "Cancelled"
+    assert cancelled["usage"]["cost"] is None
+    assert "reply" not in failed | cancelled
+
+
+def test_a_replayed_reply_says_so(tmp_path: Path) -> None:
+    cache = ReplyCache(tmp_path / "replies.sqlite")
+    model = RecordingModel(CachedModel(ScriptedModel(lambda _: "yes"), cache), tmp_path / "calls.jsonl")
+
+    async def twice() -> None:
+        await model.complete(asked())
+        await model.complete(asked())
+        await model.aclose()
+
+    asyncio.run(twice())
+    cache.close()
+    first, second = lines(tmp_path / "calls.jsonl")
+    assert (first["replayed"], second["replayed"]) == (False, True)
+    assert second["reply"]["text"] == "yes"
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o777])
+def test_only_its_owner_can_read_it(umask: int, tmp_path: Path) -> None:
+    old = os.umask(umask)
+    try:
+        path = tmp_path / "new" / "calls.jsonl"
+        asyncio.run(RecordingModel(ScriptedModel(lambda _: "yes"), path).complete(asked()))
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_it_goes_on_behind_what_is_there_also_behind_half_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    path.write_text('{"whole": true}\n{"half": ')
+    for _ in range(2):
+        asyncio.run(RecordingModel(ScriptedModel(lambda _: "yes"), path).complete(asked()))
+    whole, half, *new = path.read_text().splitlines()
+    assert (whole, half) == ('{"whole": true}', '{"half": ')
+    assert [json.loads(line)["reply"]["text"] for line in new] == ["yes", "yes"]
+
+
+def test_lines_of_several_models_do_not_mix(tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+
+    async def together() -> None:
+        models = [RecordingModel(ScriptedModel(lambda _: "word " * 5000, name=name), path) for name in "abc"]
+        await asyncio.gather(*(model.complete(asked()) for model in models for _ in range(5)))
+
+    asyncio.run(together())
+    assert sorted(line["model"] for line in lines(path)) == list("aaaaabbbbbccccc")
+
+
+def test_what_cannot_be_recorded_is_not_sent(tmp_path: Path) -> None:
+    inner = ScriptedModel(lambda _: "yes")
+    with pytest.raises(StorageError, match=r"cannot be recorded there .*--record"):
+        asyncio.run(RecordingModel(inner, tmp_path).complete(asked()))
+    assert inner.requests == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
+def test_a_full_disk_is_an_error(tmp_path: Path) -> None:
+    def script(request: ChatRequest) -> str:
+        if request.sample:
+            raise EndpointRejected("bad key")
+        return "yes"
+
+    for sample in (0, 1):
+        model = RecordingModel(ScriptedModel(script), tmp_path / "calls.jsonl")
+        asyncio.run(model.complete(asked()))
+        assert model._file is not None
+        os.dup2(full := os.open("/dev/full", os.O_WRONLY), model._file)
+        with pytest.raises(StorageError, match="No space left"):
+            asyncio.run(model.complete(asked(sample=sample)))
+        os.close(full)
+        asyncio.run(model.aclose())
+
+
+def test_it_is_a_chat_model(tmp_path: Path) -> None:
+    asyncio.run(check_chat_model(RecordingModel(ScriptedModel(lambda _: "yes"), tmp_path / "calls.jsonl")))
