@@ -96,6 +96,12 @@ def test_only_its_owner_can_read_it(umask: int, tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+def test_a_device_keeps_its_mode() -> None:
+    before = os.stat(os.devnull).st_mode
+    asyncio.run(RecordingModel(ScriptedModel(lambda _: "yes"), Path(os.devnull)).complete(asked()))
+    assert os.stat(os.devnull).st_mode == before
+
+
 def test_it_goes_on_behind_what_is_there_also_behind_half_a_line(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
     path.write_text('{"whole": true}\n{"half": ')
