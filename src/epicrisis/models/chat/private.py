@@ -12,8 +12,8 @@ OWNER_ONLY = 0o600
 def open_private(path: Path, flags: int) -> int:
     """A descriptor of the file, which is made where it is not there, in a folder that is made likewise.
 
-    Whoever else could read the file so far no longer can, whatever the umask; a file of another owner, or a device, stays as it is. A
-    new file's name is durable in its folder. Raises OSError.
+    Whoever else could read the file so far no longer can, whatever the umask; a file of another owner, or a device,
+    stays as it is. A new file's name is durable in its folder. Raises OSError.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     new = not path.exists()
