@@ -102,8 +102,15 @@ def test_json_of_one_question(small_library: Path, run: Run) -> None:
 )
 @pytest.mark.models
 def test_what_is_wrong_is_said_in_one_line(
-    arguments: list[str], word: str, questions: Path, tmp_path: Path, run: Run, model_home: Path
+    arguments: list[str],
+    word: str,
+    questions: Path,
+    tmp_path: Path,
+    run: Run,
+    model_home: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("EPICRISIS_MODELS__WRITER__TRIES", "1")
     empty = tmp_path / "empty.jsonl"
     empty.write_text("{}\n", encoding="utf-8")
     files = {"QUESTIONS": str(questions), "EMPTY": str(empty)}
