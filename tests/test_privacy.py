@@ -437,3 +437,23 @@ def test_what_is_no_file_keeps_its_mode() -> None:
     before = Path("/dev/null").stat().st_mode
     os.close(open_private(Path("/dev/null"), os.O_WRONLY | os.O_APPEND))
     assert Path("/dev/null").stat().st_mode == before
+
+
+def test_a_runs_recipe_holds_no_secret() -> None:
+    """It stands in every line of a run's records."""
+    from epicrisis.pipeline import Pipeline
+    from epicrisis.settings import load
+
+    planted = "s3cr3t"
+    name = f"http://user:{planted}@127.0.0.1:9/v1?key={planted}#m"
+    settings = load(
+        {
+            "models": {role: {"name": name} for role in ("writer", "map", "reduce")},
+            "rerank": {"name": name},
+            "cache": {"mode": "off"},
+            "strategy": "closed-book",
+        }
+    )
+    recipe = str(Pipeline.open(settings, None).recipe())
+    assert "127.0.0.1:9/v1" in recipe
+    assert planted not in recipe
