@@ -19,6 +19,7 @@ class Scripted:
     status: int = 200
     kind: str = "application/json"
     hangs: bool = False
+    headers: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -27,6 +28,8 @@ class Endpoint:
 
     script: dict[str, list[Scripted]] = field(default_factory=dict)
     asked: list[tuple[str, dict[str, Any], dict[str, str]]] = field(default_factory=list)
+    raw: list[bytes] = field(default_factory=list)
+    """The bodies as they came."""
     url: str = ""
     connections: set[tuple[str, int]] = field(default_factory=set)
     closing: threading.Event = field(default_factory=threading.Event)
@@ -51,12 +54,15 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.endpoint.raw.append(raw)
         self.endpoint.asked.append((self.path, json.loads(raw) if raw else {}, dict(self.headers)))
         self.endpoint.connections.add(self.client_address)
         reply = self.endpoint.next(self.path)
         body = reply.body if isinstance(reply.body, str) else json.dumps(reply.body)
         self.send_response(reply.status)
         self.send_header("Content-Type", reply.kind)
+        for name, value in reply.headers.items():
+            self.send_header(name, value)
         if not reply.hangs:
             self.send_header("Content-Length", str(len(body.encode())))
         self.end_headers()

@@ -50,7 +50,7 @@ def use(model: OpenAICompatibleModel, work: Callable[[OpenAICompatibleModel], Aw
 
 
 def complete(
-    endpoint: Endpoint, *script: Scripted, request: ChatRequest = REQUEST, deltas: list[str] | None = None
+    endpoint: Endpoint, *script: Scripted, request: ChatRequest = REQUEST, deltas: list[str | None] | None = None
 ) -> ChatReply:
     endpoint.script["/v1/chat/completions"] = list(script)
     model = OpenAICompatibleModel(endpoint.url, "asked", timeout_seconds=5)
@@ -89,7 +89,7 @@ def test_a_reply_with_its_usage(endpoint: Endpoint) -> None:
 
 
 def test_a_stream_gives_its_pieces_and_the_whole(endpoint: Endpoint) -> None:
-    deltas: list[str] = []
+    deltas: list[str | None] = []
     script = Scripted(sse("Ye", "s.", usage=USAGE), kind="text/event-stream")
     reply = complete(endpoint, script, deltas=deltas)
     assert (deltas, reply.text, reply.finish_reason, reply.model) == (["Ye", "s."], "Yes.", "stop", "served")
@@ -272,7 +272,7 @@ def test_no_message_repeats_the_prompt_or_the_key(endpoint: Endpoint, status: in
 @pytest.mark.parametrize("streams", [False, True])
 def test_an_endpoint_that_hangs_times_out(endpoint: Endpoint, streams: bool) -> None:
     endpoint.script["/v1/chat/completions"] = [Scripted(sse("Ye", finish=None), kind="text/event-stream", hangs=True)]
-    deltas: list[str] = []
+    deltas: list[str | None] = []
     model = OpenAICompatibleModel(endpoint.url, "m", timeout_seconds=0.3)
     with pytest.raises(EndpointTimeout, match=r"0\.3 s") as caught:
         use(model, lambda it: it.complete(REQUEST, deltas.append if streams else None))

@@ -19,8 +19,8 @@ from epicrisis.seams import ChatRequest
 _SCHEMA_WORDS = re.compile(r"response_format|json_schema|json schema|guided|grammar|structured output", re.IGNORECASE)
 _REFUSING_CODES = ("unsupported_parameter", "unsupported_value", "unknown_parameter", "extra_forbidden")
 _REFUSING_WORDS = re.compile(
-    r"unsupported|not support|n[o']t (?:be )?(?:permitted|allowed|accepted|available|enabled|implemented)|unknown"
-    r"|unrecogni[sz]ed|unexpected|not recogni[sz]ed|deprecated|cannot both|only the default",
+    r"unsupported|not support|extra_forbidden|n[o']t (?:be )?(?:permitted|allowed|accepted|available|enabled)"
+    r"|not implemented|unknown|unrecogni[sz]ed|unexpected|not recogni[sz]ed|deprecated|cannot both|only the default",
     re.IGNORECASE,
 )
 _TOO_MANY = re.compile(r"greater than|less than|at most|max|must be|between|<=|too (?:many|large|high)", re.IGNORECASE)

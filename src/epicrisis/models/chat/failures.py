@@ -49,7 +49,7 @@ _ECHO = 16
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What a server says of a call that it does not answer. `status` is None for an error within a stream."""
+    """What a server says of a call that it does not answer. `status` is None where nobody says it."""
 
     status: int | None
     body: Mapping[str, Any]
@@ -113,7 +113,7 @@ def chat_error(error: Exception, host: str, timeout: float | None, secrets: Sequ
     if refused := next((cause for cause in chain if isinstance(cause, NetworkRefused)), None):
         return refused
     if (refusal := refusal_of(error)) is not None:
-        return refused_call(refusal, host, secrets)
+        return refused_call(refusal, host, secrets, begun=not isinstance(error, openai.APIStatusError))
     if any(isinstance(cause, ssl.SSLError) for cause in chain):
         message = f"{host} cannot prove who it is (TLS): check the URL, or point SSL_CERT_FILE to its authority"
         return EndpointRejected(message, usage=FAILED)

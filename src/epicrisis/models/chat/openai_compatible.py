@@ -7,6 +7,7 @@ refuses a parameter is asked again without. Knows nothing of prompts or answers.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -40,7 +41,7 @@ PROBE_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class _Session:
-    """The client of one event loop. The lock: of those who ask about the endpoint one does, the others wait."""
+    """The client of one event loop, and its lock for questions about the endpoint."""
 
     loop: asyncio.AbstractEventLoop
     lock: asyncio.Lock
@@ -104,7 +105,7 @@ class OpenAICompatibleModel:
         self._extra = dict(extra or {})
         self._refused = frozenset({"response_format"} if json_schema is False else ())
         self._tells_logprobs = option_logprobs
-        self._probing = Probing(self._endpoint.root, self._fetch, context_tokens)
+        self._probing = Probing(self._endpoint.root, self._fetch, lambda: self._connected().lock, context_tokens)
         self._session: _Session | None = None
         self._secrets: tuple[str, ...] = ()
 
@@ -124,12 +125,11 @@ class OpenAICompatibleModel:
 
     @_outward
     async def count_tokens(self, messages: Sequence[Message]) -> int:
-        model = await self._probed()
-        return (await self._probing.count(model, messages))[0]
+        return (await self._probing.count(await self._model_name(), messages))[0]
 
     @_outward
     async def capabilities(self) -> Capabilities:
-        model = await self._probed()
+        model = await self._model_name()
         window, counter = await self._probing.window(model), await self._probing.counter(model)
         return Capabilities(window, "response_format" not in self._refused, counter != "estimate", self._tells_logprobs)
 
@@ -138,7 +138,9 @@ class OpenAICompatibleModel:
         told: dict[str, Any] = {"kind": self._endpoint.kind, "endpoint": self._endpoint.base_url}
         told |= {"model": await self._model_name()}
         told |= {"api-version": version} if (version := self._endpoint.query.get("api-version")) else {}
-        told |= {"extra": self._extra} if self._extra else {}
+        # Not as they are: somebody's gateway may want a key among them.
+        extra = json.dumps(self._extra, sort_keys=True, default=str)
+        told |= {"extra": hashlib.sha256(extra.encode()).hexdigest()} if self._extra else {}
         told |= {"json_schema": False} if self._json_schema is False else {}
         return json.dumps(told, sort_keys=True)
 
@@ -154,14 +156,16 @@ class OpenAICompatibleModel:
             raise self._no_logprobs(Usage())
         conforms = None if request.schema is None else checker(request.schema)
         model = await self._model_name()
-        received, failed = await self._tried(request, model, None if request.options else on_delta)
+        received, failed, refused = await self._tried(request, model, None if request.options else on_delta)
         price = partial(self._cost, model=model)
         usage = failed + await usage_of(received, request, model, self._probing, price)
         in_vain = replace(usage, failed_calls=usage.failed_calls + 1)
+        if received.flaw:
+            raise ReplyInvalid(received.flaw, usage=in_vain)
         logprobs = self._logprobs(received, request, in_vain) if request.options else None
         if not request.options:
             self._judge(received, in_vain)
-        notes = notes_of(self._refused, request)
+        notes = notes_of(refused, request)
         if received.thinking and not request.max_reasoning_tokens:
             notes += ("the model thinks, in the room of its answer: set max_reasoning_tokens",)
         return ChatReply(
@@ -175,13 +179,17 @@ class OpenAICompatibleModel:
             notes=notes,
         )
 
-    async def _tried(self, request: ChatRequest, model: str, on_delta: OnDelta | None) -> tuple[Received, Usage]:
-        """The reply, and the usage of the calls that were refused because of a parameter, each asked again without."""
+    async def _tried(
+        self, request: ChatRequest, model: str, on_delta: OnDelta | None
+    ) -> tuple[Received, Usage, frozenset[str]]:
+        """The reply; the usage of the calls that were refused because of a parameter, each asked again without; and all
+        that it was asked without."""
         extra, failed = self._extra | dict(request.extra), Usage()
         while True:
-            body = body_of(request, model, extra, self._refused, stream=on_delta is not None)
+            refused = self._refused
+            body = body_of(request, model, extra, refused, stream=on_delta is not None)
             try:
-                return await self._sent(body, request, on_delta), failed
+                return await self._sent(body, request, on_delta), failed, refused
             except ChatError as error:
                 error.usage = failed + error.usage
                 raise
@@ -264,19 +272,10 @@ class OpenAICompatibleModel:
 
     async def _model_name(self) -> str:
         if self._model is None:
-            async with self._connected().lock:
-                self._model = self._model or await self._probing.first_model()
-            if self._model is None:
-                raise EndpointRejected(f"{self._host} lists no model: load one there, or name it as {self._host}#NAME")
+            self._model = await self._probing.first_model()
+        if self._model is None:
+            raise EndpointRejected(f"{self._host} lists no model: load one there, or name it as {self._host}#NAME")
         return self._model
-
-    async def _probed(self) -> str:
-        """The model's name, once is known what the endpoint tells of it; of many calls at once one asks."""
-        model = await self._model_name()
-        async with self._connected().lock:
-            await self._probing.window(model)
-            await self._probing.counter(model)
-        return model
 
     async def _fetch(self, path: str, body: Mapping[str, Any] | None) -> object:
         """For questions about the endpoint, which are no calls: their failures cost nothing."""

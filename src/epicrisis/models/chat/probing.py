@@ -6,6 +6,7 @@ there; whatever fails in a way that may pass raises, until it has failed too oft
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -37,12 +38,13 @@ _PASSING = (EndpointBusy, EndpointTimeout, EndpointUnreachable)
 
 
 class Probing:
-    """Asks each question once and remembers the answer. `context_tokens`: the window where the endpoint does not tell,
-    and a limit where it does."""
+    """Asks each question once and remembers the answer; of many who want to know at once one asks, under `lock`, which
+    is the running loop's. `context_tokens`: the window where the endpoint does not tell, and a limit where it does."""
 
-    def __init__(self, root: str, fetch: Fetch, context_tokens: int | None) -> None:
+    def __init__(self, root: str, fetch: Fetch, lock: Callable[[], asyncio.Lock], context_tokens: int | None) -> None:
         self._root = root
         self._fetch = fetch
+        self._lock = lock
         self._limit = context_tokens
         self._failures: dict[str, int] = {}
         self._models: wire.ModelList | None = None
@@ -51,25 +53,24 @@ class Probing:
 
     async def first_model(self) -> str | None:
         """The first the endpoint lists. Raises ChatError: a name is needed."""
-        self._models = wire.ModelList.model_validate(await self._fetch("/models", None))
+        async with self._lock():
+            if self._models is None or not self._models.data:
+                self._models = wire.ModelList.model_validate(await self._fetch("/models", None))
         return self._models.data[0].id if self._models.data else None
 
     async def window(self, model: str) -> int | None:
         """In tokens; `None` where nobody says."""
-        if self._told_window is None:
-            self._told_window = (await self._ask_window(model),)
+        async with self._lock():
+            if self._told_window is None:
+                self._told_window = (await self._ask_window(model),)
         windows = (self._limit, self._told_window[0])
         return min((window for window in windows if window), default=None)
 
     async def counter(self, model: str) -> Counter:
         """Who counts tokens."""
         if self._counter is None:
-            counter: Counter = "estimate"
-            if await self._llama_cpp([Message("user", "a")]) is not None:
-                counter = "llama.cpp"
-            elif await self._vllm(model, [Message("user", "a")]) is not None:
-                counter = "vllm"
-            self._counter = counter
+            async with self._lock():
+                self._counter = self._counter or await self._ask_counter(model)
         return self._counter
 
     async def count(self, model: str, messages: Sequence[Message]) -> tuple[int, bool]:
@@ -106,6 +107,12 @@ class Probing:
             if entry.id == model:
                 return entry.max_model_len or (entry.meta and entry.meta.n_ctx) or None
         return None
+
+    async def _ask_counter(self, model: str) -> Counter:
+        letter = [Message("user", "a")]
+        if await self._llama_cpp(letter) is not None:
+            return "llama.cpp"
+        return "estimate" if await self._vllm(model, letter) is None else "vllm"
 
     async def _llama_cpp(self, messages: Sequence[Message]) -> int | None:
         template = await self._ask(f"{self._root}/apply-template", wire.Template, {"messages": plain(messages)})

@@ -33,16 +33,18 @@ class Received:
     usage: object
     refusal: bool = False
     logprobs: tuple[wire.Position, ...] = ()
+    flaw: str = ""
+    """Why this is no reply, in words a user can act on; it may have its usage all the same."""
 
 
 def receive_whole(raw: object, request: ChatRequest, host: str) -> Received:
-    """Raises ReplyInvalid where there is no reply, and what an error in its place says."""
+    """Raises what an error in a reply's place says."""
     reply = wire.Completion.model_validate(raw)
     choice = _choice(reply, host)
     if choice is None or (piece := choice.message) is None:
-        raise ReplyInvalid(f"{host} answers without a choice: is it a chat endpoint?", usage=UNTOLD)
+        flaw = f"{host} answers without a choice: is it a chat endpoint?"
+        return Received("", "", "", reply.model, reply.usage, flaw=flaw)
     text, thought = split(piece.text, expected=request.max_reasoning_tokens > 0)
-    positions = choice.logprobs.content if choice.logprobs and choice.logprobs.content else []
     return Received(
         text=text,
         thinking=piece.thinking + thought,
@@ -50,7 +52,7 @@ def receive_whole(raw: object, request: ChatRequest, host: str) -> Received:
         model=reply.model,
         usage=reply.usage,
         refusal=bool(piece.refusal) and not text,
-        logprobs=tuple(positions),
+        logprobs=tuple(choice.positions) if request.options else (),
     )
 
 
@@ -60,8 +62,8 @@ async def receive_stream(
     """`on_delta` gets the answer's text alone. Where it ends otherwise than by its last event, the stream is closed.
 
     `timeout`: seconds without anything new; keep-alives and empty events are nothing new. Raises TimeoutError after
-    it, ReplyInvalid where the stream breaks off or goes on for ever, ReplyTruncated where thinking goes on longer than
-    it may, and what an event that is an error says.
+    it, ReplyInvalid where the stream goes on for ever, ReplyTruncated where thinking goes on longer than it may, and
+    what an event that is an error says.
     """
     growing = _Growing(request, on_delta, host)
     loop = asyncio.get_running_loop()
@@ -116,7 +118,8 @@ class _Growing:
     def ended(self) -> Received:
         """The reply, the stream being over."""
         if not self._last.finish:
-            raise ReplyInvalid(f"{self._host} broke off the stream, or it is no chat endpoint: try again", usage=UNTOLD)
+            flaw = f"{self._host} broke off the stream, or it is no chat endpoint: try again"
+            return replace(self._last, flaw=flaw)
         rest = self._splitter.finish()
         self._write(rest.answer, rest.thinking)
         text = "".join(self._text)

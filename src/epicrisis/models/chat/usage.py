@@ -23,9 +23,11 @@ async def usage_of(
     """The usage of one call that came back. Estimates are from above, have no price, and are in `uncounted_calls`.
 
     Thinking that is shown without its tokens being told is counted by the tokenizer where there is one. A reply is not
-    lost because its tokens cannot be counted.
+    lost because its tokens cannot be counted. Of what is no reply only the endpoint knows the tokens.
     """
     told = counting.told(received.usage, request, bool(received.text or received.thinking))
+    if told is None and received.flaw:
+        return Usage(calls=1, uncounted_calls=1, cost=None)
     exact = True
     if told is None:
         prompt, prompt_exact = await _prompt_tokens(request, model, probing)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 
 
 class Piece(BaseModel):
@@ -68,7 +68,16 @@ class Choice(BaseModel):
     message: Piece | None = None
     delta: Piece | None = None
     finish_reason: str | None = None
-    logprobs: Logprobs | None = None
+    logprobs: Any = None
+    """Not read here either: in another form they are none."""
+
+    @property
+    def positions(self) -> list[Position]:
+        """The probabilities of the reply's tokens, in order; empty where they are not told in OpenAI's form."""
+        try:
+            return Logprobs.model_validate(self.logprobs).content or []
+        except ValidationError:
+            return []
 
 
 class Completion(BaseModel):

@@ -1,0 +1,204 @@
+"""Next-token answering: how probable each option is, from what endpoints tell of tokens."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from epicrisis.errors import EndpointRejected
+from epicrisis.models.chat.embedded import EmbeddedModel
+from epicrisis.models.chat.logprobs import option_logprobs
+from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
+from epicrisis.seams import ChatReply, ChatRequest, Message, OptionLogprobs
+from tests.loopback import Endpoint, Scripted, serving
+
+LETTERS = ("A", "B", "C", "D")
+REQUEST = ChatRequest((Message("user", "Which?"),), max_tokens=50, temperature=0.7, top_p=0.5, options=LETTERS)
+
+
+def logs(**probabilities: float) -> dict[str, float]:
+    return {name: math.log(value) for name, value in probabilities.items()}
+
+
+def rounded(told: OptionLogprobs) -> dict[str, float]:
+    return {option: round(math.exp(value), 6) for option, value in told.values.items()}
+
+
+def test_all_tokens_that_are_the_same_letter_are_summed() -> None:
+    tokens = [
+        *[("A", 0.10), (" A", 0.05), ("▁A", 0.05), ("ĠA", 0.04), ("a", 0.03), ("(A", 0.02), ('"A"', 0.01)],
+        *[("B", 0.2), ("b)", 0.1), ("The", 0.3), ("AB", 0.05), ("", 0.01)],
+    ]
+    told = option_logprobs(LETTERS, [(token, math.log(probability)) for token, probability in tokens])
+    assert rounded(told) == {"A": 0.5, "B": 0.5}
+    assert told.mass == pytest.approx(0.6)
+    assert told.missing == ("C", "D")
+
+
+def test_case_is_no_matter_but_where_it_is_all_the_difference() -> None:
+    assert set(option_logprobs(("A", "a"), [("A", -1.0), ("a", -2.0)]).values) == {"A", "a"}
+    assert set(option_logprobs(("yes", "no"), [(" YES", -1.0), ("No", -2.0)]).values) == {"yes", "no"}
+    assert rounded(option_logprobs(("b", "C"), [("B", -1.0)])) == {"b": 1.0}
+
+
+def test_none_of_the_options_among_the_tokens_is_said_and_not_guessed() -> None:
+    assert option_logprobs(LETTERS, [("The", -0.1)]) == OptionLogprobs({}, 0.0, LETTERS)
+    assert option_logprobs(LETTERS, [("A", -9999.0), ("B", -math.inf), ("C", math.nan)]).missing == LETTERS
+
+
+@given(st.dictionaries(st.sampled_from(LETTERS), st.floats(-30, -1.5), min_size=1))
+def test_probabilities_of_options_add_up_to_one(tokens: dict[str, float]) -> None:
+    told = option_logprobs(LETTERS, tokens.items())
+    assert sum(math.exp(value) for value in told.values.values()) == pytest.approx(1)
+    assert told.mass == pytest.approx(sum(math.exp(value) for value in tokens.values()))
+    assert {*told.values, *told.missing} == set(LETTERS)
+    assert tokens[max(told.values, key=lambda option: told.values[option])] == max(tokens.values())
+
+
+# -- on the wire ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    with serving() as made:
+        yield made
+
+
+def reply(first: str, tokens: dict[str, float], **message: Any) -> dict[str, Any]:
+    rows = [{"token": token, "logprob": logprob, "bytes": None} for token, logprob in tokens.items()]
+    position = {"token": first, "logprob": tokens.get(first, -5.0), "top_logprobs": rows}
+    choice = {"message": {"content": first} | message, "finish_reason": "length", "logprobs": {"content": [position]}}
+    return {"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 1}}
+
+
+def ask(endpoint: Endpoint, *script: Scripted, times: int = 1, **settings: Any) -> tuple[list[ChatReply], bool | None]:
+    endpoint.script["/v1/chat/completions"] = list(script)
+
+    async def run() -> tuple[list[ChatReply], bool | None]:
+        model = OpenAICompatibleModel(endpoint.url, "m", timeout_seconds=5, **settings)
+        try:
+            replies = [await model.complete(REQUEST) for _ in range(times)]
+            return replies, (await model.capabilities()).option_logprobs
+        finally:
+            await model.aclose()
+
+    return asyncio.run(run())
+
+
+def test_one_token_is_asked_for_without_what_would_distort_it(endpoint: Endpoint) -> None:
+    (told,), capable = ask(endpoint, Scripted(reply("B", logs(A=0.3, B=0.3, The=0.4))))
+    assert told.option_logprobs is not None
+    assert rounded(told.option_logprobs) == {"A": 0.5, "B": 0.5}
+    assert (told.text, capable) == ("", True)
+    assert endpoint.bodies("/v1/chat/completions") == [
+        {
+            "model": "m",
+            "messages": [{"role": "user", "content": "Which?"}],
+            "max_tokens": 1,
+            "temperature": 1.0,
+            "top_p": 1.0,
+            "logprobs": True,
+            "top_logprobs": 20,
+        }
+    ]
+
+
+def test_the_token_that_came_counts_though_it_is_not_among_the_likeliest(endpoint: Endpoint) -> None:
+    (told,), _ = ask(endpoint, Scripted(reply("D", logs(A=0.3, The=0.4))))
+    assert told.option_logprobs is not None
+    assert set(told.option_logprobs.values) == {"A", "D"}
+
+
+TOO_MANY = {
+    "message": "Requested sample logprobs of 20, which is greater than max allowed: 5",
+    "type": "BadRequestError",
+    "code": 400,
+}
+
+
+def test_fewer_tokens_are_asked_for_where_that_is_too_many(endpoint: Endpoint) -> None:
+    replies, _ = ask(endpoint, Scripted(TOO_MANY, 400), Scripted(reply("A", logs(A=0.9))), times=2)
+    asked = [body["top_logprobs"] for body in endpoint.bodies("/v1/chat/completions")]
+    assert asked == [20, 5, 5]
+    assert [told.usage.failed_calls for told in replies] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        Scripted({"choices": [{"message": {"content": "A"}, "finish_reason": "length"}]}),
+        Scripted({"choices": [{"message": {"content": "A"}, "finish_reason": "length", "logprobs": {"tokens": []}}]}),
+        Scripted({"choices": [{"message": {"content": "A"}, "finish_reason": "length", "logprobs": {"content": []}}]}),
+        Scripted({"error": {"message": "`logprobs` is not supported with this model", "param": "logprobs"}}, 400),
+        Scripted({"error": {"message": "You are not allowed to request logprobs from this model."}}, 403),
+    ],
+)
+def test_an_endpoint_that_tells_none_is_asked_once(endpoint: Endpoint, script: Scripted) -> None:
+    endpoint.script["/v1/chat/completions"] = [script]
+
+    async def run() -> bool | None:
+        model = OpenAICompatibleModel(endpoint.url, "m", timeout_seconds=5)
+        for calls in (1, 0):
+            with pytest.raises(
+                EndpointRejected, match=r"tells no probabilities .* use another model, or a strategy"
+            ) as caught:
+                await model.complete(REQUEST)
+            assert (caught.value.usage.calls, caught.value.usage.failed_calls) == (calls, calls)
+        capable = (await model.capabilities()).option_logprobs
+        await model.aclose()
+        return capable
+
+    assert asyncio.run(run()) is False
+    assert len(endpoint.bodies("/v1/chat/completions")) == 1
+
+
+def test_what_is_declared_is_not_tried(endpoint: Endpoint) -> None:
+    with pytest.raises(EndpointRejected, match="tells no probabilities"):
+        ask(endpoint, Scripted(reply("A", logs(A=0.9))), option_logprobs=False)
+    assert endpoint.asked == []
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        Scripted(reply("<think>", logs(A=0.1))),
+        Scripted(reply("It", logs(A=0.1), content=None, reasoning="It")),
+    ],
+)
+def test_a_model_that_thinks_first_has_no_next_token(endpoint: Endpoint, script: Scripted) -> None:
+    with pytest.raises(EndpointRejected, match=r"thinks before it answers.*turn its thinking off"):
+        ask(endpoint, script)
+
+
+# -- for real -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.models
+def test_the_embedded_model_tells_them_whatever_the_samplers(model_home: Path) -> None:
+    question = (
+        "Which drug is an antiplatelet?\nA. Aspirin\nB. Insulin\nC. Penicillin\nD. Codeine\nAnswer with a letter."
+    )
+    samplers: list[dict[str, Any]] = [{}, {"temperature": 0.0, "top_k": 1, "top_p": 0.05}, {"temperature": 2.0}]
+
+    async def run() -> list[OptionLogprobs | None]:
+        model = EmbeddedModel(model_home / "models" / "smollm2-135m" / "model.gguf", "smollm2-135m", 512)
+        messages = (Message("user", question),)
+        # The first fills the prefix cache; with it, figures differ in the second digit.
+        await model.complete(ChatRequest(messages, 1))
+        told = [await model.complete(ChatRequest(messages, 1, options=LETTERS, extra=extra)) for extra in samplers]
+        await model.aclose()
+        return [each.option_logprobs for each in told]
+
+    told, *others = asyncio.run(run())
+    assert told is not None
+    assert others == [told, told]
+    assert told.missing == ()
+    assert 0.5 < told.mass <= 1
+    assert sum(math.exp(value) for value in told.values.values()) == pytest.approx(1)

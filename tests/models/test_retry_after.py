@@ -1,0 +1,82 @@
+"""When to come back, in every form there is."""
+
+from __future__ import annotations
+
+from email.utils import formatdate
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from epicrisis.models.chat.retry_after import retry_after
+
+PAST = "Wed, 21 Oct 2015 07:28:00 GMT"
+LATER = "Wed, 21 Oct 2015 07:29:30 GMT"
+
+
+@pytest.mark.parametrize(
+    ("headers", "said", "seconds"),
+    [
+        ({"retry-after-ms": "250"}, "", 0.25),
+        ({"retry-after-ms": "250", "retry-after": "9"}, "try again in 5s", 0.25),
+        ({"retry-after": "3"}, "", 3.0),
+        ({"retry-after": " 0.5 "}, "", 0.5),
+        ({"retry-after": "0"}, "", 0.0),
+        ({"retry-after": PAST}, "", 0.0),
+        ({"retry-after": LATER, "date": PAST}, "", 90.0),
+        ({"retry-after": PAST, "date": LATER}, "", 0.0),
+        ({"retry-after": "9" * 30}, "", 1e30),
+        ({}, "Rate limit reached. Please try again in 1.2s. Visit our page 4 times.", 1.2),
+        ({}, "Please try again in 20ms.", 0.02),
+        ({}, "Please retry after 7 seconds.", 7.0),
+        ({}, "Please retry in 36.2s.", 36.2),
+        ({}, "try again in 6m0s", 360.0),
+        ({}, "Try again in 1 h 2 min 3 s, please", 3723.0),
+        ({"retry-after": "soon"}, "try again in 3s", 3.0),
+        ({"x-ratelimit-reset-requests": "1s", "x-ratelimit-reset-tokens": "6m0s"}, "", 1.0),
+        (
+            {
+                "x-ratelimit-reset-requests": "1s",
+                "x-ratelimit-remaining-requests": "41",
+                "x-ratelimit-reset-tokens": "6m0s",
+                "x-ratelimit-remaining-tokens": "0",
+            },
+            "",
+            360.0,
+        ),
+        ({"x-ratelimit-reset-requests": "120ms"}, "", 0.12),
+        ({"x-ratelimit-reset-tokens": "12"}, "", 12.0),
+    ],
+)
+def test_every_form_is_read(headers: dict[str, str], said: str, seconds: float) -> None:
+    assert retry_after(headers, said) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("told", ["", "-1", "soon", "nan", "inf", "1e3", "0x10", "1,5", "9" * 400, "Wed, 99 Oct"])
+def test_nonsense_is_silence(told: str) -> None:
+    assert retry_after({"retry-after": told, "retry-after-ms": told, "x-ratelimit-reset-tokens": told}) is None
+
+
+@pytest.mark.parametrize("said", ["try again", "try again in a while", "retry in -3s", "in 3s", "again in 5 parsecs"])
+def test_a_message_without_a_time_is_silence(said: str) -> None:
+    assert retry_after({}, said) is None
+
+
+def test_a_date_counts_from_now_where_the_server_does_not_tell_its_own() -> None:
+    told = retry_after({"retry-after": formatdate(4_000_000_000, usegmt=True)})
+    assert told is not None
+    assert told > 1_000_000_000
+
+
+@given(st.integers(0, 99), st.integers(0, 59), st.integers(0, 59), st.integers(0, 999))
+def test_durations_add_up(hours: int, minutes: int, seconds: int, milliseconds: int) -> None:
+    text = f"{hours}h{minutes}m{seconds}s{milliseconds}ms"
+    expected = 3600 * hours + 60 * minutes + seconds + milliseconds / 1000
+    assert retry_after({"x-ratelimit-reset-tokens": text}) == pytest.approx(expected)
+    assert retry_after({}, f"Please try again in {text}.") == pytest.approx(expected)
+
+
+@given(st.text(), st.text())
+def test_whatever_is_said_it_is_a_time_or_none(header: str, said: str) -> None:
+    told = retry_after({"retry-after": header, "x-ratelimit-reset-requests": header}, said)
+    assert told is None or told >= 0

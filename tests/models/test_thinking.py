@@ -1,0 +1,208 @@
+"""Thinking apart from the answer: in one text, in fields of its own, and in its own room."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from epicrisis.errors import ReplyInvalid, ReplyTruncated
+from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
+from epicrisis.models.chat.thinking import Splitter, split
+from epicrisis.seams import ChatReply, ChatRequest, Message
+from tests.loopback import Endpoint, Scripted, serving
+
+REQUEST = ChatRequest((Message("user", "Why?"),), max_tokens=50, max_reasoning_tokens=200)
+USAGE = {"prompt_tokens": 9, "completion_tokens": 30}
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "thinking"),
+    [
+        ("hello", "hello", ""),
+        ("", "", ""),
+        ("  hello", "  hello", ""),
+        ("<think>a b</think>\n\nhi", "hi", "a b"),
+        ("\n<thinking>a</thinking>hi", "hi", "a"),
+        ("<think></think>hi", "hi", ""),
+        ("<reasoning>a</reasoning><reasoning> b</reasoning> hi", "hi", "a b"),
+        ("<think>never ended", "", "never ended"),
+        ("<thi", "<thi", ""),
+        ("<b>bold</b>", "<b>bold</b>", ""),
+        ("the mark <think>x</think> later", "the mark <think>x</think> later", ""),
+        ("no beginning</think> hi", "no beginning</think> hi", ""),
+    ],
+)
+def test_marks_at_the_beginning_hold_thinking(text: str, answer: str, thinking: str) -> None:
+    assert split(text) == (answer, thinking)
+
+
+def test_of_a_model_that_thinks_a_lone_end_ends_thinking() -> None:
+    assert split("so it is</think>\n\nhi", expected=True) == ("hi", "so it is")
+    assert split("<think>a</think>b</think>c", expected=True) == ("b</think>c", "a")
+    assert split("hi", expected=True) == ("hi", "")
+
+
+@given(
+    st.lists(st.sampled_from(["<think>", "</think>", "<reasoning>", "</reasoning>", "<", "k>", " ", "word", "é"])),
+    st.booleans(),
+)
+def test_however_it_is_cut_the_parts_are_the_same(pieces: list[str], expected: bool) -> None:
+    text = "".join(pieces)
+    whole = split(text, expected=expected)
+    splitter, answer, thinking = Splitter(expected=expected), "", ""
+    for parts in [*(splitter.feed(character) for character in text), splitter.finish()]:
+        answer = parts.answer if parts.void else answer + parts.answer
+        thinking += parts.thinking
+    assert (answer, thinking) == whole
+
+
+# -- on the wire ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    with serving() as made:
+        yield made
+
+
+def ask(
+    endpoint: Endpoint, script: Scripted, request: ChatRequest = REQUEST, deltas: list[str | None] | None = None
+) -> ChatReply:
+    endpoint.script["/v1/chat/completions"] = [script]
+
+    async def run() -> ChatReply:
+        model = OpenAICompatibleModel(endpoint.url, "m", timeout_seconds=5)
+        try:
+            return await model.complete(request, None if deltas is None else deltas.append)
+        finally:
+            await model.aclose()
+
+    return asyncio.run(run())
+
+
+def whole(message: Mapping[str, object], finish: str = "stop", usage: object = USAGE) -> Scripted:
+    return Scripted({"choices": [{"message": message, "finish_reason": finish}], "usage": usage})
+
+
+def streamed(*deltas: Mapping[str, object], finish: str | None = "stop", usage: object = USAGE) -> Scripted:
+    events: list[dict[str, object]] = [{"choices": [{"delta": delta}]} for delta in deltas]
+    events += [{"choices": [{"delta": {}, "finish_reason": finish}]}] if finish else []
+    events += [{"choices": [], "usage": usage}]
+    text = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
+    return Scripted(f"{text}data: [DONE]\n\n", kind="text/event-stream")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"content": "Yes.", "reasoning_content": "It may be."},
+        {"content": "Yes.", "reasoning": "It may be."},
+        {"content": "<think>It may be.</think>\nYes."},
+        {"content": "It may be.</think>\nYes."},
+        {
+            "content": [
+                {"type": "thinking", "thinking": [{"type": "text", "text": "It may be."}]},
+                {"type": "text", "text": "Yes."},
+            ]
+        },
+    ],
+)
+def test_thinking_is_no_part_of_the_text(endpoint: Endpoint, message: dict[str, object]) -> None:
+    reply = ask(endpoint, whole(message))
+    assert (reply.text, reply.reasoning) == ("Yes.", "It may be.")
+    assert reply.usage.reasoning_tokens == 4
+    assert endpoint.bodies("/v1/chat/completions")[0]["max_tokens"] == 250
+
+
+def test_thinking_in_another_form_is_left_alone(endpoint: Endpoint) -> None:
+    assert ask(endpoint, whole({"content": "Yes.", "reasoning": {"effort": "low"}})).reasoning == ""
+
+
+def test_streamed_thinking_is_never_shown(endpoint: Endpoint) -> None:
+    script = streamed(
+        {"role": "assistant", "content": ""},
+        {"reasoning_content": "It "},
+        {"reasoning": "may be."},
+        {"content": "<thi"},
+        {"content": "nk> So it is. </think"},
+        {"content": "> Ye"},
+        {"content": "s."},
+    )
+    deltas: list[str | None] = []
+    reply = ask(endpoint, script, deltas=deltas)
+    assert (deltas, reply.text, reply.reasoning) == (["Ye", "s."], "Yes.", "It may be. So it is. ")
+
+
+def test_what_was_shown_and_turns_out_to_be_thinking_is_void(endpoint: Endpoint) -> None:
+    deltas: list[str | None] = []
+    reply = ask(
+        endpoint, streamed({"content": "It may be."}, {"content": "</think>"}, {"content": "Yes."}), deltas=deltas
+    )
+    assert (deltas, reply.text, reply.reasoning) == (["It may be.", None, "Yes."], "Yes.", "It may be.")
+
+
+def test_tokens_of_thinking_are_the_endpoints_where_it_tells_them(endpoint: Endpoint) -> None:
+    usage = USAGE | {"completion_tokens_details": {"reasoning_tokens": 21}}
+    assert ask(endpoint, whole({"content": "Yes."}, usage=usage)).usage.reasoning_tokens == 21
+    beside = USAGE | {"total_tokens": 139}
+    spent = ask(endpoint, whole({"content": "Yes."}, usage=beside)).usage
+    assert (spent.completion_tokens, spent.reasoning_tokens) == (130, 100)
+
+
+def test_tokens_of_thinking_are_counted_by_the_models_own_tokenizer(endpoint: Endpoint) -> None:
+    endpoint.script["/tokenize"] = [Scripted({"count": 7})]
+    spent = ask(endpoint, whole({"content": "Yes.", "reasoning": "It may be."})).usage
+    assert (spent.completion_tokens, spent.reasoning_tokens, spent.uncounted_calls) == (30, 7, 0)
+    assert endpoint.bodies("/tokenize")[-1] == {"model": "m", "prompt": "It may be.", "add_special_tokens": False}
+
+
+def test_a_model_that_thinks_without_room_for_it_is_told_of(endpoint: Endpoint) -> None:
+    request = ChatRequest(REQUEST.messages, 50)
+    reply = ask(endpoint, whole({"content": "Yes.", "reasoning": "It may be."}), request)
+    assert reply.notes == ("the model thinks, in the room of its answer: set max_reasoning_tokens",)
+    assert endpoint.bodies("/v1/chat/completions")[0]["max_tokens"] == 50
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize(
+    ("message", "usage", "tokens"),
+    [
+        ({"content": None, "reasoning": "It may be."}, USAGE, 4),
+        ({"content": "<think>It may be."}, USAGE, 4),
+        ({"content": ""}, USAGE | {"completion_tokens_details": {"reasoning_tokens": 21}}, 21),
+    ],
+)
+def test_thinking_that_leaves_no_room_for_an_answer(
+    endpoint: Endpoint, message: dict[str, object], usage: object, tokens: int, streams: bool
+) -> None:
+    script = streamed(message, finish="length", usage=usage) if streams else whole(message, "length", usage)
+    with pytest.raises(ReplyTruncated, match=f"thought for {tokens} tokens .*raise max_reasoning_tokens") as caught:
+        ask(endpoint, script, deltas=[] if streams else None)
+    spent = caught.value.usage
+    assert (spent.calls, spent.failed_calls, spent.uncounted_calls) == (1, 1, 0)
+    assert (spent.prompt_tokens, spent.completion_tokens, spent.reasoning_tokens) == (9, 30, tokens)
+
+
+def test_nothing_but_thinking_is_no_answer(endpoint: Endpoint) -> None:
+    with pytest.raises(ReplyInvalid, match="only thinks"):
+        ask(endpoint, whole({"content": "", "reasoning": "It may be."}))
+
+
+def test_thinking_beyond_its_room_is_stopped(endpoint: Endpoint) -> None:
+    thoughts = [{"reasoning": f" thought{number}"} for number in range(260)]
+    script = streamed(*thoughts, {"content": "Yes."})
+    with pytest.raises(ReplyTruncated, match="thought for 201 tokens") as caught:
+        ask(endpoint, script, deltas=[])
+    spent = caught.value.usage
+    assert (spent.uncounted_calls, spent.completion_tokens, spent.reasoning_tokens) == (1, 201, 201)
+    assert caught.value.retryable is False
+
+
+def test_thinking_that_comes_letter_by_letter_is_not_taken_for_more(endpoint: Endpoint) -> None:
+    script = streamed(*({"reasoning": letter} for letter in "It may be so. " * 20), {"content": "Yes."})
+    assert ask(endpoint, script, deltas=[]).text == "Yes."
