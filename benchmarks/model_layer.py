@@ -42,7 +42,9 @@ from epicrisis.answering.choices import ReplyForm
 from epicrisis.answering.context import Context
 from epicrisis.models.chat.budget import Budget
 from epicrisis.models.chat.cache import ReplyCache
+from epicrisis.models.chat.endpoint import parse_endpoint
 from epicrisis.models.chat.layers import layered
+from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 from epicrisis.models.load import load_chat
 from epicrisis.seams import ChatModel, ChatRequest, Message
 from epicrisis.settings import BudgetSettings, ModelSettings
@@ -170,8 +172,11 @@ async def _clients(url: str, width: int, calls: int, folder: Path) -> dict[str, 
     cache = ReplyCache(folder / "replies.sqlite")
     bare = AsyncOpenAI(base_url=url, api_key="none", max_retries=0)
     aiohttp = AsyncOpenAI(base_url=url, api_key="none", max_retries=0, http_client=DefaultAioHttpClient())
-    ours = {
+    # Only to this machine each call has a connection of its own.
+    far = OpenAICompatibleModel(replace(parse_endpoint(plain.name), local=False), concurrency=width)
+    ours: dict[str, ChatModel] = {
         "ours, no layer": load_chat(plain, folder),
+        "ours, no layer, as to another machine": far,
         "ours, turns and retries": layered(load_chat(plain, folder), plain),
         "ours, all but cache and record": layered(load_chat(limited, folder), limited, budget=_budget()),
         "ours, all with cache": layered(load_chat(limited, folder), limited, budget=_budget(), cache=cache),
