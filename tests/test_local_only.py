@@ -168,6 +168,8 @@ def environment(folder: Path, model_home: Path) -> dict[str, str]:
         "HOME": str(home),
         "XDG_CACHE_HOME": str(home / "cache"),
         "EPICRISIS_HOME": str(model_home),
+        # Threads that wait for each other are slow where the machine is busy.
+        "EPICRISIS_THREADS": "1",
         "http_proxy": proxy,
         "https_proxy": proxy,
         "all_proxy": proxy,

@@ -51,7 +51,7 @@ FAILURE = Failure("EndpointBusy", "try again")
 QUOTATION = Quotation("d#0", "Text", 0, 4)
 PARTIAL = Partial(2, ("d#0",), "relevant", "found", "A", (QUOTATION,), Usage(calls=1), FAILURE)
 CITATION = Citation(1, "d#0", "d", "Title", "source", "2015", 0, 4, "Text", True)
-CALLED = Called("map", "model at http://h:1", "ab" * 32, "map@123", 1, 2, "stop", Usage(calls=3, cost=None), 1.0)
+CALLED = Called("map 3", "model at http://h:1", "ab" * 32, "map@123", 1, 2, "stop", Usage(calls=3, cost=None), 1.0)
 ANSWER = Answer(
     QUESTION, "brief-context", "answered", "Text", "A", (CITATION,), (PARTIAL,), VERDICT, Usage(calls=4), None
 )
@@ -119,7 +119,7 @@ def test_what_is_told_of_each_event(log: Path) -> None:
     assert told["answer-started"] == {"stage": "reduce", "documents": 3}
     usage = told["called"].pop("usage")
     assert (usage["calls"], usage["cost"], usage["prompt_tokens"]) == (3, None, 0)
-    names = {"stage": "map", "model": "model at http://h:1", "prompt_sha256": "ab" * 32, "template": "map@123"}
+    names = {"stage": "map 3", "model": "model at http://h:1", "prompt_sha256": "ab" * 32, "template": "map@123"}
     assert told["called"] == {**names, "seed": 1, "sample": 2, "finish_reason": "stop"}
     assert told["notice"] == {"kind": "retried"}
     assert told["answered"].pop("usage")["calls"] == 4

@@ -41,7 +41,8 @@ _LOGGER = logging.getLogger("epicrisis")
 _LOGGER.addHandler(logging.NullHandler())
 
 _LINE = "epicrisis_line"
-_ID = re.compile(r"[\w.:/@#+\[\]-]{1,120}( at [\w.:/@#+\[\]-]{1,120})?", re.ASCII)
+_ID = re.compile(r"[\w.:/@#+\[\]-]{1,120}( (at [\w.:/@#+\[\]-]{1,120}|\d{1,6}))?", re.ASCII)
+"""Such as `qwen3`, `qwen3 at http://127.0.0.1:8000`, `map 3`."""
 _HASH = re.compile(r"[0-9a-f]{16,64}")
 _ENDS = {"stop", "length", "content_filter", "tool_calls", "function_call"}
 

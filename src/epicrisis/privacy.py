@@ -181,8 +181,10 @@ def quiet_logs() -> None:
     """Keeps the libraries below from logging requests: their texts may be a patient's.
 
     What their loggers say reaches no handler but one that was put on them directly, whatever level they are set to
-    later: OpenAI's client sets its own when it is imported where OPENAI_LOG asks for that.
+    later. OpenAI's client sets its own where OPENAI_LOG asks for that when it is imported, and gives the root logger a
+    handler that would show everybody's: it is not told.
     """
+    os.environ.pop("OPENAI_LOG", None)
     for name in _LIBRARIES:
         logger = logging.getLogger(name)
         logger.setLevel(logging.CRITICAL)
