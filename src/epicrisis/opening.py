@@ -29,6 +29,8 @@ from epicrisis.settings import ROLES, ModelSettings, ScopeSettings, Settings
 from epicrisis.types import Question, Scope
 
 DEFAULT_ENCODER = "minilm"
+_DRAWN_ALIKE = {"temperature": 0.0, "top_p": 1.0, "max_reasoning_tokens": 0}
+"""These are each request's own."""
 SLOTS = 1
 """Calls that an embedded model takes at once; more would wait inside it."""
 READY_MADE, READY_MADE_DIMENSIONS = "medcpt", 768
@@ -36,12 +38,13 @@ READY_MADE, READY_MADE_DIMENSIONS = "medcpt", 768
 
 
 def open_models(settings: Settings, cache: ReplyCache | None) -> dict[str, ChatModel]:
-    """The chat model of each role in its layers; roles with the same settings share one, all share the budget."""
+    """The chat model of each role in its layers; roles that differ only in how they draw share one, all share the
+    budget. Raises SettingsError where that is in dollars and a price is not known."""
     budget = Budget(settings.budget)
     made: list[tuple[ModelSettings, ChatModel]] = []
     models: dict[str, ChatModel] = {}
     for role in ROLES:
-        wanted = settings.model_for(role)
+        wanted = settings.model_for(role).model_copy(update=_DRAWN_ALIKE)
         model = next((known for same, known in made if same == wanted), None)
         if model is None:
             bare = load_chat(wanted, settings.home, settings.threads)

@@ -128,7 +128,7 @@ class Pipeline:
             try:
                 for event in self._warnings():
                     emit(event)
-                context = self._context(emit, scope or scope_of(self._settings.scope, question=question))
+                context = self.context(emit, scope or scope_of(self._settings.scope, question=question))
                 return await STRATEGIES[self._settings.strategy](question, context)
             except EpicrisisError as error:
                 log_error(question.key, error)
@@ -192,7 +192,8 @@ class Pipeline:
     ) -> None:
         await self.aclose()
 
-    def _context(self, emit: Callable[[Event], None], scope: Scope) -> Context:
+    def context(self, emit: Callable[[Event], None], scope: Scope) -> Context:
+        """What a strategy is handed."""
         settings = self._settings
 
         async def retrieve(question: Question) -> Ranking:

@@ -139,7 +139,7 @@ class _Desk:
 
 
 async def _open_desk(pipeline: Pipeline, settings: Settings, timed: bool) -> _Desk:
-    models = pipeline._context(lambda event: None, Scope()).models
+    models = pipeline.context(lambda event: None, Scope()).models
     shared = {id(model): CountingModel(model) for model in models.values()}
     counting = {role: shared[id(models[role])] for role in ROLES}
     used = {model.name: model for model in counting.values()}
@@ -202,7 +202,7 @@ _Outcomes = tuple[_Outcome, _Outcome, _Outcome]
 async def _outcomes(desk: _Desk, question: Question, strategies: Sequence[str]) -> dict[str, _Outcomes]:
     """Each strategy three times over one search."""
     heads: dict[str, str] = {}
-    context = desk.pipeline._context(lambda event: None, scope_of(desk.settings.scope, question=question))
+    context = desk.pipeline.context(lambda event: None, scope_of(desk.settings.scope, question=question))
     search = _once(context.retrieve)
 
     async def retrieve(asked: Question) -> Ranking:

@@ -76,9 +76,10 @@ async def check_chat_model(model: ChatModel) -> None:
     request = ChatRequest((Message("user", "Say one word."),), max_tokens=64)
     reply = await model.complete(request)
     require(bool(reply.text), "a reply has text")
-    require(reply.usage.calls >= 1, "a reply counts its calls")
-    require(reply.usage.prompt_tokens > 0, "a reply counts its prompt tokens")
-    require(reply.usage.completion_tokens > 0, "a reply counts its completion tokens")
+    usage = reply.usage
+    require(usage.calls + usage.replayed_calls >= 1, "a reply counts its calls")
+    require(usage.prompt_tokens + usage.replayed_tokens > 0, "a reply counts its prompt tokens")
+    require(usage.completion_tokens + usage.replayed_tokens > 0, "a reply counts its completion tokens")
 
     pieces: list[str | None] = []
     streamed = await model.complete(request, pieces.append)

@@ -123,6 +123,11 @@ class BudgetedModel(Layer):
         super().__init__(inner)
         self._budget = budget
         self._price = price
+        if budget.settings.usd is not None and price(Usage(prompt_tokens=1, completion_tokens=1)) is None:
+            raise SettingsError(
+                f"nobody knows the price of {self.name}, so a budget in dollars cannot be kept: state it in the "
+                "settings (price = {input = ..., output = ...}, for a million tokens), or give --budget-tokens instead"
+            )
 
     async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
         most = await self._most(request)
@@ -148,11 +153,6 @@ class BudgetedModel(Layer):
     def _amount(self, request: ChatRequest, prompt_tokens: int) -> Amount:
         reply_tokens = most_reply_tokens(request)
         usd = self._price(Usage(prompt_tokens=prompt_tokens, completion_tokens=reply_tokens))
-        if usd is None and self._budget.settings.usd is not None:
-            raise SettingsError(
-                f"nobody knows the price of {self.name}, so a budget in dollars cannot be kept: state it in the "
-                "settings (price = {input = ..., output = ...}, for a million tokens), or give --budget-tokens instead"
-            )
         return Amount.of(prompt_tokens + reply_tokens, usd or 0.0)
 
 
