@@ -25,7 +25,7 @@ from typing import Any, TypeAlias, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from epicrisis.errors import EpicrisisError, InputError, StorageError
-from epicrisis.models.chat.private import open_private
+from epicrisis.privacy import open_private
 from epicrisis.seams import ChatReply
 
 T = TypeVar("T")

@@ -58,6 +58,14 @@ class Refusal:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+class ErrorWithin(ValueError):
+    """An error where a reply, or an event of it, should be; not ours yet, as it may repeat what it was sent."""
+
+    def __init__(self, body: object) -> None:
+        super().__init__("an error within a reply")
+        self.body = body
+
+
 def foreign_errors() -> tuple[type[Exception], ...]:
     """What a call over OpenAI's client may raise that is not of our tree: the client's, its transports', and those of
     reading what came. A group comes from connecting to several addresses of a host."""
@@ -78,9 +86,11 @@ def foreign_errors() -> tuple[type[Exception], ...]:
 
 
 def refusal_of(error: Exception) -> Refusal | None:
-    """What the server says, for one of openai's errors that carries it."""
+    """What the server says, where the error carries it."""
     import openai
 
+    if isinstance(error, ErrorWithin):
+        return refusal_in(error.body)
     if not isinstance(error, openai.APIError) or isinstance(error, openai.APIConnectionError):
         return None
     response = getattr(error, "response", None)

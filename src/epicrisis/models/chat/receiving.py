@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from epicrisis.errors import ChatError, ReplyInvalid, ReplyTruncated
 from epicrisis.models.chat import counting, wire
-from epicrisis.models.chat.failures import UNTOLD, refusal_in, refused_call
+from epicrisis.models.chat.failures import UNTOLD, ErrorWithin
 from epicrisis.models.chat.thinking import Splitter, split
 from epicrisis.seams import ChatRequest, OnDelta
 
@@ -38,9 +38,9 @@ class Received:
 
 
 def receive_whole(raw: object, request: ChatRequest, host: str) -> Received:
-    """Raises what an error in a reply's place says."""
+    """Raises ErrorWithin for an error in a reply's place."""
     reply = wire.Completion.model_validate(raw)
-    choice = _choice(reply, host)
+    choice = _choice(reply)
     if choice is None or (piece := choice.message) is None:
         flaw = f"{host} answers without a choice: is it a chat endpoint?"
         return Received("", "", "", reply.model, reply.usage, flaw=flaw)
@@ -63,7 +63,7 @@ async def receive_stream(
 
     `timeout`: seconds without anything new; keep-alives and empty events are nothing new. Raises TimeoutError after
     it, ReplyInvalid where the stream goes on for ever, ReplyTruncated where thinking goes on longer than it may, and
-    what an event that is an error says.
+    ErrorWithin for an event that is an error.
     """
     growing = _Growing(request, on_delta, host)
     loop = asyncio.get_running_loop()
@@ -74,9 +74,9 @@ async def receive_stream(
     return growing.ended()
 
 
-def _choice(reply: wire.Completion, host: str) -> wire.Choice | None:
+def _choice(reply: wire.Completion) -> wire.Choice | None:
     if reply.error:
-        raise refused_call(refusal_in(reply.error), host, (), begun=True)
+        raise ErrorWithin(reply.error)
     return reply.choices[0] if reply.choices else None
 
 
@@ -97,7 +97,7 @@ class _Growing:
 
     def add(self, event: wire.Completion) -> bool:
         """Whether it brought anything new."""
-        choice = _choice(event, self._host)
+        choice = _choice(event)
         self._last = replace(self._last, model=event.model or self._last.model, usage=event.usage or self._last.usage)
         self._events_left -= 1
         if choice is None:

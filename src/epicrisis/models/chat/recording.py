@@ -16,8 +16,8 @@ from typing import Any
 
 from epicrisis.errors import EpicrisisError, StorageError
 from epicrisis.models.chat.layer import Layer
-from epicrisis.models.chat.private import open_private
 from epicrisis.plain import to_json
+from epicrisis.privacy import open_private
 from epicrisis.seams import ChatModel, ChatReply, ChatRequest, OnDelta
 from epicrisis.types import Failure, Usage
 
