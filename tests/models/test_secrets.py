@@ -1,0 +1,197 @@
+"""Keys are planted in every place where one may be, and looked for in whatever comes out, however a call fails."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from epicrisis.errors import EpicrisisError, NetworkRefused
+from epicrisis.models.chat.failures import causes
+from epicrisis.models.load import load_chat
+from epicrisis.privacy import set_local_only
+from epicrisis.seams import ChatModel, ChatRequest, Message
+from epicrisis.settings import ModelSettings
+from epicrisis.testing.faults import Fault
+from epicrisis.testing.hostile import HostileServer
+from tests.loopback import Scripted, completion, serving
+
+KEY = "sk-planted-0123456789-abcdefghij"
+PROMPT = "Mrs. Almeida of Rua Augusta has a rare disease"
+REQUEST = ChatRequest((Message("user", PROMPT),), max_tokens=40)
+
+PLACES = ["variable", "file", "login", "query"]
+
+
+def planted(place: str, url: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> ModelSettings:
+    """Settings of a model at that URL with a key in that place."""
+    parts = urlsplit(url)
+    if place == "variable":
+        monkeypatch.setenv("EPICRISIS_API_KEY", f"{KEY}\n")
+    if place == "file":
+        (folder / "key").write_text(f"{KEY}\n")
+        return ModelSettings(name=f"{url}#m", api_key_file=folder / "key", timeout_seconds=0.3)
+    login, query = ("me:" + KEY + "@" if place == "login" else ""), (f"?key={KEY}" if place == "query" else "")
+    return ModelSettings(name=f"{parts.scheme}://{login}{parts.netloc}{parts.path}{query}#m", timeout_seconds=0.3)
+
+
+@pytest.fixture
+def logged() -> Iterator[list[str]]:
+    """All that is logged by anybody at the lowest level."""
+    lines: list[str] = []
+
+    class Kept(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(f"{record.getMessage()} {record.args} {record.exc_info}")
+
+    root, handler = logging.getLogger(), Kept(level=0)
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(0)
+    yield lines
+    root.removeHandler(handler)
+    root.setLevel(level)
+
+
+def told(error: BaseException) -> str:
+    """All that an error and what is behind it say."""
+    chain = list(causes(error))
+    lines = [part for cause in chain for part in (str(cause), repr(cause), repr(cause.args), repr(vars(cause)))]
+    return "\n".join([*lines, *traceback.format_exception(error)])
+
+
+def fail(settings: ModelSettings, *, streams: bool) -> EpicrisisError | None:
+    """The error of a call, or none, and of the questions about the endpoint."""
+
+    async def run() -> EpicrisisError | None:
+        model = load_chat(settings, Path("/nonexistent"))
+        try:
+            await model.complete(REQUEST, (lambda _: None) if streams else None)
+        except EpicrisisError as error:
+            return error
+        finally:
+            shown = [repr(settings), str(settings.model_dump(mode="json")), repr(model), model.name]
+            assert KEY not in "".join([*shown, await model.fingerprint()])
+            await model.aclose()
+        return None
+
+    return asyncio.run(run(), debug=True)
+
+
+def assert_clean(error: EpicrisisError, logged: list[str]) -> None:
+    """Nothing of the key, and nothing of the patient; no foreign error, nor a frame that holds the request."""
+    assert list(causes(error)) == [error]
+    text = told(error)
+    assert KEY not in text
+    assert PROMPT not in text
+    files = {frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)}
+    assert not [file for file in files if "site-packages" in file]
+    assert KEY not in "\n".join(logged)
+    assert PROMPT not in "\n".join(logged)
+
+
+@pytest.mark.parametrize(
+    ("place", "fault"),
+    [(PLACES[number % 4], fault) for number, fault in enumerate(Fault) if fault.name != "ENDLESS_TEXT"],
+)
+def test_no_fault_brings_a_key_to_light(
+    place: str, fault: Fault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: list[str]
+) -> None:
+    streams = list(Fault).index(fault) % 8 > 3
+    with HostileServer(lambda _: "It does not.", script=[fault], slow=9.0) as server:
+        error = fail(planted(place, server.url, tmp_path, monkeypatch), streams=streams)
+    if error is not None:
+        assert_clean(error, logged)
+    assert KEY not in "\n".join(logged)
+
+
+ECHO = f"you sent {KEY} and {PROMPT}"
+PAGE = f"<html>{ECHO}</html>"
+EVENT = f"data: {json.dumps({'error': {'message': ECHO, 'code': 500}})}\n\n"
+ECHOES = [
+    *[
+        Scripted({"error": {"message": ECHO, "code": KEY, "type": KEY, "param": KEY}}, status)
+        for status in range(400, 430)
+    ],
+    *[Scripted({"error": {"message": ECHO}}, status, headers={"Retry-After": KEY}) for status in (500, 502, 503, 504)],
+    Scripted(PAGE, 500, "text/html"),
+    Scripted(PAGE, 200, "text/html"),
+    Scripted(ECHO, 307, headers={"Location": f"http://{KEY}@127.0.0.1/{KEY}?{KEY}"}),
+    Scripted({"detail": [{"loc": ["body", KEY], "msg": ECHO, "input": PROMPT}]}, 422),
+    Scripted({"error": ECHO}),
+    Scripted({"choices": [{"message": {"content": 5}, KEY: PROMPT}]}),
+    Scripted(completion("", "stop")),
+    Scripted(f'{{"choices": [{ECHO}'),
+    Scripted(EVENT, kind="text/event-stream"),
+    Scripted(f"data: {{{ECHO}\n\n", kind="text/event-stream"),
+    Scripted("", hangs=True),
+]
+
+
+@pytest.mark.parametrize("script", ECHOES, ids=range(len(ECHOES)))
+def test_no_server_that_repeats_what_it_was_sent_is_quoted(
+    script: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: list[str]
+) -> None:
+    with serving() as endpoint:
+        endpoint.script["/v1/chat/completions"] = [script]
+        settings = planted("file", f"{endpoint.url}/v1", tmp_path, monkeypatch)
+        for streams in (False, True):
+            error = fail(settings, streams=streams)
+            assert error is not None
+            assert_clean(error, logged)
+            assert KEY in str(endpoint.asked[-1])
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_nobody_there_and_nobody_allowed(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: list[str]
+) -> None:
+    with serving() as endpoint:
+        gone = f"{endpoint.url}/v1"
+    error = fail(planted(place, gone, tmp_path, monkeypatch), streams=False)
+    assert error is not None
+    assert_clean(error, logged)
+    set_local_only(True)
+    try:
+        refused = fail(planted(place, "http://192.0.2.1:9/v1", tmp_path, monkeypatch), streams=True)
+    finally:
+        set_local_only(False)
+    assert isinstance(refused, NetworkRefused)
+    assert_clean(refused, logged)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_questions_about_the_endpoint_are_as_silent(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: list[str]
+) -> None:
+    async def count(model: ChatModel) -> None:
+        try:
+            await model.count_tokens(REQUEST.messages)
+        finally:
+            await model.aclose()
+
+    with serving() as endpoint:
+        busy = Scripted({"error": {"message": ECHO}}, 500)
+        query = f"?key={KEY}" if place == "query" else ""
+        endpoint.script |= {f"{path}{query}": [busy] for path in ("/apply-template", "/tokenize", "/props")}
+        settings = planted(place, f"{endpoint.url}/v1", tmp_path, monkeypatch)
+        with pytest.raises(EpicrisisError, match="failed") as caught:
+            asyncio.run(count(load_chat(settings, tmp_path)))
+        assert_clean(caught.value, logged)
+
+
+def test_the_key_goes_where_it_is_meant_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving() as endpoint:
+        for place, sent in zip(PLACES, ["Bearer", "Bearer", "Basic", "?key="], strict=True):
+            monkeypatch.delenv("EPICRISIS_API_KEY", raising=False)
+            paths = ["/v1/chat/completions", f"/v1/chat/completions?key={KEY}"]
+            endpoint.script |= {path: [Scripted(completion("Yes."))] for path in paths}
+            assert fail(planted(place, f"{endpoint.url}/v1", tmp_path, monkeypatch), streams=False) is None
+            chat = [(path, headers) for path, _, headers in endpoint.asked if "completions" in path]
+            assert sent in chat[-1][0] + chat[-1][1]["authorization"]

@@ -1,0 +1,190 @@
+"""What calls cost: told, counted, estimated, or unknown; never nothing because nobody said."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from epicrisis.errors import EpicrisisError
+from epicrisis.models.chat.counting import told
+from epicrisis.models.chat.endpoint import parse_endpoint
+from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
+from epicrisis.models.chat.prices import stated_cost
+from epicrisis.seams import ChatReply, ChatRequest, Message
+from epicrisis.settings import Price
+from epicrisis.testing.faults import Fault
+from epicrisis.testing.hostile import HostileServer
+from epicrisis.types import Usage
+from tests.loopback import USAGE, Endpoint, Scripted, completion, serving, sse
+
+REQUEST = ChatRequest((Message("user", "Does the blind worm see?"),), max_tokens=40)
+TEXT = "It does not see a thing."
+TOKENS = (5, 6)
+PRICE = Price(input=1_000_000.0, output=10_000_000.0, cached=100_000.0)
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    with serving() as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is taken for another machine's here is on this one."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+async def one(url: str, *, local: bool, price: Price | None, streams: bool, timeout: float) -> ChatReply:
+    address = replace(parse_endpoint(url), local=local)
+    cost = None if price is None else partial(stated_cost, price=price)
+    model = OpenAICompatibleModel(address, "m", timeout_seconds=timeout, price=cost)
+    try:
+        return await model.complete(REQUEST, (lambda _: None) if streams else None)
+    finally:
+        await model.aclose()
+
+
+def spent(
+    url: str, *, local: bool = True, price: Price | None = None, streams: bool = False, timeout: float = 5.0
+) -> Usage:
+    return asyncio.run(one(url, local=local, price=price, streams=streams, timeout=timeout)).usage
+
+
+def says(_: object) -> str:
+    return TEXT
+
+
+UNTRUE = [
+    Fault.USAGE_MISSING,
+    Fault.USAGE_NULL,
+    Fault.USAGE_ZERO,
+    Fault.USAGE_NEGATIVE,
+    Fault.USAGE_WORDS,
+    Fault.USAGE_CACHED,
+]
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("fault", [None, *UNTRUE])
+def test_what_is_not_told_or_not_true_is_counted_by_the_models_tokenizer(fault: Fault | None, streams: bool) -> None:
+    with HostileServer(says, script=[fault]) as server:
+        usage = spent(server.url, local=False, price=PRICE, streams=streams)
+        ledger = server.ledger
+    assert (usage.prompt_tokens, usage.completion_tokens) == TOKENS == (ledger.prompt_tokens, ledger.completion_tokens)
+    assert (usage.calls, usage.failed_calls, usage.uncounted_calls, usage.cached_tokens) == (1, 0, 0, 0)
+    assert usage.cost == pytest.approx(5 + 60)
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        None,
+        {},
+        [5, 6],
+        "5",
+        USAGE | {"prompt_tokens": True},
+        USAGE | {"prompt_tokens": "50"},
+        USAGE | {"prompt_tokens": 5.5},
+        USAGE | {"prompt_tokens": 0},
+        USAGE | {"prompt_tokens": 10**12},
+        USAGE | {"completion_tokens": 0},
+        USAGE | {"completion_tokens": 10**12},
+        USAGE | {"total_tokens": 10**12},
+        USAGE | {"prompt_tokens_details": {"cached_tokens": 51}},
+        USAGE | {"prompt_tokens_details": {"cached_tokens": -1}},
+        USAGE | {"completion_tokens_details": {"reasoning_tokens": 5}},
+    ],
+)
+def test_without_a_tokenizer_it_is_estimated_from_above_and_has_no_price(endpoint: Endpoint, usage: Any) -> None:
+    endpoint.script["/v1/chat/completions"] = [Scripted(completion(TEXT, usage=usage))]
+    estimated = spent(endpoint.url, local=False, price=PRICE)
+    assert estimated.prompt_tokens == -(-len(REQUEST.messages[0].content) // 3) + 8
+    assert estimated.completion_tokens == len(TEXT) // 3
+    assert (estimated.uncounted_calls, estimated.cost) == (1, None)
+    assert spent(endpoint.url).cost == 0.0
+
+
+def test_cached_tokens_have_their_price(endpoint: Endpoint) -> None:
+    endpoint.script["/v1/chat/completions"] = [Scripted(completion(TEXT, usage=USAGE))]
+    assert spent(endpoint.url, local=False, price=PRICE).cost == pytest.approx(30 + 2 + 40)
+    assert spent(endpoint.url, price=PRICE).cost == pytest.approx(72)
+    assert spent(endpoint.url).cost == 0.0
+    assert spent(endpoint.url, local=False).cost is None
+
+
+def test_a_tokenizer_that_dies_costs_no_reply(endpoint: Endpoint) -> None:
+    endpoint.script["/tokenize"] = [Scripted({"count": 1}), Scripted("", 500)]
+    endpoint.script["/v1/chat/completions"] = [Scripted(completion(TEXT))]
+    usage = spent(endpoint.url)
+    assert (usage.uncounted_calls, usage.completion_tokens) == (1, 8)
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize(
+    ("fault", "known"),
+    [
+        *[(fault, True) for fault in (Fault.BUSY_SILENT, Fault.SERVER_ERROR, Fault.UNAVAILABLE, Fault.OVERFLOW_VLLM)],
+        *[(fault, True) for fault in (Fault.FILTERED_PROMPT, Fault.EMPTY_TEXT, Fault.FILTERED_REPLY)],
+        *[(fault, True) for fault in (Fault.NULL_TEXT, Fault.EMPTY_CHOICES)],
+        *[(fault, False) for fault in (Fault.SLOW, Fault.RESET_AT_ONCE, Fault.RESET_MIDWAY, Fault.CUT)],
+        *[(fault, False) for fault in (Fault.MALFORMED_JSON, Fault.TRUNCATED_JSON, Fault.HTML, Fault.ERROR_WITHIN)],
+    ],
+)
+def test_a_failure_that_may_have_been_charged_has_no_known_cost(fault: Fault, known: bool, streams: bool) -> None:
+    with HostileServer(says, script=[fault], slow=9.0) as server:
+        timeout = 0.3 if fault is Fault.SLOW else 5.0
+        with pytest.raises(EpicrisisError) as caught:
+            spent(server.url, local=False, price=PRICE, streams=streams, timeout=timeout)
+        ledger = server.ledger
+    usage = caught.value.usage
+    assert (usage.calls, usage.failed_calls, usage.uncounted_calls) == (1, 1, int(not known))
+    assert (usage.cost is not None) == known
+    assert (usage.prompt_tokens, usage.completion_tokens) == (ledger.told_prompt_tokens, ledger.told_completion_tokens)
+    assert usage.seconds > 0
+
+
+def test_on_this_machine_even_what_nobody_told_is_free() -> None:
+    with HostileServer(says, script=[Fault.RESET_AT_ONCE]) as server, pytest.raises(EpicrisisError) as caught:
+        spent(server.url)
+    assert (caught.value.usage.cost, caught.value.usage.uncounted_calls) == (0.0, 1)
+
+
+def test_who_is_not_there_charges_nothing() -> None:
+    with HostileServer(says) as server:
+        url = server.url
+    with pytest.raises(EpicrisisError, match="nothing answers") as caught:
+        spent(url, local=False)
+    assert (caught.value.usage.cost, caught.value.usage.uncounted_calls, caught.value.usage.failed_calls) == (0.0, 0, 1)
+
+
+def test_a_stream_that_never_tells_its_usage_is_estimated(endpoint: Endpoint) -> None:
+    endpoint.script["/v1/chat/completions"] = [Scripted(sse("Ye", "s."), kind="text/event-stream")]
+    usage = spent(endpoint.url, local=False, streams=True)
+    assert (usage.completion_tokens, usage.uncounted_calls, usage.cost) == (2, 1, None)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+NAMES = ["prompt_tokens", "completion_tokens", "total_tokens", "prompt_tokens_details", "completion_tokens_details"]
+
+
+@given(st.dictionaries(st.sampled_from(NAMES), json_values | st.integers(-5, 500)), st.booleans())
+def test_whatever_is_told_it_is_possible_or_refused(raw: dict[str, Any], said: bool) -> None:
+    usage = told(json.loads(json.dumps(raw)), REQUEST, said)
+    if usage is not None:
+        assert 0 <= usage.cached <= usage.prompt < 20_000
+        assert usage.prompt > 0
+        assert 0 <= (usage.reasoning or 0) <= usage.completion < 2000
+        assert usage.completion > 0 or not said
