@@ -332,7 +332,7 @@ def main() -> None:
     parser.add_argument("--delay", type=float, help="seconds before each reply (0.1; of partitions 0.5)")
     parser.add_argument("--calls", type=int, default=1000, help="of clients: calls a round")
     parser.add_argument("--partition", type=int, default=1, help="of rivals: documents a map call")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     if options.what == "clients":
         clients(options.delay or 0.1, (64, 256), options.calls)
     elif options.what == "partitions":
