@@ -43,6 +43,9 @@ _FILTER_CODES = ("content_filter", "content_policy_violation", "ResponsibleAIPol
 _GATEWAY_TIMEOUTS = (408, 504, 524)
 """Somebody between us and the model gave up; the model perhaps did not."""
 
+_NOT_THERE = (501, 505)
+"""Above 500, and yet asking again changes nothing."""
+
 _ECHO = 16
 """A server's words that share this many characters with the prompt are not passed on."""
 
@@ -162,9 +165,11 @@ def _by_status(refusal: Refusal, host: str, reason: str) -> ChatError:
         )
     if _is_filtered(refusal.body):
         return EndpointRejected(f"the content filter of {host} refuses the prompt: use another model, or reword it")
+    if refusal.body.get("code") == "insufficient_quota":
+        return EndpointRejected(f"the account at {host} has nothing left to spend ({status}): see its billing")
     if status == 429:
         return EndpointBusy(f"{host} takes no more calls for now (429){reason}: lower the concurrency or wait")
-    if status is None or status >= 500 or status == 408:
+    if status is None or (status >= 500 and status not in _NOT_THERE) or status == 408:
         return EndpointBusy(f"{host} failed ({status or 'within the reply'}){reason}: try again, or see its log")
     if status in (401, 403):
         return EndpointRejected(
