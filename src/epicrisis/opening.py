@@ -23,6 +23,7 @@ from epicrisis.models.encoder import load_encoder
 from epicrisis.models.load import load_chat
 from epicrisis.models.precomputed import PrecomputedEncoder
 from epicrisis.models.rerankers import load_reranker
+from epicrisis.privacy import local_path
 from epicrisis.retrieval.retriever import Retriever, Searched
 from epicrisis.seams import ChatModel, Encoder
 from epicrisis.settings import ROLES, ModelSettings, ScopeSettings, Settings
@@ -108,14 +109,14 @@ def open_retriever(settings: Settings, library: Path | str) -> Opened:
 
     Raises UserError: no such library, another encoder, no such model or reranker.
     """
-    path = Path(library).expanduser()
+    path = local_path(library)
     needs_encoder = settings.by != "bm25" or (settings.strategy == "brief-context" and settings.preflight.enabled)
     reranker = None
     if settings.rerank.name is not None:
         loaded = load_reranker(settings.rerank.name, settings.home, settings.threads, _key(settings.rerank.api_key_env))
         reranker = (settings.rerank.name, loaded)
     first, encoder = _searched(settings, path, settings.encoder) if needs_encoder else (Library.open(path), None)
-    also = [_searched(settings, other.expanduser(), None) for other in settings.fuse] if needs_encoder else []
+    also = [_searched(settings, local_path(other), None) for other in settings.fuse] if needs_encoder else []
     retriever = Retriever(
         first,
         encoder,

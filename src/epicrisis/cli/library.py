@@ -62,13 +62,13 @@ def add(
     from epicrisis.library.ingest import add_documents, check_vectors, open_or_create
     from epicrisis.models.precomputed import PrecomputedEncoder
     from epicrisis.opening import encoder_to_add
-    from epicrisis.privacy import set_local_only
+    from epicrisis.privacy import local_path, set_local_only
     from epicrisis.settings import load
 
     settings = load({"encoder": encoder, "local_only": local_only or None}, config)
     if settings.local_only:
         set_local_only(True)
-    path = path.expanduser()
+    path = local_path(path)
     items = _begun(read(sources, format, _known(path)))
     ready_made = format == "medcpt"
     used, name = encoder_to_add(settings, path, ready_made)
@@ -150,7 +150,7 @@ def optimize(
 
     from epicrisis.library.library import Library
 
-    with Library.open(path.expanduser(), write=True) as opened, Status("", console=Console(stderr=True)) as status:
+    with Library.open(path, write=True) as opened, Status("", console=Console(stderr=True)) as status:
         report = opened.optimize(recall, rebuild=rebuild, on_step=lambda step: status.update(f"Optimizing: {step}"))
     if json:
         show_json({"index": report, "good": report is None or report.good})
@@ -180,7 +180,7 @@ def info(path: LibraryPath, json: Json = False) -> None:
     """What is in a library, how it was encoded, and whether it is sound."""
     from epicrisis.library.library import Library
 
-    with Library.open(path.expanduser()) as opened:
+    with Library.open(path) as opened:
         found = opened.info()
     if json:
         show_json(found)
@@ -218,7 +218,7 @@ def check(path: LibraryPath, json: Json = False) -> None:
     from epicrisis.library.health_report import lines
     from epicrisis.library.library import Library
 
-    with Library.open(path.expanduser()) as opened, Progress(console=Console(stderr=True), disable=json) as bar:
+    with Library.open(path) as opened, Progress(console=Console(stderr=True), disable=json) as bar:
         task = bar.add_task("Checking")
         report = checked(opened, lambda read, all_: bar.update(task, completed=read, total=all_))
     if json:
@@ -239,7 +239,7 @@ def delete(
     """Delete documents, at once and for searches under way; added again they come back."""
     from epicrisis.library.library import Library
 
-    with Library.open(path.expanduser(), write=True) as opened:
+    with Library.open(path, write=True) as opened:
         there = list(opened.content_hashes(documents))
         opened.delete(there)
     unknown = [each for each in documents if each not in there]
@@ -257,7 +257,7 @@ def repair(path: LibraryPath, json: Json = False) -> None:
     """Make the word index and the list of documents anew from the passages."""
     from epicrisis.library.library import Library
 
-    found = Library.repair(path.expanduser())
+    found = Library.repair(path)
     if json:
         show_json(found)
     else:

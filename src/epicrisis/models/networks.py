@@ -6,12 +6,14 @@ numbers a text where it was made to judge.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
 from epicrisis.errors import ModelFileInvalid, ModelMissing
 from epicrisis.models.files import ONNX, ModelFiles
+from epicrisis.privacy import TELEMETRY_OFF
 from epicrisis.seams import Vectors
 
 if TYPE_CHECKING:
@@ -53,6 +55,8 @@ class OnnxNetwork:
     batch = CPU_BATCH
 
     def __init__(self, path: Path, threads: int | None = None) -> None:
+        # Before it is loaded: what it reports to its maker is started by that.
+        os.environ.update(TELEMETRY_OFF)
         import onnxruntime
         from onnxruntime.capi import onnxruntime_pybind11_state as native
 
