@@ -135,11 +135,13 @@ def usage_line(usage: Usage) -> str:
     """Calls, tokens, seconds and cost, in one line."""
     cost = "cost unknown" if usage.cost is None else "no charge" if usage.cost == 0 else f"${usage.cost:.4f}"
     failed = f" ({usage.failed_calls} failed)" if usage.failed_calls else ""
-    replayed = f" and {usage.replayed_calls:,} kept replies" if usage.replayed_calls else ""
+    calls = f"{usage.calls:,} call{'' if usage.calls == 1 else 's'}"
+    kept = f"{usage.replayed_calls:,} kept repl{'y' if usage.replayed_calls == 1 else 'ies'}"
+    replayed = f" and {kept}" if usage.replayed_calls else ""
     thought = f" ({usage.reasoning_tokens:,} of them thinking)" if usage.reasoning_tokens else ""
     uncounted = f", the tokens of {usage.uncounted_calls:,} calls unknown" if usage.uncounted_calls else ""
     return (
-        f"{usage.calls:,} calls{failed}{replayed}, {usage.prompt_tokens:,} prompt tokens "
+        f"{calls}{failed}{replayed}, {usage.prompt_tokens:,} prompt tokens "
         f"({usage.cached_tokens:,} cached), {usage.completion_tokens:,} completion tokens{thought}{uncounted}, "
         f"{usage.seconds:.1f} s of model time, {cost}"
     )
