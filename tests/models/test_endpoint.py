@@ -205,6 +205,8 @@ FAILURES: list[tuple[Scripted, type[EpicrisisError], str]] = [
     (Scripted(completion("")), ReplyInvalid, "empty text"),
     (Scripted(completion(None)), ReplyInvalid, "empty text"),
     (Scripted(completion("No", "content_filter")), ReplyWithheld, "content filter"),
+    (Scripted(completion("Half a", "abort")), ReplyInvalid, "gave up"),
+    (Scripted(completion("Half a", "error")), ReplyInvalid, "gave up"),
     (Scripted({"error": {"message": "slow down"}}, 429), EndpointBusy, "slow down"),
     (Scripted("<html>Bad gateway</html>", 502, "text/html"), EndpointBusy, "502"),
     (Scripted({"error": {"message": "boom"}}, 500), EndpointBusy, "boom"),

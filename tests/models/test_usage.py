@@ -121,6 +121,22 @@ def test_cached_tokens_have_their_price(endpoint: Endpoint) -> None:
     assert spent(endpoint.url, local=False).cost is None
 
 
+@pytest.mark.parametrize(("words", "notes"), [(100, 0), (1000, 1)])
+def test_a_prompt_that_was_read_in_part_is_told_of(endpoint: Endpoint, words: int, notes: int) -> None:
+    endpoint.script["/v1/chat/completions"] = [Scripted(completion(TEXT, usage=USAGE))]
+    request = replace(REQUEST, messages=(Message("user", "worms " * words),))
+
+    async def run() -> ChatReply:
+        model = OpenAICompatibleModel(endpoint.url, "m", timeout_seconds=5)
+        reply = await model.complete(request)
+        await model.aclose()
+        return reply
+
+    told_of = asyncio.run(run()).notes
+    assert len(told_of) == notes
+    assert all("read 50 tokens, too few" in note for note in told_of)
+
+
 def test_a_tokenizer_that_dies_costs_no_reply(endpoint: Endpoint) -> None:
     endpoint.script["/tokenize"] = [Scripted({"count": 1}), Scripted("", 500)]
     endpoint.script["/v1/chat/completions"] = [Scripted(completion(TEXT))]

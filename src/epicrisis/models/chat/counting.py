@@ -12,6 +12,7 @@ _MOST_TEMPLATE = 10_000
 """More tokens than any template, or prompt of the endpoint's own, puts around ours."""
 _BYTES_A_TOKEN = 3
 _CHARACTERS_A_TOKEN = 6
+_MOST_BYTES_A_TOKEN = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,12 @@ def told(raw: object, request: ChatRequest, said: bool) -> Told | None:
 def allowed(request: ChatRequest) -> int:
     """Tokens the endpoint may write, thinking included; one, where only the next is asked for."""
     return 1 if request.options else request.max_tokens + request.max_reasoning_tokens
+
+
+def must_be_cut(request: ChatRequest, prompt_tokens: int) -> bool:
+    """Whether a prompt of so many tokens cannot have been all of it. Some servers drop what exceeds their window."""
+    size = sum(len(message.content.encode(errors="surrogatepass")) for message in request.messages)
+    return size > _MOST_BYTES_A_TOKEN * (prompt_tokens + 20)
 
 
 def _detail(raw: Mapping[str, object], table: str, key: str) -> object:

@@ -16,6 +16,7 @@ from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from epicrisis.errors import ChatError, EndpointRejected, EpicrisisError, ReplyInvalid, ReplyWithheld
+from epicrisis.models.chat import counting
 from epicrisis.models.chat.body import body_of, notes_of, refused_parameter
 from epicrisis.models.chat.endpoint import Endpoint, parse_endpoint
 from epicrisis.models.chat.failures import FAILED, chat_error, foreign_errors, refusal_of
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_BROKEN = ("abort", "error")
+"""How vLLM, SGLang and gateways end a reply that its engine did not finish."""
 
 PROBE_SECONDS = 30.0
 """The most that a question about the endpoint itself may take."""
@@ -168,6 +172,9 @@ class OpenAICompatibleModel:
         notes = notes_of(refused, request)
         if received.thinking and not request.max_reasoning_tokens:
             notes += ("the model thinks, in the room of its answer: set max_reasoning_tokens",)
+        if counting.must_be_cut(request, usage.prompt_tokens):
+            read = f"the endpoint read {usage.prompt_tokens} tokens, too few for this prompt"
+            notes += (f"{read}: its window cut it (Ollama: raise num_ctx, and set context_tokens)",)
         return ChatReply(
             text="" if request.options else received.text,
             finish_reason=received.finish or "stop",
@@ -223,6 +230,10 @@ class OpenAICompatibleModel:
         if received.finish == "content_filter" or received.refusal:
             who = "the model refuses to answer" if received.refusal else "a content filter keeps the reply back"
             raise ReplyWithheld(f"{who} at {self._host}: ask anew, or use another model", usage=usage)
+        if received.finish in _BROKEN:
+            raise ReplyInvalid(
+                f"{self._host} gave up in the middle of its reply: try again, or see its log", usage=usage
+            )
         if received.text.strip():
             return
         if received.finish == "length" and (received.thinking or usage.reasoning_tokens):
