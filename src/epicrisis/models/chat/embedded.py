@@ -7,10 +7,12 @@ faster than calls side by side. There is no timeout, as nobody else can be overl
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import secrets
 import threading
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,7 @@ class EmbeddedModel:
         self._starting = threading.Lock()
         self._server: Any = None
         self._client: OpenAICompatibleModel | None = None
+        self._fingerprint: str | None = None
 
     @property
     def name(self) -> str:
@@ -52,6 +55,12 @@ class EmbeddedModel:
 
     async def capabilities(self) -> Capabilities:
         return await (await self._running()).capabilities()
+
+    async def fingerprint(self) -> str:
+        """By the weights' file and the version of llama.cpp."""
+        if self._fingerprint is None:
+            self._fingerprint = await asyncio.to_thread(_fingerprint, self._path)
+        return self._fingerprint
 
     async def aclose(self) -> None:
         client, self._client = self._client, None
@@ -102,8 +111,9 @@ def _serve(path: Path, name: str, key: str, window: int, threads: int | None) ->
     params.model_alias = [name]
     params.hostnames, params.port, params.api_keys = ["127.0.0.1"], 0, [key]
     params.n_ctx, params.n_parallel = window, 1
-    if threads is not None:
-        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
+    # Threads that generate wait for each other at every layer: on a busy machine two are several times slower than one.
+    params.cpuparams.n_threads = threads or 1
+    params.cpuparams_batch.n_threads = threads or os.cpu_count() or 1
     # No surprises: no shrunken window, no gigabytes of old prompts, no pages, no output, no downloads.
     params.fit_params, params.cache_ram_mib = False, 0
     params.ui = params.endpoint_slots = False
@@ -115,6 +125,11 @@ def _serve(path: Path, name: str, key: str, window: int, threads: int | None) ->
             f"{path} cannot be loaded with a window of {window} tokens: it is damaged (download or pull it again), of "
             "an unknown kind, or too large for the memory that is free (set a smaller context_tokens)"
         ) from error
+
+
+def _fingerprint(path: Path) -> str:
+    with path.open("rb") as file:
+        return f"gguf {hashlib.file_digest(file, 'sha256').hexdigest()} xllamacpp {version('xllamacpp')}"
 
 
 def _memory() -> float:
