@@ -41,4 +41,3 @@ def test_draws_stay_in_their_range(n: int, one: float, other: float) -> None:
 def test_option_probabilities_are_not_asked_for_under_a_schema() -> None:
     with pytest.raises(ValueError, match="schema"):
         replace(REQUEST, options=("A", "B"), schema={"type": "object"})
-

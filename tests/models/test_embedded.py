@@ -104,7 +104,7 @@ def test_it_is_held_to_json_schemas(model_home: Path) -> None:
 def test_only_the_holder_of_the_key_may_talk_to_it(model_home: Path) -> None:
     async def work(model: EmbeddedModel) -> None:
         await model.capabilities()
-        address = model._server.listening_address
+        address = model._address
         assert address.startswith("http://127.0.0.1:")
         with pytest.raises(urllib.error.HTTPError, match="401"):
             urllib.request.urlopen(f"{address}/props")
@@ -115,7 +115,7 @@ def test_only_the_holder_of_the_key_may_talk_to_it(model_home: Path) -> None:
 def test_closed_it_frees_its_port_and_starts_anew_when_asked(model_home: Path) -> None:
     async def work(model: EmbeddedModel) -> None:
         await model.capabilities()
-        address = model._server.listening_address
+        address = model._address
         await model.aclose()
         await model.aclose()
         with pytest.raises(urllib.error.URLError):

@@ -1,26 +1,43 @@
-"""Reads the head of a GGUF file: just enough to tell a model from a file that is none, and how wide its window is."""
+"""Reads the head of a GGUF file: just enough to tell a model from a file that is none, how wide its window is, and what
+a token of the window costs. Knows no engine and no machine."""
 
 from __future__ import annotations
 
 import os
+import re
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, TypeAlias
 
 from epicrisis.errors import ModelFileInvalid
 
 _NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
 _LONGEST = 1 << 26
+_MOST_LAYERS = 4096
+_BYTES_OF_HALF = 2
+
+_SPARING = ("attention.sliding_window", "attention.kv_lora_rank", "full_attention_interval", "ssm.state_size")
+"""Models that say one of these keep less of the window than everything; how much less is for their engine to know."""
+
+_PART = re.compile(r"-\d{5}-of-(\d{5})\.gguf$")
+
+Value: TypeAlias = str | int | float | bool | tuple[int | float | bool, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
 class GgufHead:
-    """`context_tokens`: the window the model was trained with, `None` where the file does not say."""
+    """`context_tokens`: the window the model was trained with, `None` where the file does not say.
+
+    `kv_bytes`: what the keys and values of one token of the window take in 16 bits, all layers together; 0 where the
+    file does not say, or the model keeps less than that.
+    """
 
     architecture: str
     context_tokens: int | None
+    kv_bytes: int
 
 
 def read_gguf(path: Path) -> GgufHead:
@@ -32,34 +49,65 @@ def read_gguf(path: Path) -> GgufHead:
             return _head(stream)
     except OSError as error:
         raise ModelFileInvalid(f"{path} cannot be read ({error.strerror}): check its place and permissions") from error
-    except (struct.error, UnicodeDecodeError, KeyError, OverflowError, MemoryError) as error:
+    except (struct.error, UnicodeDecodeError, KeyError, TypeError, ArithmeticError, MemoryError) as error:
         raise ModelFileInvalid(f"{path} is a damaged GGUF file: download or pull it again") from error
+
+
+def gguf_parts(path: Path) -> tuple[Path, ...]:
+    """The file, or all parts of a model that is split (`-00001-of-00003.gguf`), in order.
+
+    Raises ModelFileInvalid where one is not there.
+    """
+    split = _PART.search(path.name)
+    if split is None:
+        return (path,)
+    count = int(split[1])
+    stem = path.name[: split.start()]
+    parts = tuple(path.with_name(f"{stem}-{number:05}-of-{count:05}.gguf") for number in range(1, count + 1))
+    for part in parts:
+        if not part.is_file():
+            raise ModelFileInvalid(f"{part} is not there: {path} is one of {count} parts, download or pull them all")
+    return parts
 
 
 def _head(stream: BinaryIO) -> GgufHead:
     _, _, entries = _unpack(stream, "IQQ")
-    architecture, found = "", {}
+    found: dict[str, Value] = {}
     for _ in range(entries):
         key = _text(stream)
-        (kind,) = _unpack(stream, "I")
-        value = _value(stream, kind)
-        if key == "general.architecture":
-            architecture = str(value)
-        elif key.endswith(".context_length") and isinstance(value, int):
-            found[key] = value
-        if f"{architecture}.context_length" in found:
+        # The architecture's keys stand together; behind them comes the vocabulary, which is long.
+        if key.startswith("tokenizer.") and any(known.endswith(".context_length") for known in found):
             break
-    return GgufHead(architecture, found.get(f"{architecture}.context_length"))
+        (kind,) = _unpack(stream, "I")
+        found[key] = _value(stream, kind)
+    architecture = str(found.get("general.architecture") or "")
+    ours = {key.removeprefix(f"{architecture}."): value for key, value in found.items()}
+    window = ours.get("context_length")
+    return GgufHead(architecture, window if isinstance(window, int) else None, _kv_bytes(ours))
 
 
-def _value(stream: BinaryIO, kind: int) -> str | int | float | bool | None:
-    """A value, or `None` for an array, which is skipped."""
+def _kv_bytes(said: Mapping[str, Any]) -> int:
+    layers, heads = said.get("block_count", 0), said.get("attention.head_count", 0)
+    if any(key in said for key in _SPARING) or not layers or not heads:
+        return 0
+    # One number for all layers, or one for each.
+    kv_heads = said.get("attention.head_count_kv", heads)
+    total = sum(kv_heads) if isinstance(kv_heads, tuple) else layers * kv_heads
+    head = said.get("embedding_length", 0) // (max(heads) if isinstance(heads, tuple) else heads)
+    width = said.get("attention.key_length", head) + said.get("attention.value_length", head)
+    return int(total * width * _BYTES_OF_HALF)
+
+
+def _value(stream: BinaryIO, kind: int) -> Value:
+    """A value; `None` for an array that cannot be one number a layer, which is skipped."""
     if kind == _STRING:
         return _text(stream)
     if kind != _ARRAY:
-        (number,) = _unpack(stream, _NUMBERS[kind])
+        number: int | float | bool = _unpack(stream, _NUMBERS[kind])[0]
         return number
     inner, length = _unpack(stream, "IQ")
+    if inner in _NUMBERS and length <= _MOST_LAYERS:
+        return _unpack(stream, f"{length}{_NUMBERS[inner]}")
     if inner in _NUMBERS:
         stream.seek(struct.calcsize("<" + _NUMBERS[inner]) * length, os.SEEK_CUR)
     else:
@@ -73,7 +121,7 @@ def _text(stream: BinaryIO) -> str:
     return bytes(_unpack(stream, f"{min(length, _LONGEST)}s")[0]).decode()
 
 
-def _unpack(stream: BinaryIO, layout: str) -> tuple[int, ...]:
+def _unpack(stream: BinaryIO, layout: str) -> tuple[Any, ...]:
     """Little-endian; struct.error where the file breaks off."""
     size = struct.calcsize("<" + layout)
     return struct.unpack("<" + layout, stream.read(size))

@@ -1,54 +1,84 @@
 """The embedded chat model: llama.cpp in this process, talked to over loopback.
 
-The only module that knows xllamacpp. One slot: on a CPU calls one after the other share the prompt's prefix and are
-faster than calls side by side. There is no timeout, as nobody else can be overloading it.
+The only module that knows xllamacpp. What is set here and why, with the measurements: `docs/design/embedded.md`.
+There is no timeout, as nobody else can be overloading it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import os
+import json
 import secrets
 import threading
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from epicrisis.errors import ModelFileInvalid
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
-from epicrisis.models.gguf import read_gguf
+from epicrisis.models.files import sha256_of
+from epicrisis.models.gguf import gguf_parts, read_gguf
+from epicrisis.models.machine import available_memory, usable_cores
 from epicrisis.seams import Capabilities, ChatReply, ChatRequest, Message, OnDelta
+
+WINDOW = 8192
+BATCH_TOKENS = 256
+"""Of a prompt read between two looks at whether anybody still waits for the reply."""
+
+WORKING_BYTES = 64 * 2**20
+"""What computing takes beside weights and window, and beside the window's mask for one batch."""
+
+CACHED_SHARE, CACHED_BYTES = 4, 2 * 2**30
+"""Prompts read before are kept in a quarter of what memory is left, and no more than this."""
 
 
 class EmbeddedModel:
-    """A `.gguf` file. The weights are loaded at the first use, in a thread; `aclose` frees them.
+    """A `.gguf` file. The weights are loaded at the first use, in a thread; `aclose` frees them, and so does the end of
+    the process or of this object.
 
-    The window is the smaller of `context_tokens` and the one the model was trained with. `threads=None` leaves the
-    number to llama.cpp. The first use raises ModelFileInvalid where the file is no model, or too large for this
-    machine's memory.
+    The window is the smaller of `context_tokens` and the one the model was trained with. `threads` are for reading and
+    for writing; by default all cores read, and all but one write. The first use raises ModelFileInvalid where the file
+    is no model, or needs more memory than is available. `weights_sha256`: that of the file, where it is known.
+
+    Calls are taken in turn, and what their prompts have in common with those before is not computed again, unless
+    `prefix_cache` is off. A cancelled call stops the work, at the next batch of the prompt or token of the reply.
 
     Grammars hold replies to a JSON schema, but for `uniqueItems`, `multipleOf`, `allOf` and patterns without `^...$`,
     which llama.cpp ignores.
     """
 
-    def __init__(self, path: Path, name: str, context_tokens: int | None = None, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        name: str,
+        context_tokens: int | None = None,
+        threads: int | None = None,
+        *,
+        weights_sha256: str | None = None,
+        prefix_cache: bool = True,
+    ) -> None:
         self._path = path
         self._name = name
-        self._context_tokens = context_tokens or 8192
+        self._context_tokens = context_tokens or WINDOW
         self._threads = threads
+        self._sha256 = weights_sha256
+        self._prefix_cache = prefix_cache
         self._starting = threading.Lock()
-        self._server: Any = None
+        self._stop: Callable[[], object] = _nothing
+        self._address = ""
         self._client: OpenAICompatibleModel | None = None
-        self._fingerprint: str | None = None
 
     @property
     def name(self) -> str:
         return self._name
 
     async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
-        return await (await self._running()).complete(request, on_delta)
+        # Streamed, asked for or not: llama.cpp does not look whether anybody waits for a whole reply.
+        return await (await self._running()).complete(request, on_delta or _nothing)
 
     async def count_tokens(self, messages: Sequence[Message]) -> int:
         return await (await self._running()).count_tokens(messages)
@@ -57,16 +87,15 @@ class EmbeddedModel:
         return await (await self._running()).capabilities()
 
     async def fingerprint(self) -> str:
-        """By the weights' file and the version of llama.cpp."""
-        if self._fingerprint is None:
-            self._fingerprint = await asyncio.to_thread(_fingerprint, self._path)
-        return self._fingerprint
+        if self._sha256 is None:
+            self._sha256 = await asyncio.to_thread(_weights_sha256, self._path)
+        return json.dumps({"weights": self._sha256, "xllamacpp": version("xllamacpp")}, sort_keys=True)
 
     async def aclose(self) -> None:
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
-        await asyncio.to_thread(self._stop)
+        await asyncio.to_thread(self._end)
 
     async def _running(self) -> OpenAICompatibleModel:
         if self._client is not None:
@@ -78,62 +107,124 @@ class EmbeddedModel:
             if self._client is not None:
                 return self._client
             window = min(self._context_tokens, read_gguf(self._path).context_tokens or self._context_tokens)
+            need = memory_needed(self._path, window)
+            left = available_memory() - need.all
+            if left < 0:
+                raise ModelFileInvalid(_too_large(self._path, need, left))
+            cached = min(left / CACHED_SHARE, CACHED_BYTES) if self._prefix_cache else None
             key = secrets.token_urlsafe(32)
-            self._server = _serve(self._path, self._name, key, window, self._threads)
+            server = _serve(_params(self._path, self._name, key, window, self._threads, cached))
+            self._address = server.listening_address
+            # xllamacpp stops a server when nothing holds it any more. Left to the end of the interpreter that is late:
+            # nothing runs any more that could let go of its connections.
+            held = [server]
+            del server
+            self._stop = weakref.finalize(self, held.clear)
             self._client = client = OpenAICompatibleModel(
-                f"{self._server.listening_address}/v1",
+                f"{self._address}/v1",
                 model=self._name,
                 api_key=lambda: key,
                 timeout_seconds=None,
                 context_tokens=window,
                 name=self._name,
+                json_schema=True,
+                extra={"return_progress": True},
             )
             return client
 
-    def _stop(self) -> None:
-        """xllamacpp stops a server when nothing holds it any more."""
+    def _end(self) -> None:
         with self._starting:
-            self._server = None
+            self._stop()
 
 
-def _serve(path: Path, name: str, key: str, window: int, threads: int | None) -> Any:
-    """A server on a free port of loopback that answers only to the key."""
+# -- the server -----------------------------------------------------------------------------------------------------
+
+
+def _params(path: Path, name: str, key: str, window: int, threads: int | None, cached: float | None) -> Any:
+    """A server on a free port of loopback that answers only to the key. `cached`: bytes for prompts read before, `None`
+    where every prompt is read anew."""
     import xllamacpp
 
-    size, memory = path.stat().st_size, _memory()
-    if size > memory:
-        raise ModelFileInvalid(
-            f"{path} needs more memory ({size / 2**30:.1f} GiB) than this machine has ({memory / 2**30:.1f} GiB): "
-            "use a smaller model"
-        )
     params = xllamacpp.CommonParams()
     params.model.path = str(path)
     params.model_alias = [name]
     params.hostnames, params.port, params.api_keys = ["127.0.0.1"], 0, [key]
+    # The window is divided by the slots, and prompts in two slots share no prefix.
     params.n_ctx, params.n_parallel = window, 1
-    # Threads that generate wait for each other at every layer: on a busy machine two are several times slower than one.
-    params.cpuparams.n_threads = threads or 1
-    params.cpuparams_batch.n_threads = threads or os.cpu_count() or 1
-    # No surprises: no shrunken window, no gigabytes of old prompts, no pages, no output, no downloads.
-    params.fit_params, params.cache_ram_mib = False, 0
-    params.ui = params.endpoint_slots = False
+    params.n_batch = params.n_ubatch = BATCH_TOKENS
+    # Threads that spin, or one more than there are free cores, make every other one wait on a busy machine.
+    cores = usable_cores()
+    params.cpuparams.n_threads = threads or max(1, cores - 1)
+    params.cpuparams_batch.n_threads = threads or cores
+    params.cpuparams.poll = params.cpuparams_batch.poll = 0
+    # With 0 every prompt is kept that another one takes the slot from, however alike the two are.
+    params.cache_prompt, params.slot_prompt_similarity = cached is not None, 0.0
+    params.cache_ram_mib = int((cached or 0) / 2**20)
+    # A connection that was closed is noticed when something is written to it.
+    params.sse_ping_interval = 1
+    # No surprises: no shrunken window, no pages, no output, no downloads.
+    params.fit_params = params.ui = params.endpoint_slots = False
     params.verbosity, params.offline = 0, True
+    return params
+
+
+def _serve(params: Any) -> Any:
+    import xllamacpp
+
     try:
-        return xllamacpp.Server(params)
+        server = xllamacpp.Server(params)
     except RuntimeError as error:
         raise ModelFileInvalid(
-            f"{path} cannot be loaded with a window of {window} tokens: it is damaged (download or pull it again), of "
-            "an unknown kind, or too large for the memory that is free (set a smaller context_tokens)"
+            f"{params.model.path} cannot be loaded with a window of {params.n_ctx} tokens: it is damaged (download or "
+            "pull it again), of an unknown kind, or too large for the memory that is free (set a smaller "
+            "context_tokens)"
         ) from error
+    # A server that is stopped before its loop has begun never ends: wait until it answers.
+    server.handle_metrics()
+    return server
 
 
-def _fingerprint(path: Path) -> str:
-    with path.open("rb") as file:
-        return f"gguf {hashlib.file_digest(file, 'sha256').hexdigest()} xllamacpp {version('xllamacpp')}"
+# -- the file -------------------------------------------------------------------------------------------------------
 
 
-def _memory() -> float:
-    """Bytes of this machine's memory; infinite where the system does not tell."""
-    if not hasattr(os, "sysconf"):
-        return float("inf")
-    return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+@dataclass(frozen=True, slots=True)
+class MemoryNeeded:
+    """Bytes. `window`: the keys and values of all its tokens; `work`: what computing one batch takes."""
+
+    weights: int
+    window: int
+    work: int
+
+    @property
+    def all(self) -> int:
+        return self.weights + self.window + self.work
+
+
+def memory_needed(path: Path, window: int) -> MemoryNeeded:
+    """Of a model with a window of so many tokens. Raises ModelFileInvalid where it is no model, or not all of it."""
+    return MemoryNeeded(
+        weights=sum(part.stat().st_size for part in gguf_parts(path)),
+        window=window * read_gguf(path).kv_bytes,
+        work=WORKING_BYTES + 4 * BATCH_TOKENS * window,
+    )
+
+
+def _too_large(path: Path, need: MemoryNeeded, left: float) -> str:
+    room = need.window + left
+    cure = "use a smaller model"
+    if room > 0 and need.window:
+        cure = f"set a smaller context_tokens, or {cure}"
+    return (
+        f"{path} needs {need.all / 2**30:.1f} GiB of memory (weights {need.weights / 2**30:.1f}, window "
+        f"{need.window / 2**30:.1f}) and {(need.all + left) / 2**30:.1f} GiB are available: {cure}"
+    )
+
+
+def _weights_sha256(path: Path) -> str:
+    """Of a split model: over the hashes of its parts."""
+    hashes = [sha256_of(part) for part in gguf_parts(path)]
+    return hashes[0] if len(hashes) == 1 else sha256("".join(hashes).encode()).hexdigest()
+
+
+def _nothing(*_: object) -> None:
+    """Nobody watches; nothing to stop."""
