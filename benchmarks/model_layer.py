@@ -40,10 +40,10 @@ from rivals.measured import Job, cpu_seconds
 from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.choices import ReplyForm
 from epicrisis.answering.context import Context
-from epicrisis.models.chat.budget import Budget
-from epicrisis.models.chat.cache import ReplyCache
-from epicrisis.models.chat.endpoint import parse_endpoint
-from epicrisis.models.chat.layers import layered
+from epicrisis.models.chat.endpoints.endpoint import parse_endpoint
+from epicrisis.models.chat.layers.budget import Budget
+from epicrisis.models.chat.layers.cache import ReplyCache
+from epicrisis.models.chat.layers.stack import layered
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 from epicrisis.models.load import load_chat
 from epicrisis.seams import ChatModel, ChatRequest, Message

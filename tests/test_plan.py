@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from epicrisis.answering.choices import ANSWER_CHARACTERS, MAX_QUOTES, QUOTE_CHARACTERS, ReplyForm
 from epicrisis.errors import EndpointUnreachable, InputError, UserError
 from epicrisis.library.library import Library
-from epicrisis.models.chat.layer import Layer
+from epicrisis.models.chat.layers.layer import Layer
 from epicrisis.opening import Opened
 from epicrisis.pipeline import STRATEGIES, Pipeline
 from epicrisis.plan.figures import SIZES, Plan, Range, Size, Speed, StrategyPlan, dollars, total

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.context import Context
-from epicrisis.models.chat.layers import layered
+from epicrisis.models.chat.layers.stack import layered
 from epicrisis.models.load import load_chat
 from epicrisis.settings import ModelSettings
 from epicrisis.types import Called, Event, Hit, Passage, Question, Ranking, Scope, Usage

@@ -16,9 +16,9 @@ from epicrisis.corpus.chunking import sentences
 from epicrisis.errors import ModelMissing, SettingsError, StorageError
 from epicrisis.library.folder import REPLIES
 from epicrisis.library.library import Library
-from epicrisis.models.chat.budget import Budget
-from epicrisis.models.chat.cache import ReplyCache
-from epicrisis.models.chat.layers import layered
+from epicrisis.models.chat.layers.budget import Budget
+from epicrisis.models.chat.layers.cache import ReplyCache
+from epicrisis.models.chat.layers.stack import layered
 from epicrisis.models.encoder import load_encoder
 from epicrisis.models.load import load_chat
 from epicrisis.models.precomputed import PrecomputedEncoder

@@ -10,9 +10,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from epicrisis.models.chat.cache import ReplyCache
-from epicrisis.models.chat.cached import CachedModel
-from epicrisis.models.chat.layers import layered
+from epicrisis.models.chat.layers.cache import ReplyCache
+from epicrisis.models.chat.layers.cached import CachedModel
+from epicrisis.models.chat.layers.stack import layered
 from epicrisis.models.load import load_chat
 from epicrisis.seams import ChatReply, ChatRequest, Message
 from epicrisis.settings import ModelSettings

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epicrisis.errors import EndpointRejected
-from epicrisis.models.chat.bounded import BoundedModel
+from epicrisis.models.chat.layers.bounded import BoundedModel
 from epicrisis.seams import ChatModel
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
 from tests.models.virtual import SlowModel, asked, now, run

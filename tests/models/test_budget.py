@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epicrisis.errors import BudgetExceeded, EndpointBusy, EndpointRejected, EpicrisisError, SettingsError
-from epicrisis.models.chat.budget import Amount, Budget, BudgetedModel, TimedModel
 from epicrisis.models.chat.estimates import most_prompt_tokens
+from epicrisis.models.chat.layers.budget import Amount, Budget, BudgetedModel, TimedModel
 from epicrisis.seams import Capabilities, ChatReply, ChatRequest
 from epicrisis.settings import BudgetSettings
 from epicrisis.testing.chat import ScriptedModel, check_chat_model

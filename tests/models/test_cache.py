@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 from epicrisis.errors import InputError, StorageError
-from epicrisis.models.chat.cache import CacheStats, ReplyCache
+from epicrisis.models.chat.layers.cache import CacheStats, ReplyCache
 from epicrisis.seams import Capabilities, ChatReply, OptionLogprobs
 from epicrisis.types import Usage
 from tests.models.cache_child import CALLS, key, reply

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epicrisis.errors import EndpointRejected, NotCached, ReplyInvalid
-from epicrisis.models.chat.cache import ReplyCache
-from epicrisis.models.chat.cached import CachedModel, reply_key
+from epicrisis.models.chat.layers.cache import ReplyCache
+from epicrisis.models.chat.layers.cached import CachedModel, reply_key
 from epicrisis.seams import Capabilities, ChatReply, ChatRequest, Message, OnDelta
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
 from epicrisis.types import Usage

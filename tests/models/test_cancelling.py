@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from epicrisis.errors import EndpointTimeout, ReplyInvalid, ReplyTruncated
-from epicrisis.models.chat import connection, receiving
+from epicrisis.models.chat.endpoints import connection, receiving
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 from epicrisis.seams import ChatRequest, Message
 from epicrisis.testing.faults import Fault

@@ -15,10 +15,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from epicrisis.errors import EndpointRejected, EpicrisisError, ModelMissing
-from epicrisis.models.chat.body import body_of, refused_parameter
-from epicrisis.models.chat.endpoint import Endpoint as Address
-from epicrisis.models.chat.endpoint import parse_endpoint
-from epicrisis.models.chat.failures import refusal_in
+from epicrisis.models.chat.endpoints.body import body_of, refused_parameter
+from epicrisis.models.chat.endpoints.endpoint import Endpoint as Address
+from epicrisis.models.chat.endpoints.endpoint import parse_endpoint
+from epicrisis.models.chat.endpoints.failures import refusal_in
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 from epicrisis.seams import ChatReply, ChatRequest, Message
 from epicrisis.testing.hostile import HostileServer
@@ -357,7 +357,7 @@ def test_bedrock_is_signed_for_with_the_credentials_of_aws(endpoint: Endpoint) -
 
 @pytest.mark.usefixtures("aws")
 def test_bedrocks_own_keys_need_nothing_more(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("epicrisis.models.chat.connection.find_spec", lambda _: None)
+    monkeypatch.setattr("epicrisis.models.chat.endpoints.connection.find_spec", lambda _: None)
     ask(bedrock(endpoint), api_key=lambda: "bedrock-api-key-1")
     monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "bedrock-api-key-2")
     ask(bedrock(endpoint))
@@ -367,7 +367,7 @@ def test_bedrocks_own_keys_need_nothing_more(endpoint: Endpoint, monkeypatch: py
 
 @pytest.mark.usefixtures("aws")
 def test_without_a_key_and_the_extra_the_cure_is_named(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("epicrisis.models.chat.connection.find_spec", lambda _: None)
+    monkeypatch.setattr("epicrisis.models.chat.endpoints.connection.find_spec", lambda _: None)
     with pytest.raises(ModelMissing, match=r"pip install 'epicrisis\[bedrock\]'"):
         ask(bedrock(endpoint))
 

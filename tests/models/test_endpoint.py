@@ -20,7 +20,7 @@ from epicrisis.errors import (
     ReplyInvalid,
     ReplyWithheld,
 )
-from epicrisis.models.chat.body import sampling_seed
+from epicrisis.models.chat.endpoints.body import sampling_seed
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 from epicrisis.privacy import set_local_only
 from epicrisis.seams import ChatReply, ChatRequest, Message

@@ -19,8 +19,8 @@ from epicrisis.errors import (
     ReplyInvalid,
     ReplyWithheld,
 )
+from epicrisis.models.chat.endpoints.probing import PATIENCE
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
-from epicrisis.models.chat.probing import PATIENCE
 from epicrisis.seams import ChatReply, ChatRequest, Message
 from epicrisis.testing.faults import Fault
 from epicrisis.testing.hostile import HostileServer

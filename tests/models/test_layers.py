@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from epicrisis.errors import BudgetExceeded, ChatError, EndpointBusy, EndpointUnreachable, ReplyInvalid
-from epicrisis.models.chat.budget import Budget
-from epicrisis.models.chat.cache import ReplyCache
 from epicrisis.models.chat.estimates import most_prompt_tokens
-from epicrisis.models.chat.layers import layered
-from epicrisis.models.chat.rate import RateLimitedModel
+from epicrisis.models.chat.layers.budget import Budget
+from epicrisis.models.chat.layers.cache import ReplyCache
+from epicrisis.models.chat.layers.rate import RateLimitedModel
+from epicrisis.models.chat.layers.stack import layered
 from epicrisis.seams import ChatModel, ChatReply, ChatRequest
 from epicrisis.settings import BudgetSettings, ModelSettings, Price
 from epicrisis.testing.chat import ScriptedModel, check_chat_model

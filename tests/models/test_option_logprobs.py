@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from epicrisis.errors import EndpointRejected
 from epicrisis.models.chat.embedded import EmbeddedModel
-from epicrisis.models.chat.logprobs import option_logprobs
+from epicrisis.models.chat.endpoints.logprobs import option_logprobs
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 from epicrisis.seams import ChatReply, ChatRequest, Message, OptionLogprobs
 from tests.loopback import Endpoint, Scripted, serving

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from epicrisis.errors import EndpointBusy
 from epicrisis.models.chat.estimates import likely_prompt_tokens
-from epicrisis.models.chat.rate import LOOK_AGAIN_SECONDS, RateLimitedModel
+from epicrisis.models.chat.layers.rate import LOOK_AGAIN_SECONDS, RateLimitedModel
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
 from epicrisis.types import Usage
 from tests.models.virtual import Call, SlowModel, asked, now, run

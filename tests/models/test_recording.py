@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from epicrisis.errors import EndpointRejected, StorageError
-from epicrisis.models.chat.cache import ReplyCache
-from epicrisis.models.chat.cached import CachedModel
-from epicrisis.models.chat.recording import RecordingModel
+from epicrisis.models.chat.layers.cache import ReplyCache
+from epicrisis.models.chat.layers.cached import CachedModel
+from epicrisis.models.chat.layers.recording import RecordingModel
 from epicrisis.plain import to_json
 from epicrisis.seams import ChatRequest
 from epicrisis.testing.chat import ScriptedModel, check_chat_model

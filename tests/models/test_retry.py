@@ -17,8 +17,8 @@ from epicrisis.errors import (
     EpicrisisError,
     ReplyInvalid,
 )
-from epicrisis.models.chat.layer import Layer
-from epicrisis.models.chat.retry import RetryingModel
+from epicrisis.models.chat.layers.layer import Layer
+from epicrisis.models.chat.layers.retry import RetryingModel
 from epicrisis.seams import Capabilities, ChatReply, ChatRequest, Message, OnDelta
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
 from epicrisis.types import Usage

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.models.chat.retry_after import retry_after
+from epicrisis.models.chat.endpoints.retry_after import retry_after
 
 PAST = "Wed, 21 Oct 2015 07:28:00 GMT"
 LATER = "Wed, 21 Oct 2015 07:29:30 GMT"

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from epicrisis.errors import EpicrisisError, NetworkRefused
-from epicrisis.models.chat.failures import causes
+from epicrisis.models.chat.endpoints.failures import causes
 from epicrisis.models.load import load_chat
 from epicrisis.privacy import set_local_only
 from epicrisis.seams import ChatModel, ChatRequest, Message

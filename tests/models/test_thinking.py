@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epicrisis.errors import ReplyInvalid, ReplyTruncated
+from epicrisis.models.chat.endpoints.thinking import Splitter, split
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
-from epicrisis.models.chat.thinking import Splitter, split
 from epicrisis.seams import ChatReply, ChatRequest, Message
 from tests.loopback import Endpoint, Scripted, serving
 

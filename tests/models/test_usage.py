@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epicrisis.errors import EpicrisisError
-from epicrisis.models.chat.counting import told
-from epicrisis.models.chat.endpoint import parse_endpoint
+from epicrisis.models.chat.endpoints.counting import told
+from epicrisis.models.chat.endpoints.endpoint import parse_endpoint
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 from epicrisis.models.chat.prices import stated_cost
 from epicrisis.seams import ChatReply, ChatRequest, Message

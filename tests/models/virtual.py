@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from epicrisis.errors import ChatError
-from epicrisis.models.chat.layer import Layer
+from epicrisis.models.chat.layers.layer import Layer
 from epicrisis.seams import Capabilities, ChatReply, ChatRequest, Message, OnDelta
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.types import Usage

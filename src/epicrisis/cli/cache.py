@@ -11,7 +11,7 @@ from epicrisis.cli.common import show_json, translated
 from epicrisis.cli.options import Config, Json
 
 if TYPE_CHECKING:
-    from epicrisis.models.chat.cache import ReplyCache
+    from epicrisis.models.chat.layers.cache import ReplyCache
 
 Library = Annotated[
     Path | None, typer.Argument(help="The library whose replies are meant; without one, those kept among the models.")
@@ -53,7 +53,7 @@ def clear(library: Library = None, config: Config = None, json: Json = False) ->
 def _cache(library: Path | None, config: Path | None) -> ReplyCache:
     from epicrisis.library.folder import REPLIES
     from epicrisis.library.manifest import read_manifest
-    from epicrisis.models.chat.cache import ReplyCache
+    from epicrisis.models.chat.layers.cache import ReplyCache
     from epicrisis.privacy import local_path
     from epicrisis.settings import load
 

@@ -122,7 +122,7 @@ def _contacts(settings: Settings) -> list[dict[str, Any]]:
 def _endpoint(name: str) -> tuple[str, bool]:
     """A URL with the host that the name stands for, and whether AWS signs the calls where there is no key."""
     from epicrisis.errors import ModelMissing
-    from epicrisis.models.chat.endpoint import parse_endpoint
+    from epicrisis.models.chat.endpoints.endpoint import parse_endpoint
 
     try:
         endpoint = parse_endpoint(name)

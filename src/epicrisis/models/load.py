@@ -22,7 +22,7 @@ def load_chat(wanted: ModelSettings, home: Path, threads: int | None = None) -> 
     Raises ModelMissing and, where the file of a key is not there, SettingsError, both with the cure.
     """
     if wanted.is_endpoint:
-        from epicrisis.models.chat.endpoint import read_key
+        from epicrisis.models.chat.endpoints.endpoint import read_key
         from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 
         key = partial(read_key, wanted.api_key_file, wanted.api_key_env)

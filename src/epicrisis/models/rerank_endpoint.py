@@ -22,7 +22,7 @@ from epicrisis.errors import (
     NetworkRefused,
     ReplyInvalid,
 )
-from epicrisis.models.chat.failures import causes
+from epicrisis.models.chat.endpoints.failures import causes
 from epicrisis.privacy import is_local
 
 CONNECT_SECONDS = 10.0

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from epicrisis.errors import ChatError, ContextOverflow, UserError
-from epicrisis.models.chat.layer import Layer
+from epicrisis.models.chat.layers.layer import Layer
 from epicrisis.plan.figures import Size, Speed
 from epicrisis.plan.replies import reply
 from epicrisis.prompts import unfence

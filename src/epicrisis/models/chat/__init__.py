@@ -1,1 +1,1 @@
-"""Chat models and the layers that wrap any chat model."""
+"""Chat models, over an endpoint or embedded, and the layers that wrap any of them."""

@@ -16,22 +16,22 @@ from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from epicrisis.errors import ChatError, EndpointRejected, EpicrisisError, ReplyInvalid, ReplyWithheld
-from epicrisis.models.chat import counting
-from epicrisis.models.chat.body import body_of, notes_of, refused_parameter
-from epicrisis.models.chat.endpoint import Endpoint, parse_endpoint
-from epicrisis.models.chat.failures import FAILED, chat_error, foreign_errors, refusal_of
-from epicrisis.models.chat.logprobs import option_logprobs as renormalised
+from epicrisis.models.chat.endpoints import counting
+from epicrisis.models.chat.endpoints.body import body_of, notes_of, refused_parameter
+from epicrisis.models.chat.endpoints.endpoint import Endpoint, parse_endpoint
+from epicrisis.models.chat.endpoints.failures import FAILED, chat_error, foreign_errors, refusal_of
+from epicrisis.models.chat.endpoints.logprobs import option_logprobs as renormalised
+from epicrisis.models.chat.endpoints.probing import Probing
+from epicrisis.models.chat.endpoints.receiving import Received, receive_stream, receive_whole, thought_too_long
+from epicrisis.models.chat.endpoints.schemas import checker
+from epicrisis.models.chat.endpoints.thinking import THINKING_MARKS
+from epicrisis.models.chat.endpoints.usage import usage_of
 from epicrisis.models.chat.prices import listed_cost
-from epicrisis.models.chat.probing import Probing
-from epicrisis.models.chat.receiving import Received, receive_stream, receive_whole, thought_too_long
-from epicrisis.models.chat.schemas import checker
-from epicrisis.models.chat.thinking import THINKING_MARKS
-from epicrisis.models.chat.usage import usage_of
 from epicrisis.seams import Capabilities, ChatReply, ChatRequest, Message, OnDelta, OptionLogprobs
 from epicrisis.types import Usage
 
 if TYPE_CHECKING:
-    from epicrisis.models.chat.connection import Connection
+    from epicrisis.models.chat.endpoints.connection import Connection
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -302,7 +302,7 @@ class OpenAICompatibleModel:
 
     def _connected(self) -> _Session:
         """One client for each event loop, as its connections belong to one."""
-        from epicrisis.models.chat.connection import Connection
+        from epicrisis.models.chat.endpoints.connection import Connection
 
         loop = asyncio.get_running_loop()
         if self._session is None or self._session.loop is not loop:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from epicrisis.models.chat.endpoint import parse_endpoint
+from epicrisis.models.chat.endpoints.endpoint import parse_endpoint
 from epicrisis.settings import ModelSettings, Price
 from epicrisis.types import Usage
 

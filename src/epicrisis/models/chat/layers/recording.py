@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.errors import EpicrisisError, StorageError
-from epicrisis.models.chat.layer import Layer
+from epicrisis.models.chat.layers.layer import Layer
 from epicrisis.plain import to_json
 from epicrisis.privacy import open_private
 from epicrisis.seams import ChatModel, ChatReply, ChatRequest, OnDelta

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from epicrisis.models.chat.layer import Layer
+from epicrisis.models.chat.layers.layer import Layer
 from epicrisis.seams import Capabilities, ChatModel, ChatReply, ChatRequest, Message, OnDelta
 
 

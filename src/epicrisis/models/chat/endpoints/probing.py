@@ -20,7 +20,7 @@ from epicrisis.errors import (
     EndpointUnreachable,
     ReplyInvalid,
 )
-from epicrisis.models.chat import wire
+from epicrisis.models.chat.endpoints import wire
 from epicrisis.models.chat.estimates import likely_prompt_tokens
 from epicrisis.seams import Message
 

@@ -25,7 +25,7 @@ from epicrisis.errors import (
     NetworkRefused,
     ReplyInvalid,
 )
-from epicrisis.models.chat.retry_after import retry_after
+from epicrisis.models.chat.endpoints.retry_after import retry_after
 from epicrisis.types import Usage
 
 FAILED = Usage(calls=1, failed_calls=1)

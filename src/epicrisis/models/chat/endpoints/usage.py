@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from epicrisis.errors import ChatError
-from epicrisis.models.chat import counting
+from epicrisis.models.chat.endpoints import counting
+from epicrisis.models.chat.endpoints.probing import Probing
+from epicrisis.models.chat.endpoints.receiving import Received
 from epicrisis.models.chat.estimates import likely_prompt_tokens
-from epicrisis.models.chat.probing import Probing
-from epicrisis.models.chat.receiving import Received
 from epicrisis.seams import ChatRequest
 from epicrisis.types import Usage
 

@@ -11,9 +11,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from epicrisis.models.chat.counting import allowed
-from epicrisis.models.chat.failures import Refusal, is_overflow
-from epicrisis.models.chat.probing import plain
+from epicrisis.models.chat.endpoints.counting import allowed
+from epicrisis.models.chat.endpoints.failures import Refusal, is_overflow
+from epicrisis.models.chat.endpoints.probing import plain
 from epicrisis.seams import ChatRequest
 
 _SCHEMA_WORDS = re.compile(r"response_format|json_schema|json schema|guided|grammar|structured output", re.IGNORECASE)

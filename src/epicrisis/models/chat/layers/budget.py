@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from epicrisis.errors import BudgetExceeded, EpicrisisError, SettingsError
 from epicrisis.models.chat.estimates import most_prompt_tokens, most_reply_tokens, used_tokens
-from epicrisis.models.chat.layer import Layer
+from epicrisis.models.chat.layers.layer import Layer
 from epicrisis.seams import ChatModel, ChatReply, ChatRequest, OnDelta
 from epicrisis.settings import BudgetSettings
 from epicrisis.types import Usage

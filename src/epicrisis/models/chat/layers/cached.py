@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 from epicrisis.errors import InputError, NotCached, StorageError
-from epicrisis.models.chat.cache import ReplyCache
-from epicrisis.models.chat.layer import Layer
+from epicrisis.models.chat.layers.cache import ReplyCache
+from epicrisis.models.chat.layers.layer import Layer
 from epicrisis.seams import Capabilities, ChatModel, ChatReply, ChatRequest, Message, OnDelta
 from epicrisis.types import Usage
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from epicrisis.errors import ChatError
 from epicrisis.logs import log_call
-from epicrisis.models.chat.layer import Layer
+from epicrisis.models.chat.layers.layer import Layer
 from epicrisis.seams import ChatReply, ChatRequest, OnDelta
 
 

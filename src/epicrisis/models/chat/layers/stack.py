@@ -16,15 +16,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from epicrisis.models.chat.bounded import BoundedModel
-from epicrisis.models.chat.budget import Budget, BudgetedModel, TimedModel
-from epicrisis.models.chat.cache import ReplyCache
-from epicrisis.models.chat.cached import CachedModel
-from epicrisis.models.chat.logged import LoggedModel
+from epicrisis.models.chat.layers.bounded import BoundedModel
+from epicrisis.models.chat.layers.budget import Budget, BudgetedModel, TimedModel
+from epicrisis.models.chat.layers.cache import ReplyCache
+from epicrisis.models.chat.layers.cached import CachedModel
+from epicrisis.models.chat.layers.logged import LoggedModel
+from epicrisis.models.chat.layers.rate import RateLimitedModel
+from epicrisis.models.chat.layers.recording import RecordingModel
+from epicrisis.models.chat.layers.retry import RetryingModel
 from epicrisis.models.chat.prices import price_of
-from epicrisis.models.chat.rate import RateLimitedModel
-from epicrisis.models.chat.recording import RecordingModel
-from epicrisis.models.chat.retry import RetryingModel
 from epicrisis.seams import ChatModel
 from epicrisis.settings import ModelSettings
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from epicrisis.errors import ChatError, EndpointBusy, EpicrisisError
-from epicrisis.models.chat.layer import Layer
+from epicrisis.models.chat.layers.layer import Layer
 from epicrisis.seams import Capabilities, ChatModel, ChatReply, ChatRequest, Message, OnDelta
 from epicrisis.types import Usage
 

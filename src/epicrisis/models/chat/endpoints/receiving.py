@@ -11,9 +11,9 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from epicrisis.errors import ChatError, ReplyInvalid, ReplyTruncated
-from epicrisis.models.chat import counting, wire
-from epicrisis.models.chat.failures import UNTOLD, ErrorWithin
-from epicrisis.models.chat.thinking import Splitter, split
+from epicrisis.models.chat.endpoints import counting, wire
+from epicrisis.models.chat.endpoints.failures import UNTOLD, ErrorWithin
+from epicrisis.models.chat.endpoints.thinking import Splitter, split
 from epicrisis.seams import ChatRequest, OnDelta
 
 _CHARACTERS_A_TOKEN = 8

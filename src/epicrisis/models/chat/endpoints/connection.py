@@ -20,7 +20,7 @@ from openai import AsyncOpenAI, AsyncStream, DefaultAioHttpClient, Omit, Timeout
 from openai.providers import bedrock
 
 from epicrisis.errors import ModelMissing, ReplyInvalid
-from epicrisis.models.chat.endpoint import Endpoint
+from epicrisis.models.chat.endpoints.endpoint import Endpoint
 from epicrisis.privacy import quiet_logs
 
 CONNECT_SECONDS = 10.0

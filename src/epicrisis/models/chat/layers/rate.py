@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from epicrisis.errors import EpicrisisError
 from epicrisis.models.chat.estimates import likely_prompt_tokens, most_reply_tokens, used_tokens
-from epicrisis.models.chat.layer import Layer
+from epicrisis.models.chat.layers.layer import Layer
 from epicrisis.seams import ChatModel, ChatReply, ChatRequest, OnDelta
 
 MINUTE = 60.0

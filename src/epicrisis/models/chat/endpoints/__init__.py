@@ -1,0 +1,1 @@
+"""What speaks to an OpenAI-compatible endpoint: addresses, bodies, replies, usage, and every way it fails."""
