@@ -1,18 +1,22 @@
-"""A call that is given up ends at the server too, and leaves nothing behind."""
+"""A call that is given up ends at the server too, and leaves nothing behind; so does one whose model is closed."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 
 import pytest
 
-from epicrisis.errors import EndpointTimeout, ReplyInvalid, ReplyTruncated
+from epicrisis.errors import ChatError, EndpointTimeout, ReplyInvalid, ReplyTruncated
 from epicrisis.models.chat.endpoints import connection, receiving
+from epicrisis.models.chat.layers.stack import layered
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 from epicrisis.seams import ChatRequest, Message
+from epicrisis.settings import ModelSettings
 from epicrisis.testing.faults import Fault
 from epicrisis.testing.hostile import HostileServer, Ledger
+from epicrisis.types import Usage
 from tests.loopback import Endpoint, Scripted, completion, serving
 
 REQUEST = ChatRequest((Message("user", "Does the blind worm see?"),), max_tokens=400)
@@ -72,6 +76,97 @@ def test_a_thousand_calls_that_are_given_up_leave_no_connection() -> None:
     with HostileServer(says, delay=0.0, script=[None, None, *[Fault.SLOW] * 1000], slow=60.0) as server:
         asyncio.run(run(server))
         assert (server.ledger.hung_up, server.ledger.calls) == (1000, 1002)
+
+
+# -- closed ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shown", [None, 0, 3])
+def test_closing_ends_what_is_asked_and_what_waits_for_its_turn(shown: int | None) -> None:
+    """`shown`: pieces of the stream that were shown by then; None where the reply comes whole."""
+    deltas: list[str | None] = []
+
+    async def run(server: HostileServer) -> list[object]:
+        model = OpenAICompatibleModel(server.url, "m", timeout_seconds=None)
+        stack = layered(model, ModelSettings(concurrency=2, tries=5))
+        calls = [stack.complete(REQUEST, None if shown is None else deltas.append) for _ in range(4)]
+        tasks = [asyncio.create_task(call) for call in calls]
+        await until(server, lambda ledger: ledger.in_flight == 2 and len(deltas) >= (shown or 0))
+        await stack.aclose()
+        async with asyncio.timeout(5):
+            ended = await asyncio.gather(*tasks, return_exceptions=True)
+        await until(server, lambda ledger: ledger.hung_up == 2)
+        await stack.aclose()
+        return list(ended)
+
+    slow = [Fault.SLOW] * 2 if not shown else []
+    with HostileServer(says, script=slow, slow=60.0, pace=0.02) as server:
+        ended = asyncio.run(run(server))
+        assert server.ledger.calls == 2
+    for error in ended:
+        assert type(error) is ChatError
+        assert re.search(r"m at http://127\S+ was closed: open the model anew", error.message)
+    spent = sum((error.usage for error in ended if isinstance(error, ChatError)), Usage())
+    assert (spent.calls, spent.failed_calls, spent.uncounted_calls) == (2, 2, 2)
+
+
+def test_what_a_closed_call_may_have_cost_is_unknown() -> None:
+    async def run(server: HostileServer) -> Usage:
+        model = OpenAICompatibleModel(server.url, "m", timeout_seconds=None, price=lambda _: None)
+        task = asyncio.create_task(model.complete(REQUEST))
+        await until(server, lambda ledger: ledger.in_flight == 1)
+        await model.aclose()
+        with pytest.raises(ChatError, match="was closed") as caught:
+            await task
+        with pytest.raises(ChatError, match="was closed") as after:
+            await model.complete(REQUEST)
+        assert (after.value.usage.calls, after.value.usage.cost) == (0, 0.0)
+        return caught.value.usage
+
+    with HostileServer(says, script=[Fault.SLOW], slow=60.0) as server:
+        spent = asyncio.run(run(server))
+        assert server.ledger.calls == 1
+    assert (spent.calls, spent.failed_calls, spent.uncounted_calls, spent.cost) == (1, 1, 1, None)
+    assert spent.seconds > 0
+
+
+def test_closing_ends_questions_about_the_endpoint_and_whoever_waits_for_their_answers() -> None:
+    async def run(endpoint: Endpoint) -> list[object]:
+        model = OpenAICompatibleModel(endpoint.url, "m", timeout_seconds=None)
+        asking = [model.count_tokens(REQUEST.messages), model.capabilities(), model.count_tokens(REQUEST.messages)]
+        tasks = [asyncio.create_task(each) for each in asking]
+        while not endpoint.asked:
+            await asyncio.sleep(0.005)
+        await model.aclose()
+        async with asyncio.timeout(5):
+            return list(await asyncio.gather(*tasks, return_exceptions=True))
+
+    with serving() as endpoint:
+        endpoint.script |= {path: [Scripted(hangs=True)] for path in ("/apply-template", "/props")}
+        ended = asyncio.run(run(endpoint))
+        assert len(endpoint.asked) == 1
+    assert [type(error) for error in ended] == [ChatError] * 3
+    assert {error.usage for error in ended if isinstance(error, ChatError)} == {Usage()}
+
+
+def test_a_reply_that_came_is_not_lost_when_the_model_is_closed_while_its_tokens_are_counted() -> None:
+    async def run(endpoint: Endpoint) -> Usage:
+        model = OpenAICompatibleModel(endpoint.url, "m", timeout_seconds=None)
+        task = asyncio.create_task(model.complete(REQUEST))
+        while len(endpoint.asked) < 2:
+            await asyncio.sleep(0.005)
+        await model.aclose()
+        reply = await task
+        assert reply.text == "Yes."
+        return reply.usage
+
+    with serving() as endpoint:
+        endpoint.script |= {"/v1/chat/completions": [Scripted(completion("Yes."))]}
+        endpoint.script |= {"/apply-template": [Scripted(hangs=True)]}
+        assert asyncio.run(run(endpoint)).uncounted_calls == 1
+
+
+# -- what has no end ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("streams", [False, True])

@@ -131,21 +131,30 @@ def test_what_cannot_be_recorded_is_not_sent(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
-def test_a_full_disk_is_an_error(tmp_path: Path) -> None:
-    def script(request: ChatRequest) -> str:
-        if request.sample:
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_full_disk_is_an_error(fails: bool) -> None:
+    def script(_: ChatRequest) -> str:
+        if fails:
             raise EndpointRejected("bad key")
         return "yes"
 
-    for sample in (0, 1):
-        model = RecordingModel(ScriptedModel(script), tmp_path / "calls.jsonl")
-        asyncio.run(model.complete(asked()))
-        assert model._file is not None
-        os.dup2(full := os.open("/dev/full", os.O_WRONLY), model._file)
-        with pytest.raises(StorageError, match="No space left"):
-            asyncio.run(model.complete(asked(sample=sample)))
-        os.close(full)
-        asyncio.run(model.aclose())
+    with pytest.raises(StorageError, match="No space left"):
+        asyncio.run(RecordingModel(ScriptedModel(script), Path("/dev/full")).complete(asked()))
+
+
+def test_calls_that_end_after_it_was_closed_are_lines_of_its_file_and_of_no_other(tmp_path: Path) -> None:
+    model = RecordingModel(SlowModel(), tmp_path / "calls.jsonl")
+
+    async def closed() -> None:
+        task = asyncio.create_task(model.complete(asked()))
+        await asyncio.sleep(0.5)
+        await model.aclose()
+        with (tmp_path / "another").open("wb"):
+            await task
+
+    run(closed())
+    assert [line["reply"]["text"] for line in lines(tmp_path / "calls.jsonl")] == ["yes"]
+    assert (tmp_path / "another").stat().st_size == 0
 
 
 def test_it_is_a_chat_model(tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ import asyncio
 import hashlib
 import json
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -19,7 +20,7 @@ from epicrisis.errors import ChatError, EndpointRejected, EpicrisisError, ReplyI
 from epicrisis.models.chat.endpoints import counting
 from epicrisis.models.chat.endpoints.body import body_of, notes_of, refused_parameter
 from epicrisis.models.chat.endpoints.endpoint import Endpoint, parse_endpoint
-from epicrisis.models.chat.endpoints.failures import FAILED, chat_error, foreign_errors, refusal_of
+from epicrisis.models.chat.endpoints.failures import FAILED, UNTOLD, chat_error, foreign_errors, refusal_of
 from epicrisis.models.chat.endpoints.logprobs import option_logprobs as renormalised
 from epicrisis.models.chat.endpoints.probing import Probing
 from epicrisis.models.chat.endpoints.receiving import Received, receive_stream, receive_whole, thought_too_long
@@ -45,11 +46,12 @@ PROBE_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class _Session:
-    """The client of one event loop, and its lock for questions about the endpoint."""
+    """The client of one event loop, its lock for questions about the endpoint, and what ends each call in flight."""
 
     loop: asyncio.AbstractEventLoop
     lock: asyncio.Lock
     connection: Connection
+    ends: set[asyncio.Timeout] = field(default_factory=set)
 
 
 def _outward(call: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
@@ -80,6 +82,8 @@ class OpenAICompatibleModel:
 
     Usage is the endpoint's own where it can be believed, else counted by its tokenizer, else estimated from above and
     `uncounted_calls` says so. Thinking that is shown without its tokens being told is counted in the same way.
+
+    `aclose` ends the calls in flight, with a ChatError; so does every later call end.
     """
 
     def __init__(
@@ -111,6 +115,7 @@ class OpenAICompatibleModel:
         self._tells_logprobs = option_logprobs
         self._probing = Probing(self._endpoint.root, self._fetch, lambda: self._connected().lock, context_tokens)
         self._session: _Session | None = None
+        self._closed = False
         self._secrets: tuple[str, ...] = ()
 
     @property
@@ -149,8 +154,12 @@ class OpenAICompatibleModel:
         return json.dumps(told, sort_keys=True)
 
     async def aclose(self) -> None:
+        self._closed = True
         kept, self._session = self._session, None
         if kept is not None and kept.loop is asyncio.get_running_loop():
+            # A client that is closed forgets its calls: whoever reads a reply would wait for ever.
+            for end in kept.ends:
+                end.reschedule(kept.loop.time())
             await kept.connection.close()
 
     # -- one call ---------------------------------------------------------------------------------------------------
@@ -214,12 +223,12 @@ class OpenAICompatibleModel:
             self._refused |= {name}
 
     async def _sent(self, body: dict[str, Any], request: ChatRequest, on_delta: OnDelta | None) -> Received:
-        connection = self._connected().connection
-        if on_delta is not None and body.get("stream"):
-            events = connection.events("/chat/completions", body)
-            return await receive_stream(events, request, on_delta, self._host, self._timeout)
-        async with asyncio.timeout(self._timeout):
-            raw = await connection.post("/chat/completions", body)
+        async with self._until_closed(UNTOLD) as connection:
+            if on_delta is not None and body.get("stream"):
+                events = connection.events("/chat/completions", body)
+                return await receive_stream(events, request, on_delta, self._host, self._timeout)
+            async with asyncio.timeout(self._timeout):
+                raw = await connection.post("/chat/completions", body)
         received = receive_whole(raw, request, self._host)
         if on_delta is not None and received.text:
             on_delta(received.text)
@@ -291,19 +300,39 @@ class OpenAICompatibleModel:
     async def _fetch(self, path: str, body: Mapping[str, Any] | None) -> object:
         """For questions about the endpoint, which are no calls: their failures cost nothing."""
         limit = PROBE_SECONDS if self._timeout is None else min(PROBE_SECONDS, self._timeout)
-        connection = self._connected().connection
         try:
-            async with asyncio.timeout(limit):
+            async with self._until_closed(Usage()) as connection, asyncio.timeout(limit):
                 return await (connection.get(path) if body is None else connection.post(path, body))
         except foreign_errors() as error:
             mapped = chat_error(error, self._host, limit, [*_texts(body or {}), *self._secrets])
             mapped.usage = Usage()
             raise mapped from None
 
+    @asynccontextmanager
+    async def _until_closed(self, lost: Usage) -> AsyncIterator[Connection]:
+        """The connection. Where the model is closed, what runs within ends in ChatError, and has used `lost`."""
+        session = self._connected()
+        end = asyncio.timeout(None)
+        session.ends.add(end)
+        try:
+            async with end:
+                yield session.connection
+        except TimeoutError:
+            if not end.expired():
+                raise
+            raise self._is_closed(lost) from None
+        finally:
+            session.ends.discard(end)
+
+    def _is_closed(self, lost: Usage) -> ChatError:
+        return ChatError(f"{self._name} was closed: open the model anew, and ask again", usage=lost)
+
     def _connected(self) -> _Session:
         """One client for each event loop, as its connections belong to one."""
         from epicrisis.models.chat.endpoints.connection import Connection
 
+        if self._closed:
+            raise self._is_closed(Usage())
         loop = asyncio.get_running_loop()
         if self._session is None or self._session.loop is not loop:
             key = self._api_key()
