@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from epicrisis.errors import EndpointRejected
 from epicrisis.models.chat.embedded import EmbeddedModel
 from epicrisis.models.chat.endpoints.logprobs import option_logprobs
+from epicrisis.models.chat.endpoints.probing import plain
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 from epicrisis.seams import ChatReply, ChatRequest, Message, OptionLogprobs
 from tests.loopback import Endpoint, Scripted, serving
@@ -50,6 +51,10 @@ def test_case_is_no_matter_but_where_it_is_all_the_difference() -> None:
 
 def test_none_of_the_options_among_the_tokens_is_said_and_not_guessed() -> None:
     assert option_logprobs(LETTERS, [("The", -0.1)]) == OptionLogprobs({}, 0.0, LETTERS)
+    assert option_logprobs(("Insulin", "Infliximab"), [("In", -0.1), ("Ins", -3.0)]).missing == (
+        "Insulin",
+        "Infliximab",
+    )
     assert option_logprobs(LETTERS, [("A", -9999.0), ("B", -math.inf), ("C", math.nan)]).missing == LETTERS
 
 
@@ -116,6 +121,18 @@ def test_the_token_that_came_counts_though_it_is_not_among_the_likeliest(endpoin
     assert set(told.option_logprobs.values) == {"A", "D"}
 
 
+def test_tokens_that_some_servers_write_alike_are_all_counted(endpoint: Endpoint) -> None:
+    """A tokenizer that puts blanks into its tokens has `A` twice, and may tell both without the blank."""
+    told = reply("A", {})
+    rows = [("A", 0.5), ("B", 0.2), ("A", 0.1)]
+    tokens = [{"token": token, "logprob": math.log(probability)} for token, probability in rows]
+    told["choices"][0]["logprobs"]["content"] = [{**tokens[0], "top_logprobs": tokens}]
+    (answer,), _ = ask(endpoint, Scripted(told))
+    assert answer.option_logprobs is not None
+    assert rounded(answer.option_logprobs) == {"A": 0.75, "B": 0.25}
+    assert answer.option_logprobs.mass == pytest.approx(0.8)
+
+
 TOO_MANY = {
     "message": "Requested sample logprobs of 20, which is greater than max allowed: 5",
     "type": "BadRequestError",
@@ -177,19 +194,25 @@ def test_a_model_that_thinks_first_has_no_next_token(endpoint: Endpoint, script:
         ask(endpoint, script)
 
 
+def test_under_a_schema_nothing_is_asked() -> None:
+    """Probabilities told under a grammar are those before its mask."""
+    with pytest.raises(ValueError, match="cannot be asked for under a schema"):
+        ChatRequest(REQUEST.messages, 1, options=LETTERS, schema={"enum": ["A", "B"]})
+
+
 # -- for real -------------------------------------------------------------------------------------------------------
+
+
+WHICH = "Which drug is an antiplatelet?\nA. Aspirin\nB. Insulin\nC. Penicillin\nD. Codeine\nAnswer with a letter."
 
 
 @pytest.mark.models
 def test_the_embedded_model_tells_them_whatever_the_samplers(model_home: Path) -> None:
-    question = (
-        "Which drug is an antiplatelet?\nA. Aspirin\nB. Insulin\nC. Penicillin\nD. Codeine\nAnswer with a letter."
-    )
     samplers: list[dict[str, Any]] = [{}, {"temperature": 0.0, "top_k": 1, "top_p": 0.05}, {"temperature": 2.0}]
 
     async def run() -> list[OptionLogprobs | None]:
         model = EmbeddedModel(model_home / "models" / "smollm2-135m" / "model.gguf", "smollm2-135m", 512)
-        messages = (Message("user", question),)
+        messages = (Message("user", WHICH),)
         # The first fills the prefix cache; with it, figures differ in the second digit.
         await model.complete(ChatRequest(messages, 1))
         told = [await model.complete(ChatRequest(messages, 1, options=LETTERS, extra=extra)) for extra in samplers]
@@ -202,3 +225,32 @@ def test_the_embedded_model_tells_them_whatever_the_samplers(model_home: Path) -
     assert told.missing == ()
     assert 0.5 < told.mass <= 1
     assert sum(math.exp(value) for value in told.values.values()) == pytest.approx(1)
+
+
+@pytest.mark.models
+def test_they_are_those_of_all_tokens_that_are_a_letter(model_home: Path) -> None:
+    """llama.cpp's own path tells as many tokens as are wanted, and no template is between."""
+
+    async def run() -> tuple[OptionLogprobs | None, list[dict[str, Any]]]:
+        model = EmbeddedModel(model_home / "models" / "smollm2-135m" / "model.gguf", "smollm2-135m", 512)
+        messages = (Message("user", WHICH),)
+        await model.complete(ChatRequest(messages, 1))
+        told = (await model.complete(ChatRequest(messages, 1, options=LETTERS))).option_logprobs
+        server = (await model._running())._connected().connection
+        prompt: Any = await server.post(f"{model._address}/apply-template", {"messages": plain(messages)})
+        raw: Any = await server.post(f"{model._address}/completion", {**prompt, "n_predict": 1, "n_probs": 5000})
+        await model.aclose()
+        return told, raw["completion_probabilities"][0]["top_logprobs"]
+
+    told, rows = asyncio.run(run())
+    assert told is not None
+    letters = [
+        (row["token"].strip(), math.exp(row["logprob"])) for row in rows if row["token"].strip().upper() in LETTERS
+    ]
+    assert {" A", "A"} <= {row["token"] for row in rows}
+    mass = sum(probability for _, probability in letters)
+    assert told.mass == pytest.approx(mass, abs=0.01)
+    for option, value in told.values.items():
+        assert math.exp(value) == pytest.approx(
+            sum(probability for letter, probability in letters if letter.upper() == option) / mass, abs=0.01
+        )

@@ -266,8 +266,7 @@ class OpenAICompatibleModel:
         if first is None:
             raise self._no_logprobs(usage)
         self._tells_logprobs = True
-        tokens = {token.token: token.logprob for token in (first, *first.top_logprobs)}
-        return renormalised(request.options, tokens.items())
+        return renormalised(request.options, [(token.token, token.logprob) for token in first.likely])
 
     def _no_logprobs(self, usage: Usage) -> EndpointRejected:
         self._tells_logprobs = False

@@ -55,6 +55,12 @@ class Position(Token):
 
     top_logprobs: list[Token] = Field(default_factory=list)
 
+    @property
+    def likely(self) -> list[Token]:
+        """All that are told of, each once. Several may have the same text: some servers take a token's blank off."""
+        came = [] if any(each.token == self.token for each in self.top_logprobs) else [self]
+        return [*came, *self.top_logprobs]
+
 
 class Logprobs(BaseModel):
     """Of a reply, token by token."""
