@@ -92,7 +92,7 @@ def long_finding(request: ChatRequest) -> str:
 
 
 def test_findings_that_do_not_fit_are_summed_up_by_halves() -> None:
-    """Four findings, a window for fewer: two pairs, then their two sums; the evidence named in each half survives."""
+    """Four findings, a window for fewer: two pairs, then their two sums; the sources named in each half survive."""
     halves = iter([1, 2])
 
     def reduce(request: ChatRequest) -> str:
@@ -108,7 +108,7 @@ def test_findings_that_do_not_fit_are_summed_up_by_halves() -> None:
     shown = [items_of(request) for request in reducer.requests]
     assert [len(items) for items in shown] == [2, 2, 2]
     assert [item.split(" says")[0] for item in (*shown[0], *shown[1])] == [f"Trial {i}" for i in range(4)]
-    assert [item.split("\n")[0] for item in shown[2]] == ["Half 1.", "Half 2."]
+    assert shown[2] == ["Half 1. (option A, 2015)", "Half 2. (option A, 2015)"]
     assert [citation.passage_id for citation in answer.citations] == ["d0#0", "d3#0"]
     assert answer.state == "answered"
     (notice,) = asked.of(Notice)

@@ -87,10 +87,10 @@ def test_where_it_does_not_attend_it_found_nothing() -> None:
 
 
 def test_it_knows_the_passage_by_its_quotation_in_a_finding() -> None:
-    finding = 'It helps.\nEvidence 1: "aspirin 75 mg daily lowered the risk" (Title)'
+    finding = 'It says "aspirin 75 mg daily lowered the risk". (option A)'
     content = f"Question: {QUESTION}\n{fence(['Nothing.', finding], label='finding')}"
     assert reply_to(content)["result"]["quotes"][0]["doc"] == 2
-    short = 'Evidence 1: "aspirin 75 mg"'
+    short = 'It says "aspirin 75 mg".'
     assert reply_to(prompt_of([short]))["result"] == {"found": False}
 
 

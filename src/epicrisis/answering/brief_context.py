@@ -210,13 +210,14 @@ def _nothing_found(question: Question, partials: Sequence[Partial], failed: Sequ
 async def _sum_up(
     question: Question, context: Context, findings: Sequence[_Finding], places: Mapping[str, Passage]
 ) -> tuple[Reply, tuple[Quotation, ...]]:
-    """The reduce call, and the quotations it named. Findings that do not fit one prompt are summed up by halves."""
-    prompt, form, evidence = _reduce_prompt(question, findings, places)
+    """The reduce call, and the quotations behind the findings it named. Findings that do not fit one prompt are summed up by halves."""
+    prompt, form = _reduce_prompt(question, findings, places)
     if await fits(context, "reduce", prompt, form):
         context.emit(AnswerStarted("reduce", documents=len(findings)))
         try:
             reply = await ask(context, "reduce", "reduce", prompt, form, stream=True)
-            return reply, tuple(evidence[number - 1] for number in reply.sources)
+            named = (findings[number - 1].quotations for number in reply.sources)
+            return reply, tuple(itertools.chain.from_iterable(named))
         except ContextOverflow:
             if len(findings) <= 2:
                 raise
@@ -233,27 +234,14 @@ async def _sum_up(
 
 def _reduce_prompt(
     question: Question, findings: Sequence[_Finding], places: Mapping[str, Passage]
-) -> tuple[Prompt, ReplyForm, list[Quotation]]:
-    """The prompt, its form and the pieces of evidence in the order of their numbers (from 1)."""
-    evidence: list[Quotation] = []
+) -> tuple[Prompt, ReplyForm]:
+    """What was found, not what it was found in: the paper's partial answers. With the quotations the reduce call alone
+    would be as long as a map call; they wait here for the findings that are named."""
     items = []
     for finding in findings:
-        lines = [finding.text]
-        if finding.choice is not None:
-            lines.append(f"Supports option {finding.choice}.")
-        for quotation in finding.quotations:
-            evidence.append(quotation)
-            place = places[quotation.passage_id]
-            origin = ", ".join(filter(None, (place.title, place.date)))
-            lines.append(f'Evidence {len(evidence)}: "{quotation.text}"' + (f" ({origin})" if origin else ""))
-        items.append("\n".join(lines))
+        newest = max((places[quotation.passage_id].date or "" for quotation in finding.quotations), default="")
+        marks = ", ".join(filter(None, (f"option {finding.choice}" if finding.choice else "", newest)))
+        items.append(f"{finding.text} ({marks})" if marks else finding.text)
     documents = fence(items, label="finding")
-    prompt = render(
-        PROMPTS,
-        "reduce",
-        question=question.text,
-        options=question.options,
-        evidence=bool(evidence),
-        documents=documents,
-    )
-    return prompt, ReplyForm(question.options, sources=len(evidence)), evidence
+    prompt = render(PROMPTS, "reduce", question=question.text, options=question.options, documents=documents)
+    return prompt, ReplyForm(question.options, sources=len(findings))

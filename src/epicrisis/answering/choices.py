@@ -48,7 +48,7 @@ class ReplyForm:
     documents: int = 0
     """Documents that may be quoted; 0: no quotes are asked for."""
     sources: int = 0
-    """Pieces of evidence that may be named; 0: none are asked for."""
+    """Findings that may be named; 0: none are asked for."""
     reasoning: bool = False
     choice_may_be_null: bool = False
 

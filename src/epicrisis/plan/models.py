@@ -58,7 +58,7 @@ class PlanningModel(Layer):
 
     Prompt tokens are counted by the model. Completion tokens are those of the text, but for the longest: there they are
     all that the request has room for. Half of the room for thinking is used as a rule. A prompt over the window is
-    refused, as the endpoint would. `heads`: of each document's text in a prompt the line that a finding about it
+    refused, as the endpoint would. `dates`: of each document's text in a prompt its date, which a finding about it
     carries along; the longest reply quotes the document with the longest one.
     """
 
@@ -66,14 +66,14 @@ class PlanningModel(Layer):
         self,
         inner: CountingModel,
         size: Size,
-        heads: Mapping[str, str],
+        dates: Mapping[str, str],
         price: Callable[[Usage], float | None],
         speed: Speed | None,
     ) -> None:
         super().__init__(inner)
         self._counting = inner
         self._size = size
-        self._heads = heads
+        self._dates = dates
         self._price = price
         self._speed = speed
 
@@ -108,8 +108,8 @@ class PlanningModel(Layer):
         """Which document is quoted: with the longest reply the one that makes the next prompt longest."""
         if self._size != "most":
             return 0
-        heads = [self._heads.get(item, "") for item in unfence(request.messages[-1].content)]
-        lengths = [await self._counting.tokens_of(head) for head in heads]
+        dates = [self._dates.get(item, "") for item in unfence(request.messages[-1].content)]
+        lengths = [await self._counting.tokens_of(date) for date in dates]
         return lengths.index(max(lengths)) if lengths else 0
 
 

@@ -130,10 +130,10 @@ class _Desk:
     at_once: Mapping[str, int]
     exact: bool
 
-    def models(self, size: Size, heads: Mapping[str, str]) -> dict[str, ChatModel]:
+    def models(self, size: Size, dates: Mapping[str, str]) -> dict[str, ChatModel]:
         """By role, for one question."""
         return {
-            role: PlanningModel(model, size, heads, self.prices[role], self.speeds.get(model.name))
+            role: PlanningModel(model, size, dates, self.prices[role], self.speeds.get(model.name))
             for role, model in self.counting.items()
         }
 
@@ -201,13 +201,13 @@ _Outcomes = tuple[_Outcome, _Outcome, _Outcome]
 
 async def _outcomes(desk: _Desk, question: Question, strategies: Sequence[str]) -> dict[str, _Outcomes]:
     """Each strategy three times over one search."""
-    heads: dict[str, str] = {}
+    dates: dict[str, str] = {}
     context = desk.pipeline.context(lambda event: None, scope_of(desk.settings.scope, question=question))
     search = _once(context.retrieve)
 
     async def retrieve(asked: Question) -> Ranking:
         ranking = await search(asked)
-        heads.update({passage_text(p): ", ".join(filter(None, (p.title, p.date))) for p in ranking.passages})
+        dates.update({passage_text(p): p.date or "" for p in ranking.passages})
         return ranking
 
     preflight = None if context.preflight is None else _once(context.preflight)
@@ -215,7 +215,7 @@ async def _outcomes(desk: _Desk, question: Question, strategies: Sequence[str]) 
 
     async def outcome(name: str, size: Size) -> _Outcome:
         events: list[Event] = []
-        running = replace(context, models=desk.models(size, heads), emit=events.append)
+        running = replace(context, models=desk.models(size, dates), emit=events.append)
         return _Outcome(await STRATEGIES[name](question, running), tuple(events))
 
     least, expected, most = SIZES

@@ -72,9 +72,9 @@ def position_biased_reader(
         schema = request.schema or {"type": "object"}
         if key is None or place is None or not attends:
             return json.dumps(fill(schema, {"found": False, "quotes": [], "choice": None}, "nothing relevant"))
-        quotes = [{"doc": place + 1, "quote": quotation(key.passage)}]
-        values = {"found": True, "quotes": quotes, "choice": key.choice}
-        return json.dumps(fill(schema, values, "as the passage says"))
+        quote = quotation(key.passage)
+        values = {"found": True, "quotes": [{"doc": place + 1, "quote": quote}], "choice": key.choice}
+        return json.dumps(fill(schema, values, f'It says "{quote}".'))
 
     return ScriptedModel(script, name="position-biased-reader", context_tokens=context_tokens)
 
