@@ -49,7 +49,7 @@ def read_gguf(path: Path) -> GgufHead:
             return _head(stream)
     except OSError as error:
         raise ModelFileInvalid(f"{path} cannot be read ({error.strerror}): check its place and permissions") from error
-    except (struct.error, UnicodeDecodeError, KeyError, TypeError, ArithmeticError, MemoryError) as error:
+    except (struct.error, ValueError, KeyError, ArithmeticError, MemoryError, RecursionError) as error:
         raise ModelFileInvalid(f"{path} is a damaged GGUF file: download or pull it again") from error
 
 
@@ -82,20 +82,29 @@ def _head(stream: BinaryIO) -> GgufHead:
         found[key] = _value(stream, kind)
     architecture = str(found.get("general.architecture") or "")
     ours = {key.removeprefix(f"{architecture}."): value for key, value in found.items()}
-    window = ours.get("context_length")
-    return GgufHead(architecture, window if isinstance(window, int) else None, _kv_bytes(ours))
+    return GgufHead(architecture, _numbers(ours, "context_length", 0)[0] or None, _kv_bytes(ours))
 
 
-def _kv_bytes(said: Mapping[str, Any]) -> int:
-    layers, heads = said.get("block_count", 0), said.get("attention.head_count", 0)
-    if any(key in said for key in _SPARING) or not layers or not heads:
+def _kv_bytes(said: Mapping[str, Value]) -> int:
+    heads = _numbers(said, "attention.head_count", 0)
+    if any(key in said for key in _SPARING) or not any(heads):
         return 0
     # One number for all layers, or one for each.
-    kv_heads = said.get("attention.head_count_kv", heads)
-    total = sum(kv_heads) if isinstance(kv_heads, tuple) else layers * kv_heads
-    head = said.get("embedding_length", 0) // (max(heads) if isinstance(heads, tuple) else heads)
-    width = said.get("attention.key_length", head) + said.get("attention.value_length", head)
-    return int(total * width * _BYTES_OF_HALF)
+    kv_heads = _numbers(said, "attention.head_count_kv", *heads)
+    layers = _numbers(said, "block_count", 0)[0] if len(kv_heads) == 1 else 1
+    head = _numbers(said, "embedding_length", 0)[0] // max(heads)
+    widths = (_numbers(said, f"attention.{part}_length", head)[0] for part in ("key", "value"))
+    return layers * sum(kv_heads) * sum(widths) * _BYTES_OF_HALF
+
+
+def _numbers(said: Mapping[str, Value], key: str, *otherwise: int) -> tuple[int, ...]:
+    """The one or more that are said. ValueError where they are not whole numbers of 0 or more."""
+    value = said.get(key, otherwise)
+    values = value if isinstance(value, tuple) else (value,)
+    numbers = tuple(number for number in values if isinstance(number, int) and number >= 0)
+    if not numbers or len(numbers) < len(values):
+        raise ValueError(key)
+    return numbers
 
 
 def _value(stream: BinaryIO, kind: int) -> Value:

@@ -41,4 +41,5 @@ def load_chat(wanted: ModelSettings, home: Path, threads: int | None = None) -> 
     from epicrisis.models.chat.embedded import EmbeddedModel
 
     found = find(wanted.name, "chat", home)
-    return EmbeddedModel(found.files["model.gguf"], found.name, wanted.context_tokens, threads)
+    file, pinned = found.files["model.gguf"], found.sha256.get("model.gguf")
+    return EmbeddedModel(file, found.name, wanted.context_tokens, threads, weights_sha256=pinned)

@@ -80,7 +80,7 @@ def _groups(root: Path, controller: str) -> Iterator[Path]:
     Inside a container its own group may be mounted as the topmost one, under another path than the one told.
     """
     for line in _text(root / "proc/self/cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
+        controllers, _, path = line.partition(":")[2].partition(":")
         if controller not in controllers.split(","):
             continue
         for mount in ("sys/fs/cgroup", "sys/fs/cgroup/unified") if not controller else (f"sys/fs/cgroup/{controller}",):
@@ -95,8 +95,8 @@ def _number(path: Path, otherwise: float) -> float:
 
 
 def _numbers(path: Path, *names: str) -> int:
-    rows = (line.split() for line in _text(path).splitlines())
-    return sum(int(value) for name, value in rows if name in names)
+    rows = (line.partition(" ") for line in _text(path).splitlines())
+    return sum(int(value) for name, _, value in rows if name in names)
 
 
 def _text(path: Path) -> str:

@@ -92,10 +92,10 @@ class EmbeddedModel:
         return json.dumps({"weights": self._sha256, "xllamacpp": version("xllamacpp")}, sort_keys=True)
 
     async def aclose(self) -> None:
-        client, self._client = self._client, None
+        client, stop = await asyncio.to_thread(self._taken)
         if client is not None:
             await client.aclose()
-        await asyncio.to_thread(self._end)
+        await asyncio.to_thread(stop)
 
     async def _running(self) -> OpenAICompatibleModel:
         if self._client is not None:
@@ -110,7 +110,7 @@ class EmbeddedModel:
             need = memory_needed(self._path, window)
             left = available_memory() - need.all
             if left < 0:
-                raise ModelFileInvalid(_too_large(self._path, need, left))
+                raise ModelFileInvalid(_too_large(self._path, need, left, window))
             cached = min(left / CACHED_SHARE, CACHED_BYTES) if self._prefix_cache else None
             key = secrets.token_urlsafe(32)
             server = _serve(_params(self._path, self._name, key, window, self._threads, cached))
@@ -132,9 +132,11 @@ class EmbeddedModel:
             )
             return client
 
-    def _end(self) -> None:
+    def _taken(self) -> tuple[OpenAICompatibleModel | None, Callable[[], object]]:
+        """What there is to end. A start that is under way is waited for."""
         with self._starting:
-            self._stop()
+            client, self._client = self._client, None
+            return client, self._stop
 
 
 # -- the server -----------------------------------------------------------------------------------------------------
@@ -164,6 +166,7 @@ def _params(path: Path, name: str, key: str, window: int, threads: int | None, c
     params.sse_ping_interval = 1
     # No surprises: no shrunken window, no pages, no output, no downloads.
     params.fit_params = params.ui = params.endpoint_slots = False
+    params.endpoint_metrics = True
     params.verbosity, params.offline = 0, True
     return params
 
@@ -179,7 +182,7 @@ def _serve(params: Any) -> Any:
             "pull it again), of an unknown kind, or too large for the memory that is free (set a smaller "
             "context_tokens)"
         ) from error
-    # A server that is stopped before its loop has begun never ends: wait until it answers.
+    # A server that is stopped before its loop has begun never ends. Only the loop knows the metrics.
     server.handle_metrics()
     return server
 
@@ -209,11 +212,11 @@ def memory_needed(path: Path, window: int) -> MemoryNeeded:
     )
 
 
-def _too_large(path: Path, need: MemoryNeeded, left: float) -> str:
-    room = need.window + left
+def _too_large(path: Path, need: MemoryNeeded, left: float, window: int) -> str:
+    fits = int(window * (1 + left / need.window)) if need.window else 0
     cure = "use a smaller model"
-    if room > 0 and need.window:
-        cure = f"set a smaller context_tokens, or {cure}"
+    if fits > 0:
+        cure = f"set context_tokens to {fits} or less, or {cure}"
     return (
         f"{path} needs {need.all / 2**30:.1f} GiB of memory (weights {need.weights / 2**30:.1f}, window "
         f"{need.window / 2**30:.1f}) and {(need.all + left) / 2**30:.1f} GiB are available: {cure}"

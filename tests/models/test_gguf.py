@@ -1,0 +1,163 @@
+"""The head of a GGUF file: written here, a real one, and every way of being damaged."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from epicrisis.errors import ModelFileInvalid
+from epicrisis.models.gguf import GgufHead, gguf_parts, read_gguf
+
+U32, I32, F32, BOOL, TEXT, ARRAY = 4, 5, 6, 7, 8, 9
+Entry = tuple[int, bytes]
+
+
+def text(value: str) -> bytes:
+    return struct.pack("<Q", len(value.encode())) + value.encode()
+
+
+def u32(value: int) -> Entry:
+    return U32, struct.pack("<I", value)
+
+
+def string(value: str) -> Entry:
+    return TEXT, text(value)
+
+
+def array(*values: int) -> Entry:
+    return ARRAY, struct.pack(f"<IQ{len(values)}I", U32, len(values), *values)
+
+
+def strings(*values: str) -> Entry:
+    return ARRAY, struct.pack("<IQ", TEXT, len(values)) + b"".join(map(text, values))
+
+
+def gguf(entries: Mapping[str, Entry]) -> bytes:
+    """The head of a file without tensors."""
+    written = (text(key) + struct.pack("<I", kind) + value for key, (kind, value) in entries.items())
+    return b"GGUF" + struct.pack("<IQQ", 3, 0, len(entries)) + b"".join(written)
+
+
+SMALL = {
+    "general.architecture": string("llama"),
+    "general.languages": strings("en", "de"),
+    "llama.block_count": u32(30),
+    "llama.context_length": u32(8192),
+    "llama.embedding_length": u32(576),
+    "llama.attention.head_count": u32(9),
+    "llama.attention.head_count_kv": u32(3),
+    "llama.rope.freq_base": (F32, struct.pack("<f", 1e5)),
+}
+"""What SmolLM2-135M says of itself."""
+
+VOCABULARY = {"tokenizer.ggml.tokens": strings("a", "b"), "tokenizer.ggml.token_type": array(1, 3)}
+
+
+def head(folder: Path, **changed: Entry | None) -> GgufHead:
+    """Of a file like SMALL; `None` leaves a key out."""
+    changes = {f"llama.{key.replace('__', '.')}": value for key, value in changed.items()}
+    said = {key: value for key, value in (SMALL | changes | VOCABULARY).items() if value is not None}
+    (folder / "model.gguf").write_bytes(gguf(said))
+    return read_gguf(folder / "model.gguf")
+
+
+@pytest.mark.models
+def test_a_real_model_is_said_to_need_what_llama_cpp_says_it_takes(model_home: Path) -> None:
+    # "CPU KV buffer size = 180.00 MiB" for 8192 tokens.
+    real = read_gguf(model_home / "models" / "smollm2-135m" / "model.gguf")
+    assert real == GgufHead("llama", 8192, 180 * 2**20 // 8192)
+
+
+def test_a_head_like_it_is_read_alike_wherever_the_vocabulary_stands(tmp_path: Path) -> None:
+    assert head(tmp_path) == GgufHead("llama", 8192, 23040)
+    (tmp_path / "model.gguf").write_bytes(gguf(VOCABULARY | SMALL))
+    assert read_gguf(tmp_path / "model.gguf") == GgufHead("llama", 8192, 23040)
+
+
+@pytest.mark.parametrize(
+    ("changed", "kv_bytes"),
+    [
+        ({"attention__head_count_kv": None}, 30 * 9 * 128 * 2),
+        ({"attention__head_count_kv": array(*[3, 0] * 15)}, 15 * 3 * 128 * 2),
+        ({"attention__head_count": array(*[9] * 30), "attention__head_count_kv": None}, 30 * 9 * 128 * 2),
+        ({"attention__key_length": u32(128), "attention__value_length": u32(32)}, 30 * 3 * 160 * 2),
+        ({"attention__sliding_window": u32(1024)}, 0),
+        ({"attention__kv_lora_rank": u32(512)}, 0),
+        ({"attention__head_count": None}, 0),
+        ({"attention__head_count": u32(0)}, 0),
+        ({"block_count": None}, 0),
+    ],
+)
+def test_what_a_token_of_the_window_takes(tmp_path: Path, changed: dict[str, Entry | None], kv_bytes: int) -> None:
+    assert head(tmp_path, **changed) == GgufHead("llama", 8192, kv_bytes)
+
+
+def test_a_window_that_is_not_said_is_unknown(tmp_path: Path) -> None:
+    assert head(tmp_path, context_length=None).context_tokens is None
+    assert head(tmp_path, context_length=u32(0)).context_tokens is None
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"context_length": string("8192")},
+        {"context_length": (I32, struct.pack("<i", -1))},
+        {"block_count": string("30")},
+        {"block_count": (F32, struct.pack("<f", float("inf")))},
+        {"attention__head_count": array()},
+        {"attention__head_count_kv": string("3")},
+        {"attention__head_count_kv": (I32, struct.pack("<i", -3))},
+        {"rope__freq_base": (99, b"")},
+        {"rope__freq_base": (ARRAY, struct.pack("<IQ", 99, 1))},
+        {"rope__freq_base": (ARRAY, struct.pack("<IQ", ARRAY, 1) * 20_000)},
+        {"rope__freq_base": (ARRAY, struct.pack("<IQ", U32, 2**64 - 1))},
+        {"rope__freq_base": (TEXT, struct.pack("<Q", 2**64 - 1))},
+        {"rope__freq_base": (TEXT, struct.pack("<Q", 1) + b"\xff")},
+    ],
+)
+def test_what_cannot_be_is_a_damaged_file(tmp_path: Path, changed: dict[str, Entry | None]) -> None:
+    with pytest.raises(ModelFileInvalid, match=r"model\.gguf") as caught:
+        head(tmp_path, **changed)
+    assert "\n" not in caught.value.message
+
+
+@settings(deadline=None)
+@given(cut=st.integers(0, len(gguf(SMALL)) - 1))
+def test_a_file_that_breaks_off_is_said_to(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
+    path = tmp_path_factory.getbasetemp() / "cut.gguf"
+    path.write_bytes(gguf(SMALL)[:cut])
+    with pytest.raises(ModelFileInvalid, match=r"cut\.gguf"):
+        read_gguf(path)
+
+
+@settings(deadline=None)
+@given(flips=st.lists(st.integers(0, 8 * len(gguf(SMALL | VOCABULARY)) - 1), min_size=1, max_size=4, unique=True))
+def test_flipped_bits_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory, flips: list[int]) -> None:
+    path = tmp_path_factory.getbasetemp() / "flipped.gguf"
+    content = bytearray(gguf(SMALL | VOCABULARY))
+    for flip in flips:
+        content[flip // 8] ^= 1 << flip % 8
+    path.write_bytes(content)
+    try:
+        read = read_gguf(path)
+    except ModelFileInvalid:
+        return
+    assert read.kv_bytes >= 0
+    assert read.context_tokens is None or read.context_tokens > 0
+
+
+def test_the_parts_of_a_model_are_found_from_any_of_them(tmp_path: Path) -> None:
+    parts = tuple(tmp_path / f"model-q4-{number:05}-of-00003.gguf" for number in (1, 2, 3))
+    for part in parts:
+        part.touch()
+    assert gguf_parts(parts[0]) == gguf_parts(parts[2]) == parts
+    alone = tmp_path / "model-00001.gguf"
+    assert gguf_parts(alone) == (alone,)
+    parts[1].unlink()
+    with pytest.raises(ModelFileInvalid, match=r"model-q4-00002-of-00003.gguf is not there: .* one of 3 parts"):
+        gguf_parts(parts[0])
