@@ -84,11 +84,13 @@ def serving() -> Iterator[Endpoint]:
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     made.url = f"http://127.0.0.1:{server.server_port}"
-    yield made
-    made.closing.set()
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    try:
+        yield made
+    finally:
+        made.closing.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 def completion(text: str | None, finish: str = "stop", usage: dict[str, Any] | None = None) -> dict[str, Any]:

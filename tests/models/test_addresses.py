@@ -60,7 +60,7 @@ def test_what_an_address_holds_beside_its_place() -> None:
     assert (made.login, made.query) == (("me", PASSWORD), {"api-version": "2", "code": "s3cret"})
     assert "s3cret" not in repr(made)
     assert PASSWORD not in repr(made)
-    assert {PASSWORD, "s3cret"} <= set(made.secrets)
+    assert {PASSWORD, "p%40ss%2Fword", "s3cret"} <= set(made.secrets)
     assert parse_endpoint("https://bedrock-runtime.us-east-1.amazonaws.com").region == "us-east-1"
     assert parse_endpoint("http://localhost:1/openai/v1").root == "http://localhost:1/openai"
 

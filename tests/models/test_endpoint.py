@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TypeVar
@@ -258,6 +259,22 @@ def test_a_broken_stream_is_a_failure(
 ) -> None:
     with pytest.raises(kind, match=says):
         complete(endpoint, script, deltas=[])
+
+
+@pytest.mark.parametrize("start", range(150, 230, 7))
+def test_what_is_cut_off_a_quotation_is_looked_at_too(endpoint: Endpoint, start: int) -> None:
+    endpoint.script["/v1/chat/completions"] = [Scripted({"error": {"message": f"{'so ' * 99}"[:start] + SECRET}}, 400)]
+    with pytest.raises(EndpointRejected, match="refuses the request") as caught:
+        use(OpenAICompatibleModel(endpoint.url, "m"), lambda it: it.complete(REQUEST))
+    assert SECRET[:3] not in caught.value.message
+
+
+def test_what_a_server_repeats_escaped_is_not_quoted(endpoint: Endpoint) -> None:
+    request = ChatRequest((Message("user", "张三丰患有一种非常罕见的遗传性血液疾病并且正在接受治疗"),), 5)
+    echo = f"invalid input: {json.dumps(request.messages[0].content)}"
+    endpoint.script["/v1/chat/completions"] = [Scripted({"error": {"message": echo}}, 400)]
+    with pytest.raises(EndpointRejected, match=r"refuses the request \(400\): check"):
+        use(OpenAICompatibleModel(endpoint.url, "m"), lambda it: it.complete(request))
 
 
 @pytest.mark.parametrize("status", [400, 404, 422, 429, 500])

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from epicrisis.models.chat.endpoints.failures import Refusal, refused_call
 from epicrisis.models.chat.endpoints.retry_after import retry_after
 
 PAST = "Wed, 21 Oct 2015 07:28:00 GMT"
@@ -55,6 +56,16 @@ def test_every_form_is_read(headers: dict[str, str], said: str, seconds: float) 
 @pytest.mark.parametrize("told", ["", "-1", "soon", "nan", "inf", "1e3", "0x10", "1,5", "9" * 400, "Wed, 99 Oct"])
 def test_nonsense_is_silence(told: str) -> None:
     assert retry_after({"retry-after": told, "retry-after-ms": told, "x-ratelimit-reset-tokens": told}) is None
+
+
+def test_limits_that_were_not_reached_are_no_reason_to_wait() -> None:
+    """OpenAI tells when they reset with every reply, and a failure of its own is no limit."""
+    limits = {"x-ratelimit-reset-requests": "60s", "x-ratelimit-remaining-requests": "9999"}
+    assert retry_after(limits) == 60
+    assert retry_after(limits, limited=False) is None
+    assert retry_after(limits | {"retry-after": "3"}, limited=False) == 3
+    assert refused_call(Refusal(429, {}, "", limits), "host", []).retry_after == 60
+    assert refused_call(Refusal(500, {}, "", limits), "host", []).retry_after is None
 
 
 @pytest.mark.parametrize("said", ["try again", "try again in a while", "retry in -3s", "in 3s", "again in 5 parsecs"])

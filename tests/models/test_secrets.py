@@ -7,20 +7,24 @@ import json
 import logging
 import traceback
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
 from epicrisis.errors import EpicrisisError, NetworkRefused
+from epicrisis.logs import open_log
 from epicrisis.models.chat.endpoints.failures import causes
+from epicrisis.models.chat.layers.cache import ReplyCache
+from epicrisis.models.chat.layers.stack import layered
 from epicrisis.models.load import load_chat
 from epicrisis.privacy import set_local_only
 from epicrisis.seams import ChatModel, ChatRequest, Message
 from epicrisis.settings import ModelSettings
 from epicrisis.testing.faults import Fault
 from epicrisis.testing.hostile import HostileServer
-from tests.loopback import Scripted, completion, serving
+from tests.loopback import USAGE, Scripted, completion, serving
 
 KEY = "sk-planted-0123456789-abcdefghij"
 PROMPT = "Mrs. Almeida of Rua Augusta has a rare disease"
@@ -164,6 +168,36 @@ def test_nobody_there_and_nobody_allowed(
         set_local_only(False)
     assert isinstance(refused, NetworkRefused)
     assert_clean(refused, logged)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_nothing_that_is_written_down_holds_a_key(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cache, the recording, the log with its texts: the prompt is in all of them."""
+    kept = tmp_path / "kept"
+
+    async def calls(settings: ModelSettings, cache: ReplyCache) -> None:
+        model = layered(load_chat(settings, tmp_path), settings, cache=cache, record=kept / "calls", log_text=True)
+        assert (await model.complete(REQUEST)).usage.calls == 1
+        await model.count_tokens(REQUEST.messages)
+        await model.capabilities()
+        with pytest.raises(EpicrisisError):
+            await model.complete(ChatRequest(REQUEST.messages, max_tokens=41))
+        await model.aclose()
+
+    with serving() as endpoint:
+        query = f"?key={KEY}" if place == "query" else ""
+        refusal = Scripted({"error": {"message": ECHO, "code": KEY}}, 400, headers={"Location": KEY})
+        endpoint.script[f"/v1/chat/completions{query}"] = [Scripted(completion("Yes.", usage=USAGE)), refusal]
+        settings, cache = planted(place, f"{endpoint.url}/v1", tmp_path, monkeypatch), ReplyCache(kept / "replies")
+        with closing(open_log(kept / "log", with_text=True)):
+            asyncio.run(calls(settings, cache))
+        assert cache.stats().replies == 1
+        assert KEY in str(endpoint.asked) or place == "login"
+    written = {file.name: file.read_bytes() for file in kept.iterdir()}
+    cache.close()
+    assert {"calls", "replies", "replies-wal", "log"} <= set(written)
+    assert [name for name in ("calls", "log") if PROMPT.encode() not in written[name]] == []
+    assert [name for name, data in written.items() if KEY.encode() in data] == []
 
 
 @pytest.mark.parametrize("place", PLACES)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from epicrisis.errors import ModelMissing, SettingsError
 from epicrisis.privacy import is_local
@@ -49,8 +49,9 @@ class Endpoint:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What no message may repeat."""
-        return (*self.query.values(), *((self.login[1],) if self.login else ()))
+        """What no message may repeat, in both forms in which it can be written."""
+        plain = (*self.query.values(), *((self.login[1],) if self.login else ()))
+        return tuple({form for secret in plain for form in (secret, quote(secret, safe=""))})
 
 
 def parse_endpoint(address: str) -> Endpoint:

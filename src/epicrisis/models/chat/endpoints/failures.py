@@ -46,6 +46,9 @@ _GATEWAY_TIMEOUTS = (408, 504, 524)
 _NOT_THERE = (501, 505)
 """Above 500, and yet asking again changes nothing."""
 
+_QUOTED = 200
+"""Characters of a server's words that are passed on at most."""
+
 _ECHO = 16
 """A server's words that share this many characters with the prompt are not passed on."""
 
@@ -152,7 +155,7 @@ def refused_call(refusal: Refusal, host: str, secrets: Sequence[str], *, begun: 
     unsure = begun or refusal.status is None or refusal.status in _GATEWAY_TIMEOUTS
     error.usage = UNTOLD if unsure else FAILED
     if isinstance(error, EndpointBusy):
-        error.retry_after = retry_after(refusal.headers, refusal.said)
+        error.retry_after = retry_after(refusal.headers, refusal.said, limited=refusal.status == 429)
     return error
 
 
@@ -214,14 +217,16 @@ def _number(value: object) -> int | None:
 
 
 def _quotable(said: str, secrets: Sequence[str]) -> str:
-    """`: what the server says`, one line, or nothing where it is markup or repeats a secret."""
-    line = " ".join(said.split())[:200]
+    """`: what the server says`, one line, or nothing where it is markup, escaped, or repeats a secret."""
+    # A secret may begin where the quotation ends.
+    line = " ".join(said.split())[: _QUOTED + _ECHO]
     windows = [line[start : start + _ECHO] for start in range(max(1, len(line) - _ECHO + 1))]
     echoes = any(
         (4 <= len(secret) <= _ECHO and secret in line) or any(window in secret for window in windows)
         for secret in (" ".join(secret.split()) for secret in secrets)
     )
-    return "" if not line or "<" in line or not line.isprintable() or echoes else f": {line}"
+    unreadable = "<" in line or "\\u" in line or not line.isprintable()
+    return "" if not line or unreadable or echoes else f": {line[:_QUOTED]}"
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:

@@ -23,19 +23,20 @@ _RESETS = (
 )
 
 
-def retry_after(headers: Mapping[str, str], said: str = "") -> float | None:
+def retry_after(headers: Mapping[str, str], said: str = "", *, limited: bool = True) -> float | None:
     """Seconds to wait by a refusal's headers (names in any case where the mapping does not care) and its message.
 
     The first that can be read of: `retry-after-ms`; `retry-after` (seconds, or a date, which is 0 where it is past);
-    "try again in 1.2s" in the message; the reset of the limit that is used up, else the earliest reset that is told.
-    `None` for silence, nonsense and what is below zero. However long it is, it is passed on.
+    "try again in 1.2s" in the message; where the call was `limited`, the reset of the limit that is used up, else the
+    earliest that is told. `None` for silence, nonsense and what is below zero. However long it is, it is passed on.
     """
     told = (
         _scaled(headers.get("retry-after-ms", ""), 0.001),
         _scaled(headers.get("retry-after", ""), 1.0),
         _until(headers.get("retry-after", ""), headers.get("date", "")),
         _hint(said),
-        _reset(headers),
+        # Endpoints tell these with every reply, failures of their own too.
+        _reset(headers) if limited else None,
     )
     return next((seconds for seconds in told if seconds is not None), None)
 

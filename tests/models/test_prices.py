@@ -1,0 +1,73 @@
+"""What tokens cost: by the settings, else by the installed list; unknown is unknown and this machine is free."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from epicrisis.models.chat.prices import listed_cost, price_of
+from epicrisis.privacy import set_local_only
+from epicrisis.settings import ModelSettings, Price
+from epicrisis.types import Usage
+
+USAGE = Usage(
+    calls=1, prompt_tokens=1_000_000, cached_tokens=400_000, completion_tokens=100_000, reasoning_tokens=50_000
+)
+OPENAI = "https://api.openai.com/v1"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_contacted() -> Iterator[None]:
+    set_local_only(True)
+    yield
+    set_local_only(False)
+
+
+def cost(name: str, price: Price | None = None, usage: Usage = USAGE) -> float | None:
+    return price_of(ModelSettings(name=name, price=price))(usage)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"{OPENAI}#gpt-4o-mini",
+        "https://mine.openai.azure.com#gpt-4o-mini",
+        "bedrock://us-east-1#openai.gpt-oss-20b-1:0",
+        "https://openrouter.ai/api/v1#openai/gpt-4o-mini",
+    ],
+)
+def test_the_list_knows_the_large_ones(name: str) -> None:
+    told = cost(name)
+    assert told is not None
+    assert 0.01 < told < 10
+    assert cost(name, usage=Usage(prompt_tokens=1)) != cost(name, usage=Usage(completion_tokens=1))
+
+
+def test_cached_tokens_are_cheaper_where_the_list_says_so() -> None:
+    fresh, cached = (
+        listed_cost(Usage(prompt_tokens=1000, cached_tokens=count), "gpt-4o-mini", OPENAI) for count in (0, 1000)
+    )
+    assert fresh is not None
+    assert cached is not None
+    assert 0 < cached < fresh
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "https://models.example/v1#gpt-4o-mini",
+        f"{OPENAI}#no-such-model",
+        OPENAI,
+        "https://mine.openai.azure.com/openai/deployments/mine?api-version=2024-10-21",
+    ],
+)
+def test_what_the_list_does_not_know_is_unknown_and_not_free(name: str) -> None:
+    assert cost(name) is None
+    assert cost(name, Price(input=1, output=2)) == pytest.approx(1.2)
+
+
+def test_this_machine_is_free_unless_the_settings_say_otherwise() -> None:
+    for name in ("http://127.0.0.1:8000/v1#gpt-4o-mini", "http://[::1]:8000", "smollm2-135m"):
+        assert cost(name) == 0.0
+        assert cost(name, Price(input=1, output=2, cached=0.5)) == pytest.approx(0.6 + 0.2 + 0.2)
