@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from epicrisis.answering.choices import ANSWER_CHARACTERS, MAX_QUOTES, QUOTE_CHARACTERS, ReplyForm
+from epicrisis.answering.choices import ANSWER_CHARACTERS, FINDING_CHARACTERS, MAX_QUOTES, QUOTE_CHARACTERS, ReplyForm
 from epicrisis.errors import EndpointUnreachable, InputError, UserError
 from epicrisis.library.library import Library
 from epicrisis.models.chat.layers.layer import Layer
@@ -265,11 +265,11 @@ def test_nothing_retrieved_is_counted() -> None:
 
 
 def test_findings_that_may_not_fit_are_counted_apart() -> None:
-    settings, store = settings_of(k=3, partition=1), store_of(papers(12))
-    narrow = ScriptedModel(never, context_tokens=950)
+    settings, store = settings_of(k=4, partition=1), store_of(papers(12))
+    narrow = ScriptedModel(never, context_tokens=900)
     (row,) = planned_for(settings, store, QUESTIONS[:1], "brief-context", model=narrow).strategies
     assert row.states["may not fit the window"] == 1
-    assert row.calls.most == 4, "with shorter findings there is a reduce call"
+    assert row.calls.most == 6, "each half of the findings fits, their sums may not"
     assert row.prompt_tokens.most > row.prompt_tokens.least
 
 
@@ -328,7 +328,7 @@ def test_calls_side_by_side_take_the_time_of_the_longest(monkeypatch: pytest.Mon
     timed = planned_for(settings, store_of(papers(12)), QUESTIONS[:1], "brief-context", timed=True)
     (row,) = timed.strategies
     assert row.seconds is not None
-    map_call = ReplyForm(OPTIONS, "finding", documents=3, choice_may_be_null=True).max_tokens
+    map_call = ReplyForm(OPTIONS, "finding", FINDING_CHARACTERS, documents=3, choice_may_be_null=True).max_tokens
     reduce_call = ReplyForm(OPTIONS, sources=9).max_tokens
     assert row.seconds.most == pytest.approx(map_call + reduce_call, abs=0.01)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from epicrisis.answering.baselines import PROMPTS, answer_from, conclude
-from epicrisis.answering.choices import Reply, ReplyForm, Unreadable
+from epicrisis.answering.choices import FINDING_CHARACTERS, Reply, ReplyForm, Unreadable
 from epicrisis.answering.citations import locate_all
 from epicrisis.answering.context import Context, ask, failure_of, fits, unanswered
 from epicrisis.errors import ChatError, ContextOverflow
@@ -123,7 +123,13 @@ async def partition(question: Question, context: Context, passages: Sequence[Pas
 def _map_prompt(question: Question, context: Context, part: tuple[Passage, ...]) -> tuple[Prompt, ReplyForm]:
     documents = fence_passages(part, context.scope)
     prompt = render(PROMPTS, "map", question=question.text, options=question.options, documents=documents)
-    form = ReplyForm(question.options, text_field="finding", documents=len(part), choice_may_be_null=True)
+    form = ReplyForm(
+        question.options,
+        text_field="finding",
+        text_characters=FINDING_CHARACTERS,
+        documents=len(part),
+        choice_may_be_null=True,
+    )
     return prompt, form
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 ANSWER_CHARACTERS = 500
+FINDING_CHARACTERS = 240
 QUOTE_CHARACTERS = 240
 MAX_QUOTES = 3
 REASONING_CHARACTERS = 1500
@@ -45,6 +46,7 @@ class ReplyForm:
 
     options: Mapping[str, str]
     text_field: str = "answer"
+    text_characters: int = ANSWER_CHARACTERS
     documents: int = 0
     """Documents that may be quoted; 0: no quotes are asked for."""
     sources: int = 0
@@ -66,7 +68,7 @@ class ReplyForm:
         if self.sources:
             number = {"type": "integer", "enum": list(range(1, self.sources + 1))}
             found["sources"] = {"type": "array", "minItems": 1, "maxItems": MAX_QUOTES, "items": number}
-        found[self.text_field] = {"type": "string", "minLength": 1, "maxLength": ANSWER_CHARACTERS}
+        found[self.text_field] = {"type": "string", "minLength": 1, "maxLength": self.text_characters}
         if self.options:
             letters: list[str | None] = list(self.options)
             found["choice"] = {"enum": [*letters, None]} if self.choice_may_be_null else {"enum": letters}
@@ -79,7 +81,7 @@ class ReplyForm:
     @property
     def max_tokens(self) -> int:
         """Room for the longest reply the schema allows, at two characters a token and some JSON around."""
-        characters = ANSWER_CHARACTERS + (REASONING_CHARACTERS if self.reasoning else 0)
+        characters = self.text_characters + (REASONING_CHARACTERS if self.reasoning else 0)
         characters += MAX_QUOTES * (QUOTE_CHARACTERS + 30) if self.documents else 0
         return characters // 2 + 100
 
