@@ -144,7 +144,7 @@ REFUSALS: list[tuple[int, object, str | None]] = [
 @pytest.mark.parametrize(("status", "body", "parameter"), REFUSALS)
 def test_a_refusal_names_its_parameter(status: int, body: object, parameter: str | None) -> None:
     sent = body_of(replace(REQUEST, schema=SCHEMA), "m", {}, frozenset(), stream=True)
-    assert refused_parameter(refusal_in(body, status), sent, {}) == parameter
+    assert refused_parameter(refusal_in(body, status), sent) == parameter
 
 
 def test_what_a_user_adds_is_never_left_out(endpoint: Endpoint) -> None:
@@ -155,6 +155,24 @@ def test_what_a_user_adds_is_never_left_out(endpoint: Endpoint) -> None:
     with pytest.raises(EndpointRejected, match="Unsupported value"):
         ask(endpoint.url, replace(REQUEST, extra={"seed": 6}), extra={"seed": 5})
     assert [body["seed"] for body in endpoint.bodies("/v1/chat/completions")] == [5, 6]
+
+
+@pytest.mark.parametrize(
+    ("extra", "refusal"),
+    [
+        ({"response_format": {"type": "json_object"}}, "response_format is not supported"),
+        ({"top_logprobs": 20, "logprobs": True}, "top_logprobs is greater than max allowed: 5"),
+        ({"stream_options": {}}, "Unknown parameter: 'stream_options'"),
+    ],
+)
+@pytest.mark.parametrize("options", [(), ("A", "B")])
+def test_nobody_is_asked_for_ever(
+    endpoint: Endpoint, extra: dict[str, Any], refusal: str, options: tuple[str, ...]
+) -> None:
+    endpoint.script["/v1/chat/completions"] = [Scripted({"error": {"message": refusal}}, 400)]
+    with pytest.raises(EndpointRejected) as caught:
+        ask(endpoint.url, replace(REQUEST, options=options), extra=extra)
+    assert (len(endpoint.asked), caught.value.usage.calls) == (1, 1)
 
 
 def test_what_is_declared_goes_before_what_is_tried(endpoint: Endpoint) -> None:

@@ -121,8 +121,15 @@ def test_the_first_listed_model_is_taken_where_none_is_named(endpoint: Endpoint)
     endpoint.script["/v1/chat/completions"] = [Scripted(completion("Yes."))]
     use(OpenAICompatibleModel(f"{endpoint.url}/v1/"), lambda it: it.complete(REQUEST))
     assert endpoint.bodies("/v1/chat/completions")[0]["model"] == "first"
-    endpoint.script["/v1/models"] = [Scripted({"data": []})]
-    with pytest.raises(EndpointRejected, match="lists no model"):
+
+
+@pytest.mark.parametrize(
+    "listed", [{"data": []}, {"data": None}, {"data": [{"id": 5}]}, [1, 2], "<html>Welcome</html>"]
+)
+def test_a_list_without_a_model_says_how_to_name_one(endpoint: Endpoint, listed: object) -> None:
+    kind = "text/html" if isinstance(listed, str) else "application/json"
+    endpoint.script["/v1/models"] = [Scripted(listed, kind=kind)]
+    with pytest.raises(EndpointRejected, match=r"lists no model.*#NAME"):
         use(OpenAICompatibleModel(endpoint.url), lambda it: it.complete(REQUEST))
 
 

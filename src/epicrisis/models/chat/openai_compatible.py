@@ -211,7 +211,9 @@ class OpenAICompatibleModel:
                 raise
             except foreign_errors() as error:
                 refusal = refusal_of(error)
-                name = refusal and refused_parameter(refusal, body, extra)
+                # What is extra is never left out: whoever wrote it meant it.
+                ours = {name: value for name, value in body.items() if name not in extra}
+                name = refusal and refused_parameter(refusal, ours)
                 if not name or (name == "response_format" and self._json_schema):
                     secrets = [message.content for message in request.messages]
                     mapped = chat_error(error, self._host, self._timeout, [*secrets, *self._secrets])

@@ -65,11 +65,8 @@ def body_of(
     return taken | dict(extra)
 
 
-def refused_parameter(refusal: Refusal, body: Mapping[str, Any], extra: Mapping[str, Any]) -> str | None:
-    """The parameter of ours that this refusal is about and that can be done without; `None` where it is about none.
-
-    What is `extra` is never left out: whoever wrote it meant it.
-    """
+def refused_parameter(refusal: Refusal, body: Mapping[str, Any]) -> str | None:
+    """Which of `body` this refusal is about and can be done without; `None` where it is about none of them."""
     if refusal.status not in (400, 403, 422) or is_overflow(refusal):
         return None
     named = _parameter(refusal)
@@ -83,10 +80,10 @@ def refused_parameter(refusal: Refusal, body: Mapping[str, Any], extra: Mapping[
         return "response_format"
     if refusal.body.get("code") not in _REFUSING_CODES and not _REFUSING_WORDS.search(refusal.said):
         return None
-    ours = [name for name in _OPTIONAL if name in body and name not in extra]
+    sent = [name for name in _OPTIONAL if name in body]
     if named is not None:
-        return named if named in ours else None
-    return next((name for name in ours if _is_named(name, refusal.said)), None)
+        return named if named in sent else None
+    return next((name for name in sent if _is_named(name, refusal.said)), None)
 
 
 def _is_named(name: str, said: str) -> bool:

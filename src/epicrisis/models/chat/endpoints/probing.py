@@ -55,7 +55,11 @@ class Probing:
         """The first the endpoint lists. Raises ChatError: a name is needed."""
         async with self._lock():
             if self._models is None or not self._models.data:
-                self._models = wire.ModelList.model_validate(await self._fetch("/models", None))
+                listed = await self._fetch("/models", None)
+                try:
+                    self._models = wire.ModelList.model_validate(listed)
+                except ValidationError:
+                    return None
         return self._models.data[0].id if self._models.data else None
 
     async def window(self, model: str) -> int | None:
