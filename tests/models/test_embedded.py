@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import signal
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
 from epicrisis.errors import ContextOverflow, ModelFileInvalid
-from epicrisis.models.chat.embedded import EmbeddedModel
-from epicrisis.seams import ChatReply, ChatRequest, Message
+from epicrisis.models.chat import embedded
+from epicrisis.models.chat.embedded import BATCH_TOKENS, EmbeddedModel
+from epicrisis.seams import ChatReply, ChatRequest, Message, OnDelta
 from epicrisis.testing.chat import check_chat_model
+from epicrisis.types import Usage
 
 T = TypeVar("T")
 
@@ -24,9 +31,19 @@ pytestmark = pytest.mark.models
 MESSAGES = (Message("system", "You answer in JSON."), Message("user", "Is aspirin an antiplatelet drug?"))
 
 
-def use(home: Path, work: Callable[[EmbeddedModel], Awaitable[T]], context_tokens: int = 1024) -> T:
+def weights(home: Path) -> Path:
+    return home / "models" / "smollm2-135m" / "model.gguf"
+
+
+def use(
+    home: Path,
+    work: Callable[[EmbeddedModel], Awaitable[T]],
+    context_tokens: int = 1024,
+    *,
+    prefix_cache: bool = True,
+) -> T:
     async def run() -> T:
-        model = EmbeddedModel(home / "models" / "smollm2-135m" / "model.gguf", "smollm2-135m", context_tokens)
+        model = EmbeddedModel(weights(home), "smollm2-135m", context_tokens, prefix_cache=prefix_cache)
         try:
             return await work(model)
         finally:
@@ -134,7 +151,7 @@ def test_calls_side_by_side_all_come_back(model_home: Path) -> None:
 
 
 def test_a_damaged_file_is_one_clear_line(model_home: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    whole = model_home / "models" / "smollm2-135m" / "model.gguf"
+    whole = weights(model_home)
     cut = tmp_path / "cut.gguf"
     with whole.open("rb") as stream:
         cut.write_bytes(stream.read(3_000_000))
@@ -142,3 +159,169 @@ def test_a_damaged_file_is_one_clear_line(model_home: Path, tmp_path: Path, capf
         asyncio.run(EmbeddedModel(cut, "cut").complete(ChatRequest(MESSAGES, 3)))
     assert "\n" not in caught.value.message
     assert capfd.readouterr() == ("", "")
+
+
+# -- what was read before -------------------------------------------------------------------------------------------
+
+INSTRUCTION = Message("system", "You read one document and say what it tells about the question. " * 6)
+
+
+def about(document: str) -> ChatRequest:
+    return ChatRequest((INSTRUCTION, Message("user", f"The {document} was given to some. " * 5)), 2)
+
+
+async def ask(model: EmbeddedModel, *documents: str) -> list[Usage]:
+    return [(await model.complete(about(document))).usage for document in documents]
+
+
+def test_a_repeated_question_computes_almost_nothing_even_after_others(model_home: Path) -> None:
+    first, *others, again, at_once = use(
+        model_home, lambda model: ask(model, "aspirin", "digoxin", "zinc", *["aspirin"] * 2)
+    )
+    assert first.cached_tokens == 0
+    shared = min(usage.cached_tokens for usage in others)
+    assert 60 < shared < first.prompt_tokens - 20
+    assert [usage.prompt_tokens - usage.cached_tokens for usage in (again, at_once)] == [1, 1]
+
+
+def test_without_the_prefix_cache_every_prompt_is_computed_anew(model_home: Path) -> None:
+    usages = use(model_home, lambda model: ask(model, "aspirin", "aspirin", "zinc"), prefix_cache=False)
+    assert [usage.cached_tokens for usage in usages] == [0, 0, 0]
+
+
+# -- calls that are given up ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What the server says it has done: batches of prompts and tokens of replies, and the calls it is at work on."""
+
+    steps: int
+    calls: int
+
+
+async def work_of(model: EmbeddedModel) -> Work:
+    assert model._client is not None
+    bearer = {"Authorization": f"Bearer {model._client._api_key()}"}
+    request = urllib.request.Request(f"{model._address}/metrics", headers=bearer)
+    text = await asyncio.to_thread(lambda: urllib.request.urlopen(request).read().decode())
+    told = dict(re.findall(r"^llamacpp:(\w+) (\d+)$", text, re.MULTILINE))
+    return Work(int(told["n_decode_total"]), int(told["requests_processing"]))
+
+
+async def work_when(model: EmbeddedModel, holds: Callable[[Work], bool]) -> Work:
+    async with asyncio.timeout(300):
+        while not holds(work := await work_of(model)):
+            await asyncio.sleep(0.01)
+        return work
+
+
+LONG_REPLY = ChatRequest((Message("user", "Count up for ever."),), 1500, extra={"ignore_eos": True})
+LONG_PROMPT = ChatRequest((Message("user", "word " * 4000),), 1)
+
+
+@pytest.mark.parametrize(
+    ("request_", "on_delta", "steps"),
+    [(LONG_REPLY, None, 1500), (LONG_REPLY, lambda _: None, 1500), (LONG_PROMPT, None, 4000 // BATCH_TOKENS)],
+    ids=["reply", "streamed reply", "prompt"],
+)
+def test_a_cancelled_call_ends_at_the_server(
+    model_home: Path, request_: ChatRequest, on_delta: OnDelta | None, steps: int
+) -> None:
+    async def work(model: EmbeddedModel) -> tuple[int, ChatReply]:
+        await model.capabilities()
+        call = asyncio.create_task(model.complete(request_, on_delta))
+        await work_when(model, lambda work: work.steps > 0)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        ended = await work_when(model, lambda work: work.calls == 0)
+        return ended.steps, await model.complete(ChatRequest(MESSAGES, 3))
+
+    done, next_reply = use(model_home, work, 8192)
+    assert 0 < done < steps / 2
+    assert next_reply.text
+
+
+# -- start and stop -------------------------------------------------------------------------------------------------
+
+
+def test_closed_while_it_starts_it_is_closed_and_starts_anew(model_home: Path) -> None:
+    async def work(model: EmbeddedModel) -> None:
+        call = asyncio.create_task(model.complete(ChatRequest(MESSAGES, 3)))
+        while not model._starting.locked():
+            await asyncio.sleep(0)
+        await model.aclose()
+        [ended] = await asyncio.gather(call, return_exceptions=True)
+        assert isinstance(ended, Exception)
+        with pytest.raises(urllib.error.URLError):
+            urllib.request.urlopen(f"{model._address}/health")
+        assert (await model.complete(ChatRequest(MESSAGES, 3))).text
+
+    use(model_home, work)
+
+
+CHILD = """
+import asyncio, sys
+from pathlib import Path
+from epicrisis.models.chat.embedded import EmbeddedModel
+from epicrisis.seams import ChatRequest, Message
+
+path, what = Path(sys.argv[1]), sys.argv[2]
+model = EmbeddedModel(path, "m", 2048)
+
+async def idle():
+    # Stopped at once, a server may not yet have begun.
+    for _ in range(3):
+        early = EmbeddedModel(path, "m", 512)
+        early._start()
+        early._stop()
+    await model.complete(ChatRequest((Message("user", "Hello"),), 2))
+
+async def busy():
+    begun = asyncio.Event()
+    request = ChatRequest((Message("user", "Count up for ever."),), 1500, extra={"ignore_eos": True})
+    call = asyncio.create_task(model.complete(request, lambda _: begun.set()))
+    await begun.wait()
+    print("at work", flush=True)
+    if what == "busy":
+        await call
+
+asyncio.run(idle() if what == "idle" else busy())
+"""
+
+REMINDER = re.compile(r"^Unclosed client session\nclient_session: .*\n", re.MULTILINE)
+"""What aiohttp says, and we do not, of any client that was not closed."""
+
+
+@pytest.mark.parametrize("what", ["idle", "left in a call"])
+def test_a_process_that_never_closes_it_ends_by_itself(model_home: Path, what: str) -> None:
+    command = [sys.executable, "-c", CHILD, str(weights(model_home)), what]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert (ended.returncode, REMINDER.sub("", ended.stderr)) == (0, "")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C is no signal to one process there")
+def test_ctrl_c_ends_the_process_in_a_call(model_home: Path) -> None:
+    command = [sys.executable, "-c", CHILD, str(weights(model_home)), "busy"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "at work\n"
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=300)
+    assert process.returncode == -signal.SIGINT
+    said = REMINDER.sub("", stderr)
+    assert said.startswith("Traceback")
+    assert said.endswith("\nKeyboardInterrupt\n")
+
+
+@pytest.mark.parametrize(
+    ("cores", "threads", "writing", "reading"), [(8, None, 7, 8), (2, None, 1, 2), (1, None, 1, 1), (8, 3, 3, 3)]
+)
+def test_one_core_is_left_free_while_it_writes(
+    monkeypatch: pytest.MonkeyPatch, cores: int, threads: int | None, writing: int, reading: int
+) -> None:
+    monkeypatch.setattr(embedded, "usable_cores", lambda: cores)
+    params = embedded._params(Path("m.gguf"), "m", "key", 4096, threads, 2**30)
+    assert (params.cpuparams.n_threads, params.cpuparams_batch.n_threads) == (writing, reading)
+    assert (params.n_ctx, params.n_parallel, params.cache_ram_mib) == (4096, 1, 1024)
