@@ -171,6 +171,13 @@ def test_thinking_is_reserved_too() -> None:
     run(budgeted(Estimating(), budget).complete(asked(max_reasoning_tokens=90)))
 
 
+def test_of_the_next_token_alone_there_is_one() -> None:
+    options = asked(max_tokens=500, options=("A", "B"))
+    run(budgeted(Estimating(), Budget(BudgetSettings(tokens=PROMPT + 1))).complete(options))
+    with pytest.raises(BudgetExceeded):
+        run(budgeted(Estimating(), Budget(BudgetSettings(tokens=PROMPT))).complete(options))
+
+
 def test_a_model_that_counts_is_asked_only_where_the_bound_does_not_fit() -> None:
     """The scripted model's token is a word, so that its count is far below the bound by bytes."""
     inner = SlowModel()

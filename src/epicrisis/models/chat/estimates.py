@@ -13,10 +13,21 @@ _TEMPLATE_TOKENS = 64
 _MESSAGE_TOKENS = 16
 """What they put around one message, from above."""
 
+_BYTES_A_TOKEN = 3
+"""No vocabulary in use needs more than one for so many bytes of running text."""
+
+UNTOLD = Usage(calls=1, failed_calls=1, uncounted_calls=1, cost=None)
+"""A call that may have been worked on, and charged, and of which nobody told anything."""
+
+
+def likely_tokens(text: str) -> int:
+    """From above for running text."""
+    return -(-len(text.encode(errors="surrogatepass")) // _BYTES_A_TOKEN)
+
 
 def likely_prompt_tokens(messages: Sequence[Message]) -> int:
-    """From above for running text, of which no vocabulary in use needs more than a token for three bytes."""
-    return sum(-(-len(message.content.encode(errors="surrogatepass")) // 3) + 8 for message in messages)
+    """From above for running text."""
+    return sum(likely_tokens(message.content) + 8 for message in messages)
 
 
 def most_prompt_tokens(request: ChatRequest) -> int:
@@ -32,8 +43,8 @@ def most_prompt_tokens(request: ChatRequest) -> int:
 
 
 def most_reply_tokens(request: ChatRequest) -> int:
-    """What the reply may have at most, its thinking included."""
-    return request.max_tokens + request.max_reasoning_tokens
+    """What the endpoint may write, thinking included; one, where only the next is asked for."""
+    return 1 if request.options else request.max_tokens + request.max_reasoning_tokens
 
 
 def used_tokens(usage: Usage, most: int) -> int:

@@ -20,13 +20,14 @@ from epicrisis.errors import ChatError, EndpointRejected, EpicrisisError, ReplyI
 from epicrisis.models.chat.endpoints import counting
 from epicrisis.models.chat.endpoints.body import body_of, notes_of, refused_parameter
 from epicrisis.models.chat.endpoints.endpoint import Endpoint, parse_endpoint
-from epicrisis.models.chat.endpoints.failures import FAILED, UNTOLD, chat_error, foreign_errors, refusal_of
+from epicrisis.models.chat.endpoints.failures import FAILED, chat_error, foreign_errors, refusal_of
 from epicrisis.models.chat.endpoints.logprobs import option_logprobs as renormalised
 from epicrisis.models.chat.endpoints.probing import Probing
 from epicrisis.models.chat.endpoints.receiving import Received, receive_stream, receive_whole, thought_too_long
 from epicrisis.models.chat.endpoints.schemas import checker
 from epicrisis.models.chat.endpoints.thinking import THINKING_MARKS
 from epicrisis.models.chat.endpoints.usage import usage_of
+from epicrisis.models.chat.estimates import UNTOLD
 from epicrisis.models.chat.prices import listed_cost
 from epicrisis.seams import Capabilities, ChatReply, ChatRequest, Message, OnDelta, OptionLogprobs
 from epicrisis.types import Usage

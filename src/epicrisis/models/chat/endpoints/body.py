@@ -11,9 +11,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from epicrisis.models.chat.endpoints.counting import allowed
 from epicrisis.models.chat.endpoints.failures import Refusal, is_overflow
 from epicrisis.models.chat.endpoints.probing import plain
+from epicrisis.models.chat.estimates import most_reply_tokens
 from epicrisis.seams import ChatRequest
 
 _SCHEMA_WORDS = re.compile(r"response_format|json_schema|json schema|guided|grammar|structured output", re.IGNORECASE)
@@ -46,7 +46,7 @@ def body_of(
 ) -> dict[str, Any]:
     """`extra` goes over all else. `refused` names what the endpoint does not take (`top_logprobs:20`: not so many)."""
     limit = "max_completion_tokens" if "max_tokens" in refused else "max_tokens"
-    body: dict[str, Any] = {"model": model, "messages": plain(request.messages), limit: allowed(request)}
+    body: dict[str, Any] = {"model": model, "messages": plain(request.messages), limit: most_reply_tokens(request)}
     if request.options:
         # Some endpoints tell what is left after temperature and top-p: at 1 that is all there was.
         body |= {"temperature": 1.0, "top_p": 1.0, "logprobs": True}

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from epicrisis.models.chat.estimates import most_prompt_tokens
+from epicrisis.models.chat.estimates import most_prompt_tokens, most_reply_tokens
 from epicrisis.seams import ChatRequest
 
 _MOST_TEMPLATE = 10_000
 """More tokens than any template, or prompt of the endpoint's own, puts around ours."""
-_BYTES_A_TOKEN = 3
 _CHARACTERS_A_TOKEN = 6
 _MOST_BYTES_A_TOKEN = 12
 
@@ -42,17 +41,12 @@ def told(raw: object, request: ChatRequest, said: bool) -> Told | None:
         return None
     beside = max(0, (total or 0) - prompt - completion)
     completion, thought = completion + beside, max(thought, beside)
-    most = 2 * allowed(request) + 1000
+    most = 2 * most_reply_tokens(request) + 1000
     if not 0 < prompt <= most_prompt_tokens(request) + _MOST_TEMPLATE or cached > prompt:
         return None
     if completion > most or thought > completion or (said and completion == 0):
         return None
     return Told(prompt, completion, cached, None if reasoning is None and not beside else thought)
-
-
-def allowed(request: ChatRequest) -> int:
-    """Tokens the endpoint may write, thinking included; one, where only the next is asked for."""
-    return 1 if request.options else request.max_tokens + request.max_reasoning_tokens
 
 
 def must_be_cut(request: ChatRequest, prompt_tokens: int) -> bool:
@@ -71,11 +65,6 @@ def _count(value: object) -> int | None:
     if value is None:
         return 0
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
-
-
-def most_tokens(text: str) -> int:
-    """From above: no vocabulary in use needs more than one for three bytes of running text."""
-    return -(-len(text.encode(errors="surrogatepass")) // _BYTES_A_TOKEN)
 
 
 def least_tokens(characters: int, events: int) -> int:

@@ -26,12 +26,11 @@ from epicrisis.errors import (
     ReplyInvalid,
 )
 from epicrisis.models.chat.endpoints.retry_after import retry_after
+from epicrisis.models.chat.estimates import UNTOLD
 from epicrisis.types import Usage
 
 FAILED = Usage(calls=1, failed_calls=1)
 """A call that surely was not worked on."""
-UNTOLD = Usage(calls=1, failed_calls=1, uncounted_calls=1, cost=None)
-"""A call that may have been worked on, and charged."""
 
 _OVERFLOW_CODES = ("exceed_context_size_error", "context_length_exceeded")
 _OVERFLOW_WORDS = re.compile(

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 
 from epicrisis.errors import ChatError, ReplyInvalid, ReplyTruncated
 from epicrisis.models.chat.endpoints import counting, wire
-from epicrisis.models.chat.endpoints.failures import UNTOLD, ErrorWithin
+from epicrisis.models.chat.endpoints.failures import ErrorWithin
 from epicrisis.models.chat.endpoints.thinking import Splitter, split
+from epicrisis.models.chat.estimates import UNTOLD, most_reply_tokens
 from epicrisis.seams import ChatRequest, OnDelta
 
 _CHARACTERS_A_TOKEN = 8
@@ -84,7 +85,7 @@ class _Growing:
     """A streamed reply while it grows."""
 
     def __init__(self, request: ChatRequest, on_delta: OnDelta, host: str) -> None:
-        allowed = counting.allowed(request)
+        allowed = most_reply_tokens(request)
         self._most_characters = _CHARACTERS_A_TOKEN * allowed + _SLACK
         self._events_left = _EVENTS_A_TOKEN * allowed + _SLACK
         self._most_thinking = request.max_reasoning_tokens

@@ -12,7 +12,7 @@ from epicrisis.errors import ChatError
 from epicrisis.models.chat.endpoints import counting
 from epicrisis.models.chat.endpoints.probing import Probing
 from epicrisis.models.chat.endpoints.receiving import Received
-from epicrisis.models.chat.estimates import likely_prompt_tokens
+from epicrisis.models.chat.estimates import likely_prompt_tokens, likely_tokens
 from epicrisis.seams import ChatRequest
 from epicrisis.types import Usage
 
@@ -61,4 +61,4 @@ async def _tokens(text: str, model: str, probing: Probing) -> tuple[int, bool]:
         count = await probing.count_text(model, text)
     except ChatError:
         count = None
-    return (counting.most_tokens(text), False) if count is None else (count, True)
+    return (likely_tokens(text), False) if count is None else (count, True)

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from epicrisis.errors import BudgetExceeded, EpicrisisError, SettingsError
-from epicrisis.models.chat.estimates import most_prompt_tokens, most_reply_tokens, used_tokens
+from epicrisis.models.chat.estimates import UNTOLD, most_prompt_tokens, most_reply_tokens, used_tokens
 from epicrisis.models.chat.layers.layer import Layer
 from epicrisis.seams import ChatModel, ChatReply, ChatRequest, OnDelta
 from epicrisis.settings import BudgetSettings
@@ -94,8 +94,7 @@ class Budget:
         except TimeoutError:
             if not limit.expired():
                 raise
-            ended = Usage(calls=1, failed_calls=1, uncounted_calls=1, cost=None)
-            raise BudgetExceeded(f"{minutes}, and a call was ended: {cure}", usage=ended) from None
+            raise BudgetExceeded(f"{minutes}, and a call was ended: {cure}", usage=UNTOLD) from None
 
     def _exceeded(self, total: Amount) -> str | None:
         """Which limit this would go beyond, and what to do."""
