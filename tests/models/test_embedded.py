@@ -43,7 +43,8 @@ def use(
     prefix_cache: bool = True,
 ) -> T:
     async def run() -> T:
-        model = EmbeddedModel(weights(home), "smollm2-135m", context_tokens, prefix_cache=prefix_cache)
+        # One thread waits for no other, which is fastest where other work runs.
+        model = EmbeddedModel(weights(home), "smollm2-135m", context_tokens, 1, prefix_cache=prefix_cache)
         try:
             return await work(model)
         finally:
@@ -268,12 +269,12 @@ from epicrisis.models.chat.embedded import EmbeddedModel
 from epicrisis.seams import ChatRequest, Message
 
 path, what = Path(sys.argv[1]), sys.argv[2]
-model = EmbeddedModel(path, "m", 2048)
+model = EmbeddedModel(path, "m", 2048, 1)
 
 async def idle():
     # Stopped at once, a server may not yet have begun.
     for _ in range(3):
-        early = EmbeddedModel(path, "m", 512)
+        early = EmbeddedModel(path, "m", 512, 1)
         early._start()
         early._stop()
     await model.complete(ChatRequest((Message("user", "Hello"),), 2))
