@@ -317,12 +317,21 @@ def test_ctrl_c_ends_the_process_in_a_call(model_home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cores", "threads", "writing", "reading"), [(8, None, 7, 8), (2, None, 1, 2), (1, None, 1, 1), (8, 3, 3, 3)]
+    ("cores", "idle", "threads", "writing", "reading"),
+    [
+        (8, 8, None, 7, 8),
+        (8, 3, None, 3, 3),
+        (2, 2, None, 1, 2),
+        (2, 1, None, 1, 1),
+        (1, 1, None, 1, 1),
+        (8, 8, 3, 3, 3),
+    ],
 )
-def test_one_core_is_left_free_while_it_writes(
-    monkeypatch: pytest.MonkeyPatch, cores: int, threads: int | None, writing: int, reading: int
+def test_idle_cores_read_and_one_is_left_free_while_it_writes(
+    monkeypatch: pytest.MonkeyPatch, cores: int, idle: int, threads: int | None, writing: int, reading: int
 ) -> None:
     monkeypatch.setattr(embedded, "usable_cores", lambda: cores)
+    monkeypatch.setattr(embedded, "idle_cores", lambda: idle)
     params = embedded._params(Path("m.gguf"), "m", "key", 4096, threads, 2**30)
     assert (params.cpuparams.n_threads, params.cpuparams_batch.n_threads) == (writing, reading)
     assert (params.n_ctx, params.n_parallel, params.cache_ram_mib) == (4096, 1, 1024)

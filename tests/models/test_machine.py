@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.models.machine import available_memory, usable_cores
+from epicrisis.models.machine import available_memory, idle_cores, usable_cores
 
 GIB = 2**30
 V1, V2 = "4:memory:{}\n3:cpu,cpuacct:{}\n1:name=systemd:/", "0::{}"
@@ -139,6 +139,27 @@ def test_a_quota_limits_them_in_version_1(
     assert cores(monkeypatch, tmp_path, set(range(8)), files | {f"{folder}/cpu.cfs_period_us": 100_000}) == wanted
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "idle"),
+    [
+        ("cpu 0 0 0 1000 0 0", "cpu 0 0 0 1080 0 0", 4),
+        ("cpu 0 0 0 1000 0 0", "cpu 20 0 20 1040 0 0", 2),
+        ("cpu 0 0 0 1000 0 0", "cpu 10 10 0 1040 20 0", 3),
+        ("cpu 0 0 0 1000 0 0", "cpu 80 0 0 1000 0 0", 1),
+        ("cpu 0 0 0 1000 0 0", "cpu 0 0 0 1000 0 0", 4),
+        ("", "", 4),
+    ],
+)
+def test_cores_that_others_keep_busy_are_not_idle(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, before: str, after: str, idle: int
+) -> None:
+    machine(tmp_path, {"proc/stat": before})
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    monkeypatch.setattr("time.sleep", lambda _: machine(tmp_path, {"proc/stat": after}))
+    assert idle_cores(tmp_path) == idle
+
+
 def test_where_no_process_is_tied_to_cores_all_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delattr(os, "sched_getaffinity")
     monkeypatch.setattr(os, "cpu_count", lambda: None)
@@ -147,4 +168,4 @@ def test_where_no_process_is_tied_to_cores_all_count(monkeypatch: pytest.MonkeyP
 
 def test_this_machine_has_something() -> None:
     assert 0 < available_memory() < math.inf
-    assert 1 <= usable_cores() <= (os.cpu_count() or 1)
+    assert 1 <= idle_cores() <= usable_cores() <= (os.cpu_count() or 1)

@@ -216,7 +216,8 @@ def _nothing_found(question: Question, partials: Sequence[Partial], failed: Sequ
 async def _sum_up(
     question: Question, context: Context, findings: Sequence[_Finding], places: Mapping[str, Passage]
 ) -> tuple[Reply, tuple[Quotation, ...]]:
-    """The reduce call, and the quotations behind the findings it named. Findings that do not fit one prompt are summed up by halves."""
+    """The reduce call, and the quotations behind the findings it named. Findings that do not fit one prompt are summed
+    up by halves."""
     prompt, form = _reduce_prompt(question, findings, places)
     if await fits(context, "reduce", prompt, form):
         context.emit(AnswerStarted("reduce", documents=len(findings)))

@@ -7,10 +7,17 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path("/")
+
+LOOK_SECONDS = 0.2
+"""Long enough for twenty ticks of each core."""
+
+_IDLE = slice(3, 5)
+"""In the row of ticks: idle, and waiting for a disk."""
 
 
 def available_memory(root: Path = ROOT) -> float:
@@ -27,6 +34,25 @@ def usable_cores(root: Path = ROOT) -> int:
     quota = min((*_cpus_of_version_2(root), *_cpus_of_version_1(root)), default=math.inf)
     cores = len(_cores(os.sched_getaffinity(0), root))
     return max(1, cores if math.isinf(quota) else min(cores, math.ceil(quota)))
+
+
+def idle_cores(root: Path = ROOT) -> int:
+    """Usable cores that nobody keeps busy just now, looked at for LOOK_SECONDS; all usable ones where nothing tells.
+    At least 1."""
+    before = _ticks(root)
+    time.sleep(LOOK_SECONDS)
+    passed = [after - earlier for earlier, after in zip(before, _ticks(root), strict=False)]
+    cores = usable_cores(root)
+    if len(passed) < _IDLE.stop or sum(passed) <= 0:
+        return cores
+    free = sum(passed[_IDLE]) / sum(passed) * (os.cpu_count() or 1)
+    return max(1, min(cores, round(free)))
+
+
+def _ticks(root: Path) -> list[int]:
+    """What all cores together have done since the start of the machine: for users, nice, system, idle, waiting..."""
+    words = _text(root / "proc/stat").partition("\n")[0].split()[1:]
+    return [int(word) for word in words if word.isdecimal()]
 
 
 def _cores(cpus: Iterable[int], root: Path) -> set[str]:

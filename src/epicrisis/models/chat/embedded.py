@@ -22,7 +22,7 @@ from epicrisis.errors import ModelFileInvalid
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 from epicrisis.models.files import sha256_of
 from epicrisis.models.gguf import gguf_parts, read_gguf
-from epicrisis.models.machine import available_memory, usable_cores
+from epicrisis.models.machine import available_memory, idle_cores, usable_cores
 from epicrisis.seams import Capabilities, ChatReply, ChatRequest, Message, OnDelta
 
 WINDOW = 8192
@@ -41,8 +41,9 @@ class EmbeddedModel:
     the process or of this object.
 
     The window is the smaller of `context_tokens` and the one the model was trained with. `threads` are for reading and
-    for writing; by default all cores read, and all but one write. The first use raises ModelFileInvalid where the file
-    is no model, or needs more memory than is available. `weights_sha256`: that of the file, where it is known.
+    for writing; by default all cores read that are idle at the start, and as many write, but for one of the machine's.
+    The first use raises ModelFileInvalid where the file is no model, or needs more memory than is available.
+    `weights_sha256`: that of the file, where it is known.
 
     Calls are taken in turn, and what their prompts have in common with those before is not computed again, unless
     `prefix_cache` is off. A cancelled call stops the work, at the next batch of the prompt or token of the reply.
@@ -155,9 +156,9 @@ def _params(path: Path, name: str, key: str, window: int, threads: int | None, c
     params.n_ctx, params.n_parallel = window, 1
     params.n_batch = params.n_ubatch = BATCH_TOKENS
     # Threads that spin, or one more than there are free cores, make every other one wait on a busy machine.
-    cores = usable_cores()
-    params.cpuparams.n_threads = threads or max(1, cores - 1)
-    params.cpuparams_batch.n_threads = threads or cores
+    free = threads or idle_cores()
+    params.cpuparams_batch.n_threads = free
+    params.cpuparams.n_threads = threads or max(1, min(free, usable_cores() - 1))
     params.cpuparams.poll = params.cpuparams_batch.poll = 0
     # With 0 every prompt is kept that another one takes the slot from, however alike the two are.
     params.cache_prompt, params.slot_prompt_similarity = cached is not None, 0.0

@@ -319,8 +319,9 @@ class OpenAICompatibleModel:
         try:
             async with end:
                 yield session.connection
-        except TimeoutError:
-            if not end.expired():
+        except (TimeoutError, RuntimeError):
+            # A client that was closed right before it sends raises the second.
+            if not (end.expired() or self._closed):
                 raise
             raise self._is_closed(lost) from None
         finally:
