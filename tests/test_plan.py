@@ -266,7 +266,7 @@ def test_nothing_retrieved_is_counted() -> None:
 
 def test_findings_that_may_not_fit_are_counted_apart() -> None:
     settings, store = settings_of(k=4, partition=1), store_of(papers(12))
-    narrow = ScriptedModel(never, context_tokens=900)
+    narrow = ScriptedModel(never, context_tokens=810)
     (row,) = planned_for(settings, store, QUESTIONS[:1], "brief-context", model=narrow).strategies
     assert row.states["may not fit the window"] == 1
     assert row.calls.most == 6, "each half of the findings fits, their sums may not"
