@@ -5,10 +5,10 @@ Every question begins with a cold cache in every arm: a new server. `off` arms h
 
     EPICRISIS_DATA=... python benchmarks/prefix_cache.py FOLDER [--model NAME] [--questions N] [-k 8 16] [--check]
 
-Questions of MedQA whose cases are long, over abstracts of up to 300 words, which PubMed's journals keep to as a rule, found
-by BM25: what all map prompts begin with is then at least a fifth of each. Resumable: what has a row in the folder is
-not run again. `--check` ends with an error where BriefContext computes more than 1.15 times what plain RAG does, or
-where that would hold without the prefix cache as well. Says nothing of quality.
+Questions of MedQA whose cases are long, over whole abstracts of up to 300 words, found by BM25: what all map prompts
+begin with is then at least a fifth of each. Resumable: what has a row in the folder is not run again. `--check` ends
+with an error where BriefContext computes more than 1.15 times what plain RAG does, where that would hold without the
+prefix cache as well, or where prompts share less. Says nothing of quality.
 """
 
 from __future__ import annotations
