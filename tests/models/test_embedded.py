@@ -263,11 +263,13 @@ def test_closed_while_it_starts_it_is_closed_and_starts_anew(model_home: Path) -
 
 
 CHILD = """
-import asyncio, sys
+import asyncio, signal, sys
 from pathlib import Path
 from epicrisis.models.chat.embedded import EmbeddedModel
 from epicrisis.seams import ChatRequest, Message
 
+# A shell starts what runs in its background with Ctrl-C switched off.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 path, what = Path(sys.argv[1]), sys.argv[2]
 model = EmbeddedModel(path, "m", 2048, 1)
 
