@@ -47,6 +47,7 @@ def test_an_endpoint_that_fails(
     kind: str, endpoint: Endpoint, small_library: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EPICRISIS_MODELS__WRITER__TIMEOUT_SECONDS", "0.3")
+    monkeypatch.setenv("EPICRISIS_MODELS__WRITER__TRIES", "2")
     monkeypatch.setenv("EPICRISIS_MODELS__WRITER__CONTEXT_TOKENS", "8192")
     bad, failure = BAD[kind]
     endpoint.script[CHAT] = [bad]
