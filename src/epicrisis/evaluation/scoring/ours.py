@@ -34,7 +34,7 @@ _CUE = re.compile(
     """
 )
 _CHOSEN = re.compile(
-    r"(?i)\b(?:choose|chose|select|selected|pick|picked)[\s:*_]+(?=(.*))|\\boxed\{(?:\\text\{)?(?=(.*))"
+    r"(?i)\b(?:choose|chose|select|selected|pick|picked)[\s:*_]+(?=(.{0,500}))|\\boxed\{(?:\\text\{)?(?=(.{0,500}))"
 )
 _VERDICT = re.compile(
     r"(?i:\b(?:option|choice|answer)\s+)?(?<![\w'])([A-Z])[)\"'*]*\s+is\s+(?:therefore\s+|thus\s+)?(?:the\s+)?"
@@ -55,20 +55,23 @@ _ENDS = re.compile(
     r"[)\]}\"'*_]+|[\s\\]*(?:$|[.,:;/&+(\n]|[-–—]\s|(?:and|or|is|because|since|as|due|based|for|which|with)\b)"
 )
 
+_OTHER_HEAD = re.compile(r"^[a-z][).:]+\s+")
 _HEAD = re.compile(r"[(*]*([A-Z])[)*]*[).:]")
 
 _ABSTAINS = re.compile(
     r"""(?ix)
-    (?: none | null | nil | n/?a | not\ applicable | unknown | unclear | uncertain | undetermined | indeterminate
-      | inconclusive | insufficient | unanswerable | more\ information
-      | no\s+(?:\w+\s+){0,2}?(?:answer|option|choice|information|evidence|data|mention|documents?)
-      | not\s+(?:enough|sufficient|clear|known|given|specified|mentioned|provided|stated|found|available|possible
-                |determin\w+|answerable|in\ the)
-      | (?:(?:it|this|that|which|the\ answer|answer|i|we)\s+)?(?:is\s+|am\s+|are\s+)?
-        (?:cannot|can\ not|can['’]t|could\ not|unable|impossible|unknown|unclear|uncertain|not\ possible)
-      | (?:i|we)\s+(?:do\ not|don['’]t)\s+(?:know|have)
-      | (?:the\s+)?(?:(?:given|provided|relevant|available)\s+)?(?:documents?|information|evidence|passages?|context)
-        \s+(?:(?:is|are|do|does|did|was)\s+)?(?:not\b|n['’]t|insufficient)
+    (?: none | null | nil | n/?a | unknown | unclear | uncertain | undetermined | undeterminable | indeterminate
+      | inconclusive | insufficient | unspecified | unanswerable | more\ information
+      | (?:there\ (?:is|are)\ )?no\s+(?:\w+\s+){0,2}?
+        (?:answer|option|choice|information|evidence|data|mention|documents?)
+      | (?:(?:it|this|that|(?:the\ )?(?:correct\ )?answer)\ (?:is\ )?)?
+        not\s+(?:enough|sufficient|clear|known|given|specified|mentioned|provided|stated|found|available|possible|listed
+                |supported|addressed|discussed|explicitly|directly|applicable|determin\w+|answerable|in\ the)
+      | (?:(?:it|this|that|which|(?:the\ )?(?:correct\ )?answer|i|we)\ )?(?:(?:is|am|are)\ )?
+        (?:cannot|can\ not|can['’]t|could\ not|unable|impossible|unknown|unclear|uncertain)
+      | (?:i|we)\ (?:do\ not|don['’]t)\ (?:know|have)
+      | (?:the\ )?(?:(?:given|provided|relevant|available)\ )?(?:documents?|information|evidence|passages?|context)
+        \ (?:(?:is|are|do|does|did|was)\ )?(?:not|insufficient)
     )\b"""
 )
 
@@ -114,7 +117,8 @@ def _meant(words: str, options: Mapping[str, str]) -> str | None:
     if plain.upper() in options:
         return plain.upper()
     texts = {letter: _plain(text) for letter, text in options.items()}
-    abstains = bool(_ABSTAINS.match(plain))
+    # "E. None of the above" of four options is no fifth one.
+    abstains = bool(_ABSTAINS.match(_OTHER_HEAD.sub("", plain)))
     begun = [
         letter
         for letter, text in texts.items()
