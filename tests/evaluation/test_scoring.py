@@ -265,3 +265,11 @@ def test_what_cannot_be_scored_by_letters_is_said(odd: Question) -> None:
         score([Replied(question("p"), ()), Replied(odd, ("A",))], "ours")
     with pytest.raises(InputError, match="no question to score"):
         score([], "ours")
+
+
+@pytest.mark.parametrize(
+    "piece", ["the answer is ", '"choice": "', '"choice": [', "A.\n", "select ", "option ", '\\"', "*"]
+)
+def test_a_long_reply_is_read_in_one_pass(piece: str) -> None:
+    """A pattern that tries every beginning against every end would run into the test's timeout."""
+    assert read(piece * (400_000 // len(piece)), VERDICTS).choice in (None, "A")

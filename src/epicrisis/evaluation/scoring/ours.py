@@ -18,7 +18,7 @@ _EDGES = "()[]{}\"'*_.,:;\\ \t\r\n"
 # The field of a reply, also of one that is broken JSON: a text, a list of texts, or a bare word.
 _FIELD = re.compile(
     r"""(?:["'](?:answer_choice|choice)["']|\banswer_choice)\s*:\s*
-    (?: "((?:[^"\\]|\\.)*)" | '((?:[^'\\]|\\.)*)' | \[([^\]]*)\] | ([^\W\d_]+) )""",
+    (?: "((?:[^"\\]|\\.)*)" | '((?:[^'\\]|\\.)*)' | \[([^\[\]]*)\] | ([^\W\d_]+) )""",
     re.VERBOSE,
 )
 _NOT_FOUND = re.compile(r'"found"\s*:\s*false\b')
