@@ -272,15 +272,22 @@ class Pipeline:
 
 def _treated(context: Context, treatment: Treatment) -> Context:
     """The context with what the treatment says in place of what the settings say."""
-    drawn = (("temperature", treatment.temperature), ("top_p", treatment.top_p))
-    changed = {name: value for name, value in drawn if value is not None}
     return replace(
         context,
         retrieve=context.retrieve if treatment.ranking is None else _giving(treatment.ranking),
         preflight=context.preflight if treatment.preflight else None,
         partition=treatment.partition or context.partition,
         seed=context.seed if treatment.seed is None else treatment.seed,
-        sampling={role: replace(sampling, **changed) for role, sampling in context.sampling.items()},
+        sampling={role: _drawn(sampling, treatment) for role, sampling in context.sampling.items()},
+    )
+
+
+def _drawn(sampling: Sampling, treatment: Treatment) -> Sampling:
+    temperature, top_p = treatment.temperature, treatment.top_p
+    return replace(
+        sampling,
+        temperature=sampling.temperature if temperature is None else temperature,
+        top_p=sampling.top_p if top_p is None else top_p,
     )
 
 

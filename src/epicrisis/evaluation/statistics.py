@@ -10,11 +10,14 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 RESAMPLES = 10_000
+
+K = TypeVar("K", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +107,9 @@ def mean_of(
 
 
 def paired_difference(
-    first: Mapping[Hashable, float],
-    second: Mapping[Hashable, float],
-    clusters: Mapping[Hashable, Hashable] | None = None,
+    first: Mapping[K, float],
+    second: Mapping[K, float],
+    clusters: Mapping[K, Hashable] | None = None,
     *,
     confidence: float = 0.95,
     seed: int = 0,
@@ -119,7 +122,7 @@ def paired_difference(
     shared = [case for case in first if case in second]
     if not shared:
         raise ValueError("the two share no case that both have scored")
-    of = [case if clusters is None else clusters[case] for case in shared]
+    of: list[Hashable] = [case if clusters is None else clusters[case] for case in shared]
     differences = np.array([first[case] - second[case] for case in shared], dtype=np.float64)
     sums, _ = _by_cluster(differences, of)
     return Difference(
