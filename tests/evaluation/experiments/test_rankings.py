@@ -8,23 +8,26 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.errors import InputError, StorageError
+from epicrisis.errors import InputError, ModelMissing, StorageError
 from epicrisis.evaluation.experiments.rankings import (
     Guard,
     Rankers,
     RankingFile,
     Recorded,
     guard_scope,
+    open_rankers,
     rank_all,
     read_rankings,
     record,
 )
+from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.seams import StoredDocument
+from epicrisis.seams import Encoder, StoredDocument
+from epicrisis.settings import load
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.rerankers import TermOverlapReranker
 from epicrisis.testing.stores import MemoryStore
-from epicrisis.types import By, Passage, Question, Ranking, Scope
+from epicrisis.types import By, Document, Passage, Question, Ranking, Scope
 
 TEXTS = {
     "stroke": ("2015-06-30", "Aspirin prevents stroke in adults with atrial fibrillation."),
@@ -166,12 +169,12 @@ def test_the_earliest_of_several_sources_counts(rankers: Rankers) -> None:
 def test_a_broken_off_run_goes_on_and_ranks_nothing_twice(tmp_path: Path, rankers: Rankers, guard: Guard) -> None:
     path, whole = tmp_path / "part.jsonl", tmp_path / "whole.jsonl"
     questions = [QUESTION, SECOND, THIRD]
-    unbroken = all_of(record(questions, "set", rankers, guard, Scope(), RankingFile(whole, RECIPE)))
-    next(record(questions, "set", rankers, guard, Scope(), RankingFile(path, RECIPE)))
+    unbroken = all_of(record(questions, "set", rankers, RankingFile(whole, RECIPE), guard))
+    next(record(questions, "set", rankers, RankingFile(path, RECIPE), guard))
     with path.open("ab") as file:
         file.write(whole.read_bytes().splitlines()[1][:50])
     asked(rankers).clear()
-    again = all_of(record(questions, "set", rankers, guard, Scope(), RankingFile(path, RECIPE)))
+    again = all_of(record(questions, "set", rankers, RankingFile(path, RECIPE), guard))
     assert asked(rankers) == [SECOND.text, THIRD.text]
     assert again == unbroken
     assert path.read_bytes() == whole.read_bytes()
@@ -182,14 +185,14 @@ def test_a_broken_off_run_goes_on_and_ranks_nothing_twice(tmp_path: Path, ranker
 
 def test_a_question_without_a_date_is_yielded_without_rankings(tmp_path: Path, rankers: Rankers) -> None:
     file = RankingFile(tmp_path / "r.jsonl", RECIPE)
-    found = all_of(record([QUESTION, THIRD], "set", rankers, "before-source", Scope(), file))
+    found = all_of(record([QUESTION, THIRD], "set", rankers, file, "before-source"))
     assert [each is None for each in found] == [False, True]
     assert list(file.recorded) == [QUESTION.key]
 
 
 def test_rankings_made_otherwise_are_not_gone_on_with(tmp_path: Path, rankers: Rankers) -> None:
     path = tmp_path / "r.jsonl"
-    all_of(record([QUESTION], "set", rankers, "none", Scope(), RankingFile(path, RECIPE)))
+    all_of(record([QUESTION], "set", rankers, RankingFile(path, RECIPE)))
     with pytest.raises(InputError, match=r"made otherwise \(depth, guard\): name another file"):
         RankingFile(path, {"library": "l", "depth": 5, "guard": "none"})
 
@@ -215,7 +218,7 @@ def test_another_file_is_told(tmp_path: Path, line: str) -> None:
 
 def test_an_unknown_field_is_told(tmp_path: Path, rankers: Rankers) -> None:
     path = tmp_path / "r.jsonl"
-    all_of(record([QUESTION], "set", rankers, "none", Scope(), RankingFile(path, RECIPE)))
+    all_of(record([QUESTION], "set", rankers, RankingFile(path, RECIPE)))
     path.write_text(json.dumps({**json.loads(path.read_text()), "verdict": True}) + "\n")
     with pytest.raises(InputError, match="no recorded ranking"):
         read_rankings(path)
@@ -232,4 +235,41 @@ def test_no_file_and_an_empty_one(tmp_path: Path) -> None:
 def test_a_disk_that_takes_nothing(tmp_path: Path, rankers: Rankers) -> None:
     file = RankingFile(tmp_path / "no such folder" / "r.jsonl", RECIPE)
     with pytest.raises(StorageError, match="cannot be written"):
-        all_of(record([QUESTION], "set", rankers, "none", Scope(), file))
+        all_of(record([QUESTION], "set", rankers, file))
+
+
+# -- a library on disk ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.models
+def test_a_library_on_disk_by_the_settings(tmp_path: Path, model_home: Path, encoder: Encoder) -> None:
+    path = tmp_path / "library"
+    with open_or_create(path, encoder, "minilm") as made:
+        add_documents(made, [Document(name, text, date=date) for name, (date, text) in TEXTS.items()], encoder)
+    settings = load({"home": str(model_home), "by": "hybrid", "strategy": "rag", "preflight": {"enabled": False}})
+    with open_rankers(settings, path, "source-hidden", depth=3) as (rankers, recipe):
+        file = RankingFile(tmp_path / "r.jsonl", recipe)
+        (each,) = all_of(record([QUESTION], "set", rankers, file, "source-hidden"))
+        assert each is not None
+        assert (rankers.by, rankers.depth, rankers.reranker) == ("hybrid", 3, None)
+        assert recipe["library"] == rankers.store.manifest.library_id  # type: ignore[attr-defined]
+    assert {name: recipe[name] for name in ("by", "guard", "depth", "passages", "encoder", "reranker")} == {
+        "by": "hybrid",
+        "guard": "source-hidden",
+        "depth": 3,
+        "passages": 5,
+        "encoder": encoder.fingerprint,
+        "reranker": None,
+    }
+    assert len(each.dense) == len(each.read) == 3
+    assert "stroke#0" not in each.read
+    assert read_rankings(tmp_path / "r.jsonl")[1] == (each,)
+
+
+@pytest.mark.models
+def test_a_reranker_of_the_settings_must_be_there(tmp_path: Path, model_home: Path, encoder: Encoder) -> None:
+    with open_or_create(tmp_path / "library", encoder, "minilm"):
+        pass
+    settings = load({"home": str(model_home), "rerank": {"name": "no-such-reranker"}})
+    with pytest.raises(ModelMissing), open_rankers(settings, tmp_path / "library"):
+        pass

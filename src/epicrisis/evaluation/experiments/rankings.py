@@ -9,18 +9,23 @@ from __future__ import annotations
 import datetime
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 from epicrisis.dates import first_day
 from epicrisis.errors import InputError, StorageError
+from epicrisis.models.rerankers import load_reranker
+from epicrisis.opening import open_retriever
 from epicrisis.plain import to_json
+from epicrisis.privacy import without_secrets
 from epicrisis.retrieval.rerank import reranked
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.retrieval.signals import Scored
 from epicrisis.seams import PassageStore, Reranker
+from epicrisis.settings import RerankSettings, Settings
 from epicrisis.types import By, Question, Ranking, Scope
 
 Guard: TypeAlias = Literal["none", "source-hidden", "before-source"]
@@ -73,6 +78,34 @@ class Rankers:
     by: By = "dense"
     reranker: tuple[str, Reranker] | None = None
     depth: int = DEPTH
+
+
+@contextmanager
+def open_rankers(
+    settings: Settings, library: Path | str, guard: Guard = "none", depth: int = DEPTH
+) -> Iterator[tuple[Rankers, Mapping[str, Any]]]:
+    """The library, open, with what ranks it by the settings, and the recipe of such rankings.
+
+    Raises UserError: no such library, another encoder, no such model or reranker.
+    """
+    preflight = settings.preflight.model_copy(update={"enabled": True})
+    bare = settings.model_copy(update={"rerank": RerankSettings(), "strategy": "brief-context", "preflight": preflight})
+    name, variable = settings.rerank.name, settings.rerank.api_key_env
+    with open_retriever(bare, library) as opened:
+        reranker = None
+        if name is not None:
+            reranker = name, load_reranker(name, settings.home, settings.threads, lambda: os.environ.get(variable))
+        recipe = {
+            **settings.model_dump(include={"by", "rrf_k", "long_questions", "scope"}),
+            "library": opened.library.manifest.library_id,
+            "passages": opened.library.count()[1],
+            "encoder": opened.library.manifest.encoder_fingerprint,
+            "fused": [other.manifest.library_id for other in opened.others],
+            "reranker": None if name is None else without_secrets(name),
+            "guard": guard,
+            "depth": depth,
+        }
+        yield Rankers(opened.retriever, opened.library, settings.by, reranker, depth), to_json(recipe)
 
 
 class RankingFile:
@@ -147,17 +180,23 @@ def read_rankings(path: Path) -> tuple[Mapping[str, Any], tuple[Recorded, ...]]:
 
 
 def record(
-    questions: Iterable[Question], dataset: str, rankers: Rankers, guard: Guard, scope: Scope, file: RankingFile
+    questions: Iterable[Question],
+    dataset: str,
+    rankers: Rankers,
+    file: RankingFile,
+    guard: Guard = "none",
+    scope: Callable[[Question], Scope] = lambda question: Scope(patient=question.patient),
 ) -> Iterator[tuple[Question, Recorded | None]]:
     """Each question with its rankings, recorded before they are yielded; those recorded already are not ranked again.
 
-    `None`: under the guard `before-source` a question none of whose documents has a date.
+    `scope` is what a question may see without a guard. `None`: under the guard `before-source` a question none of whose
+    documents has a date.
     """
     for question in questions:
         if (known := file.recorded.get(question.key)) is not None:
             yield question, known
             continue
-        guarded = guard_scope(question, guard, scope, rankers.store)
+        guarded = guard_scope(question, guard, scope(question), rankers.store)
         if guarded is None:
             yield question, None
             continue
