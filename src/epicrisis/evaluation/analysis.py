@@ -125,6 +125,16 @@ def chance(outcomes: Iterable[Outcome]) -> str:
     return f"Guessing among the options would be right in {100 * value:.1f} % of the {len(shares)} questions."
 
 
+def left_out(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
+    """A note where cases were answered from less than they were given."""
+    partly = sum(outcome.state != "failed" and outcome.failed_parts > 0 for outcome in outcomes)
+    if not partly:
+        return ()
+    return (
+        f"Of {partly} cases some parts could not be read and were left out; they are scored by what came of the rest.",
+    )
+
+
 def notes(measure: Measure, comparisons: int, more: Sequence[str] = ()) -> tuple[str, ...]:
     """What a reader needs beside any such table."""
     return (_MEASURES[measure], _TEST.format(n=comparisons), *more)
@@ -147,4 +157,4 @@ def table(
     compared = sum(row[-1] is not None for row in rows)
     everyone = [outcome for group in groups for outcome in group.outcomes]
     columns = (*labels, *FIGURES, *more, f"difference to {baseline}", P)
-    return Table(title, columns, rows, notes(measure, compared, (chance(everyone), *remarks)))
+    return Table(title, columns, rows, notes(measure, compared, (chance(everyone), *left_out(everyone), *remarks)))

@@ -68,9 +68,15 @@ def _key(path: Path, number: int, line: bytes) -> str:
 
 
 def without_volatile(record: Any) -> Any:
-    """The record, or any part of it, without the fields and notices named above."""
+    """The record, or any part of it, without the fields and notices named above.
+
+    The events of a trace stand in the order of their own text: calls at once end in any order.
+    """
     if isinstance(record, Mapping):
-        return {name: without_volatile(value) for name, value in record.items() if name not in VOLATILE}
+        kept = {name: without_volatile(value) for name, value in record.items() if name not in VOLATILE}
+        if isinstance(trace := kept.get("trace"), list):
+            kept["trace"] = sorted(trace, key=lambda event: json.dumps(event, sort_keys=True))
+        return kept
     if isinstance(record, list):
         return [without_volatile(item) for item in record if not _is_volatile(item)]
     return record
@@ -92,6 +98,8 @@ class Outcome:
     """Whether the letter is the gold one; `None` unless the state is `answered`."""
     chance: float | None = None
     """Of guessing right among the question's options; `None` without options."""
+    failed_parts: int = 0
+    """Parts that BriefContext could not read and left out (errata C4)."""
 
 
 def outcomes(records: Iterable[Record]) -> tuple[Outcome, ...]:
@@ -115,4 +123,5 @@ def _outcome(record: Record) -> Outcome:
         state=state,
         right=answer["choice"] == question["gold"] if state == "answered" else None,
         chance=1 / len(question["options"]),
+        failed_parts=sum(partial["state"] == "failed" for partial in answer["partials"]),
     )
