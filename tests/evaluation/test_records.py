@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.records import Outcome, outcomes, read_records, without_volatile
+from epicrisis.evaluation.cases import Case
+from epicrisis.evaluation.records import Outcome, outcome_of, outcomes, read_records, without_volatile
 from epicrisis.evaluation.runs import SCHEMA_VERSION, RecordFile
 from epicrisis.types import Answer, Called, Notice, Partial, Question, Usage
 
@@ -48,6 +49,14 @@ def test_outcomes_know_question_condition_and_whether_it_is_right(tmp_path: Path
         Outcome(QUESTION.key, {"k": 8}, "answered", False, 0.5, failed_parts=1),
         Outcome(QUESTION.key, {"k": 16}, "abstained", None, 0.5),
     )
+
+
+def test_an_outcome_as_it_happens_is_that_of_its_record(tmp_path: Path) -> None:
+    for number, ended in enumerate((answer(), answer(choice="B"), answer("failed"), answer("unparsed"))):
+        path = written(tmp_path / f"{number}.jsonl", (ended, {"k": 8}))
+        assert (outcome_of(Case(QUESTION, {"k": 8}), ended),) == outcomes(read_records(path))
+    open_question = Question("What helps?")
+    assert outcome_of(Case(open_question), Answer(open_question, "rag", "answered", "Rest.")).right is None
 
 
 def test_records_of_the_first_version_had_no_condition(tmp_path: Path) -> None:

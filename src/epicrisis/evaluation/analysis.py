@@ -50,6 +50,8 @@ class Group:
     their mean is taken."""
     more: tuple[Cell, ...] = ()
     """Cells between the figures and the difference."""
+    tested: bool = True
+    """False: the difference is shown and is no hypothesis, as that of an upper bound."""
 
 
 def score(outcome: Outcome, measure: Measure) -> float | None:
@@ -62,7 +64,9 @@ def score(outcome: Outcome, measure: Measure) -> float | None:
 def rows_of(groups: Sequence[Group], measure: Measure, seed: int = 0) -> tuple[tuple[Cell, ...], ...]:
     """Labels, the FIGURES, what more there is, the difference to the baseline and its corrected p."""
     differences = [difference(group, measure, seed) for group in groups]
-    corrected = corrected_p(differences)
+    corrected = corrected_p(
+        [found if group.tested else None for group, found in zip(groups, differences, strict=True)]
+    )  # fmt: skip
     return tuple(
         (*group.labels, mean(group.outcomes, measure, seed), *counts(group.outcomes), *group.more, found, p)
         for group, found, p in zip(groups, differences, corrected, strict=True)

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from epicrisis.errors import InputError
-from epicrisis.types import State
+from epicrisis.types import Answer, State
 
-from .cases import Condition, canonical
+from .cases import Case, Condition, canonical
 
 Record: TypeAlias = Mapping[str, Any]
 """One line of a file of records, as JSON data."""
@@ -100,6 +100,19 @@ class Outcome:
     """Of guessing right among the question's options; `None` without options."""
     failed_parts: int = 0
     """Parts that BriefContext could not read and left out (errata C4)."""
+
+
+def outcome_of(case: Case, answer: Answer) -> Outcome:
+    """The outcome of a case that has just ended, for a run's progress."""
+    question, answered = case.question, answer.state == "answered"
+    return Outcome(
+        question=question.key,
+        condition=case.condition,
+        state=answer.state,
+        right=answer.choice == question.gold if answered and question.options and question.gold is not None else None,
+        chance=1 / len(question.options) if question.options else None,
+        failed_parts=sum(partial.state == "failed" for partial in answer.partials),
+    )
 
 
 def outcomes(records: Iterable[Record]) -> tuple[Outcome, ...]:

@@ -1,6 +1,6 @@
-"""Passages that no search looks for: those of named documents, and some at random. Reads what is there at this moment.
+"""Passages that no search looks for: those of named documents, and some at random.
 
-A library of its own is opened for neither: any open one will do.
+Reads the table as it is at this moment, beside whoever writes. Knows no words and no vectors.
 """
 
 from __future__ import annotations

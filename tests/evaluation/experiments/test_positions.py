@@ -183,6 +183,8 @@ def test_rag_is_a_u_and_brief_context_is_flat(biased: tuple[list[Case], Scripted
     assert row(averages, "reader", K, "oracle")[SHARE].value == 1.0
     assert row(averages, "reader", K, "closed-book")[SHARE].value == 0.0
     assert row(averages, "reader", K, "closed-book")["abstained"] == N
+    assert row(averages, "reader", K, "oracle")["difference to rag at that k"].value > 0
+    assert row(averages, "reader", K, "oracle")[P] is None, "a bound is no hypothesis"
     lost = {arm: row(middle, "reader", K, arm) for arm in ("rag", "brief-context")}
     ends = np.mean([CURVE(0, K), CURVE(K - 1, K)])
     between = np.mean([CURVE(first_rank(place, K), K) for place in (25, 50, 75)])
