@@ -1,7 +1,7 @@
 """Can it be foreseen that the key document is lost in the middle? All 1,118 PubMedQA and BioASQ questions of MIRAGE.
 
-    EPICRISIS_DATA=... python benchmarks/preflight_study.py record LIBRARY FILE.jsonl [--by hybrid] [--guard source-hidden]
-    python benchmarks/preflight_study.py tables FILE.jsonl [-k 16] [--depth 16] [--json TABLES.json]
+    EPICRISIS_DATA=... python benchmarks/preflight_study.py record LIBRARY FILE.jsonl [--by hybrid] [--guard ...]
+    python benchmarks/preflight_study.py tables FILE.jsonl [--recall 0.9261] [--hidden HIDDEN.jsonl] [--json OUT.json]
 
 LIBRARY is one that `literature_retrieval.py bioasq` made, with titles or without. No chat model is asked. Recording can
 be broken off and goes on from there.
@@ -25,6 +25,7 @@ from epicrisis.evaluation.experiments.preflight import (
     Rule,
     curve_table,
     definitions,
+    guards_table,
     places_table,
     rules_table,
 )
@@ -53,6 +54,8 @@ def main() -> None:
     showing.add_argument("file", type=Path)
     showing.add_argument("-k", type=int, default=16)
     showing.add_argument("--depth", type=int, default=16)
+    showing.add_argument("--recall", type=float, help="of the fitted rule; default: that of the papers' rule")
+    showing.add_argument("--hidden", type=Path, help="a file recorded with --guard source-hidden, to stand beside")
     showing.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     if arguments.command == "record":
@@ -82,13 +85,16 @@ def show(arguments: argparse.Namespace) -> None:
     tables = [places_table(recorded, arguments.k, source), rules_table(recorded, RULES, arguments.k, source)]
     for definition in definitions(arguments.k)[:2]:
         try:
-            fitted = calibrate(recorded, definition, depth=arguments.depth)
+            fitted = calibrate(recorded, definition, arguments.recall, depth=arguments.depth)
         except InputError as error:
             print(f"no rule fitted ({definition.name}): {error}\n")
             continue
         tables.append(signals_table(recorded, definition, arguments.depth, source))
         tables.append(calibration_table(fitted, arguments.k, source=source))
         tables.append(curve_table(recorded, Signal("overlap", 3), definition, arguments.depth, source))
+    if arguments.hidden is not None:
+        arms = {"none": recorded, "source-hidden": read_rankings(arguments.hidden)[1]}
+        tables.append(guards_table(arms, k=arguments.k, source=source))
     for table in tables:
         print(shown(table))
     if arguments.json is not None:

@@ -19,6 +19,7 @@ from epicrisis.evaluation.experiments.calibration import (
     fit,
     fold_of,
     settings_of,
+    settings_text,
     signals_table,
 )
 from epicrisis.evaluation.experiments.preflight import (
@@ -169,9 +170,18 @@ def test_calls_saved() -> None:
 
 
 def test_the_settings_of_a_rule_are_toml() -> None:
-    told = settings_of(Rule(Signal("rank-biased-overlap", 10), 0.25, 16))
-    text = "\n".join(f"{key} = {value!r}" for key, value in told.items())
-    assert tomllib.loads(text) == {"signal": "rank-biased-overlap", "n": 10, "threshold": 0.25, "depth": 16}
+    rule = Rule(Signal("rank-biased-overlap", 10), 1 / 3, 16)
+    told = {"signal": "rank-biased-overlap", "n": 10, "threshold": 1 / 3, "depth": 16}
+    assert settings_of(rule) == told
+    judged = (
+        Judged("1", "issue", True, False),
+        Judged("2", "no-issue", True, False),
+        Judged("3", "issue", False, True),
+    )
+    text = settings_text(Calibration(rule, BEYOND_3, None, (), judged))
+    assert tomllib.loads(text) == {"preflight": told}
+    assert "Fitted on 3 questions, 2 of them with the issue" in text
+    assert "1 of 2 with the issue missed, 0 of 1 others read in parts for nothing; the papers' rule: 1 and 1." in text
 
 
 def test_the_tables() -> None:

@@ -25,6 +25,7 @@ from epicrisis.evaluation.experiments.preflight import (
     curve,
     curve_table,
     definitions,
+    guards_table,
     judge,
     places_table,
     published_confusion,
@@ -282,3 +283,22 @@ def test_the_table_of_thresholds_is_json() -> None:
     assert table.column("TP") == (0, 1, 3)
     assert table.column("TN") == (2, 1, 0)
     assert json.loads(json.dumps(table.column("threshold"), allow_nan=False)) == [None, 0.0, 1.0]
+    assert table.column("precision")[0] is None
+    assert table.column("F1")[0] == 0
+
+
+def test_the_table_of_guards() -> None:
+    """Of those without a guard one key is not retrieved (it agrees), one is not there (it agrees)."""
+    hidden = [recorded("abcdefgh", "a", "", bm25=bm25, key=bm25) for bm25 in ("abcdefgh", "hgfedcba")]
+    table = guards_table({"none": MANY, "source-hidden": hidden}, (PAPERS_RULE, ALWAYS), k=8)
+    assert [row[:5] for row in table.rows] == [
+        ("none", str(PAPERS_RULE), 6, 1, 1),
+        ("none", str(ALWAYS), 6, 1, 1),
+        ("source-hidden", str(PAPERS_RULE), 2, 0, 2),
+        ("source-hidden", str(ALWAYS), 2, 0, 2),
+    ]
+    shares = [[cell.value for cell in row[5:] if isinstance(cell, Mean)] for row in table.rows]
+    assert shares[0] == [4 / 6, 1, 1]
+    assert shares[1] == [0, 0, 0]
+    assert math.isnan(shares[2][1])
+    assert (shares[2][0], shares[2][2]) == (0.5, 0.5)

@@ -8,9 +8,10 @@ other questions alone. Pure functions; knows no library and writes no file.
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,8 +84,7 @@ class Calibration:
         the recall, of `no-issue` the specificity. `p` is McNemar's, exact."""
         mine = {each.key: each.fitted == (label == "no-issue") for each in self.judged if each.label == label}
         theirs = {each.key: each.papers == (label == "no-issue") for each in self.judged if each.label == label}
-        first: Mapping[Hashable, float] = {key: float(right) for key, right in mine.items()}
-        between = paired_difference(first, {key: float(right) for key, right in theirs.items()})
+        between = paired_difference(*({key: float(right) for key, right in of.items()} for of in (mine, theirs)))
         p = sign_test(sum(mine[k] and not theirs[k] for k in mine), sum(theirs[k] and not mine[k] for k in mine))
         return Difference(between.value, between.interval, p, between.n, between.clusters)
 
@@ -178,6 +178,20 @@ def calls_saved(each: Confusion, k: int = 16, partition: int = 4) -> float:
 def settings_of(rule: Rule) -> Mapping[str, Any]:
     """The table `preflight` of the settings that says this rule."""
     return {"signal": rule.signal.kind, "n": rule.signal.n, "threshold": rule.threshold, "depth": rule.depth}
+
+
+def settings_text(each: Calibration) -> str:
+    """The same in TOML, with what such rules did on questions that they were not fitted on."""
+    of = each.held_out
+    lines = [
+        "[preflight]",
+        f"# Fitted on {of.n} questions, {of.issues} of them with the issue: key document {each.definition.name}.",
+        f"# Held out: {of.fn} of {of.issues} with the issue missed, {of.fp} of {of.fp + of.tn} others read in parts "
+        f"for nothing; the papers' rule: {each.papers.fn} and {each.papers.fp}.",
+    ]
+    return (
+        "\n".join([*lines, *(f"{key} = {json.dumps(value)}" for key, value in settings_of(each.rule).items())]) + "\n"
+    )
 
 
 # -- tables -----------------------------------------------------------------------------------------------------------

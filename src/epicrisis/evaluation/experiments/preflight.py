@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
@@ -305,7 +305,8 @@ def curve_table(
     rows: list[tuple[Cell, ...]] = []
     for point in curve(labels, values):
         of = point.confusion
-        rates = (of.precision.value, of.recall, of.specificity, _f1(of), of.skipped)
+        precision = of.precision.value if of.precision.n else None
+        rates = (precision, of.recall, of.specificity, _f1(of), of.skipped)
         threshold = None if math.isinf(point.threshold) else point.threshold
         rows.append((threshold, of.tp, of.fn, of.fp, of.tn, *rates, of.apart))
     notes = (
@@ -316,8 +317,28 @@ def curve_table(
     return Table(f"Every threshold of {signal}", ("threshold", *_COUNTS, *_RATES), tuple(rows), notes, source)
 
 
-def _f1(each: Confusion) -> float:
-    return 2 * each.tp / (2 * each.tp + each.fp + each.fn) if each.tp + each.fp + each.fn else math.nan
+def _f1(each: Confusion) -> float | None:
+    return 2 * each.tp / (2 * each.tp + each.fp + each.fn) if each.tp + each.fp + each.fn else None
+
+
+def guards_table(
+    arms: Mapping[str, Sequence[Recorded]], rules: Sequence[Rule] = (PAPERS_RULE,), k: int = 16, source: str = ""
+) -> Table:
+    """What the rules say where a question may not find its own source (errata B15), beside where it may."""
+    rows: list[tuple[Cell, ...]] = []
+    for guard, recorded in arms.items():
+        gone = [each for each in recorded if not each.held]
+        lost = [each for each in recorded if each.held and replace(PUBLISHED, top=k, k=k).label(each) == "issue"]
+        for rule in rules:
+            of = [[rule.agree(each) for each in part] for part in (recorded, lost, gone)]
+            skipped = (share(sum(map(bool, part)), sum(said is not None for said in part)) for part in of)
+            rows.append((guard, str(rule), len(recorded), len(lost), len(gone), *skipped))
+    columns = (
+        "guard", "rule", "questions", "key not retrieved", "no key to find", "skipped", "skipped, key not retrieved",
+        "skipped, no key",
+    )  # fmt: skip
+    note = "Skipped though no key document is read: the rule is sure of a ranking that cannot hold the answer."
+    return Table("Preflight under leak guards", columns, tuple(rows), (note,), source)
 
 
 def labelled(
