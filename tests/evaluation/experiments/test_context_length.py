@@ -90,7 +90,7 @@ def test_no_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
         tables = context_length.tables({"m": simulated(seed, 0.0, 25)}, seed=seed)
         alarms += [min(p for p in table.column(P) if isinstance(p, float)) < 0.05 for table in tables]
     assert max(alarms) <= 16
-    assert min(alarms) >= 1, "a test that never speaks says nothing"
+    assert alarms.sum() >= 8, "a test that never speaks says nothing"
 
 
 def test_the_intervals_hold_the_effect_as_often_as_they_say(monkeypatch: pytest.MonkeyPatch) -> None:

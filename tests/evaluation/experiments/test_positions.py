@@ -242,7 +242,7 @@ def test_no_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
         for number, table in enumerate(positions.tables({"m": found}, seed=seed)):
             alarms[number] += min(p for p in (*table.column(P), *_last(table.rows)) if isinstance(p, float)) < 0.05
     assert max(alarms) <= 16
-    assert min(alarms) >= 1, "a test that never speaks says nothing"
+    assert alarms.sum() >= 8, "a test that never speaks says nothing"
 
 
 def _last(table_rows: Sequence[Sequence[object]]) -> list[object]:
