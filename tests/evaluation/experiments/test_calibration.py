@@ -139,6 +139,22 @@ def test_folds_are_even_and_depend_on_key_and_seed_alone() -> None:
     assert fold_of("1:x", 5, 0) == parts[1]
 
 
+def test_at_the_same_recall_signals_of_other_folds_meet_in_their_percentiles() -> None:
+    recorded = planted(8, strength=2)
+    done = calibrate(recorded, recall=0.5)
+    for each, judged in zip(recorded, done.judged, strict=True):
+        part = fold_of(each.key, 5, 0)
+        others = [other for other in recorded if fold_of(other.key, 5, 0) != part]
+        values = labelled(others, done.folds[part].signal, BEYOND_3)[1]
+        (value,) = labelled([each], done.folds[part].signal, BEYOND_3)[1]
+        assert judged.percentile == sum(other < value for other in values) / len(values)
+    for recall in (0.5, 0.8, 1.0):
+        of = done.at_recall(recall)
+        assert of.recall.value >= recall
+        moved = [confusion((j.label, j.percentile > at.percentile) for j in done.judged) for at in done.judged]
+        assert of.specificity.value == max(m.specificity.value for m in moved if m.recall.value >= recall)
+
+
 def test_two_rules_are_compared_on_the_same_questions() -> None:
     def judged(label: Label, pairs: str) -> list[Judged]:
         """f: the fitted rule alone says agree, p: the papers' alone, b: both, n: neither."""
@@ -189,7 +205,7 @@ def test_the_tables() -> None:
     done = calibrate(recorded, recall=0.9)
     table = calibration_table(done, source="here")
     names = table.column("rule")
-    assert names == ("fitted, held out", "papers' rule", "difference")
+    assert names == ("fitted, held out", "papers' rule", "difference", "fitted, at its recall")
     recall, specificity = table.column("recall"), table.column("specificity")
     assert isinstance(recall[0], Mean)
     assert recall[0].value == done.held_out.recall.value
