@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,8 @@ import pytest
 
 from epicrisis.errors import EndpointRejected, InputError
 from epicrisis.evaluation.cases import Case
+from epicrisis.evaluation.experiments import positions
+from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.conflicts import (
     RULES,
     Part,
@@ -21,6 +25,7 @@ from epicrisis.evaluation.experiments.conflicts import (
     rules_table,
     split,
 )
+from epicrisis.evaluation.experiments.protocol import PROTOCOLS
 from epicrisis.evaluation.folder import RECORDS
 from epicrisis.evaluation.records import Outcome, Record, read_records
 from epicrisis.evaluation.statistics import Mean, sign_test
@@ -29,9 +34,10 @@ from epicrisis.pipeline import Treatment
 from epicrisis.retrieval.ordering import in_order
 from epicrisis.seams import ChatRequest
 from epicrisis.testing.chat import ScriptedModel
+from epicrisis.testing.reader import u_curve
 from epicrisis.types import Passage, Question, Ranking, State
-from tests.answering.world import NOT_FOUND, by_stage, finding, said
-from tests.evaluation.experiments.world import answer, row
+from tests.answering.world import NOT_FOUND, by_stage, finding, said, stage_of
+from tests.evaluation.experiments.world import answer, evidence, near, questions, reader, row
 
 OPTIONS = {"A": "yes", "B": "no", "C": "maybe"}
 SPECIALTY = Question(
@@ -304,3 +310,65 @@ def test_records_without_a_condition_go_by_their_strategy(tmp_path: Path) -> Non
 
 def test_a_question_that_one_prompt_answered_was_not_read_in_parts(tmp_path: Path) -> None:
     assert len(parted(specialty(tmp_path))) == 1
+
+
+# -- known answers, through the whole path ----------------------------------------------------------------------------
+
+
+def draw(*parts: object) -> float:
+    return int.from_bytes(hashlib.sha256("\0".join(map(str, parts)).encode()).digest()[:8], "big") / 2**64
+
+
+def found(pattern: str, text: str) -> str:
+    match = re.search(pattern, text)
+    assert match is not None
+    return match[1]
+
+
+def quarrelling(request: ChatRequest) -> str:
+    """A part with the key tells the gold letter, any other part a wrong one half of the time; whoever sums up goes by
+    the first part; plain RAG is right four times in five."""
+    prompt = request.messages[-1].content
+    number = int(found(r"Does drug (\d+) help", prompt))
+    gold, wrong = "ABC"[number % 3], "ABC"[(number + 1) % 3]
+    match stage_of(request):
+        case "rag":
+            return said(quotes=[], answer="So.", choice=gold if draw("rag", number) < 0.8 else wrong)
+        case "reduce":
+            return said(sources=[], answer="So.", choice=found(r"Supports option ([A-C])", prompt))
+    if "tells it here" in prompt:
+        return finding(1, "The trial tells it.", gold)
+    return finding(1, "A study tells otherwise.", wrong) if draw("map", prompt) < 0.5 else NOT_FOUND
+
+
+def test_a_reader_that_goes_by_the_first_part_is_found_out(tmp_path: Path) -> None:
+    n = 60
+    study = Study(evidence(), PROTOCOLS["corrected"])
+    asked = positions.cases(questions(n), study, ks=(8,), places=(0, 100), arms=("rag", "brief-context"))
+    asyncio.run(answer(asked, ScriptedModel(quarrelling), tmp_path / "run"))
+    cases, rival = split(read_records(tmp_path / "run" / RECORDS))
+    table = conflicts_table(cases, rival, ("place",))
+    first, last = row(table, 0), row(table, 100)
+    # The key is read in the first part at the one place, in the last at the other.
+    assert first["resolved"].value == 1
+    assert last["resolved"].value == 0
+    assert (first["lose"], last["win"]) == (0, 0)
+    for cells in (first, last):
+        assert near(cells["conflicts"] / n, 0.5, n)
+        assert near(cells["RAG right"].value, 0.8, cells["conflicts"])
+    assert first["difference to RAG"].interval.low > 0 > last["difference to RAG"].interval.high
+    assert first["p (Holm)"] < 0.05
+    followed = {name: row(rules_table(cases), name)["followed"] for name in ("first part", "last part")}
+    assert (followed["first part"].value, followed["last part"].value) == (1, 0)
+    assert row(rules_table(cases), "part with the key document")["rule right"].value == 1
+
+
+def test_a_reader_that_sees_the_key_or_nothing_never_conflicts(tmp_path: Path) -> None:
+    asked = questions(12)
+    study = Study(evidence(), PROTOCOLS["corrected"])
+    made = positions.cases(asked, study, ks=(8,), places=(50,), arms=("rag", "brief-context"))
+    asyncio.run(answer(made, reader(asked, u_curve()), tmp_path / "run"))
+    cases, rival = split(read_records(tmp_path / "run" / RECORDS))
+    table = conflicts_table(cases, rival)
+    (cells,) = [dict(zip(table.columns, each, strict=True)) for each in table.rows]
+    assert (cells["read in parts"], cells["conflicts"], cells["difference to RAG"]) == (12, 0, None)
