@@ -16,7 +16,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
@@ -45,6 +45,7 @@ from epicrisis.types import (
     Question,
     Ranking,
     Scope,
+    StrategyName,
     Usage,
 )
 
@@ -70,6 +71,27 @@ _DECIDES_REPLIES = {
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Treatment:
+    """How one question is answered where an experiment wants it otherwise than the settings say; `None`: as they say.
+
+    `temperature` and `top_p` hold for every role.
+    """
+
+    strategy: StrategyName | None = None
+    ranking: Ranking | None = None
+    """Read as it is by whatever would search; nothing is searched then."""
+    preflight: bool = True
+    """False: none, whatever the settings say."""
+    partition: int | None = None
+    seed: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+
+
+AS_SET = Treatment()
 
 
 class Pipeline:
@@ -113,7 +135,9 @@ class Pipeline:
             models = open_models(settings, cache)
             return cls(settings, models, opened, notes=[note] if note else [], held=held.pop_all())
 
-    async def events(self, question: Question, scope: Scope | None = None) -> AsyncIterator[Event]:
+    async def events(
+        self, question: Question, scope: Scope | None = None, treatment: Treatment = AS_SET
+    ) -> AsyncIterator[Event]:
         """What happens, as it happens; the last event is `Answered`. Leaving cancels the calls in flight."""
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
         recorded: list[Event] = []
@@ -129,7 +153,8 @@ class Pipeline:
                 for event in self._warnings():
                     emit(event)
                 context = self.context(emit, scope or scope_of(self._settings.scope, question=question))
-                return await STRATEGIES[self._settings.strategy](question, context)
+                strategy = STRATEGIES[treatment.strategy or self._settings.strategy]
+                return await strategy(question, _treated(context, treatment))
             except EpicrisisError as error:
                 log_error(question.key, error)
                 raise
@@ -149,9 +174,9 @@ class Pipeline:
         log_event(question.key, last)
         yield last
 
-    async def answer(self, question: Question, scope: Scope | None = None) -> Answer:
+    async def answer(self, question: Question, scope: Scope | None = None, treatment: Treatment = AS_SET) -> Answer:
         """The answer alone, its trace included."""
-        async for event in self.events(question, scope):
+        async for event in self.events(question, scope, treatment):
             if isinstance(event, Answered):
                 return event.answer
         raise RuntimeError("a pipeline's last event is its answer")
@@ -243,6 +268,34 @@ class Pipeline:
             for name in names
             if is_demo(name)
         ]
+
+
+def _treated(context: Context, treatment: Treatment) -> Context:
+    """The context with what the treatment says in place of what the settings say."""
+    return replace(
+        context,
+        retrieve=context.retrieve if treatment.ranking is None else _giving(treatment.ranking),
+        preflight=context.preflight if treatment.preflight else None,
+        partition=treatment.partition or context.partition,
+        seed=context.seed if treatment.seed is None else treatment.seed,
+        sampling={role: _drawn(sampling, treatment) for role, sampling in context.sampling.items()},
+    )
+
+
+def _drawn(sampling: Sampling, treatment: Treatment) -> Sampling:
+    temperature, top_p = treatment.temperature, treatment.top_p
+    return replace(
+        sampling,
+        temperature=sampling.temperature if temperature is None else temperature,
+        top_p=sampling.top_p if top_p is None else top_p,
+    )
+
+
+def _giving(ranking: Ranking) -> Callable[[Question], Awaitable[Ranking]]:
+    async def give(_: Question) -> Ranking:
+        return ranking
+
+    return give
 
 
 def _sampling(model: ModelSettings) -> Sampling:

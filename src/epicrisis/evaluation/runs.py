@@ -1,5 +1,4 @@
-"""The run loop: many questions, one record a question, written as it happens; killed and restarted it pays for nothing
-twice.
+"""The run loop: many cases, one record a case, written as it happens; killed and restarted it pays for nothing twice.
 
 A record is one JSON line. Its `recipe` holds all that decides the answers; a file made by another recipe is not gone on
 with. Knows no metric.
@@ -28,64 +27,77 @@ from epicrisis.plain import to_json
 from epicrisis.retrieval.retriever import QUESTION_CUT
 from epicrisis.types import Answer, Question, Usage
 
-SCHEMA_VERSION = 1
+from .cases import Case, Condition, case_key
+
+SCHEMA_VERSION = 2
+"""Of a record; version 1 had no condition."""
 
 
 class RecordFile:
     """An append-only JSONL file of answers. Opening it takes back a line that a kill left half-written.
 
-    Raises InputError where the file holds something else, or records of another recipe.
+    Without `texts` the passages of a ranking are kept without theirs: ids, ranks and scores. Raises InputError where
+    the file holds something else, or records of another recipe.
     """
 
-    def __init__(self, path: Path, recipe: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, recipe: Mapping[str, Any], *, texts: bool = True) -> None:
         self._path = path
         self._recipe = to_json(recipe)
+        self._texts = texts
         self.long: set[str] = set()
-        """Keys of the questions that were longer than the encoder's window, whatever was done about it."""
+        """Keys of the cases whose question was longer than the encoder's window, whatever was done about it."""
         self.usage = Usage()
-        """Of all the records here, those of earlier tries of a question included."""
-        self.states = self._read()
-        """State by question key, of every question whose record is there; the last record of a question counts."""
+        """Of all the records here, those of earlier tries of a case included."""
+        self.states: dict[str, str] = {}
+        """State by case key, of every case whose record is there; the last record of a case counts."""
+        self._read()
 
     def is_done(self, key: str) -> bool:
-        """Whether the question needs no call any more. Failed ones are asked again."""
+        """Whether the case needs no call any more. Failed ones are asked again."""
         return self.states.get(key, "failed") != "failed"
 
-    def _read(self) -> dict[str, str]:
+    def _read(self) -> None:
         if not self._path.exists():
-            return {}
-        whole = self._path.read_bytes()
-        kept = whole[: whole.rfind(b"\n") + 1]
-        states: dict[str, str] = {}
-        for number, line in enumerate(kept.splitlines(), 1):
-            try:
-                record = json.loads(line)
-                key, state, recipe = record["key"], record["answer"]["state"], record["recipe"]
-                usage = Usage(**record["answer"]["usage"])
-            except (ValueError, KeyError, TypeError):
-                raise InputError(
-                    f"{self._path}, line {number}, is not a record of answers: name another file with -o"
-                ) from None
-            if recipe != self._recipe:
-                changed = sorted(k for k in {*recipe, *self._recipe} if recipe.get(k) != self._recipe.get(k))
-                raise InputError(
-                    f"{self._path} holds answers made with other settings ({', '.join(changed)}): "
-                    "name another file with -o, or give the same settings"
-                )
-            states[key] = state
-            self._note(key, usage, record["answer"]["trace"])
-        if len(kept) < len(whole):
-            os.truncate(self._path, len(kept))
-        return states
+            return
+        whole = 0
+        with self._path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if not line.endswith(b"\n"):
+                    break
+                self._take(number, line)
+                whole += len(line)
+        if whole < self._path.stat().st_size:
+            os.truncate(self._path, whole)
 
-    def append(self, answer: Answer) -> None:
+    def _take(self, number: int, line: bytes) -> None:
+        try:
+            record = json.loads(line)
+            key, answer, recipe = record["key"], record["answer"], record["recipe"]
+            state, usage, trace = answer["state"], Usage(**answer["usage"]), answer["trace"]
+        except (ValueError, KeyError, TypeError):
+            raise InputError(
+                f"{self._path}, line {number}, is not a record of answers: name another file with -o"
+            ) from None
+        if recipe != self._recipe:
+            changed = sorted(k for k in {*recipe, *self._recipe} if recipe.get(k) != self._recipe.get(k))
+            raise InputError(
+                f"{self._path} holds answers made with other settings ({', '.join(changed)}): "
+                "name another file with -o, or give the same settings"
+            )
+        self._note(key, state, usage, trace)
+
+    def append(self, answer: Answer, condition: Condition | None = None) -> None:
         """Durable when it returns. Raises StorageError where the disk does not take it."""
+        key = case_key(answer.question.key, condition or {})
         record: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
-            "key": answer.question.key,
+            "key": key,
+            "condition": to_json(condition or {}),
             "recipe": self._recipe,
             "answer": to_json(answer),
         }
+        if not self._texts:
+            _drop_texts(record["answer"]["trace"])
         line = json.dumps(record, ensure_ascii=False) + "\n"
         try:
             with self._path.open("ab") as file:
@@ -96,46 +108,54 @@ class RecordFile:
             raise StorageError(
                 f"{self._path} cannot be written ({error.strerror}): free some space and run the same command again"
             ) from error
-        self.states[answer.question.key] = answer.state
-        self._note(answer.question.key, answer.usage, record["answer"]["trace"])
+        self._note(key, answer.state, answer.usage, record["answer"]["trace"])
 
-    def _note(self, key: str, usage: Usage, trace: Iterable[Mapping[str, Any]]) -> None:
+    def _note(self, key: str, state: str, usage: Usage, trace: Iterable[Mapping[str, Any]]) -> None:
+        self.states[key] = state
         self.usage += usage
         if any(QUESTION_CUT in event["ranking"]["parameters"] for event in trace if event["event"] == "retrieved"):
             self.long.add(key)
 
 
-async def answer_all(
-    pipeline: Pipeline, questions: Iterable[Question], records: RecordFile, at_once: int = 1
-) -> AsyncGenerator[tuple[Question, Answer | None], None]:
-    """Each question with its answer, recorded before it is yielded; `None` where its record was there already.
+def _drop_texts(trace: Iterable[Mapping[str, Any]]) -> None:
+    for event in trace:
+        if event["event"] == "retrieved":
+            for hit in event["ranking"]["hits"]:
+                del hit["passage"]["text"]
 
-    `at_once` questions are worked on together; they are yielded as they end. Raises RunStopped where nothing but
-    failures comes back, and BudgetExceeded when the budget is used up and the questions in flight have ended.
+
+async def answer_cases(
+    pipeline: Pipeline, cases: Iterable[Case], records: RecordFile, at_once: int = 1
+) -> AsyncGenerator[tuple[Case, Answer | None], None]:
+    """Each case with its answer, recorded before it is yielded; `None` where its record was there already.
+
+    `at_once` cases are worked on together; they are yielded as they end. Raises RunStopped where nothing but failures
+    comes back, and BudgetExceeded when the budget is used up and the cases in flight have ended.
     """
-    waiting, failures = iter(questions), _Failures()
-    working: dict[asyncio.Task[Answer], Question] = {}
+    waiting, failures = iter(cases), _Failures()
+    working: dict[asyncio.Task[Answer], Case] = {}
     ended: BudgetExceeded | None = None
     try:
         while True:
-            while len(working) < at_once and ended is None and (question := next(waiting, None)) is not None:
-                if records.is_done(question.key):
-                    yield question, None
+            while len(working) < at_once and ended is None and (case := next(waiting, None)) is not None:
+                if records.is_done(case.key):
+                    yield case, None
                 else:
-                    working[asyncio.create_task(pipeline.answer(question))] = question
+                    working[asyncio.create_task(pipeline.answer(case.question, treatment=case.treatment))] = case
             if not working:
                 break
             done, _ = await asyncio.wait(working, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                question = working.pop(task)
+            # A set has no order; the records of two runs alike shall have one.
+            for task in [task for task in working if task in done]:
+                case = working.pop(task)
                 try:
                     answer = task.result()
                 except BudgetExceeded as error:
                     ended = ended or error
                     continue
-                records.append(answer)
+                records.append(answer, case.condition)
                 failures.count(answer)
-                yield question, answer
+                yield case, answer
             failures.check()
     finally:
         for task in working:
@@ -146,12 +166,25 @@ async def answer_all(
         raise ended
 
 
+async def answer_all(
+    pipeline: Pipeline, questions: Iterable[Question], records: RecordFile, at_once: int = 1
+) -> AsyncGenerator[tuple[Question, Answer | None], None]:
+    """As `answer_cases`, of questions that are each asked once as the settings say."""
+    answers = answer_cases(pipeline, (Case(question) for question in questions), records, at_once)
+    try:
+        async for case, answer in answers:
+            yield case.question, answer
+    finally:
+        # Left half-way it must end what it works on now, not when it is collected.
+        await answers.aclose()
+
+
 class _Failures:
-    """How many questions failed one after the other: an endpoint that is down must not be asked a million times."""
+    """How many cases failed one after the other: an endpoint that is down must not be asked a million times."""
 
     IN_A_ROW = 20
     AT_THE_START = 3
-    """Where not one question has been answered yet."""
+    """Where not one case has been answered yet."""
 
     def __init__(self) -> None:
         self._in_a_row = 0
@@ -159,7 +192,7 @@ class _Failures:
         self._last = ""
 
     def count(self, answer: Answer) -> None:
-        """Notes how a question ended. A prompt or a reply that is too long is no fault of the endpoint's."""
+        """Notes how a case ended. A prompt or a reply that is too long is no fault of the endpoint's."""
         failure = answer.failure if answer.state == "failed" else None
         if failure is None:
             self._in_a_row, self._limit = 0, self.IN_A_ROW

@@ -1,0 +1,164 @@
+"""From outcomes to the rows of a table: means with intervals, states counted apart, paired differences to a baseline.
+
+Whatever is compared, questions are the clusters (errata B9) and the p values of one table are corrected together
+(Holm). Knows no experiment: which outcomes make a row, and with what they are compared, it is told.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Literal, TypeAlias
+
+from .records import Outcome
+from .statistics import Difference, Mean, holm, mean_of, paired_difference
+from .tables import Cell, Table
+
+Measure: TypeAlias = Literal["right", "right-of-answered"]
+"""`right`: of all that were asked and did not fail, an answer that abstains or cannot be read being none that is right;
+`right-of-answered`: of those that state a choice."""
+
+Pair: TypeAlias = tuple[Hashable, ...]
+"""A question's key, then its conditions in which the two of a pair are alike."""
+
+STATES = ("right", "wrong", "abstained", "unparsed", "failed")
+SHARE, P = "share right", "p (Holm)"
+FIGURES = (SHARE, *STATES)
+
+_MEASURES: Mapping[Measure, str] = {
+    "right": "Share right: of all cases that did not fail; abstained and unparsed ones are not right, and stand apart.",
+    "right-of-answered": "Share right: of the cases that state a choice; all others are not scored, and stand apart.",
+}
+_TEST = (
+    "Intervals are 95 %: Wilson's where each question stands once, else a bootstrap of whole questions. Differences "
+    "are paired by question; p by sign-flipping whole questions, corrected by Holm for this table's {n} comparisons."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One row: its outcomes, and those of its baseline where it has one."""
+
+    labels: tuple[Cell, ...]
+    outcomes: Sequence[Outcome]
+    against: Sequence[Outcome] = ()
+    pair: tuple[str, ...] = ()
+    """Conditions in which the two of a pair are alike, beside the question; where several outcomes are alike in them,
+    their mean is taken."""
+    more: tuple[Cell, ...] = ()
+    """Cells between the figures and the difference."""
+    tested: bool = True
+    """False: the difference is shown and is no hypothesis, as that of an upper bound."""
+
+
+def score(outcome: Outcome, measure: Measure) -> float | None:
+    """1 right, 0 not, `None` not scored."""
+    if outcome.state == "answered":
+        return float(bool(outcome.right))
+    return 0.0 if measure == "right" and outcome.state != "failed" else None
+
+
+def rows_of(groups: Sequence[Group], measure: Measure, seed: int = 0) -> tuple[tuple[Cell, ...], ...]:
+    """Labels, the FIGURES, what more there is, the difference to the baseline and its corrected p."""
+    differences = [difference(group, measure, seed) for group in groups]
+    corrected = corrected_p(
+        [found if group.tested else None for group, found in zip(groups, differences, strict=True)]
+    )  # fmt: skip
+    return tuple(
+        (*group.labels, mean(group.outcomes, measure, seed), *counts(group.outcomes), *group.more, found, p)
+        for group, found, p in zip(groups, differences, corrected, strict=True)
+    )
+
+
+def mean(outcomes: Sequence[Outcome], measure: Measure, seed: int = 0) -> Mean:
+    """Of the scores, clustered where a question stands there more than once."""
+    questions = [outcome.question for outcome in outcomes]
+    once = len(set(questions)) == len(questions)
+    return mean_of([score(outcome, measure) for outcome in outcomes], None if once else questions, seed=seed)
+
+
+def counts(outcomes: Iterable[Outcome]) -> tuple[int, ...]:
+    """How many ended how, in the order of STATES."""
+    ended = [outcome.state if outcome.state != "answered" else _mark(outcome) for outcome in outcomes]
+    return tuple(ended.count(state) for state in STATES)
+
+
+def _mark(outcome: Outcome) -> str:
+    return "right" if outcome.right else "wrong"
+
+
+def difference(group: Group, measure: Measure, seed: int = 0) -> Difference | None:
+    """The row's to its baseline; `None` without one, or without a pair that has scores on both sides."""
+    first, second = (by_pair(each, group.pair, measure) for each in (group.outcomes, group.against))
+    if not first.keys() & second.keys():
+        return None
+    return paired_difference(first, second, {pair: pair[0] for pair in first}, seed=seed)
+
+
+def by_pair(outcomes: Iterable[Outcome], pair: Sequence[str], measure: Measure) -> dict[Pair, float]:
+    """The mean score by (question, its conditions named in `pair`), of what is scored."""
+    scores: dict[Pair, list[float]] = defaultdict(list)
+    for outcome in outcomes:
+        if (value := score(outcome, measure)) is not None:
+            scores[(outcome.question, *(outcome.condition.get(name) for name in pair))].append(value)
+    return {key: fmean(values) for key, values in scores.items()}
+
+
+def corrected_p(differences: Sequence[Difference | None]) -> list[float | None]:
+    """Holm's p of each difference there is, in their order."""
+    corrected = iter(holm([each.p for each in differences if each is not None]))
+    return [None if each is None else next(corrected) for each in differences]
+
+
+def spread(outcomes: Iterable[Outcome], over: str, measure: Measure) -> float | None:
+    """The standard deviation (n - 1) of the means at each value of a condition; `None` where it has but one value."""
+    scores: dict[Hashable, list[float]] = defaultdict(list)
+    for outcome in outcomes:
+        if (value := score(outcome, measure)) is not None:
+            scores[outcome.condition.get(over)].append(value)
+    return stdev(map(fmean, scores.values())) if len(scores) > 1 else None
+
+
+def chance(outcomes: Iterable[Outcome]) -> str:
+    """A note: what guessing would get."""
+    shares = {outcome.question: outcome.chance for outcome in outcomes if outcome.chance is not None}
+    value = fmean(shares.values()) if shares else math.nan
+    return f"Guessing among the options would be right in {100 * value:.1f} % of the {len(shares)} questions."
+
+
+def left_out(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
+    """A note where cases were answered from less than they were given."""
+    partly = sum(outcome.state != "failed" and outcome.failed_parts > 0 for outcome in outcomes)
+    if not partly:
+        return ()
+    return (
+        f"Of {partly} cases some parts could not be read and were left out; they are scored by what came of the rest.",
+    )
+
+
+def notes(measure: Measure, comparisons: int, more: Sequence[str] = ()) -> tuple[str, ...]:
+    """What a reader needs beside any such table."""
+    return (_MEASURES[measure], _TEST.format(n=comparisons), *more)
+
+
+def table(
+    title: str,
+    labels: Sequence[str],
+    groups: Sequence[Group],
+    *,
+    baseline: str,
+    measure: Measure,
+    more: Sequence[str] = (),
+    remarks: Sequence[str] = (),
+    seed: int = 0,
+) -> Table:
+    """One row a group. `labels` and `more` head the cells that each group brings; `baseline` names what the
+    differences are to."""
+    rows = rows_of(groups, measure, seed)
+    compared = sum(row[-1] is not None for row in rows)
+    everyone = [outcome for group in groups for outcome in group.outcomes]
+    columns = (*labels, *FIGURES, *more, f"difference to {baseline}", P)
+    return Table(title, columns, rows, notes(measure, compared, (chance(everyone), *left_out(everyone), *remarks)))

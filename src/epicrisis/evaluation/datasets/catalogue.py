@@ -1,0 +1,51 @@
+"""What `catalogue.toml` pins of every question set, as values. Knows nothing of networks and disks."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """One file of a source. `path`: below the folder of question sets, `<source>/<file name>`."""
+
+    path: str
+    url: str
+    licence: str
+    bytes: int | None = None
+    sha256: str | None = None
+    """`None` where nobody has read this very file: then the questions in it are the check."""
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedSet:
+    """A question set by its name: the files it is read from, how many questions it has, and their `Dataset.sha256`."""
+
+    name: str
+    description: str
+    files: tuple[SourceFile, ...]
+    count: int
+    sha256: str
+
+
+@cache
+def catalogue() -> Mapping[str, PinnedSet]:
+    """The pinned sets by name, in the order of the file."""
+    return parse_catalogue(
+        resources.files("epicrisis.evaluation.datasets").joinpath("catalogue.toml").read_text("utf-8")
+    )
+
+
+def parse_catalogue(text: str) -> Mapping[str, PinnedSet]:
+    """The sets of a TOML text as `catalogue.toml` describes it. A key unknown or missing: TypeError, KeyError."""
+    tables: dict[str, list[dict[str, Any]]] = tomllib.loads(text)
+    files = {table["path"]: SourceFile(**table) for table in tables["files"]}
+    return {
+        table["name"]: PinnedSet(**{**table, "files": tuple(files[path] for path in table["files"])})
+        for table in tables["sets"]
+    }

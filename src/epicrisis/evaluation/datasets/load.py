@@ -1,0 +1,82 @@
+"""One door for every question set: a pinned one by its name, or a file of one's own. Downloads nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+from epicrisis.corpus.inputs import Skipped, is_folder, shown
+from epicrisis.corpus.questions import read_questions
+from epicrisis.errors import InputError
+from epicrisis.types import Question
+
+from . import medq, mirage, pubmedqa
+from .catalogue import PinnedSet, SourceFile, catalogue
+from .dataset import Dataset, classes_by_gold
+
+FOLDER = "datasets"
+"""Below the program's home: one folder a source."""
+
+
+def load(name: str, home: Path, place: Path | None = None, *, sets: Mapping[str, PinnedSet] | None = None) -> Dataset:
+    """The question set called so, else the file of that path, as `corpus.questions.read_questions` describes it.
+
+    `place` is where a pinned set's file is: the file itself, the folder it lies in, or the folder above; without it
+    `home/datasets`. Raises InputError where the set is not there, is another one than the pinned one, or a question of
+    an own file cannot be read: with a question less it would be another set.
+    """
+    known = catalogue() if sets is None else sets
+    if name not in known:
+        return _own(name, known)
+    pinned = known[name]
+    dataset = read_pinned(pinned, [_find(file, pinned, place or home / FOLDER) for file in pinned.files])
+    if (len(dataset.questions), dataset.sha256) != (pinned.count, pinned.sha256):
+        raise InputError(
+            f"the file read for {name} holds {len(dataset.questions)} questions that are not the {pinned.count} pinned "
+            f"ones: run `epicrisis questions pull {name}`, or give your own questions as JSON lines"
+        )
+    return dataset
+
+
+def read_pinned(pinned: PinnedSet, paths: list[Path]) -> Dataset:
+    """What the files hold for this set, whether or not it is what is pinned. Raises InputError."""
+    source, _, part = pinned.name.partition("/")
+    licence = pinned.files[0].licence
+    if source == "mirage":
+        questions = mirage.read(paths[0], cast(mirage.Subset, part))
+        return Dataset(pinned.name, questions, classes_by_gold(questions), licence=licence)
+    if source == "pubmedqa":
+        questions, documents = pubmedqa.read(*paths)
+        return Dataset(pinned.name, questions, classes_by_gold(questions), documents, licence)
+    questions, domains = medq.read(paths[0])
+    return Dataset(pinned.name, questions, domains, licence=licence)
+
+
+def _own(name: str, known: Mapping[str, PinnedSet]) -> Dataset:
+    path = Path(name).expanduser()
+    if not path.exists():
+        raise InputError(f"{name} is neither a question set ({', '.join(known)}) nor a file; check the name")
+    questions: list[Question] = []
+    for item in read_questions(path):
+        if isinstance(item, Skipped):
+            raise InputError(f"{item.path}, {item.where}: {item.reason}")
+        questions.append(item)
+    return Dataset(shown(path.name), tuple(questions), classes_by_gold(questions))
+
+
+def _find(file: SourceFile, pinned: PinnedSet, place: Path) -> Path:
+    name = Path(file.path).name
+    if place.exists() and not is_folder(place):
+        # The one file may be called anything; of several each must lie beside it under its own name.
+        place_is_it = len(pinned.files) == 1 or place.name == name
+        places = [place] if place_is_it else [place.parent / name]
+    else:
+        places = [place / name, place / file.path]
+    found = next((path for path in places if path.is_file()), None)
+    if found is None:
+        raise InputError(
+            f"{name} of {pinned.name} is not in {shown(place)}: run `epicrisis questions pull {pinned.name}`, "
+            "or name the file or folder that holds it"
+        )
+    return found

@@ -1,0 +1,69 @@
+"""MIRAGE's `benchmark.json`: five sets, all with options, the abstracts of PubMedQA taken away.
+
+Knows nothing of replies. Gold documents: of PubMedQA the key is the PMID; of BioASQ the file names them under `PMID`,
+but not in its first version, which is refused for that set.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from epicrisis.corpus.inputs import because, check_file, shown
+from epicrisis.errors import InputError
+from epicrisis.types import Question
+
+Subset: TypeAlias = Literal["medqa", "medmcqa", "pubmedqa", "bioasq", "mmlu"]
+SUBSETS: tuple[Subset, ...] = get_args(Subset)
+
+_Filled = Annotated[str, Field(min_length=1)]
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    question: _Filled
+    options: dict[Annotated[str, Field(pattern="^[A-Z]$")], _Filled] = Field(min_length=2)
+    answer: str
+    pmids: list[int] = Field(default=[], validation_alias="PMID")
+
+
+def read(path: Path, subset: Subset) -> tuple[Question, ...]:
+    """The questions of one set in the file's order; ids are its keys, gold documents `pubmed:<PMID>`.
+
+    Raises InputError for any other file, and at an entry that is broken.
+    """
+    check_file(path)
+    benchmark = TypeAdapter(dict[str, dict[str, _Entry]])
+    try:
+        entries = benchmark.validate_json(path.read_bytes()).get(subset, {})
+    except OSError as error:
+        raise InputError(f"{shown(path)}: {because(error)}; check the path and its permissions") from error
+    except ValidationError as error:
+        where = ".".join(map(str, error.errors()[0]["loc"][:3]))
+        raise InputError(
+            f"{shown(path)}: not MIRAGE's benchmark.json (at {where or 'the start'}); pull it again"
+        ) from None
+    if not entries:
+        raise InputError(f"{shown(path)}: holds no set {subset}; it must be MIRAGE's benchmark.json")
+    return tuple(_question(path, subset, key, entry) for key, entry in entries.items())
+
+
+def _question(path: Path, subset: Subset, key: str, entry: _Entry) -> Question:
+    if entry.answer not in entry.options:
+        raise InputError(f"{shown(path)}: {subset}.{key}: the answer is no letter of the options; pull the file again")
+    pmids = [str(pmid) for pmid in entry.pmids] or ([key] if subset == "pubmedqa" else [])
+    if subset == "bioasq" and not pmids:
+        raise InputError(
+            f"{shown(path)}: {subset}.{key} names no PMID, as in MIRAGE's first version; pull the pinned one"
+        )
+    return Question(
+        text=entry.question,
+        options=entry.options,
+        form="choice",
+        id=key,
+        gold=entry.answer,
+        gold_documents=tuple(f"pubmed:{pmid}" for pmid in pmids),
+    )

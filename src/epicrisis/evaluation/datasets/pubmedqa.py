@@ -1,0 +1,52 @@
+"""PubMedQA with its contexts: each question's own abstract comes with it, which MIRAGE's set of these questions lacks
+(errata P9). The format is known in `corpus/pubmedqa.py`; here the test split, and which abstract belongs to which.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from epicrisis.corpus import pubmedqa
+from epicrisis.corpus.inputs import because, check_file, shown
+from epicrisis.errors import InputError
+from epicrisis.types import Document, Question
+
+
+def read(path: Path, split: Path | None = None) -> tuple[tuple[Question, ...], Mapping[str, Document]]:
+    """The questions of `ori_pqal.json`, and their abstracts by document id, without title and conclusion.
+
+    With `split` (`test_ground_truth.json`) those that it names, in its order. Raises InputError where a file is another
+    or broken, or where the two disagree.
+    """
+    questions = tuple(pubmedqa.questions(path))
+    documents = {item.id: item for item in pubmedqa.documents(path, pubmedqa.load(path)) if isinstance(item, Document)}
+    if split is None:
+        return questions, documents
+    by_id = {question.id: question for question in questions}
+    decisions = _split(split)
+    wrong = [key for key, decision in decisions.items() if key not in by_id or _decision(by_id[key]) != decision]
+    if wrong:
+        raise InputError(
+            f"{shown(split)}: {len(wrong)} entries ({wrong[0]!a}, ...) are not as in {shown(path.name)}; pull both"
+        )
+    chosen = tuple(by_id[key] for key in decisions)
+    return chosen, {document: documents[document] for q in chosen for document in q.gold_documents}
+
+
+def _decision(question: Question) -> str | None:
+    return None if question.gold is None else question.options[question.gold]
+
+
+def _split(path: Path) -> dict[str, str]:
+    check_file(path)
+    try:
+        value = json.loads(path.read_bytes())
+    except OSError as error:
+        raise InputError(f"{shown(path)}: {because(error)}; check the path and its permissions") from error
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict) or not all(isinstance(decision, str) for decision in value.values()):
+        raise InputError(f"{shown(path)}: not PubMedQA's test split, which maps PMIDs to decisions; pull it again")
+    return value

@@ -1,0 +1,93 @@
+"""Fetches the files of a pinned question set into `home/datasets/<source>/`, verified.
+
+What lies there under its name is whole: bytes are written beside it first. Knows no format: what is in a file is
+checked by reading the set anew.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from http.client import HTTPException
+from pathlib import Path
+
+from epicrisis.errors import InputError, NetworkRefused, StorageError
+
+from .catalogue import PinnedSet, SourceFile, catalogue
+from .dataset import Dataset
+from .load import FOLDER, load
+
+TIMEOUT = 60.0
+"""Seconds without a byte."""
+LARGEST = 64 << 20
+"""Bytes; no file of a question set is larger."""
+
+
+def pull(name: str, home: Path, *, local_only: bool = False, sets: Mapping[str, PinnedSet] | None = None) -> Dataset:
+    """The set, its files fetched where they are not there, or are not what is pinned.
+
+    Raises InputError (unknown name, source not reachable, a file that is not the pinned one: it is not kept),
+    NetworkRefused (`local_only`, and something would have to be fetched), StorageError (the disk).
+    """
+    known = catalogue() if sets is None else sets
+    if name not in known:
+        raise InputError(f"no question set is called {name!r}; known are {', '.join(known)}")
+    try:
+        return load(name, home, sets=known)
+    except InputError:
+        if local_only:
+            raise NetworkRefused(
+                f"{name} is not here, or not whole, and --local-only is on; pull it once without that option"
+            ) from None
+    targets = {home / FOLDER / file.path: file for file in known[name].files}
+    wanted = {target: file for target, file in targets.items() if not _is_there(file, target)}
+    for target, file in wanted.items():
+        _fetch(file, target)
+    try:
+        return load(name, home, sets=known)
+    except InputError:
+        for target in wanted:
+            target.unlink()
+        raise
+
+
+def _is_there(file: SourceFile, target: Path) -> bool:
+    """Whether these are the pinned bytes; of a file whose bytes are not pinned nobody can tell."""
+    return target.is_file() and hashlib.sha256(target.read_bytes()).hexdigest() == file.sha256
+
+
+def _fetch(file: SourceFile, target: Path) -> None:
+    temporary = target.with_name(f"{target.name}.partial")
+    content = _read(file.url)
+    got = hashlib.sha256(content).hexdigest()
+    if file.sha256 not in (None, got):
+        raise InputError(f"{file.url} is not the pinned file: expected sha256 {file.sha256}, got {got}; try again")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.rename(target)
+    except OSError as error:
+        full = error.errno == errno.ENOSPC
+        cure = "the disk is full: free some space" if full else f"{error.strerror}: check its permissions"
+        raise StorageError(f"{target} cannot be written ({cure})") from error
+
+
+def _read(url: str) -> bytes:
+    cure = "check the network, or download it elsewhere and name the file"
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url), timeout=TIMEOUT) as response:
+            content: bytes = response.read(LARGEST + 1)
+    except urllib.error.HTTPError as error:
+        raise InputError(f"{url} cannot be fetched (status {error.code}): {cure}") from error
+    except (OSError, HTTPException) as error:
+        raise InputError(f"{url} cannot be fetched ({error}): {cure}") from error
+    if len(content) > LARGEST:
+        raise InputError(f"{url} sends more than {LARGEST >> 20} MiB, which no question set has: {cure}")
+    return content

@@ -1,0 +1,169 @@
+"""The arms that experiments compare, and what a question's cases are made of: its key passages and its distractors.
+
+An arm is a strategy and the order in which it reads the placed passages; all of a case's arms start from the same
+ranking (errata C1). Knows no grid of conditions and no table.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from epicrisis.errors import InputError
+from epicrisis.evaluation.cases import Case, Condition
+from epicrisis.evaluation.placing import placed
+from epicrisis.pipeline import Treatment
+from epicrisis.retrieval.fusion import reciprocal_rank_fusion
+from epicrisis.retrieval.ordering import at_both_ends, in_order
+from epicrisis.retrieval.rerank import reranked
+from epicrisis.types import Passage, Question, Ranking, StrategyName
+
+from .evidence import Evidence
+from .protocol import Protocol
+
+ARMS: Mapping[str, str] = {
+    "rag": "all passages in one prompt, in the order of the ranking",
+    "brief-context": "BriefContext's map and reduce over the same ranking, without its preflight check",
+    "ends": "RAG, the ranking's best passages at both ends and its worst in the middle",
+    "reranked": "RAG, in the order of a reranker",
+    "fused": "RAG, in the order of the ranking fused with BM25's over the same passages",
+    "oracle": "RAG with the key passage alone: the upper bound",
+    "closed-book": "the question alone: the lower bound",
+    "chain-of-thought": "the question alone, with reasoning before the answer",
+}
+UNPLACED = frozenset({"oracle", "closed-book", "chain-of-thought"})
+"""Arms that read no placed ranking: they are asked once a question and repeat."""
+
+_STRATEGIES: Mapping[str, StrategyName] = {
+    "brief-context": "brief-context", "closed-book": "closed-book", "chain-of-thought": "chain-of-thought",
+}  # fmt: skip
+"""All other arms are plain RAG."""
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """One question with the passages that its cases are made of."""
+
+    question: Question
+    keys: tuple[Passage, ...]
+    """Of the document, or the documents, that hold the answer."""
+    retrieved: Ranking
+    """Deep enough for the largest k, the gold documents among it."""
+
+    def placed(self, k: int, place: int, pool: Sequence[Passage] | None = None) -> Ranking:
+        """The study's ranking: the keys at their place among what was retrieved, or among the pool."""
+        others, made = (self.retrieved.passages, "retrieved") if pool is None else (pool, "random")
+        try:
+            return placed(self.keys, others, k, place, gold=self.question.gold_documents, distractors=made)
+        except InputError as error:
+            raise InputError(f"question {self.question.id!r}: {error.message}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """What all experiments are handed: where passages come from, the protocol, how often all is asked, the seed."""
+
+    evidence: Evidence
+    protocol: Protocol
+    repeats: int = 1
+    """Repeat r asks everything once more with the seed + r."""
+    seed: int = 0
+
+    def check(self, arms: Collection[str]) -> None:
+        """Raises InputError for an arm that is not known, or that lacks what it needs."""
+        unknown = [arm for arm in arms if arm not in ARMS]
+        if unknown:
+            raise InputError(f"no arm is called {unknown[0]}: known are {', '.join(ARMS)}")
+        if "reranked" in arms and self.evidence.reranker is None:
+            raise InputError("the arm reranked needs a reranker: name one, or leave the arm out")
+        if "fused" in arms and self.evidence.words is None:
+            raise InputError("the arm fused needs a search by words: give one, or leave the arm out")
+
+    def gather(self, questions: Sequence[Question], depth: int) -> tuple[Material, ...]:
+        """The material of each question, `depth` distractors deep.
+
+        Raises InputError where a question has no gold letter or no gold document, or where one of them is not there:
+        with a question less it would be another sample (errata C7).
+        """
+        _check_questions(questions)
+        found = [(question, self.evidence.passages_of(question)) for question in questions]
+        missing = {q.id: [name for name in q.gold_documents if name not in there] for q, there in found}
+        lost = [id_ for id_, names in missing.items() if names]
+        if lost:
+            raise InputError(
+                f"{len(lost)} of {len(questions)} questions have gold documents that the library does not hold "
+                f"({missing[lost[0]][0]} of question {lost[0]!r}, ...): add them, or leave those questions out"
+            )
+        return tuple(
+            Material(
+                question,
+                _keys(question, there, self.protocol, self.seed),
+                self.evidence.retrieve(question, depth + sum(map(len, there.values()))),
+            )
+            for question, there in found
+        )
+
+    def cases(self, material: Material, condition: Condition, ranking: Ranking | None = None) -> list[Case]:
+        """One case a repeat, of the condition's `arm`; `ranking` is the study's, for the arms that read one."""
+        arm = str(condition["arm"])
+        read = _read(arm, material, ranking, self.evidence, self.protocol)
+        treatment = Treatment(
+            strategy=_STRATEGIES.get(arm, "rag"),
+            ranking=read,
+            preflight=False,
+            partition=self.protocol.partition_of(len(read.hits)) if read else None,
+            temperature=self.protocol.temperature,
+        )
+        return [
+            Case(material.question, {**condition, "repeat": repeat}, replace(treatment, seed=self.seed + repeat))
+            for repeat in range(self.repeats)
+        ]
+
+    def bounds(self, material: Material, arms: Iterable[str]) -> list[Case]:
+        """The cases of those of the arms that read no placed ranking."""
+        return [each for arm in arms if arm in UNPLACED for each in self.cases(material, {"arm": arm})]
+
+
+def _read(
+    arm: str, material: Material, ranking: Ranking | None, evidence: Evidence, protocol: Protocol
+) -> Ranking | None:
+    """What the arm reads."""
+    if arm == "oracle":
+        return in_order(material.keys, "oracle", {"keys": [key.id for key in material.keys]})
+    if ranking is None:
+        return None
+    if arm == "brief-context" and protocol.map_reads == "retrieved":
+        k = len(ranking.hits)
+        return replace(material.retrieved, hits=material.retrieved.hits[:k])
+    if arm == "ends":
+        return at_both_ends(ranking)
+    if arm == "reranked" and evidence.reranker is not None:
+        name, reranker = evidence.reranker
+        return reranked(ranking, material.question.text, reranker, name, len(ranking.hits))
+    if arm == "fused" and evidence.words is not None:
+        known = {passage.id: passage for passage in ranking.passages}
+        lists = [ranking.ids, evidence.words(material.question, ranking.ids)]
+        fused = reciprocal_rank_fusion(lists, evidence.rrf_k)
+        return in_order([known[id_] for id_, _ in fused], "placed+fused", ranking.parameters)
+    return ranking
+
+
+def _keys(
+    question: Question, there: Mapping[str, tuple[Passage, ...]], protocol: Protocol, seed: int
+) -> tuple[Passage, ...]:
+    names = list(question.gold_documents)
+    if protocol.gold == "one":
+        names = [min(names, key=lambda name: hashlib.sha256(f"{seed}:{question.id}:{name}".encode()).digest())]
+    return tuple(passage for name in names for passage in there[name])
+
+
+def _check_questions(questions: Sequence[Question]) -> None:
+    if not questions:
+        raise InputError("there is no question to ask: draw at least one")
+    without = [q.id for q in questions if q.gold is None or q.gold not in q.options or not q.gold_documents]
+    if without:
+        raise InputError(
+            f"{len(without)} of {len(questions)} questions have no options, no gold letter or no gold document "
+            f"({without[0]!r}, ...): this experiment needs all three, so take another question set"
+        )

@@ -1,0 +1,145 @@
+"""Is a short context read better than a long one that holds the same key document? (BriefContext, Figure 5.)
+
+The number of documents grows, the key document stands at each of the places in turn; the key alone and no document at
+all are the bounds. The figure prints no numbers and the text no grid.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import product
+from statistics import fmean
+
+from epicrisis.evaluation.analysis import Group, Measure, P, Pair, by_pair, corrected_p, spread, table
+from epicrisis.evaluation.analysis import notes as notes_of
+from epicrisis.evaluation.cases import Case
+from epicrisis.evaluation.placing import PLACES
+from epicrisis.evaluation.records import Outcome
+from epicrisis.evaluation.statistics import Difference, paired_difference
+from epicrisis.evaluation.tables import Cell, Table
+from epicrisis.types import Question
+
+from . import positions
+from .arms import Study
+
+NAME = "context-length"
+KS = (1, 2, 4, 8, 16, 32)
+ARMS = ("rag", "oracle", "closed-book")
+
+_PLACES = (
+    "Each k: the mean over the places that have a rank of their own among k, so over one at k = 1 and two at k = 2."
+)
+
+
+def cases(
+    questions: Sequence[Question],
+    study: Study,
+    *,
+    ks: Sequence[int] = KS,
+    places: Sequence[int] = PLACES,
+    arms: Sequence[str] = ARMS,
+) -> tuple[Case, ...]:
+    """Conditions as in `positions.cases`, and raises as it does; the same cases where both ask the same k."""
+    return positions.cases(questions, study, ks=ks, places=places, arms=arms)
+
+
+def tables(
+    runs: Mapping[str, Sequence[Outcome]],
+    *,
+    measure: Measure = "right",
+    remarks: Sequence[str] = (),
+    seed: int = 0,
+) -> tuple[Table, ...]:
+    """Of finished runs, by the name of their model: each k against the smallest, the bounds; and the trend."""
+    groups = [group for model, outcomes in runs.items() for group in _groups(model, outcomes, measure)]
+    return (
+        table(
+            "Accuracy by the number of documents",
+            ("model", "arm", "k"),
+            groups,
+            baseline="the same arm at its smallest k",
+            measure=measure,
+            more=("SD over places", "SD over repeats"),
+            remarks=(_PLACES, *remarks),
+            seed=seed,
+        ),
+        trend(runs, measure=measure, remarks=remarks, seed=seed),
+    )
+
+
+def _groups(model: str, outcomes: Sequence[Outcome], measure: Measure) -> list[Group]:
+    by_arm = _by_arm_and_k(outcomes)
+    groups = []
+    for arm, by_k in by_arm.items():
+        smallest = min(by_k, default=None, key=lambda k: (k is None, k))
+        for k in sorted(by_k, key=lambda k: (k is None, k)):
+            here = by_k[k]
+            spreads = (spread(here, "place", measure) if k else None), spread(here, "repeat", measure)
+            against = by_k[smallest] if k != smallest else ()
+            groups.append(Group((model, arm, k), here, against, ("repeat",), spreads))
+    return groups
+
+
+def _by_arm_and_k(outcomes: Sequence[Outcome]) -> dict[str, dict[int | None, list[Outcome]]]:
+    """`None`: arms that read no ranking."""
+    found: dict[str, dict[int | None, list[Outcome]]] = defaultdict(lambda: defaultdict(list))
+    for each in outcomes:
+        k = each.condition.get("k")
+        found[str(each.condition["arm"])][None if k is None else int(k)].append(each)
+    return found
+
+
+def trend(
+    runs: Mapping[str, Sequence[Outcome]],
+    *,
+    measure: Measure = "right",
+    remarks: Sequence[str] = (),
+    seed: int = 0,
+) -> Table:
+    """What each doubling of the documents changes: the slope over log2 k of each question's share right, by least
+    squares, of the questions that are scored at every k."""
+    labels: list[tuple[Cell, ...]] = []
+    slopes: list[Difference | None] = []
+    for (model, outcomes), arm in product(runs.items(), _placed_arms(runs)):
+        found = _slopes(_by_arm_and_k(outcomes)[arm], measure)
+        labels.append((model, arm))
+        slopes.append(paired_difference(found, dict.fromkeys(found, 0.0), seed=seed) if found else None)
+    corrected = corrected_p(slopes)
+    rows = tuple((*label, slope, p) for label, slope, p in zip(labels, slopes, corrected, strict=True))
+    about = "A doubling: k to 2 k; a negative change means that the longer context is read worse."
+    compared = sum(p is not None for p in corrected)
+    return Table(
+        "What a doubling of the documents changes",
+        ("model", "arm", "change a doubling", P),
+        rows,
+        notes_of(measure, compared, (about, *remarks)),
+    )
+
+
+def _placed_arms(runs: Mapping[str, Sequence[Outcome]]) -> list[str]:
+    return list(
+        dict.fromkeys(
+            str(each.condition["arm"]) for outcomes in runs.values() for each in outcomes if "k" in each.condition
+        )
+    )
+
+
+def _slopes(by_k: Mapping[int | None, Sequence[Outcome]], measure: Measure) -> dict[Pair, float]:
+    """By question, where it has a score at each of two k or more."""
+    shares = {k: by_pair(outcomes, (), measure) for k, outcomes in by_k.items() if k is not None}
+    if len(shares) < 2:
+        return {}
+    everywhere = set.intersection(*(set(share) for share in shares.values()))
+    lengths = {k: math.log2(k) for k in shares}
+    middle = fmean(lengths.values())
+    weights = {k: length - middle for k, length in lengths.items()}
+    total = sum(weight * weight for weight in weights.values())
+    # In the order of the first k's questions: a set has none, and the resampling depends on it.
+    first = next(iter(shares.values()))
+    return {
+        question: sum(weights[k] * shares[k][question] for k in shares) / total
+        for question in first
+        if question in everywhere
+    }

@@ -1,0 +1,100 @@
+"""The three ways to run an experiment of BriefContext: as its text says, as its notebooks do, and as is right.
+
+The rows of errata B and C in which they differ, and nothing of what is asked. Knows no model and no library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from epicrisis.evaluation.datasets.dataset import Dataset
+from epicrisis.evaluation.datasets.sampling import at_random, per_class
+from epicrisis.types import By
+
+_IN_ALL = (
+    "The prompts and the reading of replies are ours under every protocol (errata C3, C5, M1); so are the model and "
+    "the library.",
+    "A missing text is an error of the run (C7: the notebooks skip it, and what follows moves up).",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """What differs between the paper's text, its notebooks, and a sound study of the same thing."""
+
+    name: Literal["published", "as-coded", "corrected"]
+    sample: Literal["at-random", "per-class"]
+    n: int
+    """Questions of the sample, or questions of each class."""
+    partition: int | None
+    """Documents a map call; `None`: half of them."""
+    temperature: float | None
+    """Of every call; `None`: not stated, so what the settings say."""
+    map_reads: Literal["placed", "retrieved"]
+    """Which ranking BriefContext reads: the study's, or the one that was retrieved, whatever the study placed (C1)."""
+    gold: Literal["one", "all"] = "one"
+    """Of several gold documents: one, drawn by the seed, or all of them together; the rest stands nowhere (C8)."""
+    by: By = "dense"
+    """Search that finds the distractors."""
+    notes: tuple[str, ...] = ()
+    """For a reader of the tables."""
+
+    def partition_of(self, k: int) -> int:
+        """Documents a map call where k are read."""
+        return max(1, k // 2) if self.partition is None else self.partition
+
+    def drawn(self, dataset: Dataset, seed: int, n: int | None = None) -> Dataset:
+        """The questions that are asked, `n` for another number. Raises InputError where there are not so many."""
+        draw = at_random if self.sample == "at-random" else per_class
+        return draw(dataset, n or self.n, seed)
+
+    def sample_told(self, seed: int, n: int | None = None) -> dict[str, str | int]:
+        """The sample as a run's plan tells it."""
+        return {"how": self.sample, "n": n or self.n, "seed": seed}
+
+
+PROTOCOLS: Mapping[str, Protocol] = {
+    "published": Protocol(
+        name="published",
+        sample="at-random",
+        n=105,
+        partition=4,
+        temperature=None,
+        map_reads="placed",
+        notes=(
+            "Protocol published: 105 questions at random (the text says 20 %, of 500), 4 documents a map call (its "
+            "example); the temperature is not stated there and is that of the settings.",
+            *_IN_ALL,
+        ),
+    ),
+    "as-coded": Protocol(
+        name="as-coded",
+        sample="per-class",
+        n=35,
+        partition=None,
+        temperature=0.2,
+        map_reads="retrieved",
+        notes=(
+            "Protocol as-coded: 35 questions of each class (B14), half of the documents a map call (C10), temperature "
+            "0.2; top_p, which the notebooks set by model (C12), is that of the settings.",
+            "BriefContext reads the retrieved ranking at every place, as in the notebooks (C1): its places are one and "
+            "the same prompt, so that it is flat says nothing.",
+            *_IN_ALL,
+        ),
+    ),
+    "corrected": Protocol(
+        name="corrected",
+        sample="at-random",
+        n=105,
+        partition=4,
+        temperature=0.0,
+        map_reads="placed",
+        notes=(
+            "Protocol corrected: questions at random, 4 documents a map call, temperature 0, every arm reads the same "
+            "ranking.",
+            *_IN_ALL,
+        ),
+    ),
+}

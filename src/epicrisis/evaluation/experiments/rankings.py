@@ -1,0 +1,270 @@
+"""What the preflight experiment records of a question: how each ranker orders the passages, and which hold the key.
+
+No chat model is asked. One JSON line a question, written as it happens; run again it goes on from there. Knows no
+verdict and no label.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, get_args
+
+from epicrisis.dates import first_day
+from epicrisis.errors import InputError, StorageError
+from epicrisis.models.rerankers import load_reranker
+from epicrisis.opening import open_retriever
+from epicrisis.plain import to_json
+from epicrisis.privacy import without_secrets
+from epicrisis.retrieval.rerank import reranked
+from epicrisis.retrieval.retriever import Retriever
+from epicrisis.retrieval.signals import Scored
+from epicrisis.seams import PassageStore, Reranker
+from epicrisis.settings import RerankSettings, Settings
+from epicrisis.types import By, Question, Ranking, Scope
+
+Guard: TypeAlias = Literal["none", "source-hidden", "before-source"]
+"""What a question may not find (errata B15): nothing is hidden, its own documents are, or whatever may have appeared on
+their date or later."""
+GUARDS: tuple[Guard, ...] = get_args(Guard)
+
+SCHEMA_VERSION = 1
+DEPTH = 64
+"""Dense hits that are ranked anew; a smaller depth can be looked at in the same record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One question's rankings of the same dense hits, best first, and the ranking that an answer would be read from."""
+
+    key: str
+    """The question's."""
+    dataset: str
+    dense: tuple[tuple[str, float], ...]
+    bm25: tuple[tuple[str, float], ...]
+    """Those of the dense hits that share a word with the question."""
+    reranked: tuple[tuple[str, float], ...] | None
+    read: tuple[str, ...]
+    gold: tuple[str, ...]
+    """Ids of the key documents."""
+    held: tuple[str, ...]
+    """Those of them that the library holds and the guard does not hide."""
+
+    def at_depth(self, depth: int) -> Recorded:
+        """As if only so many dense hits had been ranked anew."""
+        if len(self.dense) <= depth:
+            return self
+        dense = self.dense[:depth]
+        kept = {each for each, _ in dense}
+        again = None if self.reranked is None else _within(self.reranked, kept)
+        return replace(self, dense=dense, bm25=_within(self.bm25, kept), reranked=again)
+
+
+def _within(ranking: Scored, kept: set[str]) -> tuple[tuple[str, float], ...]:
+    return tuple(hit for hit in ranking if hit[0] in kept)
+
+
+@dataclass(frozen=True, slots=True)
+class Rankers:
+    """What ranks: `retriever` searches `store` and has no reranker of its own; `by` makes the ranking that is read."""
+
+    retriever: Retriever
+    store: PassageStore
+    by: By = "dense"
+    reranker: tuple[str, Reranker] | None = None
+    depth: int = DEPTH
+
+
+@contextmanager
+def open_rankers(
+    settings: Settings, library: Path | str, guard: Guard = "none", depth: int = DEPTH
+) -> Iterator[tuple[Rankers, Mapping[str, Any]]]:
+    """The library, open, with what ranks it by the settings, and the recipe of such rankings.
+
+    Raises UserError: no such library, another encoder, no such model or reranker.
+    """
+    preflight = settings.preflight.model_copy(update={"enabled": True})
+    bare = settings.model_copy(update={"rerank": RerankSettings(), "strategy": "brief-context", "preflight": preflight})
+    name, variable = settings.rerank.name, settings.rerank.api_key_env
+    with open_retriever(bare, library) as opened:
+        reranker = None
+        if name is not None:
+            reranker = name, load_reranker(name, settings.home, settings.threads, lambda: os.environ.get(variable))
+        recipe = {
+            **settings.model_dump(include={"by", "rrf_k", "long_questions", "scope"}),
+            "library": opened.library.manifest.library_id,
+            "passages": opened.library.count()[1],
+            "encoder": opened.library.manifest.encoder_fingerprint,
+            "fused": [other.manifest.library_id for other in opened.others],
+            "reranker": None if name is None else without_secrets(name),
+            "guard": guard,
+            "depth": depth,
+        }
+        yield Rankers(opened.retriever, opened.library, settings.by, reranker, depth), to_json(recipe)
+
+
+class RankingFile:
+    """An append-only JSONL file of recorded rankings. Opening it takes back a line that a kill left half-written.
+
+    `recipe` is all that decides the rankings: library, encoder, guard, depth. Raises InputError where the file holds
+    something else, or rankings of another recipe.
+    """
+
+    def __init__(self, path: Path, recipe: Mapping[str, Any]) -> None:
+        self._path = path
+        self._recipe = {"schema_version": SCHEMA_VERSION, **to_json(recipe)}
+        self.recorded: dict[str, Recorded] = {}
+        """By question key, in the order of the file."""
+        self._read()
+
+    def _read(self) -> None:
+        if not self._path.exists():
+            return
+        whole = self._path.read_bytes()
+        kept = whole[: whole.rfind(b"\n") + 1]
+        for number, line in enumerate(kept.splitlines(), 1):
+            recipe, each = _parse(self._path, number, line)
+            if recipe != self._recipe:
+                changed = sorted(k for k in {*recipe, *self._recipe} if recipe.get(k) != self._recipe.get(k))
+                raise InputError(
+                    f"{self._path} holds rankings made otherwise ({', '.join(changed)}): name another file with -o"
+                )
+            self.recorded[each.key] = each
+        if len(kept) < len(whole):
+            os.truncate(self._path, len(kept))
+
+    def append(self, each: Recorded) -> None:
+        """Durable when it returns. Raises StorageError where the disk does not take it."""
+        line = json.dumps({"recipe": self._recipe, **to_json(each)}, ensure_ascii=False) + "\n"
+        try:
+            with self._path.open("ab") as file:
+                file.write(line.encode())
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise StorageError(
+                f"{self._path} cannot be written ({error.strerror}): free some space and run the same command again"
+            ) from error
+        self.recorded[each.key] = each
+
+
+def _parse(path: Path, number: int, line: bytes) -> tuple[dict[str, Any], Recorded]:
+    try:
+        value = json.loads(line)
+        recipe = dict(value.pop("recipe"))
+        pairs = {
+            name: None if value[name] is None else tuple((str(id_), float(score)) for id_, score in value[name])
+            for name in ("dense", "bm25", "reranked")
+        }
+        lists = {name: tuple(value[name]) for name in ("read", "gold", "held")}
+        return recipe, Recorded(**{**value, **pairs, **lists})
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise InputError(f"{path}, line {number}, is no recorded ranking: name another file with -o") from None
+
+
+def read_rankings(path: Path) -> tuple[Mapping[str, Any], tuple[Recorded, ...]]:
+    """The recipe and the rankings of a finished file. Raises InputError where it is none, or is empty."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}): name a file of recorded rankings") from error
+    parsed = [_parse(path, number, line) for number, line in enumerate(lines, 1)]
+    if not parsed:
+        raise InputError(f"{path} is empty: record some rankings first")
+    return parsed[0][0], tuple({each.key: each for _, each in parsed}.values())
+
+
+def record(
+    questions: Iterable[Question],
+    dataset: str,
+    rankers: Rankers,
+    file: RankingFile,
+    guard: Guard = "none",
+    scope: Callable[[Question], Scope] = lambda question: Scope(patient=question.patient),
+) -> Iterator[tuple[Question, Recorded | None]]:
+    """Each question with its rankings, recorded before they are yielded; those recorded already are not ranked again.
+
+    `scope` is what a question may see without a guard. `None`: under the guard `before-source` a question none of whose
+    documents has a date.
+    """
+    for question in questions:
+        if (known := file.recorded.get(question.key)) is not None:
+            yield question, known
+            continue
+        guarded = guard_scope(question, guard, scope(question), rankers.store)
+        if guarded is None:
+            yield question, None
+            continue
+        each = rank_all(question, dataset, rankers, guarded)
+        file.append(each)
+        yield question, each
+
+
+def rank_all(question: Question, dataset: str, rankers: Rankers, scope: Scope) -> Recorded:
+    """One question, ranked by everything there is, under the scope."""
+    dense = rankers.retriever.rank(question.text, rankers.depth, "dense", scope)
+    words = rankers.store.search_words(question.text, rankers.depth, scope, within=dense.ids) if dense.hits else ()
+    read = dense
+    if rankers.by != "dense":
+        read = rankers.retriever.rank(question.text, rankers.depth, rankers.by, scope)
+    again = _again(dense, question, rankers)
+    if again is not None:
+        read = again if rankers.by == "dense" else _again(read, question, rankers) or read
+    return Recorded(
+        key=question.key,
+        dataset=dataset,
+        dense=_scored(dense),
+        bm25=tuple((hit.passage.id, hit.score) for hit in words),
+        reranked=None if again is None else _scored(again),
+        read=read.ids,
+        gold=question.gold_documents,
+        held=_held(question, scope, rankers.store),
+    )
+
+
+def _again(ranking: Ranking, question: Question, rankers: Rankers) -> Ranking | None:
+    if rankers.reranker is None:
+        return None
+    name, reranker = rankers.reranker
+    return reranked(ranking, question.text, reranker, name, rankers.depth)
+
+
+def _scored(ranking: Ranking) -> tuple[tuple[str, float], ...]:
+    return tuple((hit.passage.id, hit.score) for hit in ranking.hits)
+
+
+def _held(question: Question, scope: Scope, store: PassageStore) -> tuple[str, ...]:
+    """The key documents that are there and may be seen: their first passage stands for all of them."""
+    known = store.content_hashes(question.gold_documents)
+    return tuple(name for name in dict.fromkeys(question.gold_documents) if name in known and _seen(name, scope, store))
+
+
+def _seen(name: str, scope: Scope, store: PassageStore) -> bool:
+    try:
+        store.fetch([f"{name}#0"], scope)
+    except InputError:
+        return False
+    return True
+
+
+def guard_scope(question: Question, guard: Guard, scope: Scope, store: PassageStore) -> Scope | None:
+    """What the question may see under the guard; `None` where a date is needed and no source document has one.
+
+    `before-source` goes by the earliest of several documents; a source dated `2015` hides all of 2015.
+    """
+    if guard == "none":
+        return scope
+    if guard == "source-hidden":
+        return replace(scope, hidden=scope.hidden | set(question.gold_documents))
+    sources = store.fetch([f"{name}#0" for name in _held(question, scope, store)], scope)
+    days = [first_day(passage.date) for passage in sources if passage.date is not None]
+    if not days:
+        return None
+    year, month, day = min(days) // 10_000, min(days) // 100 % 100, min(days) % 100
+    before = datetime.date(year, month, day) - datetime.timedelta(days=1)
+    return replace(scope, as_of=before.isoformat())

@@ -1,0 +1,237 @@
+"""The folder of a run, which describes the run wholly.
+
+    manifest.json    what was asked, of what, with what: written first, completed last
+    records.jsonl    one line a case, as it ended
+    run.lock         held by the one process that adds records
+
+A run may take several sessions, each with its times and software. Knows no experiment and no metric.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from filelock import FileLock, Timeout
+
+from epicrisis.errors import InputError, StorageError
+from epicrisis.library.manifest import sync_folder
+from epicrisis.plain import to_json
+
+from .cases import Case
+from .datasets.dataset import Dataset
+from .runs import RecordFile
+from .versions import commit, packages
+
+MANIFEST, RECORDS, LOCK = "manifest.json", "records.jsonl", "run.lock"
+TEMPORARY = "manifest.json.partial"
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run asks, and with what: all that decides its records. Another plan is another run."""
+
+    name: str
+    """Of the experiment, or `evaluate`."""
+    arguments: Mapping[str, Any]
+    """As they were given, defaults included: arms, places, protocol..."""
+    recipe: Mapping[str, Any]
+    """`Pipeline.recipe()`: settings, models, the library's identity and size, prompts, version."""
+    dataset: Mapping[str, Any]
+    """See `told`."""
+    sample: Mapping[str, Any]
+    """How the questions were drawn from it: `how`, `n`, `seed`."""
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One process that worked on the run. Volatile, all of it. Times are UTC in ISO form."""
+
+    started: str
+    packages: Mapping[str, str]
+    ended: str | None = None
+    """`None` where the process was killed, or works still."""
+    commit: str | None = None
+    """Of the checkout that the program lies in; `None` where there is none."""
+    dirty: bool | None = None
+    """Whether its files differed from that commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What `manifest.json` holds."""
+
+    plan: Plan
+    cases: int
+    sessions: tuple[Session, ...]
+    complete: bool = False
+    """Whether every case has ended, and none has failed."""
+    states: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """Cases by state, as of the last session's end."""
+    usage: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """Of all sessions, failed and repeated calls included (volatile)."""
+    format: int = FORMAT
+
+
+def told(dataset: Dataset) -> dict[str, Any]:
+    """What a plan says of its question set, before any sample is drawn."""
+    return {"name": dataset.name, "sha256": dataset.sha256, "n": len(dataset.questions), "licence": dataset.licence}
+
+
+class Run:
+    """A run's folder, open to add records. Use as a context manager; what it holds when left is in the manifest."""
+
+    def __init__(self, folder: Path, manifest: Manifest, records: RecordFile, lock: FileLock, keys: set[str]) -> None:
+        """Not for callers: use `open`. `lock` is held."""
+        self.folder = folder
+        self.records = records
+        self._manifest = manifest
+        self._lock = lock
+        self._keys = keys
+
+    @classmethod
+    def open(cls, folder: Path, plan: Plan, cases: Sequence[Case]) -> Self:
+        """The run of this plan in that folder, begun or gone on with. Nothing is asked yet.
+
+        Raises InputError where the folder holds another run or anything else, where another process is at work on it,
+        or where two cases are one; StorageError where the disk does not take it.
+        """
+        keys = {case.key for case in cases}
+        if len(keys) < len(cases):
+            raise InputError(f"{len(cases) - len(keys)} cases are asked twice: give each question and condition once")
+        with _kept(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        lock = _locked(folder)
+        try:
+            plan = replace(plan, **{each.name: to_json(getattr(plan, each.name)) for each in dataclasses.fields(plan)})
+            known = read_manifest(folder) if (folder / MANIFEST).exists() else None
+            _check(folder, known, plan)
+            records = RecordFile(folder / RECORDS, plan.recipe, texts=False)
+            sessions = (*(known.sessions if known else ()), _begun())
+            manifest = Manifest(plan, len(cases), sessions, usage=to_json(records.usage))
+            write_manifest(folder, manifest)
+            return cls(folder, manifest, records, lock, keys)
+        except BaseException:
+            lock.release()
+            raise
+
+    @property
+    def left(self) -> int:
+        """Cases that are still to be asked."""
+        return sum(not self.records.is_done(key) for key in self._keys)
+
+    def close(self) -> Manifest:
+        """Writes down how the run stands, and lets others at it."""
+        *before, session = self._manifest.sessions
+        states = Counter(state for key, state in self.records.states.items() if key in self._keys)
+        self._manifest = replace(
+            self._manifest,
+            sessions=(*before, replace(session, ended=_now())),
+            complete=self.left == 0,
+            states=dict(sorted(states.items())),
+            usage=to_json(self.records.usage),
+        )
+        try:
+            write_manifest(self.folder, self._manifest)
+        finally:
+            self._lock.release()
+        return self._manifest
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Raises InputError where the folder holds no run, or one of another format."""
+    path = folder / MANIFEST
+    try:
+        values = json.loads(path.read_bytes())
+        values["sessions"] = tuple(Session(**session) for session in values["sessions"])
+        manifest = Manifest(**{**values, "plan": Plan(**values["plan"])})
+    except OSError as error:
+        raise InputError(f"{folder} is no run ({error.strerror}): name a folder that a run was written to") from error
+    except (ValueError, KeyError, TypeError):
+        raise InputError(f"{path} is no manifest of a run: name a folder that a run was written to") from None
+    if manifest.format != FORMAT:
+        raise InputError(f"{path} has format {manifest.format}, this program knows {FORMAT}: use the one that made it")
+    return manifest
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Whole or not at all, and durable when it returns. Raises StorageError."""
+    text = json.dumps(to_json(manifest), indent=2, ensure_ascii=False) + "\n"
+    with _kept(folder):
+        with (folder / TEMPORARY).open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        (folder / TEMPORARY).replace(folder / MANIFEST)
+        sync_folder(folder)
+
+
+def _check(folder: Path, known: Manifest | None, plan: Plan) -> None:
+    if known is None:
+        others = sorted(path.name for path in folder.iterdir() if path.name not in (LOCK, TEMPORARY))
+        if others:
+            raise InputError(
+                f"{folder} holds something else ({others[0]}...): name a folder that is empty or not there"
+            )
+        return
+    changed = [
+        f"{each.name} ({', '.join(_changed(old, new))})" if isinstance(new, dict) else each.name
+        for each in dataclasses.fields(plan)
+        if (old := getattr(known.plan, each.name)) != (new := getattr(plan, each.name))
+    ]
+    if changed:
+        raise InputError(
+            f"{folder} holds another run: {', '.join(changed)} differ; name another folder, or ask the same"
+        )
+
+
+def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    return sorted(key for key in {*old, *new} if old.get(key) != new.get(key))
+
+
+def _locked(folder: Path) -> FileLock:
+    lock = FileLock(folder / LOCK, timeout=0, thread_local=False)
+    with _kept(folder):
+        try:
+            lock.acquire()
+        except Timeout:
+            raise InputError(f"another process is at work on {folder}: wait until it ends, or stop it") from None
+    return lock
+
+
+def _begun() -> Session:
+    found = commit()
+    return Session(_now(), packages(), commit=found[0] if found else None, dirty=found[1] if found else None)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+@contextmanager
+def _kept(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(
+            f"{folder} cannot be written ({error.strerror}): free some space, or name another"
+        ) from error

@@ -1,0 +1,140 @@
+"""Records read back: the last of each case, and what of it may differ between two runs alike.
+
+Knows the form of a record (`runs.py` writes it) and no statistics.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from epicrisis.errors import InputError
+from epicrisis.types import Answer, State
+
+from .cases import Case, Condition, canonical
+
+Record: TypeAlias = Mapping[str, Any]
+"""One line of a file of records, as JSON data."""
+
+VOLATILE: Mapping[str, str] = {
+    "at": "when a call ended",
+    "usage": "what it took: seconds, and calls that were tried again, came out of the cache, or found their beginning "
+    "computed by the endpoint before",
+}
+"""Fields of a record, wherever in it they stand, that may differ between two runs of the same cases and seed."""
+
+VOLATILE_NOTICES = frozenset({"retried", "restarted", "cache"})
+"""Notices, by their kind, that tell of a call's fortunes."""
+
+
+def read_records(path: Path) -> Iterator[Record]:
+    """The last record of each case, in the order of the cases' first records.
+
+    A half-written last line is left aside, as `RecordFile` takes it back. Raises InputError for a file that holds
+    anything else, or that cannot be read.
+    """
+    places: dict[str, int] = {}
+    for key, start in _starts(path):
+        places[key] = start
+    with path.open("rb") as file:
+        for start in places.values():
+            file.seek(start)
+            yield json.loads(file.readline())
+
+
+def _starts(path: Path) -> Iterator[tuple[str, int]]:
+    """(case key, offset of its line)."""
+    start = 0
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if line.endswith(b"\n"):
+                    yield _key(path, number, line), start
+                start += len(line)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}; name the folder or the file of a run") from error
+
+
+def _key(path: Path, number: int, line: bytes) -> str:
+    try:
+        record = json.loads(line)
+        key, _, _ = record["key"], record["answer"]["state"], record["answer"]["question"]["text"]
+    except (ValueError, KeyError, TypeError):
+        raise InputError(f"{path}, line {number}, is not a record of answers: name the file of a run") from None
+    return str(key)
+
+
+def without_volatile(record: Any) -> Any:
+    """The record, or any part of it, without the fields and notices named above.
+
+    The events of a trace stand in the order of their own text: calls at once end in any order.
+    """
+    if isinstance(record, Mapping):
+        kept = {name: without_volatile(value) for name, value in record.items() if name not in VOLATILE}
+        if isinstance(trace := kept.get("trace"), list):
+            kept["trace"] = sorted(trace, key=lambda event: json.dumps(event, sort_keys=True))
+        return kept
+    if isinstance(record, list):
+        return [without_volatile(item) for item in record if not _is_volatile(item)]
+    return record
+
+
+def _is_volatile(item: Any) -> bool:
+    return isinstance(item, Mapping) and item.get("event") == "notice" and item.get("kind") in VOLATILE_NOTICES
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one case ended, and no more: what the tables are made from."""
+
+    question: str
+    """`Question.key`: the cases of one question are one cluster."""
+    condition: Condition
+    state: State
+    right: bool | None = None
+    """Whether the letter is the gold one; `None` unless the state is `answered`."""
+    chance: float | None = None
+    """Of guessing right among the question's options; `None` without options."""
+    failed_parts: int = 0
+    """Parts that BriefContext could not read and left out (errata C4)."""
+
+
+def outcome_of(case: Case, answer: Answer) -> Outcome:
+    """The outcome of a case that has just ended, for a run's progress."""
+    question, answered = case.question, answer.state == "answered"
+    return Outcome(
+        question=question.key,
+        condition=case.condition,
+        state=answer.state,
+        right=answer.choice == question.gold if answered and question.options and question.gold is not None else None,
+        chance=1 / len(question.options) if question.options else None,
+        failed_parts=sum(partial.state == "failed" for partial in answer.partials),
+    )
+
+
+def outcomes(records: Iterable[Record]) -> tuple[Outcome, ...]:
+    """Those of questions with options and a gold letter. Raises InputError where one has neither."""
+    return tuple(map(_outcome, records))
+
+
+def _outcome(record: Record) -> Outcome:
+    answer = record["answer"]
+    question, state = answer["question"], answer["state"]
+    if question["gold"] is None or not question["options"]:
+        raise InputError(
+            f"question {question['id']!r} has no options or no gold letter, so nobody can say whether its answer is "
+            "right: leave it out"
+        )
+    condition = record.get("condition", {})
+    key = record["key"]
+    return Outcome(
+        question=key.removesuffix(f" {canonical(condition)}") if condition else key,
+        condition=condition,
+        state=state,
+        right=answer["choice"] == question["gold"] if state == "answered" else None,
+        chance=1 / len(question["options"]),
+        failed_parts=sum(partial["state"] == "failed" for partial in answer["partials"]),
+    )

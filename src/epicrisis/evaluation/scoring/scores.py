@@ -1,0 +1,96 @@
+"""What comes of a run by each scoring, in numbers that can stand side by side. Knows no file and no interval."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from epicrisis.errors import InputError
+from epicrisis.types import Question
+
+from . import mirage, ours
+from .reading import SCORINGS, Reading, Scoring
+from .replies import Replied
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One scoring of one run: `n == right + wrong + abstained + unparsed + failed`, counts of questions."""
+
+    scoring: Scoring
+    n: int
+    right: int
+    wrong: int
+    abstained: int
+    unparsed: int
+    failed: int
+    """Nothing came back: an empty list of replies, or a blank one."""
+    by_default: int
+    """Of the right and wrong ones: those whose letter the reply does not state (MIRAGE's scorers)."""
+    right_by_default: int
+    accuracy: float
+    """Right of all, 0 to 1: MIRAGE's figure."""
+    accuracy_scored: float | None
+    """Right of those with a letter; `None` where there is none."""
+    chance: float
+    """What guessing among each question's options would get of all."""
+
+
+def readings(replied: Sequence[Replied], scoring: Scoring) -> tuple[Reading, ...]:
+    """How the scoring reads each question's replies, in the order given.
+
+    `mirage-2024` reads a question without a reply as the one before it in the order of the ids, of the given questions:
+    on a part of a data set it is another scorer than on the whole.
+    """
+    if scoring == "ours":
+        return tuple(each.reading or _read(each) for each in replied)
+    if scoring == "mirage-head":
+        return tuple(mirage.head(each.outputs for each in replied))
+    order = sorted(range(len(replied)), key=lambda place: replied[place].question.id)
+    by_place = dict(zip(order, mirage.early_2024(replied[place].outputs for place in order), strict=True))
+    return tuple(by_place[place] for place in range(len(replied)))
+
+
+def is_right(question: Question, reading: Reading) -> bool | None:
+    """`None` where the reading has no letter: abstained, unparsed and failed are neither right nor wrong."""
+    return reading.choice == question.gold if reading.state == "answered" else None
+
+
+def score(replied: Sequence[Replied], scoring: Scoring) -> Score:
+    """The numbers of one scoring. Raises InputError where a question has no options or no gold letter."""
+    without = sum(not each.question.options or each.question.gold is None for each in replied)
+    if without or not replied:
+        raise InputError(
+            f"{without} of {len(replied)} questions have no options or no gold letter: only others can be scored so"
+            if replied
+            else "there is no question to score: give at least one"
+        )
+    read = readings(replied, scoring)
+    marks = [is_right(each.question, reading) for each, reading in zip(replied, read, strict=True)]
+    counts = Counter(reading.state for reading in read)
+    right, wrong, n = marks.count(True), marks.count(False), len(replied)
+    return Score(
+        scoring=scoring,
+        n=n,
+        right=right,
+        wrong=wrong,
+        abstained=counts["abstained"],
+        unparsed=counts["unparsed"],
+        failed=counts["failed"],
+        by_default=sum(reading.by_default for reading in read),
+        right_by_default=sum(bool(mark) and reading.by_default for mark, reading in zip(marks, read, strict=True)),
+        accuracy=right / n,
+        accuracy_scored=right / (right + wrong) if right + wrong else None,
+        chance=fmean(1 / len(each.question.options) for each in replied),
+    )
+
+
+def side_by_side(replied: Sequence[Replied]) -> tuple[Score, ...]:
+    """Every scoring of the same replies, ours first. Raises InputError as `score` does."""
+    return tuple(score(replied, scoring) for scoring in SCORINGS)
+
+
+def _read(replied: Replied) -> Reading:
+    return ours.read(replied.outputs[0], replied.question.options) if replied.outputs else Reading("failed")

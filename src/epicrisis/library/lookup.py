@@ -1,0 +1,63 @@
+"""Passages that no search looks for: those of named documents, and some at random.
+
+Reads the table as it is at this moment, beside whoever writes. Knows no words and no vectors.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
+
+from epicrisis.types import Passage, Scope
+
+from .checks import check_scope
+from .foreign import ours
+from .library import Library
+from .vectors import PassageTable
+
+_PIECE = 8192
+
+
+def passages_of(library: Library, document_ids: Sequence[str], scope: Scope) -> Mapping[str, tuple[Passage, ...]]:
+    """The passages of each document in their order; a document that is not there, or outside the scope, is left out."""
+    check_scope(scope)
+    found: dict[str, list[Passage]] = {}
+    for stored in _table(library).passages_of(document_ids):
+        if scope.admits(stored.passage):
+            found.setdefault(stored.passage.document_id, []).append(stored.passage)
+    return {
+        name: tuple(sorted(found[name], key=lambda passage: passage.ordinal)) for name in document_ids if name in found
+    }
+
+
+def at_random(library: Library, count: int, seed: int, scope: Scope) -> tuple[Passage, ...]:
+    """So many passages within the scope, each as likely as any other, in an order as random; all where there are fewer.
+
+    They are those whose `sha256("<seed>:<id>")` is least, so what is drawn depends on the seed and on what the library
+    holds alone. Reads every passage's id: about a second for a million.
+    """
+    check_scope(scope)
+    table = _table(library)
+    wanted, there = count, table.count()
+    while True:
+        ids = heapq.nsmallest(wanted, _ids(library, table), key=lambda id_: _place(seed, id_))
+        known = table.fetch(ids)
+        seen = [known[id_].passage for id_ in ids if id_ in known and scope.admits(known[id_].passage)]
+        if len(seen) >= count or wanted >= there:
+            return tuple(seen[:count])
+        wanted *= 4
+
+
+def _ids(library: Library, table: PassageTable) -> Iterator[str]:
+    with ours(library.path):
+        for batch in table.lance.search().select(["id"]).to_batches(_PIECE):
+            yield from batch.column("id").to_pylist()
+
+
+def _place(seed: int, passage_id: str) -> bytes:
+    return hashlib.sha256(f"{seed}:{passage_id}".encode()).digest()
+
+
+def _table(library: Library) -> PassageTable:
+    return PassageTable(library.path, library.manifest.dimensions)

@@ -1,0 +1,216 @@
+"""What the readers of question sets take, and what they say of anything else."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from epicrisis.errors import InputError
+from epicrisis.evaluation.datasets import medq, mirage, pubmedqa
+from epicrisis.evaluation.datasets.catalogue import catalogue, parse_catalogue
+from epicrisis.evaluation.datasets.load import load
+from epicrisis.types import Question
+
+ENTRY: dict[str, Any] = {"question": "Does it help?", "options": {"A": "yes", "B": "no"}, "answer": "B"}
+ABSTRACT: dict[str, Any] = {"QUESTION": "Does it?", "CONTEXTS": ["We asked.", "It did."], "final_decision": "yes"}
+
+
+def put(folder: Path, name: str, value: object) -> Path:
+    path = folder / name
+    path.write_text(value if isinstance(value, str) else json.dumps(value))
+    return path
+
+
+# -- MIRAGE ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_mirage_question(tmp_path: Path) -> None:
+    path = put(tmp_path, "b.json", {"bioasq": {"5c": {**ENTRY, "PMID": [7, 9]}}, "pubmedqa": {"12": ENTRY}})
+    asked = Question(text="Does it help?", options={"A": "yes", "B": "no"}, form="choice", id="5c", gold="B")
+    (bioasq,), (without_pmid,) = mirage.read(path, "bioasq"), mirage.read(path, "pubmedqa")
+    assert (bioasq.text, bioasq.options, bioasq.form, bioasq.id, bioasq.gold) == (
+        asked.text, asked.options, asked.form, asked.id, asked.gold,
+    )  # fmt: skip
+    assert bioasq.gold_documents == ("pubmed:7", "pubmed:9")
+    assert without_pmid.gold_documents == ("pubmed:12",)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{", "not MIRAGE's benchmark.json"),
+        ([], "not MIRAGE's benchmark.json"),
+        ({"bioasq": {"1": {**ENTRY, "options": {"yes": "x", "no": "y"}}}}, r"at bioasq\.1\.options"),
+        ({"bioasq": {"1": {**ENTRY, "question": ""}}}, r"at bioasq\.1\.question"),
+        ({"bioasq": {"1": {**ENTRY, "PMID": [1], "answer": "C"}}}, r"bioasq\.1: the answer is no letter"),
+        ({"bioasq": {"1": ENTRY}}, r"bioasq\.1 names no PMID, as in MIRAGE's first version"),
+        ({"mmlu": {"1": ENTRY}}, "holds no set bioasq"),
+        ("", "the file is empty"),
+    ],
+)
+def test_another_file_is_not_mirages(tmp_path: Path, content: object, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        mirage.read(put(tmp_path, "b.json", content), "bioasq")
+
+
+# -- PubMedQA -------------------------------------------------------------------------------------------------------
+
+
+def test_the_split_chooses_and_orders(tmp_path: Path) -> None:
+    path = put(tmp_path, "ori_pqal.json", {"1": ABSTRACT, "2": {**ABSTRACT, "final_decision": "no"}, "3": ABSTRACT})
+    split = put(tmp_path, "split.json", {"3": "yes", "2": "no"})
+    every, documents = pubmedqa.read(path)
+    assert [question.id for question in every] == ["1", "2", "3"]
+    assert documents["pubmed:2"].text == "We asked.\nIt did."
+    some, theirs = pubmedqa.read(path, split)
+    assert [(question.id, question.gold) for question in some] == [("3", "A"), ("2", "B")]
+    assert list(theirs) == ["pubmed:3", "pubmed:2"]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ({"2": "yes"}, r"1 entries \('2', \.\.\.\) are not as in ori_pqal.json"),
+        ({"1": "no"}, r"1 entries \('1', \.\.\.\) are not as in ori_pqal.json"),
+        (["1"], "not PubMedQA's test split"),
+        ({"1": 1}, "not PubMedQA's test split"),
+        ("{", "not PubMedQA's test split"),
+    ],
+)
+def test_a_split_of_another_file_is_refused(tmp_path: Path, content: object, said: str) -> None:
+    path = put(tmp_path, "ori_pqal.json", {"1": ABSTRACT})
+    with pytest.raises(InputError, match=said):
+        pubmedqa.read(path, put(tmp_path, "split.json", content))
+
+
+# -- MedQ -----------------------------------------------------------------------------------------------------------
+
+
+def sheet(path: Path, *rows: list[str]) -> Path:
+    """The least that is an .xlsx file: one sheet, its texts inline."""
+    main = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
+    relations = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    of_package = 'xmlns="http://schemas.openxmlformats.org/package/2006/relationships"'
+    cells = "".join(
+        f'<row r="{number}">'
+        + "".join(
+            f'<c r="{"ABCD"[at]}{number}" t="inlineStr"><is><t>{cell}</t></is></c>' for at, cell in enumerate(row)
+        )
+        + "</row>"
+        for number, row in enumerate(rows, 1)
+    )
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(
+            "_rels/.rels",
+            f'<Relationships {of_package}><Relationship Id="a" Type="{relations}/officeDocument" Target="xl/w.xml"/>'
+            "</Relationships>",
+        )
+        archive.writestr(
+            "xl/workbook.xml",
+            f'<workbook {main} xmlns:r="{relations}"><sheets><sheet name="S" sheetId="1" r:id="b"/></sheets>'
+            "</workbook>",
+        )
+        archive.writestr(
+            "xl/_rels/workbook.xml.rels",
+            f'<Relationships {of_package}><Relationship Id="b" Type="{relations}/worksheet" Target="worksheets/s.xml"/>'
+            "</Relationships>",
+        )
+        archive.writestr("xl/worksheets/s.xml", f"<worksheet {main}><sheetData>{cells}</sheetData></worksheet>")
+    return path
+
+
+def test_a_medq_question(tmp_path: Path) -> None:
+    questions, domains = medq.read(sheet(tmp_path / "m.xlsx", medq.COLUMNS, ["q-1", " Why? ", "Because.", "Skin"]))
+    assert questions == (Question(text="Why?", id="q-1", gold="Because."),)
+    assert domains == {"q-1": "Skin"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([["ID", "Question", "Answer", "Field"], ["1", "Why?", "So.", "Skin"]], "its columns are not ID, Question"),
+        ([medq.COLUMNS, ["1", "Why?", "", "Skin"]], "row 2: a cell is empty"),
+        (
+            [medq.COLUMNS, ["1", "Why?", "So.", "Skin"], ["1", "How?", "So.", "Skin"]],
+            "row 3: .*its ID was there before",
+        ),
+    ],
+)
+def test_a_broken_sheet_is_not_medq(tmp_path: Path, rows: list[list[str]], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        medq.read(sheet(tmp_path / "m.xlsx", *rows))
+
+
+@pytest.mark.parametrize("content", ["no sheet", "PK\x03\x04 nor this"])
+def test_another_file_is_not_medq(tmp_path: Path, content: str) -> None:
+    with pytest.raises(InputError, match=r"not a sheet \(\.xlsx\) that can be read"):
+        medq.read(put(tmp_path, "m.xlsx", content))
+
+
+# -- the door -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.data
+def test_a_set_is_found_by_file_by_folder_and_above_it(tmp_path: Path, data_folder: Path) -> None:
+    for name, file in (("medq", "medq/medq-30.xlsx"), ("pubmedqa/test", "pubmedqa/test_ground_truth.json")):
+        places = (data_folder / file, (data_folder / file).parent, data_folder)
+        assert {load(name, tmp_path, place).sha256 for place in places} == {catalogue()[name].sha256}
+    renamed = tmp_path / "mine.xlsx"
+    renamed.write_bytes((data_folder / "medq" / "medq-30.xlsx").read_bytes())
+    assert len(load("medq", tmp_path, renamed).questions) == 48
+
+
+def test_what_is_not_there_is_said_with_its_cure(tmp_path: Path) -> None:
+    with pytest.raises(
+        InputError, match=r"benchmark.json of mirage/mmlu is not in .*run `epicrisis questions pull mirage"
+    ):
+        load("mirage/mmlu", tmp_path)
+    with pytest.raises(InputError, match=r"mirage/mmlv is neither a question set \(mirage/medqa, .*\) nor a file"):
+        load("mirage/mmlv", tmp_path)
+
+
+def test_another_set_is_not_the_pinned_one(tmp_path: Path) -> None:
+    path = put(tmp_path, "benchmark.json", {"mmlu": {"anatomy-000": ENTRY}})
+    with pytest.raises(InputError, match="holds 1 questions that are not the 1089 pinned ones"):
+        load("mirage/mmlu", tmp_path, path)
+
+
+def test_questions_of_ones_own(tmp_path: Path) -> None:
+    lines = [{"id": "q1", "text": "Which?", "options": ["x", "y"], "gold": "B"}, {"id": "q2", "text": "Why?"}]
+    path = put(tmp_path, "own.jsonl", "\n".join(map(json.dumps, lines)))
+    dataset = load(str(path), tmp_path)
+    assert dataset.name == "own.jsonl"
+    assert [question.id for question in dataset.questions] == ["q1", "q2"]
+    assert dataset.classes == {"q1": "B"}
+    put(tmp_path, "own.jsonl", "\n".join([json.dumps(lines[0]), "{"]))
+    with pytest.raises(InputError, match=r"own.jsonl, line 2: not JSON"):
+        load(str(path), tmp_path)
+
+
+def test_the_digest_is_of_the_questions_not_of_the_file(tmp_path: Path) -> None:
+    line = {"id": "q1", "text": "Which?", "options": ["x", "y"], "gold": "B"}
+    first = load(str(put(tmp_path, "a.jsonl", json.dumps(line))), tmp_path)
+    second = load(str(put(tmp_path, "b.jsonl", json.dumps(line, indent=None, separators=(",", ":")))), tmp_path)
+    assert first.sha256 == second.sha256
+    for change in ({"text": "What?"}, {"gold": "A"}, {"options": ["y", "x"]}, {"gold_documents": ["d"]}, {"id": "q2"}):
+        other = load(str(put(tmp_path, "c.jsonl", json.dumps(line | change))), tmp_path)
+        assert other.sha256 != first.sha256
+
+
+def test_the_catalogue_is_whole() -> None:
+    sets = catalogue()
+    assert len(sets) == 8
+    for pinned in sets.values():
+        assert len(pinned.sha256) == 64
+        assert pinned.description
+        for file in pinned.files:
+            assert file.licence
+            commit = file.url.removeprefix("https://raw.githubusercontent.com/").split("/")[2]
+            assert len(bytes.fromhex(commit)) == 20
+            assert file.path.split("/")[-1] == file.url.split("/")[-1]
+    with pytest.raises(TypeError, match="colour"):
+        parse_catalogue("[[files]]\npath = 'a'\nurl = ''\nlicence = ''\ncolour = 'red'\n[[sets]]\n")

@@ -1,0 +1,146 @@
+"""Protocols, samples, several gold documents, and the passages of a real library."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from epicrisis.errors import InputError
+from epicrisis.evaluation.cases import Case
+from epicrisis.evaluation.datasets.dataset import Dataset, classes_by_gold
+from epicrisis.evaluation.experiments import attention_bias, positions
+from epicrisis.evaluation.experiments.arms import ARMS, Study
+from epicrisis.evaluation.experiments.evidence import Evidence, of_library
+from epicrisis.evaluation.experiments.protocol import PROTOCOLS, Protocol
+from epicrisis.library.ingest import add_documents
+from epicrisis.library.library import Library
+from epicrisis.opening import Opened
+from epicrisis.retrieval.retriever import Retriever
+from epicrisis.settings import Settings
+from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.rerankers import TermOverlapReranker
+from epicrisis.types import Document, Question
+from tests.evaluation.experiments.world import evidence, key_of, passage, questions
+
+# -- protocols and samples --------------------------------------------------------------------------------------------
+
+
+def test_the_three_protocols_differ_where_the_errata_say() -> None:
+    published, coded, corrected = (PROTOCOLS[name] for name in ("published", "as-coded", "corrected"))
+    assert [each.name for each in PROTOCOLS.values()] == ["published", "as-coded", "corrected"]
+    assert [each.sample for each in PROTOCOLS.values()] == ["at-random", "per-class", "at-random"]
+    assert (published.temperature, coded.temperature, corrected.temperature) == (None, 0.2, 0.0)
+    assert [coded.partition_of(k) for k in (1, 2, 8, 16)] == [1, 1, 4, 8]
+    assert [published.partition_of(k) for k in (1, 8, 16)] == [4, 4, 4]
+    assert [each.map_reads for each in PROTOCOLS.values()] == ["placed", "retrieved", "placed"]
+    for each in PROTOCOLS.values():
+        assert f"Protocol {each.name}" in each.notes[0]
+        assert any("prompts and the reading of replies are ours under every protocol" in note for note in each.notes)
+
+
+def test_the_sample_is_the_protocols() -> None:
+    asked = tuple(questions(400))
+    dataset = Dataset("made-up", asked, classes_by_gold(asked))
+    random = PROTOCOLS["published"].drawn(dataset, seed=3)
+    balanced = PROTOCOLS["as-coded"].drawn(dataset, seed=3)
+    assert len(random.questions) == len(balanced.questions) == 105
+    assert [sum(q.gold == letter for q in balanced.questions) for letter in "ABC"] == [35, 35, 35]
+    assert [sum(q.gold == letter for q in random.questions) for letter in "ABC"] != [35, 35, 35]
+    assert len(PROTOCOLS["corrected"].drawn(dataset, 3, n=12).questions) == 12
+    assert PROTOCOLS["as-coded"].sample_told(3, 12) == {"how": "per-class", "n": 12, "seed": 3}
+    with pytest.raises(InputError, match="400 questions: draw between"):
+        PROTOCOLS["corrected"].drawn(dataset, 3, n=401)
+
+
+# -- several gold documents (errata C8) -------------------------------------------------------------------------------
+
+TWO = replace(questions(1)[0], gold_documents=("gold:0", "doc:0:1"))
+
+
+def two(question: Question) -> dict[str, tuple[object, ...]]:
+    return {"gold:0": (key_of(question),), "doc:0:1": (passage("doc:0:1", "One."), passage("doc:0:1", "Two.", 1))}
+
+
+def of_two(protocol: Protocol, seed: int = 0) -> tuple[Case, ...]:
+    found = evidence(passages_of=two)
+    return positions.cases([TWO], Study(found, protocol, seed=seed), ks=(8,), arms=("rag", "oracle"))
+
+
+def test_one_of_several_stands_there_and_the_others_nowhere() -> None:
+    seen = set()
+    for seed in range(8):
+        oracle, *placed = of_two(PROTOCOLS["corrected"], seed)
+        assert oracle.treatment.ranking is not None
+        keys = oracle.treatment.ranking.ids
+        seen.add(keys)
+        for case in placed:
+            assert case.treatment.ranking is not None
+            ids = case.treatment.ranking.ids
+            assert len(ids) == 8
+            assert set(ids) & {"gold:0#0", "doc:0:1#0", "doc:0:1#1"} == set(keys)
+    assert seen == {("gold:0#0",), ("doc:0:1#0", "doc:0:1#1")}, "which one is drawn by the seed"
+
+
+def test_all_of_several_stand_together() -> None:
+    oracle, *placed = of_two(replace(PROTOCOLS["corrected"], gold="all"))
+    keys = ("gold:0#0", "doc:0:1#0", "doc:0:1#1")
+    assert oracle.treatment.ranking is not None
+    assert oracle.treatment.ranking.ids == keys
+    starts = []
+    for case in placed:
+        assert case.treatment.ranking is not None
+        ids = case.treatment.ranking.ids
+        starts.append(ids.index(keys[0]))
+        assert ids[starts[-1] : starts[-1] + 3] == keys
+    assert starts == [0, 1, 3, 4, 5]
+
+
+# -- a real library ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
+    encoder = HashingEncoder(64)
+    path = tmp_path_factory.mktemp("arms") / "library"
+    asked = questions(5)
+    documents = [Document(q.gold_documents[0], key_of(q).text) for q in asked]
+    documents += [
+        Document(f"doc:{q.id}:{j}", f"Study {j} saw disease {q.id} in {j} towns where drug {j} was sold.")
+        for q in asked
+        for j in range(12)
+    ]
+    with Library.create(
+        path, encoder_fingerprint=encoder.fingerprint, encoder_name="hashing", dimensions=64, max_tokens=64, overlap=0
+    ) as made:
+        add_documents(made, documents, encoder)
+    library = Library.open(path)
+    return Opened(library, Retriever(library, encoder))
+
+
+def material(opened: Opened, **settings: object) -> Evidence:
+    made = Settings.model_validate(settings)
+    return of_library(opened, made, "dense", reranker=("overlap", TermOverlapReranker()))
+
+
+def test_every_arm_of_every_experiment_from_a_real_library(opened: Opened) -> None:
+    asked = questions(5)
+    study = Study(material(opened), PROTOCOLS["corrected"])
+    made = [*positions.cases(asked, study, ks=(8,), arms=tuple(ARMS)), *attention_bias.cases(asked, study, k=8)]
+    assert {case.condition["arm"] for case in made} == set(ARMS)
+    for case in made:
+        ranking = case.treatment.ranking
+        if ranking is None:
+            continue
+        assert ranking.ids.count(f"{case.question.gold_documents[0]}#0") == 1
+        assert len(set(ranking.ids)) == len(ranking.ids) == (1 if case.condition["arm"] == "oracle" else 8)
+        if case.condition.get("distractors") == "random":
+            assert ranking.ids[4] == f"{case.question.gold_documents[0]}#0"
+    again = [*positions.cases(asked, study, ks=(8,), arms=tuple(ARMS)), *attention_bias.cases(asked, study, k=8)]
+    assert again == made
+
+
+def test_a_gold_document_that_is_hidden_is_not_there(opened: Opened) -> None:
+    hidden = Study(material(opened, scope={"hide_gold": True}), PROTOCOLS["corrected"])
+    with pytest.raises(InputError, match="5 of 5 questions have gold documents that the library does not hold"):
+        positions.cases(questions(5), hidden, ks=(8,))

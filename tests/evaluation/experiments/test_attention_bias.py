@@ -1,0 +1,131 @@
+"""The key in the middle, among what was retrieved and among random documents, by readers that do and do not care."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from epicrisis.errors import InputError
+from epicrisis.evaluation import statistics
+from epicrisis.evaluation.analysis import SHARE, P
+from epicrisis.evaluation.experiments import attention_bias
+from epicrisis.evaluation.experiments.arms import Study
+from epicrisis.evaluation.experiments.protocol import PROTOCOLS
+from epicrisis.evaluation.records import Outcome
+from epicrisis.prompts import unfence
+from epicrisis.seams import ChatReply, ChatRequest, OnDelta
+from epicrisis.testing.chat import ScriptedModel
+from tests.evaluation.experiments.world import evidence, key_of, near, passage, questions, reader, row, run
+
+STUDY = Study(evidence(), PROTOCOLS["corrected"])
+DIFFERENCE = "difference to the same arm among retrieved documents"
+
+
+class ByNeighbours(ScriptedModel):
+    """Reads a prompt of random documents by one curve, any other prompt by another: the paper's hypothesis as a model,
+    which no reader that knows places alone can be."""
+
+    def __init__(self, among_random: ScriptedModel, among_retrieved: ScriptedModel) -> None:
+        super().__init__(lambda _: "")
+        self._among_random, self._among_retrieved = among_random, among_retrieved
+
+    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+        items = unfence(request.messages[-1].content)
+        model = self._among_random if any("Elsewhere" in item for item in items) else self._among_retrieved
+        return await model.complete(request, on_delta)
+
+
+def test_the_same_questions_with_the_key_in_the_middle_of_both() -> None:
+    asked = questions(4)
+    made = attention_bias.cases(asked, STUDY)
+    assert len(made) == 4 * 4
+    for case in made:
+        if "distractors" not in case.condition:
+            continue
+        assert case.treatment.ranking is not None
+        ids = case.treatment.ranking.ids
+        assert len(ids) == 16
+        assert ids[8] == key_of(case.question).id
+        random = case.condition["distractors"] == "random"
+        assert {id_.partition(":")[0] for id_ in ids} == {"gold", "pool" if random else "doc"}
+    by_question = {
+        case.treatment.ranking.ids
+        for case in made
+        if case.treatment.ranking and case.condition.get("distractors") == "random"
+    }
+    assert len(by_question) == 4, "each question has random documents of its own"
+    strategies = {case.treatment.strategy for case in made if "distractors" not in case.condition}
+    assert strategies == {"rag", "chain-of-thought"}
+
+
+def test_gold_documents_are_never_distractors() -> None:
+    asked = [replace(each, gold_documents=(*each.gold_documents, "pool:3")) for each in questions(1)]
+    found = evidence(
+        passages_of=lambda question: {
+            question.gold_documents[0]: (key_of(question),), "pool:3": (passage("pool:3", "Also gold."),)
+        }
+    )  # fmt: skip
+    for seed in range(8):
+        made = attention_bias.cases(asked, Study(found, PROTOCOLS["corrected"], seed=seed))
+        for case in made:
+            if "distractors" in case.condition:
+                assert case.treatment.ranking is not None
+                assert len({"gold:0#0", "pool:3#0"} & set(case.treatment.ranking.ids)) == 1
+
+
+def test_no_library_to_draw_from() -> None:
+    with pytest.raises(InputError, match="random documents need a library"):
+        attention_bias.cases(questions(1), Study(evidence(pool=None), PROTOCOLS["corrected"]))
+
+
+def test_a_reader_that_is_lost_among_the_retrieved_alone(tmp_path: Path) -> None:
+    asked = questions(60)
+    model = ByNeighbours(
+        reader(asked, lambda place, n: 0.9), reader(asked, lambda place, n: 1.0 if n == 1 else 0.5)
+    )  # fmt: skip
+    found = run(attention_bias.cases(asked, STUDY), model, tmp_path / "run")
+    (table,) = attention_bias.tables({"m": found}, remarks=PROTOCOLS["corrected"].notes)
+    random, retrieved = (row(table, "m", "rag", 16, each) for each in ("random", "retrieved"))
+    assert near(random[SHARE].value, 0.9, 60)
+    assert near(retrieved[SHARE].value, 0.5, 60)
+    assert random[DIFFERENCE].interval.low <= 0.4 <= random[DIFFERENCE].interval.high
+    assert random[P] < 0.001
+    assert retrieved[DIFFERENCE] is None
+    assert row(table, "m", "oracle", None, None)[SHARE].value == 1.0
+    assert row(table, "m", "chain-of-thought", None, None)["abstained"] == 60
+
+
+def test_a_reader_of_places_alone_sees_no_difference(tmp_path: Path) -> None:
+    asked = questions(60)
+    found = run(attention_bias.cases(asked, STUDY), reader(asked, lambda place, n: 0.6), tmp_path / "run")
+    (table,) = attention_bias.tables({"m": found})
+    assert row(table, "m", "rag", 16, "random")[P] > 0.05
+
+
+def test_no_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two models in one table either may raise it."""
+    monkeypatch.setattr(statistics, "RESAMPLES", 500)
+    alarms = 0
+    for seed in range(200):
+        dice = np.random.default_rng(seed)
+        runs = {
+            model: [
+                Outcome(
+                    str(question),
+                    {"arm": "rag", "k": 16, "place": 50, "distractors": distractors, "repeat": repeat},
+                    "answered",
+                    bool(dice.random() < 0.6),
+                    1 / 3,
+                )
+                for question in range(40)
+                for distractors in ("retrieved", "random")
+                for repeat in range(2)
+            ]
+            for model in ("one", "other")
+        }
+        (table,) = attention_bias.tables(runs, seed=seed)
+        alarms += min(p for p in table.column(P) if isinstance(p, float)) < 0.05
+    assert 1 <= alarms <= 16

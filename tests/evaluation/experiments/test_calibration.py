@@ -1,0 +1,224 @@
+"""A rule fitted on one's own questions: planted signals are found, chance is not, and nothing is judged on itself."""
+
+from __future__ import annotations
+
+import random
+import tomllib
+from dataclasses import replace
+
+import pytest
+
+from epicrisis.errors import InputError
+from epicrisis.evaluation.experiments.calibration import (
+    SIGNALS,
+    Calibration,
+    Judged,
+    calibrate,
+    calibration_table,
+    calls_saved,
+    fit,
+    fold_of,
+    settings_of,
+    settings_text,
+    signals_table,
+)
+from epicrisis.evaluation.experiments.preflight import (
+    BEYOND_3,
+    PUBLISHED,
+    Confusion,
+    Label,
+    Rule,
+    confusion,
+    curve,
+    judge,
+    labelled,
+)
+from epicrisis.evaluation.experiments.rankings import Recorded
+from epicrisis.evaluation.statistics import Difference, Mean, sign_test
+from epicrisis.retrieval.signals import Signal
+
+K = 16
+
+
+def planted(seed: int, n: int = 300, strength: float = 1.0) -> list[Recorded]:
+    """Questions whose dense gap tells the issue as well as `strength` makes it (0: not at all); BM25 is of no use."""
+    dice, made = random.Random(seed), []
+    for number in range(n):
+        names = [f"d{i}#0" for i in range(K)]
+        issue = dice.random() < 0.4
+        gap = dice.gauss(0, 1) + (0 if issue else strength)
+        scores = [gap, *(-i / 1000 for i in range(1, K))]
+        shuffled = dice.sample(names, K)
+        key = dice.randrange(4, K) if issue else dice.randrange(3)
+        made.append(
+            Recorded(
+                f"{number}:x", "set", tuple(zip(names, scores, strict=True)), tuple((name, 1.0) for name in shuffled),
+                None, tuple(names), (f"d{key}",), (f"d{key}",),
+            )
+        )  # fmt: skip
+    return made
+
+
+# -- fitting ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_planted_signal_is_found() -> None:
+    rule = fit(planted(1, strength=4), recall=0.9)
+    assert rule.signal.kind == "dense-gap"
+    of = judge(planted(1, strength=4), rule, BEYOND_3)
+    assert of.recall.value >= 0.9
+    assert of.specificity.value > 0.95
+
+
+def test_no_signal_and_threshold_does_better_on_the_questions_fitted_on() -> None:
+    recorded = planted(2, 120)
+    rule = fit(recorded, recall=0.8)
+    mine = judge(recorded, rule, BEYOND_3)
+    assert mine.recall.value >= 0.8
+    for signal in SIGNALS[:-3]:
+        for point in curve(*labelled(recorded, signal, BEYOND_3)):
+            if point.confusion.recall.value >= 0.8:
+                assert point.confusion.specificity.value <= mine.specificity.value
+
+
+def test_the_recall_asked_for_is_that_of_the_papers_rule() -> None:
+    recorded = planted(3)
+    papers = confusion((each.label, each.papers) for each in calibrate(recorded).judged)
+    assert judge(recorded, fit(recorded), BEYOND_3).recall.value >= papers.recall.value
+
+
+def test_signals_of_a_reranker_are_tried_where_every_question_has_one() -> None:
+    bare = planted(4, 60)
+    helped = [
+        replace(each, reranked=each.dense if BEYOND_3.label(each) == "no-issue" else each.dense[::-1]) for each in bare
+    ]
+    assert fit(helped, recall=0.9).signal.kind == "reranker-overlap"
+    assert fit([*helped[1:], bare[0]], recall=0.9).signal.kind != "reranker-overlap"
+    with pytest.raises(InputError, match="none of the signals was recorded"):
+        fit(bare, signals=[Signal("reranker-overlap", 3)])
+
+
+def test_one_kind_of_question_alone_fits_no_rule() -> None:
+    fine = [each for each in planted(5, 40) if BEYOND_3.label(each) == "no-issue"]
+    with pytest.raises(InputError, match=r"^0 questions with the issue and \d+ without"):
+        fit(fine)
+    with pytest.raises(InputError, match="give more questions"):
+        calibrate([replace(each, held=()) for each in planted(5, 40)])
+
+
+# -- held out ---------------------------------------------------------------------------------------------------------
+
+
+def test_each_question_is_judged_by_a_rule_that_never_saw_it() -> None:
+    recorded = planted(6, 60)
+    done = calibrate(recorded, recall=0.9, folds=4, seed=3)
+    assert len(done.folds) == 4
+    assert [each.key for each in done.judged] == [each.key for each in recorded]
+    for each, judged in zip(recorded, done.judged, strict=True):
+        part = fold_of(each.key, 4, 3)
+        others = [other for other in recorded if fold_of(other.key, 4, 3) != part]
+        assert done.folds[part] == fit(others, recall=0.9)
+        assert judged.fitted == done.folds[part].agree(each)
+    assert done.rule == fit(recorded, recall=0.9)
+
+
+def test_held_out_chance_stays_chance() -> None:
+    """Without a signal, recall and the share wrongly read in parts are the same share."""
+    few = [Signal("overlap", 3), Signal("rank-biased-overlap", 10), Signal("dense-gap", 2)]
+    sums = [calibrate(planted(seed, strength=0), recall=0.8, signals=few).held_out for seed in range(12)]
+    caught = sum(of.tp for of in sums) / sum(of.issues for of in sums)
+    needless = sum(of.fp for of in sums) / sum(of.fp + of.tn for of in sums)
+    assert caught == pytest.approx(needless, abs=0.05)
+    assert caught == pytest.approx(0.8, abs=0.05)
+
+
+def test_folds_are_even_and_depend_on_key_and_seed_alone() -> None:
+    parts = [fold_of(f"{i}:x", 5, 0) for i in range(2000)]
+    assert all(340 < parts.count(part) < 460 for part in range(5))
+    assert parts != [fold_of(f"{i}:x", 5, 1) for i in range(2000)]
+    assert fold_of("1:x", 5, 0) == parts[1]
+
+
+def test_at_the_same_recall_signals_of_other_folds_meet_in_their_percentiles() -> None:
+    recorded = planted(8, strength=2)
+    done = calibrate(recorded, recall=0.5)
+    for each, judged in zip(recorded, done.judged, strict=True):
+        part = fold_of(each.key, 5, 0)
+        others = [other for other in recorded if fold_of(other.key, 5, 0) != part]
+        values = labelled(others, done.folds[part].signal, BEYOND_3)[1]
+        (value,) = labelled([each], done.folds[part].signal, BEYOND_3)[1]
+        assert judged.percentile == sum(other < value for other in values) / len(values)
+    for recall in (0.5, 0.8, 1.0):
+        of = done.at_recall(recall)
+        assert of.recall.value >= recall
+        moved = [confusion((j.label, j.percentile > at.percentile) for j in done.judged) for at in done.judged]
+        assert of.specificity.value == max(m.specificity.value for m in moved if m.recall.value >= recall)
+
+
+def test_two_rules_are_compared_on_the_same_questions() -> None:
+    def judged(label: Label, pairs: str) -> list[Judged]:
+        """f: the fitted rule alone says agree, p: the papers' alone, b: both, n: neither."""
+        return [Judged(f"{label}{i}", label, each in "fb", each in "pb") for i, each in enumerate(pairs)]
+
+    done = Calibration(
+        Rule(Signal("overlap", 3), 0.2), PUBLISHED, None, (),
+        (*judged("no-issue", "fffffbpnnn"), *judged("issue", "ppn"), *judged("not-retrieved", "fb")),
+    )  # fmt: skip
+    assert done.held_out == Confusion(tp=3, fn=0, fp=4, tn=6, apart=2, apart_skipped=2)
+    assert done.papers == Confusion(tp=1, fn=2, fp=8, tn=2, apart=2, apart_skipped=1)
+    specificity = done.difference("no-issue")
+    assert specificity.value == pytest.approx(0.4)
+    assert specificity.n == 10
+    assert specificity.p == sign_test(5, 1)
+    assert specificity.interval.low < 0.4 < specificity.interval.high
+    recall = done.difference("issue")
+    assert recall.value == pytest.approx(2 / 3)
+    assert recall.n == 3
+
+
+# -- what comes of it -------------------------------------------------------------------------------------------------
+
+
+def test_calls_saved() -> None:
+    """16 in parts of 4: five calls or one. Of ten questions six skip them."""
+    assert calls_saved(Confusion(tp=4, fn=1, fp=0, tn=4, apart=1, apart_skipped=1)) == pytest.approx(0.6 * 4)
+    assert calls_saved(Confusion(0, 1, 0, 0), k=9, partition=4) == 3
+
+
+def test_the_settings_of_a_rule_are_toml() -> None:
+    rule = Rule(Signal("rank-biased-overlap", 10), 1 / 3, 16)
+    told = {"signal": "rank-biased-overlap", "n": 10, "threshold": 1 / 3, "depth": 16}
+    assert settings_of(rule) == told
+    judged = (
+        Judged("1", "issue", True, False),
+        Judged("2", "no-issue", True, False),
+        Judged("3", "issue", False, True),
+    )
+    text = settings_text(Calibration(rule, BEYOND_3, None, (), judged))
+    assert tomllib.loads(text) == {"preflight": told}
+    assert "Fitted on 3 questions, 2 of them with the issue" in text
+    assert "1 of 2 with the issue missed, 0 of 1 others read in parts for nothing; the papers' rule: 1 and 1." in text
+
+
+def test_the_tables() -> None:
+    recorded = planted(7)
+    done = calibrate(recorded, recall=0.9)
+    table = calibration_table(done, source="here")
+    names = table.column("rule")
+    assert names == ("fitted, held out", "papers' rule", "difference", "fitted, at its recall")
+    recall, specificity = table.column("recall"), table.column("specificity")
+    assert isinstance(recall[0], Mean)
+    assert recall[0].value == done.held_out.recall.value
+    assert isinstance(specificity[2], Difference)
+    assert isinstance(specificity[0], Mean)
+    assert isinstance(specificity[1], Mean)
+    assert specificity[2].value == pytest.approx(specificity[0].value - specificity[1].value)
+    assert str(done.rule) in table.notes[1]
+    signals = signals_table(recorded)
+    assert list(signals.column("signal")) == [str(signal) for signal in SIGNALS[:-3]]
+    areas = dict(zip(signals.column("signal"), signals.column("area"), strict=True))
+    best, none = areas["dense-gap@16"], areas["overlap@3"]
+    assert isinstance(best, Mean)
+    assert isinstance(none, Mean)
+    assert best.interval.low > 0.6
+    assert none.interval.low < 0.5 < none.interval.high

@@ -1,0 +1,374 @@
+"""Conflicts among the parts: the papers' own example through the whole path, and every count by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from epicrisis.errors import EndpointRejected, InputError
+from epicrisis.evaluation.cases import Case
+from epicrisis.evaluation.experiments import positions
+from epicrisis.evaluation.experiments.arms import Study
+from epicrisis.evaluation.experiments.conflicts import (
+    RULES,
+    Part,
+    Parted,
+    conflicts_table,
+    parted,
+    parts_table,
+    rules_table,
+    split,
+)
+from epicrisis.evaluation.experiments.protocol import PROTOCOLS
+from epicrisis.evaluation.folder import RECORDS
+from epicrisis.evaluation.records import Outcome, Record, read_records
+from epicrisis.evaluation.statistics import Mean, sign_test
+from epicrisis.evaluation.tables import Table
+from epicrisis.pipeline import Treatment
+from epicrisis.retrieval.ordering import in_order
+from epicrisis.seams import ChatRequest
+from epicrisis.testing.chat import ScriptedModel
+from epicrisis.testing.reader import u_curve
+from epicrisis.types import Passage, Question, Ranking, State
+from tests.answering.world import NOT_FOUND, by_stage, finding, said, stage_of
+from tests.evaluation.experiments.world import answer, evidence, near, questions, reader, row
+
+OPTIONS = {"A": "yes", "B": "no", "C": "maybe"}
+SPECIALTY = Question(
+    "The promise of specialty pharmaceuticals: are they worth the price?", OPTIONS, "choice", "18507507", "A",
+    ("pubmed:18507507",),
+)  # fmt: skip
+
+
+# -- PubMedQA 18507507, where BriefContext fails and plain RAG succeeds -----------------------------------------------
+
+
+def abstracts() -> Ranking:
+    """Eight, the key document first and the two that the paper names in the second half."""
+    texts = {
+        "18507507": ("2008", "For the right patients the costly drugs are good value."),
+        "1": ("2001", "Costs of drugs rise."),
+        "2": ("2002", "Payers ask for evidence."),
+        "3": ("2003", "Adherence was measured."),
+        "28911475": ("2017", "Whether the price is justified remains open."),
+        "24991326": ("2014", "Benefits and costs are uncertain."),
+        "4": (None, "A survey of pharmacists."),
+        "5": ("2005", "Claims data were linked."),
+    }
+    made = [
+        Passage(f"pubmed:{pmid}#0", f"pubmed:{pmid}", 0, 0, len(text), text, date=date)
+        for pmid, (date, text) in texts.items()
+    ]
+    return in_order(made, "dense", {"k": 8})
+
+
+def reading(request: ChatRequest) -> str:
+    """Each half as the paper tells it."""
+    if "good value" in request.messages[-1].content:
+        return finding(1, "They can be worth it.", "A", "good value")
+    return finding(1, "It is not settled.", "C", "remains open")
+
+
+def specialty(tmp_path: Path, **scripts: Any) -> list[Record]:
+    model = ScriptedModel(
+        by_stage(
+            **{
+                "map": reading,
+                "reduce": said(sources=[2], answer="It is uncertain.", choice="C"),
+                "rag": said(quotes=[], answer="Yes.", choice="A"),
+                **scripts,
+            }
+        )
+    )
+    cases = [
+        Case(SPECIALTY, {"arm": arm, "k": 8, "place": 0, "repeat": 0}, Treatment(arm, abstracts(), False, 4))
+        for arm in ("brief-context", "rag")
+    ]
+    asyncio.run(answer(cases, model, tmp_path / "run"))
+    return list(read_records(tmp_path / "run" / RECORDS))
+
+
+def test_the_papers_example_loses_to_plain_rag(tmp_path: Path) -> None:
+    cases, rag = split(specialty(tmp_path))
+    (case,) = cases
+    assert case.stated == (Part("A", 1, 20081231, True), Part("C", 1, 20171231, False))
+    assert case.conflict
+    assert (case.final, case.gold) == ("C", "A")
+    table = conflicts_table(cases, rag, ("k", "place"))
+    (cells, _) = table.rows
+    told = row(table, 8, 0)
+    assert cells[:2] == (8, 0)
+    assert (told["read in parts"], told["conflicts"], told["wrong"], told["right"]) == (1, 1, 1, 0)
+    assert (told["win"], told["tie"], told["lose"], told["not compared"]) == (0, 0, 1, 0)
+    assert told["resolved"].value == 0
+    assert told["RAG right"].value == 1
+
+
+def test_the_example_followed_the_newest_and_the_last_and_not_the_first(tmp_path: Path) -> None:
+    cases, _ = split(specialty(tmp_path))
+    table = rules_table(cases)
+    followed = {name: (row(table, name)["speaks"], row(table, name)["followed"]) for name in RULES}
+    assert {name: mean.value for name, (speaks, mean) in followed.items() if speaks} == {
+        "first part": 0,
+        "last part": 1,
+        "newest quoted passage": 1,
+        "part with the key document": 0,
+    }
+    assert [name for name, (speaks, _) in followed.items() if not speaks] == [
+        "majority of the parts",
+        "most quotations",
+    ]
+    key = row(table, "part with the key document")
+    assert (key["rule right"].value, key["answer right"].value, key["difference to the rule"].value) == (1, 0, -1)
+
+
+def test_a_part_that_failed_or_found_nothing_is_no_conflict(tmp_path: Path) -> None:
+    def silent(request: ChatRequest) -> str:
+        return finding(1, "Worth it.", "A", "good value") if "good value" in request.messages[-1].content else NOT_FOUND
+
+    def failing(request: ChatRequest) -> str:
+        if "good value" in request.messages[-1].content:
+            return finding(1, "Worth it, or not.", None)
+        raise EndpointRejected("the endpoint refused the request: check the key")
+
+    cases, _ = split(specialty(tmp_path / "silent", map=silent))
+    (case,) = cases
+    assert (len(case.stated), case.undecided, case.nothing, case.failed) == (1, 0, 1, 0)
+    assert not case.conflict
+    cases, _ = split(specialty(tmp_path / "failing", map=failing))
+    (case,) = cases
+    assert (case.stated, case.undecided, case.nothing, case.failed) == ((), 1, 0, 1)
+    assert not case.conflict
+
+
+# -- by hand ----------------------------------------------------------------------------------------------------------
+
+
+def case(
+    number: int,
+    stated: str,
+    final: str | None,
+    gold: str = "A",
+    *,
+    state: State = "answered",
+    place: int = 0,
+    **more: Any,
+) -> Parted:
+    right = final == gold if state == "answered" else None
+    outcome = Outcome(f"q{number}", {"arm": "brief-context", "place": place}, state, right, 1 / 3)
+    return Parted(
+        outcome,
+        final,
+        gold,
+        tuple(Part(choice, 1, None, False) for choice in stated),
+        **{"undecided": 0, "nothing": 0, "failed": 0, **more},
+    )
+
+
+def rag(number: int, right: bool | None, *, state: State = "answered", place: int = 0) -> Outcome:
+    return Outcome(f"q{number}", {"arm": "rag", "place": place}, state, right, 1 / 3)
+
+
+CASES = (
+    case(0, "AB", "A"),  # win
+    case(1, "ABB", "B"),  # lose, by the majority
+    case(2, "BA", "A"),  # tie, both right
+    case(3, "BC", "B"),  # tie, both wrong: no part has it
+    case(4, "AA", "A"),  # they agree
+    case(5, "A", "A"),  # one alone
+    case(6, "AC", None, state="abstained"),  # RAG right: lose
+    case(7, "AB", None, state="failed"),  # not scored
+    case(8, "AB", "A"),  # RAG failed
+    case(9, "AB", "C", place=100),  # an answer no part stated; RAG was not asked
+    case(0, "AB", "A", place=100),  # win, the same question elsewhere
+)  # fmt: skip
+RAG = (
+    rag(0, False), rag(1, True), rag(2, True), rag(3, False), rag(4, False), rag(5, True), rag(6, True), rag(7, True),
+    rag(8, None, state="failed"), rag(0, None, state="unparsed", place=100),
+)  # fmt: skip
+
+
+def test_every_count_by_hand() -> None:
+    table = conflicts_table(CASES, RAG, ("place",))
+    names = (
+        "read in parts",
+        "conflicts",
+        "right",
+        "wrong",
+        "abstained",
+        "unparsed",
+        "failed",
+        "win",
+        "tie",
+        "lose",
+        "not compared",
+    )
+    assert [row(table, 0)[name] for name in names] == [9, 7, 3, 2, 1, 0, 1, 1, 2, 2, 2]
+    assert [row(table, 100)[name] for name in names] == [2, 2, 1, 1, 0, 0, 0, 1, 0, 0, 1]
+    assert [row(table, "all")[name] for name in names] == [11, 9, 4, 3, 1, 0, 1, 2, 2, 2, 3]
+    resolved, rival = row(table, 0)["resolved"], row(table, 0)["RAG right"]
+    assert (resolved.value, resolved.n, resolved.unscored) == (pytest.approx(3 / 6), 6, 1)
+    assert (rival.n, rival.unscored) == (6, 1)
+    difference = row(table, "all")["difference to RAG"]
+    assert (difference.n, difference.clusters, difference.value) == (6, 5, 0)
+
+
+def test_of_those_answered_alone() -> None:
+    table = conflicts_table(CASES, RAG, (), "right-of-answered")
+    (cells,) = [dict(zip(table.columns, each, strict=True)) for each in table.rows]
+    assert (cells["win"], cells["tie"], cells["lose"], cells["not compared"]) == (1, 2, 1, 5)
+    resolved = cells["resolved"]
+    assert isinstance(resolved, Mean)
+    assert (resolved.n, resolved.unscored) == (7, 2)
+
+
+def test_the_tests_of_a_table_are_corrected_together() -> None:
+    """Twelve questions won at one place, six won and six lost at the other."""
+    ours = [case(i, "AB", "A" if place == 0 or i % 2 else "B", place=place) for place in (0, 50) for i in range(12)]
+    theirs = [rag(i, place == 50 and i % 2 == 0, place=place) for place in (0, 50) for i in range(12)]
+    table = conflicts_table(ours, theirs, ("place",))
+    first, second = row(table, 0), row(table, 50)
+    assert first["difference to RAG"].p == pytest.approx(sign_test(12, 0))
+    assert first["p (Holm)"] == pytest.approx(3 * sign_test(12, 0))
+    assert (second["win"], second["lose"]) == (6, 6)
+    assert second["p (Holm)"] == 1
+    assert "3 comparisons" in " ".join(table.notes)
+
+
+def test_which_rule_by_hand() -> None:
+    said = rules_table(CASES)
+    majority = row(said, "majority of the parts")
+    assert (majority["speaks"], majority["followed"].value, majority["rule right"].value) == (1, 1, 0)
+    first = row(said, "first part")
+    # First part / answer: 0 A/A, 1 A/B, 2 B/A, 3 B/B, 8 A/A, 9 A/C, 0 again A/A; two conflicts have no answer.
+    assert (first["speaks"], first["followed"].value, first["followed"].n) == (9, pytest.approx(4 / 7), 7)
+    assert first["rule right"].value == pytest.approx(7 / 9)
+    assert any("In 1 the answer is a choice that no part stated" in note for note in said.notes)
+
+
+@pytest.mark.parametrize(
+    ("rule", "parts", "choice"),
+    [
+        ("majority of the parts", [("A", 1, None), ("B", 1, None), ("B", 1, None)], "B"),
+        ("majority of the parts", [("A", 1, None), ("B", 1, None)], None),
+        ("newest quoted passage", [("A", 1, 2001), ("B", 1, 2000), ("B", 1, None)], "A"),
+        ("newest quoted passage", [("A", 1, 2001), ("B", 1, 2001)], None),
+        ("newest quoted passage", [("A", 1, 2001), ("A", 1, 2001), ("B", 0, None)], "A"),
+        ("newest quoted passage", [("A", 1, None), ("B", 1, None)], None),
+        ("most quotations", [("A", 0, None), ("B", 3, None), ("A", 2, None)], "B"),
+        ("first part", [("B", 0, None), ("A", 3, None)], "B"),
+        ("last part", [("B", 0, None), ("A", 3, None)], "A"),
+        ("part with the key document", [("B", 0, None), ("A", 3, None)], None),
+    ],
+)
+def test_each_rule(rule: str, parts: Sequence[tuple[str, int, int | None]], choice: str | None) -> None:
+    assert RULES[rule]([Part(*part, key=False) for part in parts]) == choice
+
+
+def test_the_part_with_the_key_document() -> None:
+    rule = RULES["part with the key document"]
+    assert rule([Part("A", 1, None, False), Part("B", 1, None, True)]) == "B"
+    assert rule([Part("A", 1, None, True), Part("B", 1, None, True)]) is None
+
+
+def test_what_the_parts_said() -> None:
+    cases = (
+        *CASES[:3],
+        case(4, "AA", "A", nothing=2),
+        case(5, "", None, state="failed", failed=3, undecided=1),
+        case(6, "A", "A"),
+    )
+    table = parts_table(cases, ("place",))
+    assert table.rows[-1] == ("all", 6, 2 + 3 + 2 + 2 + 1, 1, 2, 3, 1, 1, 1, 3)
+    assert table.rows[0][1:] == table.rows[-1][1:]
+
+
+# -- which records ----------------------------------------------------------------------------------------------------
+
+
+def test_both_arms_are_needed(tmp_path: Path) -> None:
+    records = specialty(tmp_path)
+    for arm, missing in (("rag", "brief-context"), ("brief-context", "rag")):
+        with pytest.raises(InputError, match=f"no record of {missing}: name runs of both"):
+            split([record for record in records if record["condition"]["arm"] == arm])
+
+
+def test_records_without_a_condition_go_by_their_strategy(tmp_path: Path) -> None:
+    records: list[Mapping[str, Any]] = [
+        {**record, "key": record["answer"]["question"]["id"], "condition": {}} for record in specialty(tmp_path)
+    ]
+    cases, rival = split(records)
+    table: Table = conflicts_table(cases, rival)
+    assert dict(zip(table.columns, table.rows[0], strict=True))["lose"] == 1
+
+
+def test_a_question_that_one_prompt_answered_was_not_read_in_parts(tmp_path: Path) -> None:
+    assert len(parted(specialty(tmp_path))) == 1
+
+
+# -- known answers, through the whole path ----------------------------------------------------------------------------
+
+
+def draw(*parts: object) -> float:
+    return int.from_bytes(hashlib.sha256("\0".join(map(str, parts)).encode()).digest()[:8], "big") / 2**64
+
+
+def found(pattern: str, text: str) -> str:
+    match = re.search(pattern, text)
+    assert match is not None
+    return match[1]
+
+
+def quarrelling(request: ChatRequest) -> str:
+    """A part with the key tells the gold letter, any other part a wrong one half of the time; whoever sums up goes by
+    the first part; plain RAG is right four times in five."""
+    prompt = request.messages[-1].content
+    number = int(found(r"Does drug (\d+) help", prompt))
+    gold, wrong = "ABC"[number % 3], "ABC"[(number + 1) % 3]
+    match stage_of(request):
+        case "rag":
+            return said(quotes=[], answer="So.", choice=gold if draw("rag", number) < 0.8 else wrong)
+        case "reduce":
+            return said(sources=[], answer="So.", choice=found(r"Supports option ([A-C])", prompt))
+    if "tells it here" in prompt:
+        return finding(1, "The trial tells it.", gold)
+    return finding(1, "A study tells otherwise.", wrong) if draw("map", prompt) < 0.5 else NOT_FOUND
+
+
+def test_a_reader_that_goes_by_the_first_part_is_found_out(tmp_path: Path) -> None:
+    n = 60
+    study = Study(evidence(), PROTOCOLS["corrected"])
+    asked = positions.cases(questions(n), study, ks=(8,), places=(0, 100), arms=("rag", "brief-context"))
+    asyncio.run(answer(asked, ScriptedModel(quarrelling), tmp_path / "run"))
+    cases, rival = split(read_records(tmp_path / "run" / RECORDS))
+    table = conflicts_table(cases, rival, ("place",))
+    first, last = row(table, 0), row(table, 100)
+    # The key is read in the first part at the one place, in the last at the other.
+    assert first["resolved"].value == 1
+    assert last["resolved"].value == 0
+    assert (first["lose"], last["win"]) == (0, 0)
+    for cells in (first, last):
+        assert near(cells["conflicts"] / n, 0.5, n)
+        assert near(cells["RAG right"].value, 0.8, cells["conflicts"])
+    assert first["difference to RAG"].interval.low > 0 > last["difference to RAG"].interval.high
+    assert first["p (Holm)"] < 0.05
+    followed = {name: row(rules_table(cases), name)["followed"] for name in ("first part", "last part")}
+    assert (followed["first part"].value, followed["last part"].value) == (1, 0)
+    assert row(rules_table(cases), "part with the key document")["rule right"].value == 1
+
+
+def test_a_reader_that_sees_the_key_or_nothing_never_conflicts(tmp_path: Path) -> None:
+    asked = questions(12)
+    study = Study(evidence(), PROTOCOLS["corrected"])
+    made = positions.cases(asked, study, ks=(8,), places=(50,), arms=("rag", "brief-context"))
+    asyncio.run(answer(made, reader(asked, u_curve()), tmp_path / "run"))
+    cases, rival = split(read_records(tmp_path / "run" / RECORDS))
+    table = conflicts_table(cases, rival)
+    (cells,) = [dict(zip(table.columns, each, strict=True)) for each in table.rows]
+    assert (cells["read in parts"], cells["conflicts"], cells["difference to RAG"]) == (12, 0, None)

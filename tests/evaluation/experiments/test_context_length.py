@@ -1,0 +1,129 @@
+"""Accuracy against the number of documents, by a reader that reads the longer context worse by a known amount."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from epicrisis.evaluation import statistics
+from epicrisis.evaluation.analysis import SHARE, P
+from epicrisis.evaluation.experiments import context_length, positions
+from epicrisis.evaluation.experiments.arms import Study
+from epicrisis.evaluation.experiments.protocol import PROTOCOLS
+from epicrisis.evaluation.placing import PLACES, distinct, first_rank
+from epicrisis.evaluation.records import Outcome
+from epicrisis.testing.reader import u_curve
+from tests.evaluation.experiments.world import evidence, near, questions, reader, row, run
+
+STUDY = Study(evidence(), PROTOCOLS["corrected"])
+CURVE = u_curve()
+KS = context_length.KS
+
+
+def expected(k: int) -> float:
+    """The curve's mean over the places that k has."""
+    return float(np.mean([CURVE(first_rank(place, k), k) for place in distinct(PLACES, k)]))
+
+
+def test_each_place_once_where_there_are_fewer_than_five() -> None:
+    made = context_length.cases(questions(1), STUDY)
+    places = {k: [case.condition["place"] for case in made if case.condition.get("k") == k] for k in KS}
+    assert [len(places[k]) for k in KS] == [1, 2, 4, 5, 5, 5]
+    assert sum("k" not in case.condition for case in made) == 2
+
+
+def test_what_both_studies_ask_is_one_case() -> None:
+    """So that a run of the one need not be paid for in the other."""
+    asked = questions(2)
+    longer = {case.key: case for case in context_length.cases(asked, STUDY)}
+    shared = positions.cases(asked, STUDY, ks=(8, 16), arms=("rag",))
+    assert shared
+    assert [longer[case.key].treatment for case in shared] == [case.treatment for case in shared]
+
+
+def test_the_longer_context_is_read_as_much_worse_as_the_curve_says(tmp_path: Path) -> None:
+    asked = questions(40)
+    found = run(context_length.cases(asked, STUDY), reader(asked, CURVE), tmp_path / "run")
+    by_k, trend = context_length.tables({"reader": found}, remarks=PROTOCOLS["corrected"].notes)
+    for k in KS:
+        here = row(by_k, "reader", "rag", k)
+        assert near(here[SHARE].value, expected(k), here[SHARE].n)
+        assert here["SD over places"] is None or k > 1
+    shortest = row(by_k, "reader", "rag", 1)
+    assert (shortest[SHARE].value, shortest[P]) == (1.0, None)
+    longest = row(by_k, "reader", "rag", 32)["difference to the same arm at its smallest k"]
+    assert longest.interval.high < 0
+    assert near(1 + longest.value, expected(32), 5 * 40)
+    assert longest.clusters == 40
+    assert row(by_k, "reader", "oracle", None)[SHARE].value == 1.0
+    assert row(by_k, "reader", "closed-book", None)[SHARE].value == 0.0
+    change = row(trend, "reader", "rag")["change a doubling"]
+    assert change.interval.high < 0
+    assert change.n == 40
+
+
+def simulated(seed: int, falls: float, n: int = 40) -> list[Outcome]:
+    """The share right falls by so much a doubling; each question has an ease of its own."""
+    dice = np.random.default_rng(seed)
+    ease = dice.uniform(-0.2, 0.2, n)
+    return [
+        Outcome(
+            str(question),
+            {"arm": "rag", "k": k, "place": place, "repeat": 0},
+            "answered",
+            bool(dice.random() < 0.7 - falls * math.log2(k) + ease[question]),
+            1 / 3,
+        )
+        for question in range(n)
+        for k in KS
+        for place in distinct(PLACES, k)
+    ]
+
+
+def test_no_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statistics, "RESAMPLES", 500)
+    alarms = np.zeros(2, dtype=int)
+    for seed in range(200):
+        tables = context_length.tables({"m": simulated(seed, 0.0, 25)}, seed=seed)
+        alarms += [min(p for p in table.column(P) if isinstance(p, float)) < 0.05 for table in tables]
+    assert max(alarms) <= 16
+    assert alarms.sum() >= 8, "a test that never speaks says nothing"
+
+
+def test_the_intervals_hold_the_effect_as_often_as_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statistics, "RESAMPLES", 500)
+    differences, slopes, found = 0, 0, 0
+    for seed in range(40):
+        by_k, trend = context_length.tables({"m": simulated(seed, 0.08)}, seed=seed)
+        longest = row(by_k, "m", "rag", 32)["difference to the same arm at its smallest k"]
+        change = row(trend, "m", "rag")["change a doubling"]
+        differences += longest.interval.low <= -0.4 <= longest.interval.high
+        slopes += change.interval.low <= -0.08 <= change.interval.high
+        found += change.value < 0 and change.p < 0.05
+    assert found == 40
+    assert differences >= 34
+    assert slopes >= 34
+
+
+def test_several_models_in_one_table() -> None:
+    runs = {"better": simulated(1, 0.0), "worse": simulated(2, 0.1)}
+    by_k, trend = context_length.tables(runs)
+    assert [cells[0] for cells in by_k.rows] == ["better"] * len(KS) + ["worse"] * len(KS)
+    assert row(trend, "worse", "rag")[P] < 0.01 < row(trend, "better", "rag")[P]
+
+
+def test_a_question_that_failed_somewhere_is_in_no_slope() -> None:
+    found = simulated(0, 0.0, 5)
+    failed = [
+        Outcome(each.question, each.condition, "failed", None, 1 / 3)
+        if each.question == "3" and each.condition["k"] == 1
+        else each
+        for each in found
+    ]
+    by_k, trend = context_length.tables({"m": failed})
+    assert row(trend, "m", "rag")["change a doubling"].n == 4
+    assert (row(by_k, "m", "rag", 1)[SHARE].n, row(by_k, "m", "rag", 1)[SHARE].unscored) == (4, 1)
+    assert row(by_k, "m", "rag", 8)["difference to the same arm at its smallest k"].clusters == 4

@@ -1,0 +1,304 @@
+"""What the issue is, what a rule says, and the matrix: by hand, the papers' counts, curves by brute force."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import mannwhitneyu
+
+from epicrisis.evaluation.experiments.preflight import (
+    ALWAYS,
+    BEYOND_3,
+    NEVER,
+    PAPERS_RULE,
+    PUBLISHED,
+    Confusion,
+    Definition,
+    Label,
+    Rule,
+    area,
+    confusion,
+    curve,
+    curve_table,
+    definitions,
+    guards_table,
+    judge,
+    places_table,
+    published_confusion,
+    rules_table,
+    specificity_at,
+)
+from epicrisis.evaluation.experiments.rankings import Recorded
+from epicrisis.evaluation.published import published
+from epicrisis.evaluation.statistics import Mean
+from epicrisis.retrieval.preflight import rankings_agree
+from epicrisis.retrieval.signals import Signal
+
+labels = st.sampled_from(["issue", "no-issue", "not-retrieved", "no-key"])
+scored = st.lists(st.tuples(labels, st.integers(0, 6).map(float)), min_size=1, max_size=40)
+
+
+def recorded(
+    read: str, gold: str, held: str | None = None, *, bm25: str | None = None, key: str = "q", dataset: str = "set"
+) -> Recorded:
+    """A question whose passages are those letters' first; each letter is a document."""
+    dense = tuple((f"{name}#0", 1.0 / rank) for rank, name in enumerate(read, 1))
+    words = tuple((f"{name}#0", 2.0 / rank) for rank, name in enumerate(read if bm25 is None else bm25, 1))
+    return Recorded(
+        key,
+        dataset,
+        dense,
+        words,
+        None,
+        tuple(f"{name}#0" for name in read),
+        tuple(gold),
+        tuple(gold if held is None else held),
+    )
+
+
+# -- what the issue is ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("gold", "held", "expected"),
+    [
+        ("a", "a", ["no-issue", "no-issue", "no-issue", "no-issue", "no-issue", "no-issue"]),
+        ("c", "c", ["no-issue", "no-issue", "no-issue", "no-issue", "no-issue", "no-issue"]),
+        ("d", "d", ["issue", "issue", "issue", "no-issue", "issue", "issue"]),
+        ("h", "h", ["issue", "issue", "no-issue", "no-issue", "issue", "issue"]),
+        ("z", "z", ["issue", "not-retrieved", "not-retrieved", "issue", "issue", "not-retrieved"]),
+        ("i", "i", ["issue", "not-retrieved", "not-retrieved", "issue", "issue", "not-retrieved"]),
+        ("a", "", ["no-key"] * 6),
+        ("ae", "ae", ["no-issue", "no-issue", "no-issue", "no-issue", "issue", "issue"]),
+        ("az", "az", ["no-issue", "no-issue", "no-issue", "no-issue", "issue", "no-issue"]),
+        ("az", "a", ["no-issue"] * 6),
+        ("ah", "ah", ["no-issue", "no-issue", "no-issue", "no-issue", "issue", "issue"]),
+    ],
+)
+def test_each_definition_by_hand(gold: str, held: str, expected: list[str]) -> None:
+    """Eight are read, a to h; i is ranked ninth; z is in the library and not found."""
+    each = recorded("abcdefghi", gold, held)
+    assert [definition.label(each) for definition in definitions(k=8)] == expected
+
+
+def test_the_best_passage_of_a_document_counts() -> None:
+    each = recorded("abcd", "d")
+    assert PUBLISHED.label(each) == "issue"
+    again = Recorded("q", "set", each.dense, each.bm25, None, ("a#0", "d#3", "b#0", "d#1"), ("d",), ("d",))
+    assert PUBLISHED.label(again) == "no-issue"
+
+
+def test_a_document_may_have_a_hash_in_its_name() -> None:
+    each = Recorded("q", "set", (), (), None, ("x#1#0",), ("x#1",), ("x#1",))
+    assert PUBLISHED.label(each) == "no-issue"
+
+
+def test_names_are_told_apart() -> None:
+    assert len({definition.name for definition in definitions()}) == 6
+    assert definitions()[0] == PUBLISHED
+    assert definitions()[1] == BEYOND_3
+
+
+# -- what a rule says -------------------------------------------------------------------------------------------------
+
+
+@given(st.permutations(list("abcdefgh")))
+def test_the_papers_rule_is_the_one_of_the_pipeline(order: list[str]) -> None:
+    each = recorded("abcdefgh", "a", bm25="".join(order))
+    dense, bm25 = ([name for name, _ in ranking] for ranking in (each.dense, each.bm25))
+    assert PAPERS_RULE.agree(each) == rankings_agree(dense, bm25).rankings_agree
+
+
+def test_always_and_never() -> None:
+    each = recorded("abc", "a")
+    assert (ALWAYS.agree(each), NEVER.agree(each)) == (False, True)
+    assert (str(ALWAYS), str(NEVER)) == ("always map-reduce", "never map-reduce")
+    assert str(PAPERS_RULE) == "overlap@3 > 0.2, depth 16"
+
+
+def test_a_smaller_depth_looks_at_fewer() -> None:
+    """Of the first four, BM25 would put d first; of the first three it cannot."""
+    each = recorded("abcd", "a", bm25="dabc")
+    assert Rule(Signal("overlap", 1), 0.5, depth=4).agree(each) is False
+    assert Rule(Signal("overlap", 1), 0.5, depth=3).agree(each) is True
+
+
+def test_without_a_reranker_its_signal_judges_nobody() -> None:
+    rule = Rule(Signal("reranker-overlap", 3), 0.2)
+    assert rule.agree(recorded("abc", "a")) is None
+    assert judge([recorded("abc", "a")], rule, PUBLISHED).n == 0
+
+
+# -- the matrix -------------------------------------------------------------------------------------------------------
+
+
+def test_the_papers_rates_need_the_rows_to_be_the_truth() -> None:
+    """Errata B3."""
+    printed = {row[0]: row[1] for row in published()["preflight-rates"].table.rows}
+    of = published_confusion()
+    assert (of.tp, of.fn, of.fp, of.tn, of.n) == (426, 34, 423, 235, 1118)
+    rates = {"precision": of.precision, "recall": of.recall, "F1": of.f1()}
+    assert {name: round(100 * rate.value, 2) for name, rate in rates.items()} == {
+        name: printed[name] for name in ("precision", "recall", "F1")
+    }
+    as_labelled = Confusion(tp=426, fn=423, fp=34, tn=235)
+    assert round(100 * as_labelled.precision.value, 1) == 92.6
+    assert round(100 * as_labelled.recall.value, 1) == 50.2
+    assert {"B3", "B4"} <= set(published()["preflight"].errata)
+
+
+def test_what_the_paper_calls_saved_is_specificity_and_the_share_skipped_is_less() -> None:
+    """Errata B4."""
+    of = published_confusion()
+    assert (
+        round(100 * of.specificity.value, 1)
+        == 35.7
+        == published()["preflight-rates"].figure("percent", "true negatives filtered")
+    )
+    assert round(100 * of.skipped.value, 1) == 24.1
+    assert of.tn + of.fn == 269
+
+
+def test_the_papers_rule_against_always_and_never() -> None:
+    """Errata B3: base rate 41.1 %, F1 65.1 against 58.3, accuracy 59.1 against 58.9."""
+    of = published_confusion()
+    always = Confusion(tp=of.issues, fn=0, fp=of.n - of.issues, tn=0)
+    never = Confusion(tp=0, fn=of.issues, fp=0, tn=of.n - of.issues)
+    assert round(100 * of.issues / of.n, 1) == 41.1
+    assert [round(100 * each.f1().value, 1) for each in (of, always)] == [65.1, 58.3]
+    assert [round(100 * each.accuracy.value, 1) for each in (of, never)] == [59.1, 58.9]
+    assert (always.skipped.value, never.skipped.value) == (0, 1)
+
+
+def test_what_has_no_label_is_in_no_rate_but_the_share_skipped() -> None:
+    judged: list[tuple[Label, bool]] = [
+        ("issue", False), ("issue", True), ("no-issue", True), ("no-issue", False), ("no-issue", True),
+        ("not-retrieved", True), ("no-key", True), ("no-key", False),
+    ]  # fmt: skip
+    of = confusion(judged)
+    assert (of.tp, of.fn, of.fp, of.tn, of.apart, of.apart_skipped) == (1, 1, 1, 2, 3, 2)
+    assert of.recall == Mean(0.5, of.recall.interval, 2)
+    assert of.specificity.value == pytest.approx(2 / 3)
+    assert of.skipped.value == 5 / 8
+    assert of.skipped.n == 8
+
+
+def test_the_interval_of_f1_holds_the_value_and_shrinks() -> None:
+    small, large = Confusion(20, 5, 15, 20).f1(), Confusion(2000, 500, 1500, 2000).f1()
+    for each in (small, large):
+        assert each.interval.low < each.value < each.interval.high
+    assert large.interval.high - large.interval.low < (small.interval.high - small.interval.low) / 5
+    nothing = Confusion(0, 0, 0, 4).f1()
+    assert math.isnan(nothing.value)
+    assert nothing.n == 0
+
+
+# -- curves -----------------------------------------------------------------------------------------------------------
+
+
+@given(scored)
+def test_the_curve_is_every_threshold_by_brute_force(pairs: list[tuple[Label, float]]) -> None:
+    points = curve([label for label, _ in pairs], [value for _, value in pairs])
+    assert [point.threshold for point in points] == [-math.inf, *sorted({value for _, value in pairs})]
+    for point in points:
+        assert point.confusion == confusion((label, value > point.threshold) for label, value in pairs)
+
+
+@given(scored, st.floats(0, 1))
+def test_specificity_at_a_recall_is_the_best_there_is(pairs: list[tuple[Label, float]], recall: float) -> None:
+    points = curve([label for label, _ in pairs], [value for _, value in pairs])
+    kinds = {label for label, _ in pairs}
+    if not {"issue", "no-issue"} <= kinds:
+        return
+    chosen = specificity_at(points, recall)
+    assert chosen.confusion.recall.value >= recall - 1e-9
+    enough = [p.confusion.specificity.value for p in points if p.confusion.recall.value >= recall]
+    assert chosen.confusion.specificity.value >= max(enough, default=0)
+
+
+def test_no_issue_no_recall() -> None:
+    with pytest.raises(ValueError, match="no question has the issue"):
+        specificity_at(curve(["no-issue"], [1.0]), 0.5)
+
+
+@given(scored)
+def test_the_area_is_mann_and_whitneys_share(pairs: list[tuple[Label, float]]) -> None:
+    fine, lost = ([value for label, value in pairs if label == kind] for kind in ("no-issue", "issue"))
+    found = area([label for label, _ in pairs], [value for _, value in pairs])
+    if min(len(fine), len(lost)) < 2:
+        assert math.isnan(found.value)
+        return
+    assert found.value == pytest.approx(mannwhitneyu(fine, lost).statistic / (len(fine) * len(lost)))
+    assert found.interval.low <= found.value <= found.interval.high
+
+
+def test_the_areas_interval_by_hand() -> None:
+    """Fine 1, 3; lost 0, 2: three of four pairs won. Both structural variances are 1/8: standard error sqrt(1/8)."""
+    found = area(["no-issue", "no-issue", "issue", "issue"], [1.0, 3.0, 0.0, 2.0])
+    assert found.value == 0.75
+    assert found.interval.low == pytest.approx(0.75 - 1.959964 * math.sqrt(1 / 8))
+    assert found.interval.high == 1.0
+
+
+# -- tables -----------------------------------------------------------------------------------------------------------
+
+MANY = (
+    recorded("abcdefgh", "a", key="1"),
+    recorded("abcdefgh", "f", bm25="hgfedcba", key="2"),
+    recorded("abcdefgh", "b", bm25="hgfedcba", key="3"),
+    recorded("abcdefgh", "g", key="4", dataset="other"),
+    recorded("abcdefgh", "z", key="5", dataset="other"),
+    recorded("abcdefgh", "y", "", key="6", dataset="other"),
+)
+
+
+def test_the_table_of_rules() -> None:
+    table = rules_table(MANY, k=8, source="here")
+    assert len(table.rows) == 1 + 6 * 3
+    assert table.rows[0][:6] == ("as published", "overlap > 0.2, n not stated", 426, 34, 423, 235)
+    papers = dict(zip(table.columns, table.rows[1], strict=True))
+    # Agree: 1 (fine), 4 (issue), 5 (not retrieved: an issue here), 6 (apart). Disagree: 2 (issue), 3 (fine).
+    assert [papers[name] for name in ("TP", "FN", "FP", "TN", "apart")] == [1, 2, 1, 1, 1]
+    skipped = papers["skipped"]
+    assert isinstance(skipped, Mean)
+    assert (skipped.value, skipped.n) == (4 / 6, 6)
+    of_those_retrieved = dict(zip(table.columns, table.rows[4], strict=True))
+    assert [of_those_retrieved[name] for name in ("TP", "FN", "FP", "TN", "apart")] == [1, 1, 1, 1, 2]
+    assert table.source == "here"
+
+
+def test_the_table_of_places() -> None:
+    table = places_table(MANY, k=8)
+    assert table.columns == ("set", "questions", "place 1", "2 to 3", "4 to 8", "not among 8", "not in the library")
+    assert table.rows == (("set", 3, 1, 1, 1, 0, 0), ("other", 3, 0, 0, 1, 1, 1))
+
+
+def test_the_table_of_thresholds_is_json() -> None:
+    table = curve_table(MANY, Signal("overlap", 3), Definition("x", k=8))
+    assert table.column("threshold") == (None, 0.0, 1.0)
+    assert table.column("TP") == (0, 1, 3)
+    assert table.column("TN") == (2, 1, 0)
+    assert json.loads(json.dumps(table.column("threshold"), allow_nan=False)) == [None, 0.0, 1.0]
+    assert table.column("precision")[0] is None
+    assert table.column("F1")[0] == 0
+
+
+def test_the_table_of_guards() -> None:
+    """Of those without a guard one key is not retrieved (it agrees), one is not there (it agrees)."""
+    hidden = [recorded("abcdefgh", "a", "", bm25=bm25, key=bm25) for bm25 in ("abcdefgh", "hgfedcba")]
+    table = guards_table({"none": MANY, "source-hidden": hidden}, (PAPERS_RULE, ALWAYS), k=8)
+    assert [row[:5] for row in table.rows] == [
+        ("none", str(PAPERS_RULE), 6, 1, 1),
+        ("none", str(ALWAYS), 6, 1, 1),
+        ("source-hidden", str(PAPERS_RULE), 2, 0, 2),
+        ("source-hidden", str(ALWAYS), 2, 0, 2),
+    ]
+    shares = [[cell.value for cell in row[5:] if isinstance(cell, Mean)] for row in table.rows]
+    assert shares[0] == [4 / 6, 1, 1]
+    assert shares[1] == [0, 0, 0]
+    assert math.isnan(shares[2][1])
+    assert (shares[2][0], shares[2][2]) == (0.5, 0.5)

@@ -1,0 +1,275 @@
+"""What is recorded of a question, resumably, and what each leak guard hides, over the store in memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from epicrisis.errors import InputError, ModelMissing, StorageError
+from epicrisis.evaluation.experiments.rankings import (
+    Guard,
+    Rankers,
+    RankingFile,
+    Recorded,
+    guard_scope,
+    open_rankers,
+    rank_all,
+    read_rankings,
+    record,
+)
+from epicrisis.library.ingest import add_documents, open_or_create
+from epicrisis.retrieval.retriever import Retriever
+from epicrisis.seams import Encoder, StoredDocument
+from epicrisis.settings import load
+from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.rerankers import TermOverlapReranker
+from epicrisis.testing.stores import MemoryStore
+from epicrisis.types import By, Document, Passage, Question, Ranking, Scope
+
+TEXTS = {
+    "stroke": ("2015-06-30", "Aspirin prevents stroke in adults with atrial fibrillation."),
+    "older": ("2012", "Aspirin and stroke in adults, a trial."),
+    "bleeding": ("2016", "Warfarin causes bleeding, and aspirin causes less bleeding."),
+    "asthma": ("2011-03", "Inhaled steroids help children with asthma."),
+    "undated": (None, "Colchicine shortens an attack of gout; does aspirin?"),
+}
+QUESTION = Question("Does aspirin prevent stroke?", id="1", gold_documents=("stroke", "absent", "stroke"))
+SECOND = Question("Do steroids help in asthma?", id="2", gold_documents=("asthma",))
+THIRD = Question("Does colchicine shorten gout?", id="3", gold_documents=("undated",))
+RECIPE = {"library": "l", "depth": 4}
+
+
+class Counting(Retriever):
+    """Notes what was searched."""
+
+    asked: list[str]
+
+    def rank(self, text: str, k: int, by: By, scope: Scope) -> Ranking:
+        self.asked.append(text)
+        return super().rank(text, k, by, scope)
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    encoder, made = HashingEncoder(), MemoryStore()
+    for name, (date, text) in TEXTS.items():
+        passage = Passage(f"{name}#0", name, 0, 0, len(text), text, date=date)
+        made.add([StoredDocument(name, "sha", (passage,), encoder.encode_passages([("", text)]))])
+    return made
+
+
+@pytest.fixture
+def rankers(store: MemoryStore) -> Rankers:
+    retriever = Counting(store, HashingEncoder())
+    retriever.asked = []
+    return Rankers(retriever, store, depth=4)
+
+
+def asked(rankers: Rankers) -> list[str]:
+    assert isinstance(rankers.retriever, Counting)
+    return rankers.retriever.asked
+
+
+def all_of(found: Iterator[tuple[Question, Recorded | None]]) -> list[Recorded | None]:
+    return [each for _, each in found]
+
+
+# -- one question -----------------------------------------------------------------------------------------------------
+
+
+def test_the_rankings_are_those_of_the_searches(rankers: Rankers, store: MemoryStore) -> None:
+    each = rank_all(QUESTION, "set", rankers, Scope())
+    dense = rankers.retriever.rank(QUESTION.text, 4, "dense", Scope())
+    assert each.dense == tuple((hit.passage.id, hit.score) for hit in dense.hits)
+    words = store.search_words(QUESTION.text, 4, Scope(), within=dense.ids)
+    assert each.bm25 == tuple((hit.passage.id, hit.score) for hit in words)
+    assert {name for name, _ in each.bm25} == {name for name, _ in each.dense}
+    assert each.read == dense.ids
+    assert each.reranked is None
+    assert (each.key, each.dataset) == (QUESTION.key, "set")
+    assert (each.gold, each.held) == (("stroke", "absent", "stroke"), ("stroke",))
+
+
+def test_what_is_read_is_what_the_settings_would_read(store: MemoryStore) -> None:
+    retriever = Retriever(store, HashingEncoder())
+    each = rank_all(QUESTION, "set", Rankers(retriever, store, "hybrid", depth=5), Scope())
+    assert each.read == retriever.rank(QUESTION.text, 5, "hybrid", Scope()).ids
+    assert each.read != tuple(name for name, _ in each.dense)
+
+
+def test_a_reranker_orders_the_same_hits_and_is_what_is_read(store: MemoryStore) -> None:
+    retriever = Retriever(store, HashingEncoder())
+    rankers = Rankers(retriever, store, reranker=("overlap", TermOverlapReranker()), depth=5)
+    each = rank_all(QUESTION, "set", rankers, Scope())
+    assert each.reranked is not None
+    assert {name for name, _ in each.reranked} == {name for name, _ in each.dense}
+    assert each.read == tuple(name for name, _ in each.reranked)
+    assert [score for _, score in each.reranked] == sorted((score for _, score in each.reranked), reverse=True)
+
+
+def test_a_smaller_depth_is_what_would_have_been_recorded_with_it(store: MemoryStore) -> None:
+    retriever = Retriever(store, HashingEncoder())
+    deep, shallow = (
+        rank_all(
+            QUESTION, "set", Rankers(retriever, store, reranker=("o", TermOverlapReranker()), depth=depth), Scope()
+        )
+        for depth in (5, 2)
+    )
+    cut = deep.at_depth(2)
+    assert (cut.dense, cut.bm25, cut.reranked) == (shallow.dense, shallow.bm25, shallow.reranked)
+    assert deep.at_depth(9) == deep
+
+
+# -- guards -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_hidden_source_is_not_found_and_not_held(rankers: Rankers) -> None:
+    scope = guard_scope(QUESTION, "source-hidden", Scope(hidden=frozenset({"asthma"})), rankers.store)
+    assert scope == Scope(hidden=frozenset({"asthma", "stroke", "absent"}))
+    each = rank_all(QUESTION, "set", rankers, scope)
+    assert each.held == ()
+    assert each.gold == QUESTION.gold_documents
+    assert not {"stroke#0", "asthma#0"} & {name for name, _ in (*each.dense, *each.bm25)}
+
+
+def test_before_the_source_nothing_of_its_date_or_later_is_found(rankers: Rankers) -> None:
+    """A source of June 2015: the day before its first possible one; what has no date may be later."""
+    scope = guard_scope(QUESTION, "before-source", Scope(), rankers.store)
+    assert scope == Scope(as_of="2015-06-29")
+    each = rank_all(QUESTION, "set", rankers, scope)
+    assert {name for name, _ in each.dense} == {"older#0", "asthma#0"}
+    assert guard_scope(SECOND, "before-source", Scope(), rankers.store) == Scope(as_of="2011-02-28")
+
+
+@pytest.mark.parametrize(
+    ("question", "scope"),
+    [(THIRD, Scope()), (Question("?", gold_documents=("absent",)), Scope()), (QUESTION, Scope(as_of="2013"))],
+)
+def test_without_a_date_there_is_no_before(rankers: Rankers, question: Question, scope: Scope) -> None:
+    assert guard_scope(question, "before-source", scope, rankers.store) is None
+
+
+def test_no_guard_changes_nothing(rankers: Rankers) -> None:
+    scope = Scope(as_of="2015")
+    assert guard_scope(QUESTION, "none", scope, rankers.store) is scope
+
+
+def test_the_earliest_of_several_sources_counts(rankers: Rankers) -> None:
+    both = Question("?", gold_documents=("stroke", "asthma", "undated"))
+    assert guard_scope(both, "before-source", Scope(), rankers.store) == Scope(as_of="2011-02-28")
+
+
+# -- the file ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("guard", ["none", "source-hidden"])
+def test_a_broken_off_run_goes_on_and_ranks_nothing_twice(tmp_path: Path, rankers: Rankers, guard: Guard) -> None:
+    path, whole = tmp_path / "part.jsonl", tmp_path / "whole.jsonl"
+    questions = [QUESTION, SECOND, THIRD]
+    unbroken = all_of(record(questions, "set", rankers, RankingFile(whole, RECIPE), guard))
+    next(record(questions, "set", rankers, RankingFile(path, RECIPE), guard))
+    with path.open("ab") as file:
+        file.write(whole.read_bytes().splitlines()[1][:50])
+    asked(rankers).clear()
+    again = all_of(record(questions, "set", rankers, RankingFile(path, RECIPE), guard))
+    assert asked(rankers) == [SECOND.text, THIRD.text]
+    assert again == unbroken
+    assert path.read_bytes() == whole.read_bytes()
+    recipe, kept = read_rankings(path)
+    assert list(kept) == unbroken
+    assert recipe == {"schema_version": 1, **RECIPE}
+
+
+def test_a_question_without_a_date_is_yielded_without_rankings(tmp_path: Path, rankers: Rankers) -> None:
+    file = RankingFile(tmp_path / "r.jsonl", RECIPE)
+    found = all_of(record([QUESTION, THIRD], "set", rankers, file, "before-source"))
+    assert [each is None for each in found] == [False, True]
+    assert list(file.recorded) == [QUESTION.key]
+
+
+def test_rankings_made_otherwise_are_not_gone_on_with(tmp_path: Path, rankers: Rankers) -> None:
+    path = tmp_path / "r.jsonl"
+    all_of(record([QUESTION], "set", rankers, RankingFile(path, RECIPE)))
+    with pytest.raises(InputError, match=r"made otherwise \(depth, guard\): name another file"):
+        RankingFile(path, {"library": "l", "depth": 5, "guard": "none"})
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "null",
+        "[]",
+        "{}",
+        '{"recipe": {}}',
+        '{"recipe": {}, "key": 1, "dense": [["a"]], "bm25": [], "reranked": null}',
+    ],
+)
+def test_another_file_is_told(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_text(line + "\n")
+    for read in (lambda: RankingFile(path, RECIPE), lambda: read_rankings(path)):
+        with pytest.raises(InputError, match=r"line 1, is no recorded ranking: name another file"):
+            read()
+
+
+def test_an_unknown_field_is_told(tmp_path: Path, rankers: Rankers) -> None:
+    path = tmp_path / "r.jsonl"
+    all_of(record([QUESTION], "set", rankers, RankingFile(path, RECIPE)))
+    path.write_text(json.dumps({**json.loads(path.read_text()), "verdict": True}) + "\n")
+    with pytest.raises(InputError, match="no recorded ranking"):
+        read_rankings(path)
+
+
+def test_no_file_and_an_empty_one(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        read_rankings(tmp_path / "none.jsonl")
+    (tmp_path / "empty.jsonl").touch()
+    with pytest.raises(InputError, match="is empty: record some"):
+        read_rankings(tmp_path / "empty.jsonl")
+
+
+def test_a_disk_that_takes_nothing(tmp_path: Path, rankers: Rankers) -> None:
+    file = RankingFile(tmp_path / "no such folder" / "r.jsonl", RECIPE)
+    with pytest.raises(StorageError, match="cannot be written"):
+        all_of(record([QUESTION], "set", rankers, file))
+
+
+# -- a library on disk ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.models
+def test_a_library_on_disk_by_the_settings(tmp_path: Path, model_home: Path, encoder: Encoder) -> None:
+    path = tmp_path / "library"
+    with open_or_create(path, encoder, "minilm") as made:
+        add_documents(made, [Document(name, text, date=date) for name, (date, text) in TEXTS.items()], encoder)
+    settings = load({"home": str(model_home), "by": "hybrid", "strategy": "rag", "preflight": {"enabled": False}})
+    with open_rankers(settings, path, "source-hidden", depth=3) as (rankers, recipe):
+        file = RankingFile(tmp_path / "r.jsonl", recipe)
+        (each,) = all_of(record([QUESTION], "set", rankers, file, "source-hidden"))
+        assert each is not None
+        assert (rankers.by, rankers.depth, rankers.reranker) == ("hybrid", 3, None)
+        assert recipe["library"] == rankers.store.manifest.library_id  # type: ignore[attr-defined]
+    assert {name: recipe[name] for name in ("by", "guard", "depth", "passages", "encoder", "reranker")} == {
+        "by": "hybrid",
+        "guard": "source-hidden",
+        "depth": 3,
+        "passages": 5,
+        "encoder": encoder.fingerprint,
+        "reranker": None,
+    }
+    assert len(each.dense) == len(each.read) == 3
+    assert "stroke#0" not in each.read
+    assert read_rankings(tmp_path / "r.jsonl")[1] == (each,)
+
+
+@pytest.mark.models
+def test_a_reranker_of_the_settings_must_be_there(tmp_path: Path, model_home: Path, encoder: Encoder) -> None:
+    with open_or_create(tmp_path / "library", encoder, "minilm"):
+        pass
+    settings = load({"home": str(model_home), "rerank": {"name": "no-such-reranker"}})
+    with pytest.raises(ModelMissing), open_rankers(settings, tmp_path / "library"):
+        pass

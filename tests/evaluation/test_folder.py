@@ -1,0 +1,263 @@
+"""A run's folder describes the run: written first, completed last, gone on with by the same plan alone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from epicrisis.errors import EndpointUnreachable, InputError, RunStopped, StorageError
+from epicrisis.evaluation import versions
+from epicrisis.evaluation.cases import Case, canonical
+from epicrisis.evaluation.datasets.dataset import Dataset
+from epicrisis.evaluation.experiments import positions
+from epicrisis.evaluation.experiments.arms import Study
+from epicrisis.evaluation.experiments.protocol import PROTOCOLS
+from epicrisis.evaluation.folder import MANIFEST, RECORDS, Run, read_manifest, told
+from epicrisis.evaluation.records import read_records, without_volatile
+from epicrisis.evaluation.runs import answer_cases
+from epicrisis.pipeline import Pipeline
+from epicrisis.seams import ChatReply, ChatRequest, OnDelta
+from epicrisis.settings import ROLES, Settings
+from epicrisis.testing.chat import ScriptedModel
+from epicrisis.testing.reader import u_curve
+from tests.evaluation.experiments.world import answer, evidence, plan, questions, reader, run
+
+ASKED = questions(4)
+CASES = positions.cases(ASKED, Study(evidence(), PROTOCOLS["corrected"]), ks=(8,), arms=("rag", "brief-context"))
+
+
+class Failing(ScriptedModel):
+    """The reader, but every so many-th call finds nobody there."""
+
+    def __init__(self, every: int) -> None:
+        super().__init__(lambda _: "", name="position-biased-reader")
+        self._inner = reader(ASKED, u_curve())
+        self._every, self.asked = every, 0
+
+    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+        self.asked += 1
+        if self.asked % self._every == 0:
+            raise EndpointUnreachable("nobody there")
+        return await self._inner.complete(request, on_delta)
+
+
+def pipeline(**settings: Any) -> Pipeline:
+    return Pipeline(Settings(strategy="rag", **settings), dict.fromkeys(ROLES, reader(ASKED, u_curve())))
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / RECORDS).read_text(encoding="utf-8").splitlines()]
+
+
+def test_two_runs_of_one_seed_are_one_but_for_what_is_volatile(tmp_path: Path) -> None:
+    run(CASES, reader(ASKED, u_curve()), tmp_path / "one")
+    run(CASES, reader(ASKED, u_curve()), tmp_path / "two")
+    first, second = lines(tmp_path / "one"), lines(tmp_path / "two")
+    assert first != second, "times differ"
+    assert [without_volatile(each) for each in first] == [without_volatile(each) for each in second]
+    usages = [[{**each["answer"]["usage"], "seconds": 0} for each in found] for found in (first, second)]
+    assert usages[0] == usages[1]
+
+
+def test_another_seed_is_another_run(tmp_path: Path) -> None:
+    asked = questions(12)
+    answers = []
+    for seed in (0, 1):
+        made = positions.cases(asked, Study(evidence(), PROTOCOLS["corrected"], seed=seed), ks=(8,), arms=("rag",))
+        answers.append([each.state for each in run(made, reader(asked, u_curve()), tmp_path / str(seed))])
+    assert answers[0] != answers[1]
+
+
+def test_the_manifest_stands_before_the_first_call_and_is_completed_by_the_last(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    at_first: list[dict[str, Any]] = []
+
+    def script(request: ChatRequest) -> str:
+        at_first.append(json.loads((folder / MANIFEST).read_text(encoding="utf-8")))
+        return "The answer is A."
+
+    asyncio.run(answer(CASES, ScriptedModel(script), folder))
+    first, last = at_first[0], json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    assert (first["complete"], first["cases"], first["sessions"][0]["ended"]) == (False, len(CASES), None)
+    assert last["complete"]
+    assert sum(last["states"].values()) == len(CASES)
+    assert last["usage"]["calls"] >= len(CASES)
+    assert first["plan"] == last["plan"]
+    said = last["plan"]
+    assert (said["name"], said["seed"], said["dataset"]["n"]) == ("positions", 0, 60)
+    assert set(said["recipe"]["models"]) == set(ROLES)
+    (session,) = last["sessions"]
+    assert session["packages"]["epicrisis"] == said["recipe"]["epicrisis"]
+    assert {"python", "numpy", "pydantic"} <= set(session["packages"])
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", session["started"])
+    assert session["started"] <= session["ended"]
+
+
+def test_a_record_tells_its_condition_and_leaves_the_texts_to_the_library(tmp_path: Path) -> None:
+    run(CASES, reader(ASKED, u_curve()), tmp_path / "run")
+    for record in lines(tmp_path / "run"):
+        assert record["key"].endswith(canonical(record["condition"]))
+        (ranking,) = [each["ranking"] for each in record["answer"]["trace"] if each["event"] == "retrieved"]
+        assert ranking["parameters"]["place"] == record["condition"]["place"]
+        assert len(ranking["hits"]) == 8
+        assert all("text" not in hit["passage"] and hit["passage"]["id"] for hit in ranking["hits"])
+
+
+def test_failed_cases_are_asked_again_and_the_last_record_counts(tmp_path: Path) -> None:
+    folder, cases = tmp_path / "run", [case for case in CASES if case.condition["arm"] == "rag"]
+    asyncio.run(answer(cases, Failing(5), folder))
+    manifest = read_manifest(folder)
+    assert not manifest.complete
+    failed = manifest.states["failed"]
+    assert failed == len(cases) // 5
+    again = reader(ASKED, u_curve())
+    asyncio.run(answer(cases, again, folder))
+    assert len(again.requests) == failed
+    after = read_manifest(folder)
+    assert after.complete
+    assert "failed" not in after.states
+    assert len(after.sessions) == 2
+    assert len(lines(folder)) == len(cases) + failed
+    unbroken = tmp_path / "unbroken"
+    asyncio.run(answer(cases, reader(ASKED, u_curve()), unbroken))
+    found = [
+        {each["key"]: without_volatile(each) for each in read_records(path / RECORDS)} for path in (folder, unbroken)
+    ]
+    assert found[0] == found[1]
+    assert list(found[0]) == list(found[1]), "a case keeps its place"
+
+
+def test_parts_that_could_not_be_read_are_told(tmp_path: Path) -> None:
+    """BriefContext answers without them (errata C4): such a case is not asked again, and the tables say how many."""
+    found = run([case for case in CASES if case.condition["arm"] == "brief-context"], Failing(5), tmp_path / "run")
+    partly = [each for each in found if each.state != "failed" and each.failed_parts]
+    assert partly
+    notes = positions.tables({"m": found}, baseline="brief-context")[0].notes
+    assert any(note.startswith(f"Of {len(partly)} cases some parts could not be read") for note in notes)
+
+
+def test_a_run_that_is_stopped_says_how_far_it_came(tmp_path: Path) -> None:
+    with pytest.raises(RunStopped):
+        asyncio.run(answer(CASES, Failing(1), tmp_path / "run", at_once=1))
+    manifest = read_manifest(tmp_path / "run")
+    assert (manifest.complete, manifest.states) == (False, {"failed": 3})
+    assert manifest.sessions[0].ended is not None
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"seed": 1}, "seed differ"),
+        ({"name": "context-length"}, "name differ"),
+        ({"arguments": {"ks": [8], "protocol": "corrected"}}, r"arguments \(ks\) differ"),
+        ({"dataset": {"name": "made-up", "sha256": "1" * 64, "n": 60}}, r"dataset \(sha256\) differ"),
+    ],
+)
+def test_another_plan_is_not_gone_on_with(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+    made = pipeline()
+    Run.open(tmp_path / "run", plan(made), CASES).close()
+    Run.open(tmp_path / "run", plan(made), CASES).close()
+    with pytest.raises(InputError, match=said):
+        Run.open(tmp_path / "run", plan(made, **changes), CASES)
+    with pytest.raises(InputError, match=r"recipe \(settings\)"):
+        Run.open(tmp_path / "run", plan(pipeline(k=3)), CASES)
+    Run.open(tmp_path / "run", plan(made), CASES).close()
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "letters.txt").write_text("Dear all", encoding="utf-8")
+    with pytest.raises(InputError, match=r"holds something else \(letters.txt"):
+        Run.open(tmp_path, plan(pipeline()), CASES)
+    with pytest.raises(InputError, match="is no run"):
+        read_manifest(tmp_path / "nowhere")
+    (tmp_path / MANIFEST).write_text('{"format": 1}', encoding="utf-8")
+    with pytest.raises(InputError, match="is no manifest of a run"):
+        read_manifest(tmp_path)
+
+
+def test_one_process_at_a_time(tmp_path: Path) -> None:
+    made = plan(pipeline())
+    with Run.open(tmp_path / "run", made, CASES) as first:
+        assert first.left == len(CASES)
+        with pytest.raises(InputError, match="another process is at work"):
+            Run.open(tmp_path / "run", made, CASES)
+    Run.open(tmp_path / "run", made, CASES).close()
+
+
+def test_the_same_case_twice_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="1 cases are asked twice"):
+        Run.open(tmp_path / "run", plan(pipeline()), (*CASES, CASES[0]))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("", encoding="utf-8")
+    with pytest.raises(StorageError, match="cannot be written"):
+        Run.open(tmp_path / "run", plan(pipeline()), CASES)
+
+
+def test_leaving_half_way_keeps_what_has_ended(tmp_path: Path) -> None:
+    async def some() -> None:
+        async with pipeline() as made:
+            with Run.open(tmp_path / "run", plan(made), CASES) as opened:
+                answers = answer_cases(made, CASES, opened.records, 2)
+                async for _ in answers:
+                    if opened.left == len(CASES) - 5:
+                        break
+                await answers.aclose()
+
+    asyncio.run(some())
+    manifest = read_manifest(tmp_path / "run")
+    assert not manifest.complete
+    assert len(lines(tmp_path / "run")) == sum(manifest.states.values()) == 5
+
+
+def test_a_case_is_its_question_and_its_condition() -> None:
+    question = ASKED[0]
+    assert Case(question).key == question.key
+    one, other = Case(question, {"arm": "rag", "k": 8}), Case(question, {"k": 8, "arm": "rag"})
+    assert one.key == other.key == f'{question.key} {{"arm":"rag","k":8}}'
+    assert Case(question, {"arm": "rag", "k": 16}).key != one.key
+
+
+def test_what_is_told_of_a_dataset() -> None:
+    dataset = Dataset("made-up", tuple(ASKED), {}, licence="MIT")
+    assert told(dataset) == {"name": "made-up", "sha256": dataset.sha256, "n": 4, "licence": "MIT"}
+
+
+# -- software ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_commit_of_a_checkout_and_whether_it_differs(tmp_path: Path) -> None:
+    source = tmp_path / "src" / "epicrisis"
+    source.mkdir(parents=True)
+    (source / "__init__.py").write_text("", encoding="utf-8")
+    assert versions.commit(source) is None
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(tmp_path), "-c", "user.name=x", "-c", "user.email=x@x", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    git("init", "-q")
+    assert versions.commit(source) is None, "in a checkout, but no part of it"
+    git("add", "src")
+    git("commit", "-qm", "first")
+    assert versions.commit(source) == (git("rev-parse", "HEAD"), False)
+    (tmp_path / "answers.jsonl").write_text("", encoding="utf-8")
+    assert versions.commit(source) == (git("rev-parse", "HEAD"), False)
+    (source / "new.py").write_text("", encoding="utf-8")
+    assert versions.commit(source) == (git("rev-parse", "HEAD"), True)
+    shutil.rmtree(tmp_path / ".git")
+    assert versions.commit(source) is None
+
+
+def test_no_git_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert versions.commit() is None

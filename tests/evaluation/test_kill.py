@@ -1,0 +1,119 @@
+"""kill -9 in a run, and again: the records are those of an unbroken run, and nothing is paid for twice."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from epicrisis.evaluation.folder import RECORDS, read_manifest
+from epicrisis.evaluation.records import read_records, without_volatile
+from tests.evaluation.run_child import CASES
+
+IN_FLIGHT = 8
+"""Calls at once (the model's limit)."""
+CALLS_OF_A_CASE = 3
+"""At most: two parts and their summing up."""
+
+
+class Child:
+    """Runs the cases in processes of their own."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.evaluation.run_child"],
+            cwd=Path(__file__).parents[2],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, folder: Path, left: int = -1) -> int:
+        arguments = [str(folder), str(folder) + ".sqlite", str(folder) + ".calls", left]
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps(arguments) + "\n")
+        self.process.stdin.flush()
+        return int(self.process.stdout.readline())
+
+
+@pytest.fixture(scope="module")
+def child() -> Iterator[Child]:
+    made = Child()
+    yield made
+    assert made.process.stdin is not None
+    made.process.stdin.close()
+    made.process.wait()
+
+
+def records(folder: Path) -> dict[str, Any]:
+    return {str(each["key"]): without_volatile(each) for each in read_records(folder / RECORDS)}
+
+
+def calls(folder: Path) -> Counter[str]:
+    return Counter(Path(f"{folder}.calls").read_text(encoding="utf-8").splitlines())
+
+
+@pytest.fixture(scope="module")
+def unbroken(child: Child, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("unbroken") / "run"
+    assert child.run(folder) == 0
+    assert set(calls(folder).values()) == {1}
+    assert len(records(folder)) == len(CASES)
+    return folder
+
+
+def test_killed_again_and_again_it_is_the_unbroken_run(child: Child, unbroken: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    kills = 0
+    for left in (0, 7, 40, 50):
+        assert child.run(folder, left) == -9
+        kills += 1
+        manifest = read_manifest(folder)
+        assert not manifest.complete
+        assert [session.ended for session in manifest.sessions] == [None] * kills
+    done = len(list(read_records(folder / RECORDS)))
+    assert 0 < done < len(CASES), "the kills came too early or too late: the test shows nothing"
+    assert child.run(folder) == 0
+    assert records(folder) == records(unbroken)
+    made = calls(folder)
+    assert made.keys() == calls(unbroken).keys()
+    assert made.total() - len(made) <= kills * IN_FLIGHT, "no more than what was in flight is asked again"
+    manifest = read_manifest(folder)
+    assert manifest.complete
+    assert manifest.states == read_manifest(unbroken).states
+    assert [session.ended is None for session in manifest.sessions] == [True] * kills + [False]
+
+
+def test_what_has_a_record_is_not_asked_again(child: Child, tmp_path: Path) -> None:
+    """Without a single reply kept: by the records alone."""
+    folder = tmp_path / "run"
+    assert child.run(folder, 60) == -9
+    before, asked = records(folder), calls(folder)
+    assert before
+    for path in (*tmp_path.glob("run.sqlite*"), tmp_path / "run.calls"):
+        path.unlink()
+    assert child.run(folder) == 0
+    after = records(folder)
+    assert {key: after[key] for key in before} == before
+    again = calls(folder) & asked
+    assert again.total() <= 3 * CALLS_OF_A_CASE, "those of the three cases in flight at most"
+
+
+def test_half_a_line_is_taken_back(child: Child, unbroken: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    whole = (unbroken / RECORDS).read_bytes()
+    cut = whole.rindex(b"\n", 0, len(whole) - 1) + 200
+    (folder / RECORDS).write_bytes(whole[:cut])
+    (folder / "manifest.json").write_bytes((unbroken / "manifest.json").read_bytes())
+    assert len(list(read_records(folder / RECORDS))) == len(CASES) - 1
+    assert child.run(folder) == 0
+    assert (folder / RECORDS).read_bytes().startswith(whole[: cut - 199])
+    assert records(folder) == records(unbroken)

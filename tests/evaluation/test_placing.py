@@ -1,0 +1,108 @@
+"""The key document stands where it is put, and everything else where it was found."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from epicrisis.errors import InputError
+from epicrisis.evaluation.placing import PLACES, distinct, drawn, first_rank, placed
+from epicrisis.types import Passage
+
+
+def passage(document: str, text: str = "words", ordinal: int = 0) -> Passage:
+    return Passage(f"{document}#{ordinal}", document, ordinal, 0, len(text), text)
+
+
+OTHERS = [passage(f"d{i}") for i in range(60)]
+KEY = passage("key")
+
+
+@pytest.mark.parametrize(
+    ("k", "ranks"),
+    [
+        (1, [0, 0, 0, 0, 0]),
+        (2, [0, 0, 1, 1, 1]),
+        (4, [0, 1, 2, 2, 3]),
+        (8, [0, 2, 4, 5, 7]),
+        (16, [0, 4, 8, 11, 15]),
+        (32, [0, 8, 16, 23, 31]),
+    ],
+)
+def test_ranks_of_the_five_places(k: int, ranks: list[int]) -> None:
+    assert [first_rank(place, k) for place in PLACES] == ranks
+    assert first_rank(50, k) == k // 2, "as in the published notebooks"
+
+
+@given(st.integers(1, 64), st.integers(1, 8), st.integers(0, 100))
+def test_places_span_the_room_and_rise(k: int, keys: int, place: int) -> None:
+    keys = min(k, keys)
+    assert first_rank(0, k, keys) == 0
+    assert first_rank(100, k, keys) == k - keys
+    assert first_rank(place, k, keys) <= first_rank(min(100, place + 1), k, keys)
+    assert abs(first_rank(place, k, keys) - place / 100 * (k - keys)) <= 0.5
+
+
+def test_places_that_share_a_rank_are_one() -> None:
+    assert distinct(PLACES, 1) == (0,)
+    assert distinct(PLACES, 2) == (0, 50)
+    assert distinct(PLACES, 4) == (0, 25, 50, 100)
+    assert distinct(PLACES, 8) == PLACES
+    assert distinct(PLACES, 8, keys=7) == (0, 50)
+
+
+@given(st.integers(1, 40), st.integers(0, 100), st.integers(1, 5), st.integers(0, 50))
+def test_the_key_at_its_place_and_the_rest_in_its_order(k: int, place: int, keys: int, found_at: int) -> None:
+    keys = min(keys, k)
+    block = [passage("key", ordinal=i) for i in range(keys)]
+    found = [*OTHERS[:found_at], *block, *OTHERS[found_at:]]
+    ranking = placed(block, found, k, place)
+    start = first_rank(place, k, keys)
+    assert list(ranking.passages[start : start + keys]) == block
+    rest = [*ranking.passages[:start], *ranking.passages[start + keys :]]
+    assert rest == OTHERS[: k - keys]
+    assert [hit.rank for hit in ranking.hits] == list(range(k))
+    assert [hit.score for hit in ranking.hits] == sorted((hit.score for hit in ranking.hits), reverse=True)
+    assert ranking.parameters["rank"] == start
+
+
+def test_other_gold_documents_and_other_passages_of_the_key_stand_nowhere() -> None:
+    found = [passage("gold2"), passage("key", ordinal=1), *OTHERS]
+    ranking = placed([KEY], found, 8, 50, gold=("gold2", "key"))
+    assert {each.document_id for each in ranking.passages} == {"key", *(f"d{i}" for i in range(7))}
+
+
+def test_several_gold_documents_together() -> None:
+    both = [KEY, passage("gold2")]
+    assert placed(both, OTHERS, 8, 100).ids[-2:] == ("key#0", "gold2#0")
+    assert placed(both, OTHERS, 8, 50).ids[3:5] == ("key#0", "gold2#0")
+
+
+@pytest.mark.parametrize(
+    ("keys", "others", "k", "place", "message"),
+    [
+        ([], OTHERS, 8, 0, "no key passage"),
+        ([KEY], OTHERS[:6], 8, 0, "6 passages beside the key ones were found, k = 8 needs 7"),
+        ([KEY] * 3, OTHERS, 2, 0, "3 key passages do not fit among 2"),
+        ([KEY], OTHERS, 8, 101, "percentile from 0 to 100"),
+        ([KEY], [*OTHERS[:3], passage("empty", " \n"), *OTHERS[3:]], 8, 0, "empty#0 has no text"),
+        ([passage("key", "")], OTHERS, 8, 0, "key#0 has no text"),
+    ],
+)
+def test_what_would_move_a_place_is_an_error(
+    keys: list[Passage], others: list[Passage], k: int, place: int, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        placed(keys, others, k, place)
+
+
+def test_a_text_missing_further_down_moves_nothing() -> None:
+    assert len(placed([KEY], [*OTHERS[:7], passage("empty", "")], 8, 0).hits) == 8
+
+
+def test_random_orders_depend_on_seed_and_question_alone() -> None:
+    first = drawn(OTHERS, 0, "q1")
+    assert first == drawn(list(reversed(OTHERS)), 0, "q1")
+    assert sorted(each.id for each in first) == sorted(each.id for each in OTHERS)
+    assert len({tuple(each.id for each in drawn(OTHERS, *of)) for of in ((0, "q1"), (1, "q1"), (0, "q2"))}) == 3

@@ -1,0 +1,114 @@
+"""Records read back as they count."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from epicrisis.errors import InputError
+from epicrisis.evaluation.cases import Case
+from epicrisis.evaluation.records import Outcome, outcome_of, outcomes, read_records, without_volatile
+from epicrisis.evaluation.runs import SCHEMA_VERSION, RecordFile
+from epicrisis.types import Answer, Called, Notice, Partial, Question, Usage
+
+QUESTION = Question("Does it help?", {"A": "yes", "B": "no"}, "choice", "7", "A")
+
+
+def answer(state: Any = "answered", choice: str | None = "A", **more: Any) -> Answer:
+    return Answer(QUESTION, "rag", state, choice=choice if state == "answered" else None, **more)
+
+
+def written(path: Path, *answers: tuple[Answer, dict[str, Any]]) -> Path:
+    file = RecordFile(path, {"model": "m"})
+    for each, condition in answers:
+        file.append(each, condition)
+    return path
+
+
+def test_the_last_record_of_a_case_counts(tmp_path: Path) -> None:
+    rag, other = {"arm": "rag", "k": 8}, {"arm": "oracle"}
+    records = ((answer("failed"), rag), (answer(choice="B"), other), (answer(), rag), (answer("failed"), other))
+    path = written(tmp_path / "r.jsonl", *records)
+    assert [each.state for each in outcomes(read_records(path))] == ["answered", "failed"]
+    assert [each.condition for each in outcomes(read_records(path))] == [rag, other]
+
+
+def test_outcomes_know_question_condition_and_whether_it_is_right(tmp_path: Path) -> None:
+    failed = Partial(1, ("d#0",), "failed")
+    path = written(
+        tmp_path / "r.jsonl",
+        (answer(), {}),
+        (answer(choice="B", partials=(failed,)), {"k": 8}),
+        (answer("abstained"), {"k": 16}),
+    )
+    assert outcomes(read_records(path)) == (
+        Outcome(QUESTION.key, {}, "answered", True, 0.5),
+        Outcome(QUESTION.key, {"k": 8}, "answered", False, 0.5, failed_parts=1),
+        Outcome(QUESTION.key, {"k": 16}, "abstained", None, 0.5),
+    )
+
+
+def test_an_outcome_as_it_happens_is_that_of_its_record(tmp_path: Path) -> None:
+    for number, ended in enumerate((answer(), answer(choice="B"), answer("failed"), answer("unparsed"))):
+        path = written(tmp_path / f"{number}.jsonl", (ended, {"k": 8}))
+        assert (outcome_of(Case(QUESTION, {"k": 8}), ended),) == outcomes(read_records(path))
+    open_question = Question("What helps?")
+    assert outcome_of(Case(open_question), Answer(open_question, "rag", "answered", "Rest.")).right is None
+
+
+def test_records_of_the_first_version_had_no_condition(tmp_path: Path) -> None:
+    path = written(tmp_path / "r.jsonl", (answer(), {}))
+    record = json.loads(path.read_text(encoding="utf-8"))
+    assert record["schema_version"] == SCHEMA_VERSION == 2
+    del record["condition"]
+    path.write_text(json.dumps(record) + "\n", encoding="utf-8")
+    assert RecordFile(path, {"model": "m"}).is_done(QUESTION.key)
+    assert outcomes(read_records(path)) == (Outcome(QUESTION.key, {}, "answered", True, 0.5),)
+
+
+def test_a_question_whose_right_answer_nobody_knows(tmp_path: Path) -> None:
+    for number, question in enumerate(
+        (Question("What?", id="9", gold="It does."), Question("Is it?", {"A": "yes"}, id="9"))
+    ):
+        path = written(tmp_path / f"{number}.jsonl", (Answer(question, "rag", "answered"), {}))
+        with pytest.raises(InputError, match="question '9' has no options or no gold letter"):
+            outcomes(read_records(path))
+
+
+def test_half_a_line_at_the_end_is_left_aside(tmp_path: Path) -> None:
+    path = written(tmp_path / "r.jsonl", (answer(), {}), (answer(), {"k": 8}))
+    path.write_bytes(path.read_bytes()[:-20])
+    before = path.read_bytes()
+    assert len(list(read_records(path))) == 1
+    assert path.read_bytes() == before
+
+
+def test_anything_else_is_no_file_of_records(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="No such file"):
+        list(read_records(tmp_path / "nowhere"))
+    path = tmp_path / "r.jsonl"
+    for text in ("{}\n", "no\n", '{"key": "1", "answer": 3}\n'):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(InputError, match="line 1, is not a record"):
+            list(read_records(path))
+
+
+def test_without_what_is_volatile_two_tellings_are_one(tmp_path: Path) -> None:
+    def told(at: float, calls: int, *notices: Notice, turned: bool = False) -> Any:
+        parts = [
+            Called(f"map {i}", "m", "0", "map@1", 0, 0, "stop", Usage(calls, seconds=at), at) for i in range(2)
+        ]  # fmt: skip
+        trace = (*notices, *(parts[::-1] if turned else parts))
+        path = written(tmp_path / f"{at}.jsonl", (answer(trace=trace, usage=Usage(2 * calls)), {}))
+        return next(read_records(path))
+
+    first = told(1.0, 1)
+    second = told(2.0, 3, Notice("retried", "twice"), Notice("restarted", "once"), turned=True)
+    assert first != second
+    assert without_volatile(first) == without_volatile(second)
+    third = told(3.0, 1, Notice("left-out", "1 of 2 parts"))
+    assert without_volatile(first) != without_volatile(third)
+    assert "usage" in first["answer"], "nothing is taken from the record itself"

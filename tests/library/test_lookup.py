@@ -1,0 +1,68 @@
+"""Passages by their document and at random, of a real library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from epicrisis.library.library import Library
+from epicrisis.library.lookup import at_random, passages_of
+from epicrisis.types import Scope
+from tests.library.corpus import COUNT, add, create
+
+ANNA = Scope(patient="anna")
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
+    folder = tmp_path_factory.mktemp("lookup") / "library"
+    with create(folder) as made:
+        add(made, 0, COUNT)
+    return Library.open(folder)
+
+
+def test_the_passages_of_a_document_in_their_order(library: Library) -> None:
+    found = passages_of(library, ["doc:1", "doc:7", "doc:nowhere"], Scope())
+    assert list(found) == ["doc:1", "doc:7"]
+    for name, passages in found.items():
+        assert [passage.id for passage in passages] == [f"{name}#{i}" for i in range(len(passages))]
+        assert passages == library.fetch([passage.id for passage in passages], Scope())
+    assert passages_of(library, [], Scope()) == {}
+
+
+def test_a_patients_document_is_seen_by_that_patient_alone(library: Library) -> None:
+    assert passages_of(library, ["doc:0"], Scope()) == {}
+    assert list(passages_of(library, ["doc:0"], ANNA)) == ["doc:0"]
+
+
+def test_random_passages_depend_on_the_seed_and_the_contents_alone(library: Library, tmp_path: Path) -> None:
+    drawn = at_random(library, 10, 0, Scope())
+    assert len({passage.id for passage in drawn}) == 10
+    assert drawn == at_random(library, 10, 0, Scope())
+    assert drawn == at_random(library, 25, 0, Scope())[:10]
+    assert drawn != at_random(library, 10, 1, Scope())
+    with create(tmp_path / "other") as other:
+        add(other, 1, COUNT)
+        add(other, 0, COUNT)
+        other.compact()
+        assert [passage.id for passage in at_random(other, 10, 0, Scope())] == [passage.id for passage in drawn]
+
+
+def test_all_that_may_be_seen_where_there_are_fewer(library: Library) -> None:
+    everything = at_random(library, 10_000, 0, ANNA)
+    assert len(everything) == library.count()[1]
+    literature = at_random(library, 10_000, 0, Scope())
+    assert {each.id for each in literature} == {each.id for each in everything if each.patient is None}
+    assert at_random(library, len(literature), 0, Scope()) == literature
+
+
+def test_each_passage_is_drawn_about_as_often(library: Library) -> None:
+    total = library.count()[1]
+    times: dict[str, int] = {}
+    for seed in range(20):
+        for passage in at_random(library, 50, seed, ANNA):
+            times[passage.id] = times.get(passage.id, 0) + 1
+    assert sum(times.values()) == 1000
+    assert len(times) > 0.98 * total
+    assert max(times.values()) < 1000 / total + 4.5 * (1000 / total) ** 0.5
