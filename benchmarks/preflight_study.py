@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 from pathlib import Path
 
@@ -30,8 +29,7 @@ from epicrisis.evaluation.experiments.preflight import (
     rules_table,
 )
 from epicrisis.evaluation.experiments.rankings import GUARDS, RankingFile, open_rankers, read_rankings, record
-from epicrisis.evaluation.statistics import Difference, Interval, Mean
-from epicrisis.evaluation.tables import Cell, Table
+from epicrisis.evaluation.showing import markdown
 from epicrisis.plain import to_json
 from epicrisis.retrieval.signals import Signal
 from epicrisis.settings import load
@@ -96,33 +94,9 @@ def show(arguments: argparse.Namespace) -> None:
         arms = {"none": recorded, "source-hidden": read_rankings(arguments.hidden)[1]}
         tables.append(guards_table(arms, k=arguments.k, source=source))
     for table in tables:
-        print(shown(table))
+        print(markdown(table))
     if arguments.json is not None:
         arguments.json.write_text(json.dumps(to_json(tables), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def shown(table: Table) -> str:
-    """The table in Markdown."""
-    rows = [table.columns, tuple("---" for _ in table.columns), *(tuple(map(cell, row)) for row in table.rows)]
-    lines = ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join([f"## {table.title}", table.source, "", *lines, "", *table.notes, ""])
-
-
-def cell(value: Cell) -> str:
-    """A figure with its interval."""
-    match value:
-        case Mean():
-            return "" if math.isnan(value.value) else f"{value.value:.3f} {cell(value.interval)}"
-        case Difference():
-            return f"{value.value:+.3f} {cell(value.interval)} p = {value.p:.2g}"
-        case Interval():
-            return f"[{value.low:.3f}, {value.high:.3f}]"
-        case float():
-            return f"{value:.3f}"
-        case None:
-            return ""
-        case _:
-            return str(value)
 
 
 if __name__ == "__main__":

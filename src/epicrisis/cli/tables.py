@@ -1,0 +1,83 @@
+"""Tables and findings on the screen: as wide as the terminal, in a pipe one line a row, ASCII where the encoding is not
+UTF-8. Knows no computation."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import sys
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from epicrisis.cli.common import show_json
+from epicrisis.plain import to_json
+
+if TYPE_CHECKING:
+    from epicrisis.evaluation.findings import Findings
+    from epicrisis.evaluation.tables import Table
+
+
+def width() -> int | None:
+    """Characters a line may have; `None` in a pipe, where nobody said (COLUMNS)."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() or os.environ.get("COLUMNS") else None
+
+
+def ascii_only() -> bool:
+    """Whether standard output takes nothing but ASCII for certain."""
+    return "utf" not in (sys.stdout.encoding or "").lower()
+
+
+def say(text: str = "") -> None:
+    """Text on standard output; what its encoding lacks becomes a question mark, for a name must not end a command."""
+    encoding = sys.stdout.encoding or "utf-8"
+    typer.echo(text.encode(encoding, "replace").decode(encoding))
+
+
+def say_sentence(sentence: str) -> None:
+    """One sentence, wrapped to the terminal."""
+    from epicrisis.evaluation.showing import wrapped
+
+    say(wrapped(sentence, width()))
+
+
+def show_table(table: Table) -> None:
+    """The table, and a blank line after it."""
+    from epicrisis.evaluation.showing import text
+
+    say(text(table, width()) + "\n")
+
+
+def show_forest(table: Table, plain: bool = False) -> None:
+    """The table's differences as intervals, where it has any."""
+    from epicrisis.evaluation.showing import forest
+
+    if drawn := forest(table, min(width() or 100, 100), ascii_only=plain or ascii_only()):
+        say(drawn + "\n")
+
+
+def show_findings(findings: Findings, *, plain: bool = False, drawn: bool = False) -> None:
+    """The question, the tables, where asked for each with its differences drawn, and last what they show."""
+    say_sentence(findings.about)
+    say()
+    for table in findings.tables:
+        show_table(table)
+        if drawn:
+            show_forest(table, plain)
+    for sentence in findings.conclusions:
+        say_sentence(sentence)
+
+
+def show_data(value: object) -> None:
+    """Any value here as JSON on standard output; what was not scored is null."""
+    show_json(_finite(to_json(value)))
+
+
+def _finite(value: Any) -> Any:
+    """NaN is no JSON."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
