@@ -112,7 +112,7 @@ def test_what_is_told_of_each_event(log: Path) -> None:
     told = {line.pop("event"): line for line in lines(log)}
     assert all(line.pop("at").endswith("+00:00") and line.pop("question") == KEY for line in told.values())
     assert told["retrieved"] == {"retriever": "hybrid", "hits": 1, "notes": 1}
-    assert told["preflight"] == {"agree": False, "overlap": 0.2, "depth": 16}
+    assert told["preflight"] == {"agree": False, "signal": "overlap", "value": 0.2, "depth": 16}
     assert told["map-started"] == {"partition": 2, "passages": 1}
     found = {"partition": 2, "passages": 1, "state": "relevant", "quotations": 1, "error": "EndpointBusy"}
     assert told["map-finished"] == found

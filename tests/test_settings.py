@@ -101,6 +101,30 @@ def test_environment_of_nested_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings.deadline_seconds == 1.5
 
 
+@pytest.mark.parametrize(
+    ("signal", "threshold"), [("overlap", 0.99), ("rank-biased-overlap", 0), ("dense-gap", 1.5), ("bm25-gap", 12)]
+)
+def test_a_threshold_reaches_as_far_as_its_signal(signal: str, threshold: float, tmp_path: Path) -> None:
+    file = write(tmp_path / "s.toml", f'[preflight]\nsignal = "{signal}"\nthreshold = {threshold}\n')
+    check = load(config=file).preflight
+    assert (check.signal, check.threshold) == (signal, threshold)
+
+
+def test_agreement_with_a_reranker_needs_one() -> None:
+    by_reranker = {"preflight": {"signal": "reranker-overlap"}}
+    assert "name one with rerank.name (--rerank)" in refusal(by_reranker)
+    assert load({**by_reranker, "rerank": {"name": "medcpt"}}).preflight.signal == "reranker-overlap"
+    assert not load({"preflight": {"signal": "reranker-overlap", "enabled": False}}).preflight.enabled
+
+
+def test_the_papers_signal_stands_in_no_recipe() -> None:
+    """Runs recorded before there were others must be gone on with."""
+    told = {"enabled": True, "n": 3, "threshold": 0.2, "depth": 16}
+    assert load().model_dump(include={"preflight"}) == {"preflight": told}
+    other = load({"preflight": {"signal": "dense-gap"}}).model_dump(include={"preflight"})
+    assert other == {"preflight": {**told, "signal": "dense-gap"}}
+
+
 @pytest.mark.parametrize("name", ["EPICRISIS_DATA", "EPICRISIS_REQUIRE_ALL", "epicrisis_k", "OTHER_EPICRISIS_K"])
 def test_variables_that_are_not_settings(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(name, "nonsense")
@@ -148,6 +172,9 @@ def test_a_key_like_no_other_lists_what_there_is() -> None:
         ({"partition": 0}, "partition", "0"),
         ({"deadline_seconds": 0}, "deadline_seconds", "0"),
         ({"preflight": {"threshold": 1}}, "preflight.threshold", "1"),
+        ({"preflight": {"threshold": 1, "signal": "rank-biased-overlap"}}, "preflight.threshold", "1"),
+        ({"preflight": {"threshold": -0.1, "signal": "dense-gap"}}, "preflight.threshold", "-0.1"),
+        ({"preflight": {"signal": "guess", "threshold": 2}}, "preflight.signal", "'guess'"),
         ({"preflight": {"n": 0}}, "preflight.n", "0"),
         ({"models": {"writer": {"temperature": 3}}}, "models.writer.temperature", "3"),
         ({"models": {"map": {"context_tokens": 255}}}, "models.map.context_tokens", "255"),

@@ -143,7 +143,8 @@ def _told(event: Event) -> dict[str, Any]:
         case Retrieved(ranking):
             return {"retriever": _id(ranking.retriever), "hits": len(ranking.hits), "notes": len(ranking.notes)}
         case PreflightChecked(verdict):
-            return {"agree": verdict.rankings_agree, "overlap": verdict.overlap, "depth": verdict.depth}
+            signal = {"signal": _id(verdict.signal), "value": verdict.value}
+            return {"agree": verdict.rankings_agree, **signal, "depth": verdict.depth}
         case MapStarted(partition, passages):
             return {"partition": partition, "passages": len(passages)}
         case MapFinished(partial):

@@ -81,6 +81,8 @@ class Treatment:
     """
 
     strategy: StrategyName | None = None
+    scope: Scope | None = None
+    """What the question may see."""
     ranking: Ranking | None = None
     """Read as it is by whatever would search; nothing is searched then."""
     preflight: bool = True
@@ -152,7 +154,8 @@ class Pipeline:
             try:
                 for event in self._warnings():
                     emit(event)
-                context = self.context(emit, scope or scope_of(self._settings.scope, question=question))
+                seen = scope or treatment.scope or scope_of(self._settings.scope, question=question)
+                context = self.context(emit, seen)
                 strategy = STRATEGIES[treatment.strategy or self._settings.strategy]
                 return await strategy(question, _treated(context, treatment))
             except EpicrisisError as error:
@@ -180,6 +183,11 @@ class Pipeline:
             if isinstance(event, Answered):
                 return event.answer
         raise RuntimeError("a pipeline's last event is its answer")
+
+    @property
+    def opened(self) -> Opened | None:
+        """The library and its search; `None` where the strategy reads none. Closed with the pipeline."""
+        return self._opened
 
     @property
     def at_once(self) -> int:
@@ -230,8 +238,9 @@ class Pipeline:
         async def preflight(question: Question) -> Preflight:
             check = settings.preflight
             return await self._offload(
-                self._needed().preflight, question.text, scope, n=check.n, threshold=check.threshold, depth=check.depth
-            )
+                self._needed().preflight, question.text, scope,
+                n=check.n, threshold=check.threshold, depth=check.depth, signal=check.signal,
+            )  # fmt: skip
 
         deadline = settings.deadline_seconds
         return Context(

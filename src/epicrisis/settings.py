@@ -24,7 +24,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializ
 from epicrisis.dates import last_day
 from epicrisis.errors import InputError, SettingsError
 from epicrisis.privacy import host_of, local_path, outside, without_secrets
-from epicrisis.types import By, Remedy, StrategyName
+from epicrisis.types import By, Remedy, SignalKind, StrategyName
 
 ROLES = ("writer", "map", "reduce")
 
@@ -150,11 +150,14 @@ class Models(_Table):
 
 
 class PreflightSettings(_Table):
-    """The preflight check; the defaults are the papers' text (errata B2)."""
+    """The preflight check; the defaults are the papers' text (errata B2). `epicrisis preflight calibrate` fits them."""
 
     enabled: bool = True
+    signal: SignalKind = Field("overlap", exclude_if=lambda kind: kind == "overlap")
+    """What is looked at (`retrieval.signals`). At its default it stands in no recipe: runs begun before it go on."""
     n: int = Field(3, ge=1)
-    threshold: float = Field(0.2, ge=0, lt=1)
+    threshold: float = Field(0.2, ge=0)
+    """One prompt will do where the signal is greater: below 1 for an overlap, in the ranker's scores for a gap."""
     depth: int = Field(16, ge=1)
 
 
@@ -251,6 +254,16 @@ class Settings(_Table):
         files = [path for path in (self.log, self.record, self.cache.path) if path is not None]
         if len(set(files)) < len(files):
             raise ValueError("settings log, record and cache.path name one file: give each a file of its own")
+        check = self.preflight
+        if check.threshold >= 1 and not check.signal.endswith("gap"):
+            raise ValueError(
+                "setting preflight.threshold: no overlap is above 1: give less, or enabled = false to read all "
+                f"questions in parts (it says {check.threshold:g})"
+            )
+        if check.enabled and check.signal == "reranker-overlap" and self.rerank.name is None:
+            raise ValueError(
+                "setting preflight.signal: reranker-overlap needs a reranker: name one with rerank.name (--rerank)"
+            )
         for key, value in _places(self) if self.local_only else ():
             if (elsewhere := outside(value)) is not None:
                 raise ValueError(

@@ -26,6 +26,9 @@ By: TypeAlias = Literal["dense", "bm25", "hybrid"]
 Remedy: TypeAlias = Literal["cut", "last-sentence-first", "segments"]
 """What is done where a question is longer than an encoder's window; `cut`: nothing, it reads the beginning."""
 
+SignalKind: TypeAlias = Literal["overlap", "rank-biased-overlap", "dense-gap", "bm25-gap", "reranker-overlap"]
+"""What a preflight check looks at; see `retrieval.signals`."""
+
 Splitter: TypeAlias = Literal["tokens", "medrag", "whole"]
 StrategyName: TypeAlias = Literal["brief-context", "rag", "closed-book", "chain-of-thought"]
 """How they are answered from."""
@@ -171,19 +174,25 @@ class Ranking:
 class Preflight:
     """The verdict of the preflight check (BriefContext, Methods): do two rankings of the same hits agree?
 
-    `rankings_agree` True means that no position problem is expected, so map-reduce is *not* needed.
+    `rankings_agree` True means that no position problem is expected, so map-reduce is *not* needed. By the signals that
+    look at one ranking alone it means that the ranking is clear about its first hit.
     """
 
     rankings_agree: bool
-    overlap: float
-    """Intersection over union of the two top-n lists, 0 to 1."""
+    value: float
+    """Of the signal (`retrieval.signals`), higher is safer: an overlap is 0 to 1, a gap is in the ranker's scores."""
     n: int
     threshold: float
     depth: int
     """How many dense hits were ranked anew."""
     dense_top: tuple[str, ...]
     bm25_top: tuple[str, ...]
+    """Empty where the signal looks at no words, or where no word was found."""
     reason: str
+    """One sentence for a reader."""
+    signal: SignalKind = "overlap"
+    reranked_top: tuple[str, ...] = ()
+    """Empty but for `reranker-overlap`."""
 
 
 # -- what is answered -----------------------------------------------------------------------------------------------

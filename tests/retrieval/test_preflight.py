@@ -1,69 +1,66 @@
-"""The preflight check: what the overlap can be, and what follows from it."""
+"""The preflight check: what the signals can be, what follows from them, and what a reader is told."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.retrieval.preflight import intersection_over_union, rankings_agree
+from epicrisis.retrieval.preflight import rankings_agree
+from epicrisis.retrieval.signals import Scored, Signal, measured
+from epicrisis.types import SignalKind
 
-ids = st.lists(st.sampled_from([f"d{i}#0" for i in range(12)]), unique=True, min_size=0, max_size=12)
-rankings = st.permutations([f"d{i}#0" for i in range(12)])
+NAMES = [f"d{i}#0" for i in range(12)]
+ids = st.lists(st.sampled_from(NAMES), unique=True, min_size=0, max_size=12)
+rankings = st.permutations(NAMES)
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "overlap"),
-    [
-        ("", "", 0.0),
-        ("a", "", 0.0),
-        ("a", "a", 1.0),
-        ("abc", "cab", 1.0),
-        ("abc", "abd", 0.5),
-        ("abc", "ade", 0.2),
-        ("abc", "def", 0.0),
-        ("ab", "abcd", 0.5),
-    ],
-)
-def test_intersection_over_union(one: str, other: str, overlap: float) -> None:
-    assert intersection_over_union(one, other) == intersection_over_union(other, one) == pytest.approx(overlap)
+def scored(names: Sequence[str]) -> Scored:
+    return [(name, 1 / rank) for rank, name in enumerate(names, 1)]
 
 
 @given(rankings, rankings)
 def test_the_four_values_at_three(dense: list[str], bm25: list[str]) -> None:
     """Errata B2: 0, 1, 2 or 3 shared of 3 and 3."""
     shared = len(set(dense[:3]) & set(bm25[:3]))
-    assert rankings_agree(dense, bm25).overlap == [0.0, 0.2, 0.5, 1.0][shared]
+    assert rankings_agree(scored(dense), scored(bm25)).value == [0.0, 0.2, 0.5, 1.0][shared]
+
+
+@pytest.mark.parametrize(("found", "overlap"), [("a", 1 / 3), ("ab", 2 / 3), ("xy", 0.0), ("ax", 1 / 4)])
+def test_two_more_values_where_words_find_fewer(found: str, overlap: float) -> None:
+    assert rankings_agree(scored("abc"), scored(found)).value == pytest.approx(overlap)
 
 
 @given(rankings, rankings)
 def test_the_papers_threshold_and_the_codes_are_one_test_at_three(dense: list[str], bm25: list[str]) -> None:
-    verdicts = [rankings_agree(dense, bm25, n=3, threshold=t).rankings_agree for t in (0.2, 0.3)]
+    verdicts = [rankings_agree(scored(dense), scored(bm25), n=3, threshold=t).rankings_agree for t in (0.2, 0.3)]
     assert verdicts == [len(set(dense[:3]) & set(bm25[:3])) >= 2] * 2
 
 
 def test_they_are_two_tests_at_five() -> None:
     """Two of five shared: 2 / 8 = 0.25."""
-    dense, bm25 = list("abcde"), list("abxyz")
+    dense, bm25 = scored("abcde"), scored("abxyz")
     assert rankings_agree(dense, bm25, n=5, threshold=0.2).rankings_agree
     assert not rankings_agree(dense, bm25, n=5, threshold=0.3).rankings_agree
 
 
 @pytest.mark.parametrize(("threshold", "agree"), [(0.19, True), (0.2, False), (0.21, False)])
 def test_more_than_the_threshold_not_as_much(threshold: float, agree: bool) -> None:
-    verdict = rankings_agree(list("abc"), list("ade"), threshold=threshold)
-    assert verdict.overlap == 0.2
+    verdict = rankings_agree(scored("abc"), scored("ade"), threshold=threshold)
+    assert verdict.value == 0.2
     assert verdict.rankings_agree is agree
 
 
 def test_agreement_means_no_map_reduce() -> None:
     """Errata B1: the text's direction, not the sign of equation 1."""
-    same = rankings_agree(list("abc"), list("bca"))
+    same = rankings_agree(scored("abc"), scored("bca"))
     assert same.rankings_agree
     assert "3 of the top 3" in same.reason
     assert "above 0.2" in same.reason
     assert "one prompt" in same.reason
-    other = rankings_agree(list("abc"), list("xyz"))
+    other = rankings_agree(scored("abc"), scored("xyz"))
     assert not other.rankings_agree
     assert "0 of the top 3" in other.reason
     assert "not above 0.2" in other.reason
@@ -71,15 +68,15 @@ def test_agreement_means_no_map_reduce() -> None:
 
 def test_two_empty_lists_do_not_agree() -> None:
     verdict = rankings_agree([], [])
-    assert (verdict.rankings_agree, verdict.overlap) == (False, 0.0)
+    assert (verdict.rankings_agree, verdict.value) == (False, 0.0)
     assert not rankings_agree([], [], threshold=0.0).rankings_agree
 
 
 def test_only_the_top_counts_and_the_verdict_says_all() -> None:
-    verdict = rankings_agree(list("abcz"), list("azyb"), n=2, threshold=0.3, depth=7)
-    assert (verdict.dense_top, verdict.bm25_top) == (("a", "b"), ("a", "z"))
-    assert (verdict.n, verdict.threshold, verdict.depth) == (2, 0.3, 7)
-    assert verdict.overlap == pytest.approx(1 / 3)
+    verdict = rankings_agree(scored("abcz"), scored("azyb"), n=2, threshold=0.3, depth=7)
+    assert (verdict.dense_top, verdict.bm25_top, verdict.reranked_top) == (("a", "b"), ("a", "z"), ())
+    assert (verdict.signal, verdict.n, verdict.threshold, verdict.depth) == ("overlap", 2, 0.3, 7)
+    assert verdict.value == pytest.approx(1 / 3)
 
 
 @given(ids, ids, st.integers(1, 6), st.floats(0, 0.99))
@@ -87,9 +84,66 @@ def test_the_verdict_follows_from_the_overlap_and_is_symmetric(
     dense: list[str], bm25: list[str], n: int, threshold: float
 ) -> None:
     one, other = (
-        rankings_agree(dense, bm25, n=n, threshold=threshold),
-        rankings_agree(bm25, dense, n=n, threshold=threshold),
+        rankings_agree(scored(dense), scored(bm25), n=n, threshold=threshold),
+        rankings_agree(scored(bm25), scored(dense), n=n, threshold=threshold),
     )
-    assert 0 <= one.overlap <= 1
-    assert one.overlap == other.overlap
-    assert one.rankings_agree == (one.overlap > threshold)
+    assert 0 <= one.value <= 1
+    assert one.value == other.value
+    assert one.rankings_agree == (one.value > threshold)
+
+
+# -- the other signals ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("signal", "n", "reason"),
+    [
+        ("overlap", 3, "2 of the top 3 are shared (overlap 0.50, {told} {t}): the rankings {agree}, so {end}"),
+        (
+            "reranker-overlap",
+            2,
+            "2 of the top 2 are the reranker's too (overlap 1.00, {told} {t}): the rankings {agree}, so {end}",
+        ),
+        (
+            "rank-biased-overlap",
+            1,
+            "the rankings are alike down to place 1 by 0.00, {told} {t}: they {agree}, so {end}",
+        ),
+        (
+            "dense-gap",
+            3,
+            "the first dense score leads the mean of those down to place 3 by 0.5833, {told} {t}: {lead}, so {end}",
+        ),
+        (
+            "bm25-gap",
+            2,
+            "the first BM25 score leads the mean of those down to place 2 by 0.5, {told} {t}: {lead}, so {end}",
+        ),
+    ],
+)
+def test_each_signal_judges_by_its_own_value_and_says_so(signal: SignalKind, n: int, reason: str) -> None:
+    dense, bm25, reranked = scored("abcd"), scored("dab"), scored("badc")
+    value = measured(Signal(signal, n), dense, bm25, reranked)
+    assert value is not None
+    for threshold in (value - 0.25, value, value + 0.25):
+        verdict = rankings_agree(dense, bm25, reranked, signal=signal, n=n, threshold=threshold)
+        agree = threshold < value
+        assert (verdict.rankings_agree, verdict.value, verdict.signal) == (agree, value, signal)
+        assert verdict.reason == reason.format(
+            told="above" if agree else "not above",
+            t=f"{threshold:g}",
+            agree="agree" if agree else "disagree",
+            lead="the first hit stands out" if agree else "no hit stands out",
+            end="one prompt will do" if agree else "each part is read on its own",
+        )
+
+
+def test_what_was_compared_is_in_the_verdict() -> None:
+    verdict = rankings_agree(scored("abcd"), [], scored("bdca"), signal="reranker-overlap", n=2)
+    assert (verdict.dense_top, verdict.bm25_top, verdict.reranked_top) == (("a", "b"), (), ("b", "d"))
+    assert verdict.value == pytest.approx(1 / 3)
+
+
+def test_a_reranker_that_is_not_there() -> None:
+    with pytest.raises(ValueError, match="reranker-overlap needs a reranker"):
+        rankings_agree(scored("abc"), scored("abc"), signal="reranker-overlap")

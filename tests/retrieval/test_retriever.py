@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 
 from epicrisis.corpus.chunking import sentences
 from epicrisis.retrieval.fusion import reciprocal_rank_fusion
-from epicrisis.retrieval.rerank import as_read
+from epicrisis.retrieval.rerank import as_read, reranked
 from epicrisis.retrieval.retriever import Retriever, Searched
+from epicrisis.retrieval.signals import BY_WORDS, Signal, measured, score_gap
 from epicrisis.seams import StoredDocument, Vectors
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.rerankers import TermOverlapReranker
 from epicrisis.testing.stores import MemoryStore
-from epicrisis.types import By, Passage, Ranking, Scope
+from epicrisis.types import By, Hit, Passage, Ranking, Scope, SignalKind
 
 EVERYTHING = Scope()
 TEXTS = {
@@ -190,6 +192,67 @@ def test_preflight_keeps_to_the_scope(retriever: Retriever) -> None:
     assert not {"stroke#0", "note#0"} & {*verdict.dense_top, *verdict.bm25_top}
     empty = retriever.preflight("aspirin stroke", Scope(as_of="1999"), n=3, threshold=0.2, depth=16)
     assert (empty.dense_top, empty.bm25_top, empty.rankings_agree) == ((), (), False)
+
+
+class _NoWords(MemoryStore):
+    """Refuses to search by words."""
+
+    def search_words(self, query: str, k: int, scope: Scope, within: Sequence[str] | None = None) -> tuple[Hit, ...]:
+        raise AssertionError("this signal looks at no words")
+
+
+def with_reranker(store: MemoryStore, encoder: HashingEncoder, **more: Any) -> Retriever:
+    return Retriever(store, encoder, reranker=("overlap", TermOverlapReranker()), **more)
+
+
+@pytest.mark.parametrize("kind", get_args(SignalKind))
+def test_preflight_measures_the_signal_over_its_own_rankings(kind: SignalKind) -> None:
+    encoder = HashingEncoder()
+    store = store_of(TEXTS, encoder)
+    plain = Retriever(store, encoder)
+    dense = plain.rank(QUESTION, 4, "dense", EVERYTHING)
+    words = store.search_words(QUESTION, 4, EVERYTHING, within=dense.ids)
+    again = reranked(dense, QUESTION, TermOverlapReranker(), "overlap", 4)
+    lists = [[(hit.passage.id, hit.score) for hit in hits] for hits in (dense.hits, words, again.hits)]
+    verdict = with_reranker(store, encoder).preflight(QUESTION, EVERYTHING, n=3, threshold=0.1, depth=4, signal=kind)
+    assert verdict.value == measured(Signal(kind, 3), *lists)
+    assert verdict.signal == kind
+    assert verdict.dense_top == dense.ids[:3]
+    assert bool(verdict.bm25_top) == (kind in BY_WORDS)
+    assert verdict.reranked_top == (again.ids[:3] if kind == "reranker-overlap" else ())
+
+
+@pytest.mark.parametrize("kind", ["dense-gap", "reranker-overlap"])
+def test_preflight_searches_no_words_where_none_are_looked_at(kind: SignalKind) -> None:
+    encoder, store = HashingEncoder(), _NoWords()
+    passage = Passage("a#0", "a", 0, 0, 7, "aspirin")
+    store.add([StoredDocument("a", "sha", (passage,), encoder.encode_passages([("", passage.text)]))])
+    verdict = with_reranker(store, encoder).preflight("aspirin", EVERYTHING, n=1, threshold=0.5, depth=4, signal=kind)
+    assert verdict.dense_top == ("a#0",)
+    nothing = with_reranker(_NoWords(), encoder).preflight("x", EVERYTHING, n=1, threshold=0, depth=4, signal=kind)
+    assert (nothing.value, nothing.rankings_agree) == (0.0, False)
+
+
+def test_preflight_by_a_reranker_needs_one(retriever: Retriever) -> None:
+    with pytest.raises(ValueError, match="needs a reranker"):
+        retriever.preflight(QUESTION, EVERYTHING, n=3, threshold=0.2, depth=4, signal="reranker-overlap")
+
+
+def test_preflight_of_fused_libraries_looks_at_the_fused_hits() -> None:
+    """Whatever the signal; their scores are the fusion's, so a gap is far below any of one library's."""
+    one, two = HashingEncoder(32), HashingEncoder(64)
+    first, second = store_of(TEXTS, one), store_of(TEXTS, two)
+    both = with_reranker(first, one, also=[Searched(second, two)])
+    alone = with_reranker(first, one)
+    fused = Retriever(first, one, also=[Searched(second, two)]).rank(QUESTION, 4, "dense", EVERYTHING)
+    for kind in get_args(SignalKind):
+        verdict = both.preflight(QUESTION, EVERYTHING, n=3, threshold=0.1, depth=4, signal=kind)
+        assert verdict.dense_top == fused.ids[:3]
+    gaps = [
+        each.preflight(QUESTION, EVERYTHING, n=3, threshold=0.1, depth=4, signal="dense-gap") for each in (both, alone)
+    ]
+    assert gaps[0].value == score_gap([hit.score for hit in fused.hits], 3) < 1 / 60
+    assert [gap.rankings_agree for gap in gaps] == [False, True]
 
 
 class _OneAxis(HashingEncoder):

@@ -6,13 +6,37 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.retrieval.signals import Signal, SignalKind, measured, rank_biased_overlap, score_gap
+from epicrisis.retrieval.signals import (
+    Signal,
+    intersection_over_union,
+    measured,
+    rank_biased_overlap,
+    score_gap,
+)
+from epicrisis.types import SignalKind
 
 rankings = st.permutations(list("abcdefgh"))
 
 
 def with_scores(ids: str) -> list[tuple[str, float]]:
     return [(each, 1.0 / rank) for rank, each in enumerate(ids, 1)]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "overlap"),
+    [
+        ("", "", 0.0),
+        ("a", "", 0.0),
+        ("a", "a", 1.0),
+        ("abc", "cab", 1.0),
+        ("abc", "abd", 0.5),
+        ("abc", "ade", 0.2),
+        ("abc", "def", 0.0),
+        ("ab", "abcd", 0.5),
+    ],
+)
+def test_intersection_over_union(one: str, other: str, overlap: float) -> None:
+    assert intersection_over_union(one, other) == intersection_over_union(other, one) == pytest.approx(overlap)
 
 
 def test_rank_biased_overlap_by_hand() -> None:

@@ -76,7 +76,10 @@ class Screen:
     def _preflight(self, verdict: Preflight) -> None:
         self._console.print(f"[bold]Preflight[/bold]: {verdict.reason}")
         self._line(f"  dense: {', '.join(verdict.dense_top) or '(nothing)'}")
-        self._line(f"  BM25:  {', '.join(verdict.bm25_top) or '(nothing)'}")
+        if verdict.signal in ("overlap", "rank-biased-overlap", "bm25-gap"):
+            self._line(f"  BM25:  {', '.join(verdict.bm25_top) or '(nothing)'}")
+        elif verdict.signal == "reranker-overlap":
+            self._line(f"  reranker: {', '.join(verdict.reranked_top) or '(nothing)'}")
 
     def _map_started(self, event: MapStarted) -> None:
         self._console.print(f"[bold]Map {event.partition + 1}[/bold] reads {len(event.passages)} passages")

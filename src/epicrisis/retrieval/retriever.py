@@ -13,8 +13,9 @@ from epicrisis.retrieval.fusion import reciprocal_rank_fusion
 from epicrisis.retrieval.preflight import rankings_agree
 from epicrisis.retrieval.query import Sentences, prepare
 from epicrisis.retrieval.rerank import reranked
+from epicrisis.retrieval.signals import BY_WORDS, Scored
 from epicrisis.seams import Encoder, PassageStore, Reranker
-from epicrisis.types import By, Hit, Preflight, Ranking, Remedy, Scope
+from epicrisis.types import By, Hit, Preflight, Ranking, Remedy, Scope, SignalKind
 
 FUSION_DEPTH = 100
 """Hits of each ranking that enter a fusion, or k where that is more."""
@@ -24,6 +25,10 @@ QUESTION_CUT = "question_cut"
 
 def _one_sentence(text: str) -> Iterable[tuple[int, int]]:
     return [(0, len(text))]
+
+
+def _scored(hits: Sequence[Hit]) -> Scored:
+    return [(hit.passage.id, hit.score) for hit in hits]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +72,27 @@ class Retriever:
         name, reranker = self._reranker
         return reranked(self._rank(text, max(k, self._rerank_depth), by, scope), text, reranker, name, k)
 
-    def preflight(self, text: str, scope: Scope, *, n: int, threshold: float, depth: int) -> Preflight:
-        """Ranks the first `depth` dense hits anew by BM25 (IDF of the whole library, errata C6) and compares."""
-        dense = self._rank(text, depth, "dense", scope).ids
-        store = self._searched[0].store
-        bm25 = [hit.passage.id for hit in store.search_words(text, depth, scope, within=dense)] if dense else []
-        return rankings_agree(dense, bm25, n=n, threshold=threshold, depth=depth)
+    def preflight(
+        self, text: str, scope: Scope, *, n: int, threshold: float, depth: int, signal: SignalKind = "overlap"
+    ) -> Preflight:
+        """Ranks the first `depth` dense hits anew, by BM25 (IDF of the whole library, errata C6) or by the reranker, as
+        the signal asks, and compares.
+
+        The dense hits of several stores, and of a question in segments, are the fused ones, their scores those of the
+        fusion: so small that no dense gap fitted on other scores is reached. Raises ValueError where the signal needs a
+        reranker and there is none.
+        """
+        dense = self._rank(text, depth, "dense", scope)
+        bm25: Sequence[Hit] = ()
+        if dense.hits and signal in BY_WORDS:
+            bm25 = self._searched[0].store.search_words(text, depth, scope, within=dense.ids)
+        again = None
+        if self._reranker is not None and signal == "reranker-overlap":
+            name, reranker = self._reranker
+            again = _scored(reranked(dense, text, reranker, name, depth).hits)
+        return rankings_agree(
+            _scored(dense.hits), _scored(bm25), again, signal=signal, n=n, threshold=threshold, depth=depth
+        )
 
     def _rank(self, text: str, k: int, by: By, scope: Scope) -> Ranking:
         words = [] if by == "dense" else [self._words(text, k if by == "bm25" else self._depth(k), scope)]

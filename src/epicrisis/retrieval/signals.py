@@ -1,5 +1,10 @@
 """How far the top of a ranking can be trusted: what a preflight check may look at. Pure arithmetic.
 
+    overlap               of the first n by dense vectors and by BM25: shared over all (BriefContext, equation 1)
+    rank-biased-overlap   of the same two rankings down to place n, the first places weighing most
+    dense-gap, bm25-gap   the first score less the mean of those after it down to place n
+    reranker-overlap      of the first n by dense vectors and by a reranker
+
 Of every signal a higher value means more trust. Which value is enough is no matter of this module: it is fitted
 (`evaluation.experiments.calibration`), or the papers' (`preflight.rankings_agree`).
 """
@@ -9,14 +14,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
-from epicrisis.retrieval.preflight import intersection_over_union
+from epicrisis.types import SignalKind
 
-SignalKind: TypeAlias = Literal["overlap", "rank-biased-overlap", "dense-gap", "bm25-gap", "reranker-overlap"]
 Scored: TypeAlias = Sequence[tuple[str, float]]
 """Passage ids with their scores, best first."""
 
+BY_WORDS: frozenset[SignalKind] = frozenset({"overlap", "rank-biased-overlap", "bm25-gap"})
+"""Those that look at BM25's ranking."""
 PERSISTENCE = 0.9
 """How likely a reader goes on from one place to the next, in rank-biased overlap."""
 
@@ -48,6 +54,12 @@ def measured(signal: Signal, dense: Scored, bm25: Scored, reranked: Scored | Non
             if reranked is None:
                 return None
             return intersection_over_union(ids[: signal.n], [each for each, _ in reranked[: signal.n]])
+
+
+def intersection_over_union(a: Sequence[str], b: Sequence[str]) -> float:
+    """Shared ids over all ids of two lists, 0 to 1; two empty lists share nothing and give 0."""
+    union = set(a) | set(b)
+    return len(set(a) & set(b)) / len(union) if union else 0.0
 
 
 def rank_biased_overlap(a: Sequence[str], b: Sequence[str], n: int, p: float = PERSISTENCE) -> float:

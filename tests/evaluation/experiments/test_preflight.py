@@ -109,8 +109,7 @@ def test_names_are_told_apart() -> None:
 @given(st.permutations(list("abcdefgh")))
 def test_the_papers_rule_is_the_one_of_the_pipeline(order: list[str]) -> None:
     each = recorded("abcdefgh", "a", bm25="".join(order))
-    dense, bm25 = ([name for name, _ in ranking] for ranking in (each.dense, each.bm25))
-    assert PAPERS_RULE.agree(each) == rankings_agree(dense, bm25).rankings_agree
+    assert PAPERS_RULE.agree(each) == rankings_agree(each.dense, each.bm25).rankings_agree
 
 
 def test_always_and_never() -> None:
