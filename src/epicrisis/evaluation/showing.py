@@ -15,6 +15,8 @@ from .tables import Cell, Table
 
 PERCENT = "%"
 """Ends a heading under which shares are shown as percent, to two places: as the papers print them."""
+AGAINST = "against"
+"""Heads the names of what the rows are compared with."""
 _GAP = 2
 _FULL, _ASCII = tuple("├─┤●│"), tuple("|-|o:")
 """Where an interval begins, goes on and ends, the value, and 0."""
@@ -94,16 +96,21 @@ def cells(table: Table) -> list[list[str]]:
 
 
 def key_columns(table: Table) -> int:
-    """How many leading columns tell the rows apart; at least one."""
+    """How many leading columns tell the rows apart: at least one, and all that begin the table with words."""
     numbers = range(1, len(table.columns))
-    return next((n for n in numbers if len({row[:n] for row in table.rows}) == len(table.rows)), 1)
+    apart = next((n for n in numbers if len({row[:n] for row in table.rows}) == len(table.rows)), 1)
+    figured = (n for n in numbers if any(not isinstance(row[n], str) for row in table.rows))
+    return max(apart, next(figured, 1))
 
 
 def label(table: Table, row: Sequence[Cell], without: Sequence[str] = ()) -> str:
     """What a row is called in a sentence: its leading cells, without those in which all rows are alike, or that stand
     under a heading in `without`. A number is named by its heading."""
     names = [i for i in _telling(table, without) if row[i] not in (None, "")]
-    return ", ".join(str(row[i]) if isinstance(row[i], str) else f"{table.columns[i]} {cell(row[i])}" for i in names)
+    return ", ".join(
+        str(row[i]) if isinstance(row[i], str) and table.columns[i] != AGAINST else f"{table.columns[i]} {cell(row[i])}"
+        for i in names
+    )
 
 
 def _telling(table: Table, without: Sequence[str] = ()) -> list[int]:

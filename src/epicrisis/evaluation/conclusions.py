@@ -1,0 +1,160 @@
+"""What a table shows, and what it does not, in plain sentences.
+
+Shown is a difference whose corrected p is at most 0.05; one that is not shown is said with the difference that so many
+questions could have shown. Bounds, which are not tested, are no findings. Nothing is said of causes. Knows no
+experiment: it goes by the columns, a column of differences and next to it the one of their corrected p values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+from .power import ALPHA, POWER, often, points, smallest_difference
+from .showing import AGAINST, is_p, label, p_value
+from .statistics import Difference
+from .tables import Cell, Table
+
+TO = "difference to "
+"""Begins the heading of differences to a baseline, which it names."""
+_SUBJECTS = ("run", "arm")
+"""Columns that name what was right more often, or less."""
+_EACH = 3
+"""So many comparisons without a finding are said one by one, more in one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """One tested difference of a table."""
+
+    where: str
+    """Which row it is, without subject and other; may be empty."""
+    subject: str
+    """Empty where the row does not name one."""
+    other: str
+    heading: str
+    difference: Difference
+    p: float
+    comparisons: int
+    """Of the whole table."""
+
+
+def conclusions(table: Table) -> tuple[str, ...]:
+    """A sentence for each difference that was shown and for those that were not, column by column; none where the table
+    tests none. Differences are shares and are told in percentage points."""
+    tested = [(i, [row for row in table.rows if row[i + 1] is not None]) for i in _columns(table)]
+    comparisons = sum(len(rows) for _, rows in tested)
+    return tuple(
+        sentence
+        for i, rows in tested
+        for sentence in _sentences([_compared(table, row, i, comparisons) for row in rows])
+    )
+
+
+def smallest(difference: Difference, comparisons: int = 1, power: float = POWER) -> float | None:
+    """The least difference, as a share, that a comparison of so many questions with such a spread finds at this power,
+    corrected for so many comparisons; `None` where no difference whatever would be found.
+
+    The spread is the interval's, so that places and repeats of a question count for as much as they tell.
+    """
+    interval, n = difference.interval, difference.clusters
+    error = (interval.high - interval.low) / 2 / NormalDist().inv_cdf(0.5 + interval.confidence / 2)
+    # The share of discordant questions that would give this error (the variance of a paired difference of 0 and 1).
+    discordant = min(1.0, n * error * error + difference.value**2)
+    return smallest_difference(n, discordant, power, ALPHA / max(1, comparisons))
+
+
+def _columns(table: Table) -> list[int]:
+    """Of differences that have their corrected p beside them."""
+    pairs = zip(table.columns, table.columns[1:], strict=False)
+    return [
+        i
+        for i, (_, head) in enumerate(pairs)
+        if is_p(head) and any(isinstance(row[i], Difference) for row in table.rows)
+    ]
+
+
+def _compared(table: Table, row: Sequence[Cell], i: int, comparisons: int) -> _Compared:
+    found, p, heading = row[i], row[i + 1], table.columns[i]
+    if not isinstance(found, Difference):
+        raise TypeError(f"table {table.title!r}: {heading!r} has a p value without a difference")
+    names = dict(zip(table.columns, row, strict=True))
+    subject = next((str(names[each]) for each in _SUBJECTS if each in names), "") if heading.startswith(TO) else ""
+    other = str(names.get(AGAINST, heading.removeprefix(TO)))
+    without = (*_SUBJECTS, AGAINST) if subject else ()
+    telling = not subject or len({label(table, each, without) for each in table.rows}) > 1
+    where = label(table, row, without) if telling else ""
+    return _Compared(where, subject, other, heading, found, float(str(p)), comparisons)
+
+
+def _sentences(compared: Sequence[_Compared]) -> Iterator[str]:
+    shown = [each for each in compared if each.p <= ALPHA]
+    rest = [each for each in compared if each.p > ALPHA]
+    yield from map(_shown, shown)
+    if len(rest) > _EACH:
+        yield (
+            f"In {len(rest)} of {len(compared)} comparisons ({rest[0].heading}; p above {ALPHA:g} in the table) no "
+            f"difference was shown; this is no proof that there is none: {_could(rest)}."
+        )
+    else:
+        for each in rest:
+            yield f"{_not_shown(each)}; this is no proof that there is none: {_could([each])}."
+    if shown and not rest:
+        yield f"Smaller differences would be missed: {_could(shown)}."
+
+
+def _shown(each: _Compared) -> str:
+    value = each.difference.value
+    told = f"({_test(each, less=bool(each.subject) and value < 0)}, {_questions(each.difference.clusters)})"
+    if not each.subject:
+        return f"{_where(each)}{each.heading} {_signed(value)} {told}."
+    amount = f"{points(abs(value))} {'more' if value > 0 else 'less'} often"
+    return f"{_where(each)}{each.subject} was right {amount} than {each.other} {told}."
+
+
+def _not_shown(each: _Compared) -> str:
+    told = f"{_signed(each.difference.value)} ({_test(each)})"
+    if not each.subject:
+        return f"{_where(each)}{each.heading} was not shown to differ from 0: {told}"
+    no = "no" if each.where else "No"
+    return f"{_where(each)}{no} difference between {each.subject} and {each.other} was shown: {told}"
+
+
+def _where(each: _Compared) -> str:
+    return f"{each.where}: " if each.where else ""
+
+
+def _test(each: _Compared, *, less: bool = False) -> str:
+    """Interval and p; `less`: of how much less it is."""
+    interval, p = each.difference.interval, p_value(each.p)
+    low, high = (-interval.high, -interval.low) if less else (interval.low, interval.high)
+    corrected = f", corrected for {each.comparisons} comparisons" if each.comparisons > 1 else ""
+    return (
+        f"{100 * interval.confidence:g} % interval {100 * low:.1f} to {100 * high:.1f}; "
+        f"p {p if p.startswith('<') else f'= {p}'}{corrected}"
+    )
+
+
+def _could(compared: Sequence[_Compared]) -> str:
+    """What these comparisons would find, were it there."""
+    clusters = [each.difference.clusters for each in compared]
+    found = [smallest(each.difference, each.comparisons) for each in compared]
+    least = [each for each in found if each is not None]
+    whole = (
+        _questions(max(clusters)) if min(clusters) == max(clusters) else f"{min(clusters)} to {max(clusters)} questions"
+    )
+    if not least:
+        return f"with {whole} no difference whatever would be found in {often(POWER)} such studies"
+    low, high = points(min(least)), points(max(least))
+    span = low if low == high else f"{low.partition(' ')[0]} to {high}"
+    of = "" if len(least) == len(found) else f" (in {len(found) - len(least)} of them none whatever)"
+    return f"with {whole} a difference of {span} would be found in {often(POWER)} such studies{of}"
+
+
+def _questions(n: int) -> str:
+    return f"{n:,} question{'' if n == 1 else 's'}"
+
+
+def _signed(share: float) -> str:
+    return f"+{points(share)}" if share > 0 else points(share)
