@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 from epicrisis.corpus.questions import read_questions
@@ -18,6 +19,11 @@ from epicrisis.types import Question
 
 if TYPE_CHECKING:
     from epicrisis.library.library import Library
+
+
+# How long an example takes on a busy machine says nothing of the code.
+hypothesis.settings.register_profile("no-clock", deadline=None)
+hypothesis.settings.load_profile("no-clock")
 
 
 def _missing(what: str) -> None:

@@ -16,7 +16,14 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from epicrisis.answering.choices import ANSWER_CHARACTERS, FINDING_CHARACTERS, MAX_QUOTES, QUOTE_CHARACTERS, ReplyForm
+from epicrisis.answering.choices import (
+    ANSWER_CHARACTERS,
+    FINDING_CHARACTERS,
+    MAX_QUOTES,
+    MAX_SOURCES,
+    QUOTE_CHARACTERS,
+    ReplyForm,
+)
 from epicrisis.errors import EndpointUnreachable, InputError, UserError
 from epicrisis.library.library import Library
 from epicrisis.models.chat.layers.layer import Layer
@@ -136,7 +143,7 @@ def test_the_longest_reply_fills_all_there_is_room_for(form: ReplyForm) -> None:
         assert len(most.quotes) == MAX_QUOTES, "the same quotation twice would count once"
         assert {doc for doc, _ in most.quotes} == {2 % form.documents + 1}
         assert all(len(text) >= QUOTE_CHARACTERS - 1 for _, text in most.quotes)
-    assert len(most.sources) == min(form.sources, MAX_QUOTES)
+    assert len(most.sources) == min(form.sources, MAX_SOURCES)
     assert (most.choice is None) == (not form.options)
 
 

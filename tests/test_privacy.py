@@ -300,8 +300,8 @@ def test_libraries_do_not_report_to_their_makers() -> None:
 
 
 def test_who_starts_processes_and_who_logs() -> None:
-    """Children do not pass the guard: pip, asked for its settings or refused, git, asked of the checkout, and readers of
-    files. A second logger would not pass the list of what may be logged."""
+    """Children do not pass the guard: pip, asked for its settings or refused, git, asked of the checkout, and readers
+    of files. A second logger would not pass the list of what may be logged."""
     imported: dict[str, set[str]] = {"subprocess": set(), "logging": set(), "multiprocessing": set()}
     source = Path(epicrisis.__file__).parent
     for path in source.rglob("*.py"):

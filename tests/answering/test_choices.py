@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from epicrisis.answering.choices import (
     ANSWER_CHARACTERS,
     MAX_QUOTES,
+    MAX_SOURCES,
     QUOTE_CHARACTERS,
     REASONING_CHARACTERS,
     Reply,
@@ -263,7 +264,7 @@ def longest(form: ReplyForm) -> dict[str, Any]:
     if form.documents:
         found["quotes"] = [{"doc": form.documents, "quote": "q" * QUOTE_CHARACTERS}] * MAX_QUOTES
     if form.sources:
-        found["sources"] = [form.sources] * MAX_QUOTES
+        found["sources"] = [form.sources] * MAX_SOURCES
     found[form.text_field] = "x" * ANSWER_CHARACTERS
     if form.options:
         found["choice"] = "B"
@@ -302,6 +303,7 @@ def test_what_keeps_the_schema_can_be_read_and_fits(form: ReplyForm) -> None:
         (MAP, {"answer": "x"}),
         (REDUCE, {"sources": []}),
         (REDUCE, {"sources": [4]}),
+        (REDUCE, {"sources": [1] * (MAX_SOURCES + 1)}),
         (REDUCE, {"choice": None}),
     ],
 )

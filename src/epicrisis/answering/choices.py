@@ -16,6 +16,8 @@ ANSWER_CHARACTERS = 500
 FINDING_CHARACTERS = 180
 QUOTE_CHARACTERS = 240
 MAX_QUOTES = 3
+MAX_SOURCES = 3
+"""Findings that a summing up may name."""
 REASONING_CHARACTERS = 1500
 
 _LETTER = r"\s*(?:option\s*)?[*(\"'\[]*([A-Z])\b(?!\w|')"
@@ -31,7 +33,7 @@ class Unreadable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a reply says. `quotes` are (number of the document, words)."""
+    """What a reply says. `quotes` are (number of the document, words), `sources` the numbers of findings."""
 
     found: bool
     text: str = ""
@@ -67,7 +69,7 @@ class ReplyForm:
             found["quotes"] = {"type": "array", "minItems": 1, "maxItems": MAX_QUOTES, "items": quote}
         if self.sources:
             number = {"type": "integer", "enum": list(range(1, self.sources + 1))}
-            found["sources"] = {"type": "array", "minItems": 1, "maxItems": MAX_QUOTES, "items": number}
+            found["sources"] = {"type": "array", "minItems": 1, "maxItems": MAX_SOURCES, "items": number}
         found[self.text_field] = {"type": "string", "minLength": 1, "maxLength": self.text_characters}
         if self.options:
             letters: list[str | None] = list(self.options)

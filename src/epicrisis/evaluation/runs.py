@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ from epicrisis.errors import (
     NotCached,
     ReplyTruncated,
     RunStopped,
-    StorageError,
 )
 from epicrisis.pipeline import Pipeline
 from epicrisis.plain import to_json
@@ -28,6 +26,7 @@ from epicrisis.retrieval.retriever import QUESTION_CUT
 from epicrisis.types import Answer, Question, Usage
 
 from .cases import Case, Condition, case_key
+from .lines import append_line, whole_lines
 
 SCHEMA_VERSION = 2
 """Of a record; version 1 had no condition."""
@@ -50,24 +49,12 @@ class RecordFile:
         """Of all the records here, those of earlier tries of a case included."""
         self.states: dict[str, str] = {}
         """State by case key, of every case whose record is there; the last record of a case counts."""
-        self._read()
+        for number, line in whole_lines(path):
+            self._take(number, line)
 
     def is_done(self, key: str) -> bool:
         """Whether the case needs no call any more. Failed ones are asked again."""
         return self.states.get(key, "failed") != "failed"
-
-    def _read(self) -> None:
-        if not self._path.exists():
-            return
-        whole = 0
-        with self._path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                if not line.endswith(b"\n"):
-                    break
-                self._take(number, line)
-                whole += len(line)
-        if whole < self._path.stat().st_size:
-            os.truncate(self._path, whole)
 
     def _take(self, number: int, line: bytes) -> None:
         try:
@@ -98,16 +85,7 @@ class RecordFile:
         }
         if not self._texts:
             _drop_texts(record["answer"]["trace"])
-        line = json.dumps(record, ensure_ascii=False) + "\n"
-        try:
-            with self._path.open("ab") as file:
-                file.write(line.encode())
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise StorageError(
-                f"{self._path} cannot be written ({error.strerror}): free some space and run the same command again"
-            ) from error
+        append_line(self._path, record)
         self._note(key, answer.state, answer.usage, record["answer"]["trace"])
 
     def _note(self, key: str, state: str, usage: Usage, trace: Iterable[Mapping[str, Any]]) -> None:

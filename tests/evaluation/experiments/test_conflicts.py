@@ -335,7 +335,7 @@ def quarrelling(request: ChatRequest) -> str:
         case "rag":
             return said(quotes=[], answer="So.", choice=gold if draw("rag", number) < 0.8 else wrong)
         case "reduce":
-            return said(sources=[], answer="So.", choice=found(r"Supports option ([A-C])", prompt))
+            return said(sources=[], answer="So.", choice=found(r"\(option ([A-C])\)", prompt))
     if "tells it here" in prompt:
         return finding(1, "The trial tells it.", gold)
     return finding(1, "A study tells otherwise.", wrong) if draw("map", prompt) < 0.5 else NOT_FOUND

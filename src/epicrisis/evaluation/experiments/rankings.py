@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 from epicrisis.dates import first_day
-from epicrisis.errors import InputError, StorageError
+from epicrisis.errors import InputError
+from epicrisis.evaluation.lines import append_line, whole_lines
 from epicrisis.models.rerankers import load_reranker
 from epicrisis.opening import open_retriever
 from epicrisis.plain import to_json
@@ -120,36 +121,21 @@ class RankingFile:
         self._recipe = {"schema_version": SCHEMA_VERSION, **to_json(recipe)}
         self.recorded: dict[str, Recorded] = {}
         """By question key, in the order of the file."""
-        self._read()
+        for number, line in whole_lines(path):
+            self._take(number, line)
 
-    def _read(self) -> None:
-        if not self._path.exists():
-            return
-        whole = self._path.read_bytes()
-        kept = whole[: whole.rfind(b"\n") + 1]
-        for number, line in enumerate(kept.splitlines(), 1):
-            recipe, each = _parse(self._path, number, line)
-            if recipe != self._recipe:
-                changed = sorted(k for k in {*recipe, *self._recipe} if recipe.get(k) != self._recipe.get(k))
-                raise InputError(
-                    f"{self._path} holds rankings made otherwise ({', '.join(changed)}): name another file with -o"
-                )
-            self.recorded[each.key] = each
-        if len(kept) < len(whole):
-            os.truncate(self._path, len(kept))
+    def _take(self, number: int, line: bytes) -> None:
+        recipe, each = _parse(self._path, number, line)
+        if recipe != self._recipe:
+            changed = sorted(k for k in {*recipe, *self._recipe} if recipe.get(k) != self._recipe.get(k))
+            raise InputError(
+                f"{self._path} holds rankings made otherwise ({', '.join(changed)}): name another file with -o"
+            )
+        self.recorded[each.key] = each
 
     def append(self, each: Recorded) -> None:
         """Durable when it returns. Raises StorageError where the disk does not take it."""
-        line = json.dumps({"recipe": self._recipe, **to_json(each)}, ensure_ascii=False) + "\n"
-        try:
-            with self._path.open("ab") as file:
-                file.write(line.encode())
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise StorageError(
-                f"{self._path} cannot be written ({error.strerror}): free some space and run the same command again"
-            ) from error
+        append_line(self._path, {"recipe": self._recipe, **to_json(each)})
         self.recorded[each.key] = each
 
 

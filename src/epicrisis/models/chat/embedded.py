@@ -144,8 +144,8 @@ class EmbeddedModel:
 
 
 def _params(path: Path, name: str, key: str, window: int, threads: int | None, cached: float | None) -> Any:
-    """A server on a free port of loopback that answers only to the key. `cached`: bytes for prompts read before, `None`
-    where every prompt is read anew."""
+    """For a server on a free port of loopback that answers only to the key. `cached`: bytes for prompts read before,
+    `None` where every prompt is read anew."""
     import xllamacpp
 
     params = xllamacpp.CommonParams()
