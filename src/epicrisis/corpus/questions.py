@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from epicrisis.errors import InputError
 from epicrisis.types import Question
@@ -11,14 +12,19 @@ from epicrisis.types import Question
 from . import jsonl, pubmedqa
 from .inputs import Skipped, check_file, shown
 
+_ACCEPTED = "accepted"
+_PASSED_OVER = ("proposed", "rejected", "left-out")
+
 
 def read_questions(path: Path) -> Iterator[Question | Skipped]:
     """The questions in the file's order; a broken line, or an id seen before, is left out and said.
 
     JSON lines (`.jsonl`, `.jsonl.gz`): `text` or `question` is required; `options` maps letters to texts, or lists the
     texts, lettered from A; `gold` is one of the letters, or any text where there are no options; `id` is the line's
-    number where it is missing; `gold_documents` and `patient` are optional. `.json`: PubMedQA's file. Raises
-    InputError at the call for a path that cannot be such a file.
+    number where it is missing; `gold_documents` and `patient` are optional. Of lines with a `state`, as those of
+    `epicrisis questions generate`, the `accepted` ones are questions; `proposed`, `rejected` and `left-out` ones are
+    passed over, and where there is none but these that is said. `.json`: PubMedQA's file. Raises InputError at the
+    call for a path that cannot be such a file.
     """
     check_file(path)
     name = path.name.lower()
@@ -35,7 +41,7 @@ def _lines(path: Path) -> Iterator[Question | Skipped]:
     from .outside import QuestionLine, reason
 
     seen: set[str] = set()
-    for item in jsonl.objects(path):
+    for item in _accepted(path):
         if isinstance(item, Skipped):
             yield item
             continue
@@ -60,3 +66,22 @@ def _lines(path: Path) -> Iterator[Question | Skipped]:
             gold_documents=tuple(line.gold_documents or ()),
             patient=line.patient,
         )
+
+
+def _accepted(path: Path) -> Iterator[tuple[int, dict[str, Any]] | Skipped]:
+    """The lines, without those whose state says that they are no questions, or not yet."""
+    passed_over, left = 0, 0
+    for item in jsonl.objects(path):
+        state = _ACCEPTED if isinstance(item, Skipped) else item[1].get("state", _ACCEPTED)
+        if state in _PASSED_OVER:
+            passed_over += 1
+            continue
+        left += 1
+        if isinstance(item, Skipped) or state == _ACCEPTED:
+            yield item
+        else:
+            known = ", ".join((_ACCEPTED, *_PASSED_OVER))
+            yield Skipped(shown(path), f"line {item[0]}", f"state: none of {known}")
+    if passed_over and not left:
+        cure = f'set the state of those that are good to "{_ACCEPTED}"'
+        yield Skipped(shown(path), "", f"none of its {passed_over} lines is accepted; {cure}")

@@ -1,0 +1,128 @@
+"""`epicrisis questions generate`: a model proposes questions from one's own documents, for people to accept or reject."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from epicrisis.cli.common import fail, show_json, translated
+from epicrisis.cli.options import (
+    AtOnce,
+    BudgetMinutes,
+    BudgetTokens,
+    BudgetUsd,
+    Cache,
+    Config,
+    Json,
+    LocalOnly,
+    Log,
+    LogText,
+    ModelName,
+    Record,
+    Seed,
+    said,
+)
+
+if TYPE_CHECKING:
+    from epicrisis.evaluation.generating import Drawn, Made, QuestionFile
+    from epicrisis.settings import Settings
+
+INCOMPLETE = 2
+
+
+def register(group: typer.Typer) -> None:
+    """Adds the command."""
+    group.command(
+        epilog="Examples: epicrisis questions generate ~/lib --n 50 --model URL -o questions.jsonl   |   "
+        "epicrisis questions generate papers/ notes.pdf --model URL -o questions.jsonl"
+    )(generate)  # fmt: skip
+
+
+@translated
+def generate(
+    context: typer.Context,
+    sources: Annotated[list[Path], typer.Argument(help="A library, or files and folders of documents.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Where the questions go (JSONL).")],
+    n: Annotated[int, typer.Option("--n", min=1, help="Passages to draw; each gives one question or none.")] = 50,
+    model: ModelName = None,
+    seed: Seed = None,
+    at_once: AtOnce = None,
+    cache: Cache = None,
+    record: Record = None,
+    budget_tokens: BudgetTokens = None,
+    budget_usd: BudgetUsd = None,
+    budget_minutes: BudgetMinutes = None,
+    log: Log = None,
+    log_text: LogText = False,
+    config: Config = None,
+    local_only: LocalOnly = False,
+    json: Json = False,
+) -> None:
+    """Let a model propose PICO questions with answers, each from one passage that it quotes word for word.
+
+    Read the file and set "state" of each line to "accepted" or "rejected": only accepted ones are questions then.
+    Interrupted, the same command goes on; with a larger --n it adds to what is there.
+    """
+    from epicrisis.cli.screen import usage_line
+    from epicrisis.evaluation.generating import draw
+    from epicrisis.opening import scope_of
+    from epicrisis.settings import load
+    from epicrisis.types import Usage
+
+    settings = load(said(context), config)
+    drawn = draw(sources, n, settings.seed, scope_of(settings.scope))
+    for item in drawn.skipped:
+        typer.echo(f"epicrisis: {', '.join(filter(None, (item.path, item.where)))}: {item.reason}", err=True)
+    file, made = asyncio.run(_generated(settings, drawn, output, json))
+    usage = sum((each.usage for each in made), Usage())
+    failed = sum(each.failure is not None for each in made)
+    alike = file.near_duplicates()
+    if json:
+        told = {"drawn": len(drawn.passages), "lines": file.states, "failed": failed, "near_duplicates": alike}
+        show_json({**told, "skipped": len(drawn.skipped), "usage": usage, "output": str(output)})
+    else:
+        typer.echo("\n".join(_lines(drawn, n, file.states, alike, output)))
+        typer.echo(usage_line(usage))
+    if failed:
+        fail(f"{failed} calls failed; the same command asks them again", INCOMPLETE)
+    if drawn.skipped:
+        fail(f"{len(drawn.skipped)} items could not be read, named above", INCOMPLETE)
+
+
+def _lines(drawn: Drawn, n: int, states: Counter[str], alike: list[tuple[str, str]], output: Path) -> list[str]:
+    short = f" (all there are; {n} were asked for)" if len(drawn.passages) < n else ""
+    lines = [
+        f"{len(drawn.passages)} passages{short}; in {output}: {states['proposed']} questions proposed, "
+        f"{states['accepted']} accepted, {states['rejected']} rejected",
+        f"left out: {states['nothing']} passages without such a question, {states['unparsed']} replies that could not be "
+        f"read, {states['not-verbatim']} whose quotation does not stand in the passage",
+    ]
+    if alike:
+        lines.append(f"{len(alike)} near-duplicates: {', '.join(f'{first} and {second}' for first, second in alike)}")
+    return lines
+
+
+async def _generated(settings: Settings, drawn: Drawn, output: Path, json: bool) -> tuple[QuestionFile, list[Made]]:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from epicrisis.evaluation.asking import opened
+    from epicrisis.evaluation.generating import QuestionFile, generate, recipe
+    from epicrisis.opening import scope_of
+
+    made = []
+    async with opened(settings) as asker:
+        file = QuestionFile(output, recipe(asker))
+        done = sum(passage.id in file.passages for passage in drawn.passages)
+        with Progress(console=Console(stderr=True), disable=json) as bar:
+            task = bar.add_task("Asking", total=len(drawn.passages), completed=done)
+            async for each in generate(drawn.passages, asker, file, scope_of(settings.scope)):
+                made.append(each)
+                if each.failure is not None:
+                    bar.console.print(f"{each.passage.id}: {each.failure.message}", markup=False)
+                bar.advance(task)
+    return file, made

@@ -1,0 +1,298 @@
+"""Many prompts to one chat model, each reply read and kept as a line of a file, so that none is paid for twice.
+
+For what is no question of a run: verdicts on answers, proposals of questions. Knows neither of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, Generic, NoReturn, TypeVar
+
+from epicrisis.answering.choices import Unreadable
+from epicrisis.answering.context import SECOND_TRY_TEMPERATURE, Sampling
+from epicrisis.errors import (
+    BudgetExceeded,
+    ChatError,
+    ContextOverflow,
+    InputError,
+    NotCached,
+    ReplyTruncated,
+    ReplyWithheld,
+    RunStopped,
+    StorageError,
+)
+from epicrisis.pipeline import Pipeline
+from epicrisis.plain import to_json
+from epicrisis.prompts import Prompt
+from epicrisis.seams import ChatModel, ChatRequest
+from epicrisis.settings import Models, Settings
+from epicrisis.types import Failure, Scope, Usage
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+AT_THE_START, IN_A_ROW = 3, 20
+"""Failures, one after the other, that end the work: before anything came back, and later."""
+_OF_ONE_PROMPT = {ContextOverflow.__name__, ReplyTruncated.__name__, ReplyWithheld.__name__, NotCached.__name__}
+"""Failures that say nothing of the next call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form(Generic[T]):
+    """What is asked of a reply."""
+
+    properties: Mapping[str, Any]
+    """The schema's, in the order in which they are written; all are required."""
+    characters: int
+    """Of the longest reply that they allow."""
+    read: Callable[[str], T]
+    """Raises Unreadable."""
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        return object_of(self.properties)
+
+    @property
+    def max_tokens(self) -> int:
+        """Two characters a token, and some JSON around."""
+        return self.characters // 2 + 100
+
+
+def object_of(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of an object with these properties and no other."""
+    return {
+        "type": "object", "properties": dict(properties), "required": list(properties), "additionalProperties": False,
+    }  # fmt: skip
+
+
+def text_of(characters: int) -> dict[str, Any]:
+    """The schema of a text that says something."""
+    return {"type": "string", "minLength": 1, "maxLength": characters}
+
+
+def read_object(reply: str, name: str) -> dict[str, Any]:
+    """The reply's JSON object that has a field of this name, bare or between other words. Raises Unreadable where there
+    is none, or where several differ."""
+    found = [value for value in _objects(reply) if name in value]
+    if not found:
+        raise Unreadable(f"the reply holds no JSON object with {name}")
+    if any(value != found[0] for value in found):
+        raise Unreadable("the reply holds several JSON objects that differ")
+    return found[0]
+
+
+def _objects(text: str) -> Iterator[dict[str, Any]]:
+    decoder = json.JSONDecoder(strict=False)
+    at = text.find("{")
+    while at >= 0:
+        try:
+            value, at_end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            at_end = at + 1
+        else:
+            yield value
+        at = text.find("{", at_end)
+
+
+@dataclass(frozen=True, slots=True)
+class Said(Generic[T]):
+    """What came of one prompt: a value, or else why there is none."""
+
+    value: T | None
+    usage: Usage
+    """Of both tries where there were two."""
+    failure: Failure | None = None
+    """The call failed, or its reply was not whole: asked again it may succeed."""
+    unreadable: str | None = None
+    """Neither reply could be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """A chat model and how it draws."""
+
+    model: ChatModel
+    sampling: Sampling = field(default_factory=Sampling)
+    seed: int = 0
+    told: Mapping[str, Any] = field(default_factory=dict)
+    """The model as `Pipeline.recipe` tells of one."""
+    at_once: int = 1
+    """Prompts worked on together."""
+
+    async def ask(self, prompt: Prompt, form: Form[T]) -> Said[T]:
+        """The reply, read. One that cannot be read, is overlong or withheld is asked for once more, as another draw.
+
+        Raises what is no failure of the call: BudgetExceeded, ScopeViolation.
+        """
+        first = ChatRequest(
+            prompt.messages,
+            form.max_tokens,
+            temperature=self.sampling.temperature,
+            top_p=self.sampling.top_p,
+            seed=self.seed,
+            schema=form.schema,
+            max_reasoning_tokens=self.sampling.max_reasoning_tokens,
+        )
+        hotter = max(self.sampling.temperature, SECOND_TRY_TEMPERATURE)
+        second = replace(first, sample=1, seed=self.seed + 1, temperature=hotter)
+        spent = Usage()
+        said: Said[T] = Said(None, spent)
+        for request in (first, second):
+            try:
+                reply = await self.model.complete(request)
+                spent += reply.usage
+                if reply.finish_reason == "length":
+                    raise ReplyTruncated(f"the reply was cut at {request.max_tokens} tokens: name another model")
+                return Said(form.read(reply.text), spent)
+            except Unreadable as error:
+                said = Said(None, spent, unreadable=str(error))
+            except ChatError as error:
+                spent += error.usage
+                said = Said(None, spent, failure=error.as_failure())
+                if not isinstance(error, ReplyTruncated | ReplyWithheld):
+                    break
+        return said
+
+
+@asynccontextmanager
+async def opened(settings: Settings, role: str = "writer") -> AsyncGenerator[Asker, None]:
+    """The model of this role in the layers that the settings ask for: cache, budget, retries, recording.
+
+    Raises UserError before any call is made.
+    """
+    alone = {"strategy": "closed-book", "models": Models(writer=settings.model_for(role))}
+    async with Pipeline.open(settings.model_copy(update=alone), None) as pipeline:
+        context = pipeline.context(lambda event: None, Scope())
+        told = pipeline.recipe()["models"]["writer"]
+        yield Asker(context.models["writer"], context.sampling["writer"], context.seed, told, pipeline.at_once)
+
+
+async def worked_off(
+    items: Iterable[T],
+    work: Callable[[T], Coroutine[Any, Any, R]],
+    keep: Callable[[R], None],
+    failure: Callable[[R], Failure | None],
+    at_once: int = 1,
+) -> AsyncGenerator[R, None]:
+    """What comes of each item, kept before it is yielded, `at_once` of them worked on together.
+
+    Raises BudgetExceeded when what is in flight has ended, and RunStopped where nothing but failures comes back.
+    """
+    waiting, failures = iter(items), _Failures()
+    working: list[asyncio.Task[R]] = []
+    over: BudgetExceeded | None = None
+    try:
+        while True:
+            room = 0 if over else at_once - len(working)
+            working += [asyncio.create_task(work(item)) for item in islice(waiting, room)]
+            if not working:
+                break
+            done, _ = await asyncio.wait(working, return_when=asyncio.FIRST_COMPLETED)
+            results = []
+            # A set has no order; the lines of two runs alike shall have one.
+            for task in [task for task in working if task in done]:
+                working.remove(task)
+                try:
+                    results.append(task.result())
+                except BudgetExceeded as error:
+                    over = over or error
+            for result in results:
+                keep(result)
+                failures.count(failure(result))
+            for result in results:
+                yield result
+            failures.check()
+    finally:
+        for task in working:
+            task.cancel()
+        if working:
+            await asyncio.wait(working)
+    if over is not None:
+        raise over
+
+
+class _Failures:
+    """How many calls failed one after the other."""
+
+    def __init__(self) -> None:
+        self._in_a_row, self._limit, self._last = 0, AT_THE_START, ""
+
+    def count(self, failure: Failure | None) -> None:
+        if failure is None:
+            self._in_a_row, self._limit = 0, IN_A_ROW
+        elif failure.kind not in _OF_ONE_PROMPT:
+            self._in_a_row, self._last = self._in_a_row + 1, failure.message
+
+    def check(self) -> None:
+        """Raises RunStopped when it is enough."""
+        if self._in_a_row >= self._limit:
+            raise RunStopped(
+                f"{self._in_a_row} calls in a row failed, so the work was stopped ({self._last}); what is done is "
+                "kept, and the same command goes on from there"
+            )
+
+
+class Lines:
+    """A JSONL file that is only added to. A line that a kill left half-written is left aside, and taken back when the
+    next one is added; a last line that an editor left without its end is kept. Raises InputError where a line is no
+    JSON object."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.values: list[dict[str, Any]] = []
+        """As they were when the file was opened, in its order."""
+        self._half = 0
+        """Bytes of the half-written line."""
+        self._open_end = False
+        if path.exists():
+            self._read()
+
+    def _read(self) -> None:
+        try:
+            *whole, last = self.path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
+        except OSError as error:
+            raise InputError(f"{self.path} cannot be read ({error.strerror}): name another file with -o") from error
+        for number, line in enumerate(whole, 1):
+            if line.strip() and not self._take(line):
+                self._refuse(number)
+        if last and self._take(last):
+            self._open_end = True
+        elif last.startswith(b"{"):
+            self._half = len(last)
+        elif last.strip():
+            self._refuse(len(whole) + 1)
+
+    def _refuse(self, number: int) -> NoReturn:
+        raise InputError(f"{self.path}, line {number}, is no JSON object: mend it, or name another file")
+
+    def _take(self, line: bytes) -> bool:
+        try:
+            value = json.loads(line)
+        except ValueError:
+            return False
+        if isinstance(value, dict):
+            self.values.append(value)
+        return isinstance(value, dict)
+
+    def append(self, value: Mapping[str, Any]) -> None:
+        """Durable when it returns. Raises StorageError where the disk does not take it."""
+        line = json.dumps(to_json(value), ensure_ascii=False) + "\n"
+        try:
+            if self._half:
+                os.truncate(self.path, self.path.stat().st_size - self._half)
+            with self.path.open("ab") as file:
+                file.write((("\n" if self._open_end else "") + line).encode())
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise StorageError(
+                f"{self.path} cannot be written ({error.strerror}): free some space and run the same command again"
+            ) from error
+        self._half, self._open_end = 0, False

@@ -1,0 +1,320 @@
+"""Are BriefContext's answers to open questions better? (BriefContext, Results: MedQ, 48 questions, three experts.)
+
+Both arms answer with the pipeline's own retrieval; their answers are compared blind, by people and by models
+(`evaluation.judging`). The paper names no test; its 14 better and 6 worse of 48 are none by a sign test (errata B11).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from epicrisis.errors import InputError
+from epicrisis.evaluation.cases import Case
+from epicrisis.evaluation.judging import by_model, pairs, verdicts
+from epicrisis.evaluation.judging.agreement import Agreement, agreement
+from epicrisis.evaluation.judging.by_model import Judged
+from epicrisis.evaluation.judging.pairs import Paired
+from epicrisis.evaluation.judging.verdicts import Choice, Verdict
+from epicrisis.evaluation.statistics import Mean, holm, mean_of, sign_test
+from epicrisis.evaluation.tables import Cell, Table
+from epicrisis.pipeline import Treatment
+from epicrisis.types import Question, StrategyName
+
+NAME = "open-ended"
+RIVAL: StrategyName = "rag"
+OURS: StrategyName = "brief-context"
+ARMS = (RIVAL, OURS)
+PUBLISHED = ("open-ended",)
+"""Tables of `published` to set beside these."""
+
+STATES = ("answered", "abstained", "unparsed", "failed", pairs.NOT_ASKED)
+
+_VERDICTS = (
+    "Better, same, worse: BriefContext's answer against RAG's. Not judged, and in none of these: no verdict, or none "
+    "that can be read. Intervals are 95 % (Wilson); p by the exact sign test, ties left out, corrected by Holm for "
+    "this table's {n} tests.",
+    "Of several reviewers the majority counts, and a pair without one is a tie; what each says alone is not tested.",
+    "A model judges each pair in both orders; where they disagree it is a tie.",
+)
+_AGREEMENT = (
+    "Over the pairs that at least two of them judged, by the answer preferred; a model's disagreement with itself is a "
+    "tie. Intervals are 95 %, by a bootstrap of the pairs. No value where all that was said is one word.",
+)
+_POSITION = (
+    "Which place wins, whatever stands there: each arm stands first in half of the pairs. p by the exact sign test, "
+    "corrected by Holm for this table's {n} tests; a model's two replies to one pair count as one.",
+    "Of a model all replies in both orders are counted; consistent, inconsistent, unparsed and failed are counts of "
+    "pairs.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Judging:
+    """The pairs of one run, and whatever was said of them."""
+
+    paired: Paired
+    people: tuple[Verdict, ...] = ()
+    models: Mapping[str, Mapping[str, Judged]] = field(default_factory=dict)
+    """By the judge's name: its verdicts by pair."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rater:
+    name: str
+    choices: Mapping[str, Choice]
+    """By pair."""
+    tested: bool = True
+    """False: one of several whose majority counts."""
+
+
+def cases(questions: Sequence[Question], *, preflight: bool = False) -> tuple[Case, ...]:
+    """Each question by both arms, condition `arm`; retrieval, k and all else are as the settings say.
+
+    Without its preflight check BriefContext reads every question in parts; with it some of its answers are plain RAG's.
+    Raises InputError where there is no question.
+    """
+    if not questions:
+        raise InputError("there is no question to ask: draw at least one")
+    return tuple(
+        Case(question, {"arm": arm}, Treatment(strategy=arm, preflight=preflight))
+        for question in questions
+        for arm in ARMS
+    )
+
+
+def judging_of(folder: Path, people: Sequence[Path] = (), models: Sequence[Path] = ()) -> Judging:
+    """The pairs of a folder that `pairs.write` wrote, with the verdicts in these files. Raises InputError."""
+    paired = pairs.read(folder)
+    judges: dict[str, Mapping[str, Judged]] = {}
+    for path in models:
+        made, judged = by_model.read_judged(path, paired.pairs)
+        name = str(made["judge"]["name"])
+        judges[f"{name} ({path.name})" if name in judges else name] = judged
+    return Judging(paired, verdicts.read_verdicts(people, {pair.id for pair in paired.pairs}), judges)
+
+
+def tables(judgings: Mapping[str, Judging], *, remarks: Sequence[str] = (), seed: int = 0) -> tuple[Table, ...]:
+    """Of judged runs, by the name of their model: what was answered; the verdicts of people and models; how far these
+    agree; and what the place of an answer does."""
+    made = [_answers(judgings, remarks)]
+    if any(_raters(each) for each in judgings.values()):
+        made += [_verdicts(judgings, remarks), _agreements(judgings, seed), _positions(judgings, seed)]
+    return tuple(made)
+
+
+def conclusions(judgings: Mapping[str, Judging], *, seed: int = 0) -> tuple[str, ...]:
+    """Plain sentences: what each verdict that is tested comes to, how far the judges agree, whether the place decides."""
+    said = []
+    for model, judge, n, _, better, same, worse, _, _, p in _verdicts(judgings, ()).rows:
+        if isinstance(p, float):
+            said.append(
+                f"{model}, judged by {judge}: of {n} questions BriefContext's answer is better in {better}, worse in "
+                f"{worse} and the same in {same}: {_found(p, 'a difference')} (sign test, p = {p:.3f})."
+            )
+    for model, judges, _, n, raw, _, _, alpha, _ in _agreements(judgings, seed).rows:
+        if isinstance(raw, Mean):
+            coefficient = "not defined" if alpha is None else f"{alpha:.2f}"
+            said.append(
+                f"{model}: {judges} agree in {100 * raw.value:.1f} % of {n} pairs (Krippendorff's alpha {coefficient})."
+            )
+    for model, judge, first, _, second, _, consistent, changed, _, _, p in _positions(judgings, seed).rows:
+        orders = "" if changed is None else f" Of its verdicts {changed} change with the order, {consistent} do not."
+        if isinstance(p, float):
+            said.append(
+                f"{model}, judged by {judge}: the first place wins {first} times, the second {second} times: "
+                f"{_found(p, 'a preference')} (sign test, p = {p:.3f}).{orders}"
+            )
+    return (*said, *_of_themselves(judgings))
+
+
+def _found(p: float, what: str) -> str:
+    return f"{what} is shown" if p < 0.05 else f"{what} is not shown"
+
+
+def _raters(judging: Judging) -> list[_Rater]:
+    reviewers = verdicts.by_reviewer(judging.people)
+    raters = [_Rater(name, choices, len(reviewers) == 1) for name, choices in reviewers.items()]
+    if len(reviewers) > 1:
+        raters.append(_Rater(f"majority of {len(reviewers)} reviewers", verdicts.joined(reviewers.values())))
+    return raters + _models(judging)
+
+
+def _models(judging: Judging) -> list[_Rater]:
+    return [
+        _Rater(name, {pair: each.choice for pair, each in judged.items() if each.choice is not None})
+        for name, judged in judging.models.items()
+    ]
+
+
+# -- what was answered ------------------------------------------------------------------------------------------------
+
+
+def _answers(judgings: Mapping[str, Judging], remarks: Sequence[str]) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    notes: list[str] = []
+    for model, judging in judgings.items():
+        paired, key = judging.paired, judging.paired.key
+        for arm in key.arms:
+            ended = Counter(states[arm] for states in key.left_out.values())
+            ended["answered"] += len(paired.pairs) + len(key.same)
+            lengths = [len(text.split()) for text in paired.answers(arm)]
+            rows.append(
+                (model, arm, key.asked, *(ended[state] for state in STATES), fmean(lengths) if lengths else None)
+            )
+        notes.append(
+            f"{model}: {len(paired.pairs)} pairs to judge, {len(key.same)} of the same words (ties, shown to nobody), "
+            f"{len(key.left_out)} questions without a pair because an arm did not answer."
+        )
+        if paired.telling:
+            notes.append(
+                f"{model}: in {paired.telling} pairs one answer alone speaks of documents, findings, passages or "
+                "readers, which may tell a reviewer how it was made; citations and their labels are taken out of all."
+            )
+    columns = ("model", "arm", "asked", *STATES, "words of an answer shown")
+    return Table("What was answered", columns, tuple(rows), (*notes, *remarks))
+
+
+# -- verdicts ---------------------------------------------------------------------------------------------------------
+
+
+def _verdicts(judgings: Mapping[str, Judging], remarks: Sequence[str]) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    p_values: list[float | None] = []
+    for model, judging in judgings.items():
+        paired = judging.paired
+        for rater in _raters(judging):
+            arms = [paired.key.preferred(pair, choice) for pair, choice in rater.choices.items()]
+            better, worse = arms.count(OURS), arms.count(RIVAL)
+            same = arms.count(None) + len(paired.key.same)
+            left = len(paired.pairs) - len(arms)
+            scores = [1.0] * better + [0.0] * (same + worse) + [None] * left
+            decided = _mean([1.0] * better + [0.0] * worse)
+            rows.append((model, rater.name, better + same + worse, left, better, same, worse, _mean(scores), decided))
+            p_values.append(sign_test(better, worse) if rater.tested else None)
+    columns = (
+        "model", "judge", "judged", "not judged", "better", "same", "worse", "share better", "share of decided",
+        "p (Holm)",
+    )  # fmt: skip
+    tested = sum(p is not None for p in p_values)
+    notes = (_VERDICTS[0].format(n=tested), *_VERDICTS[1:], *_of_themselves(judgings), *remarks)
+    with_p = tuple((*row, p) for row, p in zip(rows, _corrected(p_values), strict=True))
+    return Table("BriefContext's answer against RAG's", columns, with_p, notes)
+
+
+def _of_themselves(judgings: Mapping[str, Judging]) -> tuple[str, ...]:
+    """A note for each judge that wrote the answers, by the name of the model."""
+    return tuple(
+        f"{judge} wrote the answers that it judges: a model may prefer its own words; let another one judge as well."
+        for judge in dict.fromkeys(
+            name for judging in judgings.values() for name in judging.models if name in judging.paired.key.writers
+        )
+    )
+
+
+def _corrected(p_values: Sequence[float | None]) -> list[float | None]:
+    corrected = iter(holm([p for p in p_values if p is not None]))
+    return [None if p is None else next(corrected) for p in p_values]
+
+
+# -- agreement --------------------------------------------------------------------------------------------------------
+
+
+def _agreements(judgings: Mapping[str, Judging], seed: int) -> Table:
+    rows = tuple(
+        (model, *_agreement_cells(name, agreement(raters, seed)))
+        for model, judging in judgings.items()
+        for name, raters in _compared(judging)
+    )
+    columns = (
+        "model", "judges", "n judges", "pairs", "agreement", "Cohen's kappa", "kappa interval", "Krippendorff's alpha",
+        "alpha interval",
+    )  # fmt: skip
+    return Table("How far the judges agree", columns, rows, _AGREEMENT)
+
+
+def _compared(judging: Judging) -> list[tuple[str, list[Mapping[str, Any]]]]:
+    """People among each other, each model with their majority, and each two models."""
+    key = judging.paired.key
+
+    def by_arm(choices: Mapping[str, Choice]) -> Mapping[str, str | None]:
+        return {pair: key.preferred(pair, choice) for pair, choice in choices.items()}
+
+    people = [by_arm(choices) for choices in verdicts.by_reviewer(judging.people).values()]
+    models = [(rater.name, by_arm(rater.choices)) for rater in _models(judging)]
+    found = [("people", people)] if len(people) > 1 else []
+    if people:
+        joined = by_arm(verdicts.joined(verdicts.by_reviewer(judging.people).values()))
+        found += [(f"people and {name}", [joined, choices]) for name, choices in models]
+    return found + [
+        (f"{name} and {other}", [mine, theirs])
+        for place, (name, mine) in enumerate(models)
+        for other, theirs in models[place + 1 :]
+    ]
+
+
+def _agreement_cells(name: str, found: Agreement) -> tuple[Cell, ...]:
+    kappa, alpha = found.kappa, found.alpha
+    of_two = (None, None) if kappa is None else (kappa.value, kappa.interval)
+    return (name, found.raters, found.units, found.raw if found.units else None, *of_two, alpha.value, alpha.interval)
+
+
+# -- position ---------------------------------------------------------------------------------------------------------
+
+
+def _positions(judgings: Mapping[str, Judging], seed: int) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    p_values: list[float | None] = []
+    for model, judging in judgings.items():
+        for name, choices in verdicts.by_reviewer(judging.people).items():
+            replies = [(pair, choice) for pair, choice in choices.items()]
+            rows.append((model, name, *_place_cells(replies, seed), None, None, None, None))
+            p_values.append(_place_test(replies))
+        for name, judged in judging.models.items():
+            replies = [
+                (pair, reply.choice)
+                for pair, each in judged.items()
+                for reply in (each.shown, each.swapped)
+                if reply.choice is not None and each.state == "judged"
+            ]
+            consistent = [each.consistent for each in judged.values()]
+            ended = Counter(each.state for each in judged.values())
+            counts = (consistent.count(True), consistent.count(False), ended["unparsed"], ended["failed"])
+            rows.append((model, name, *_place_cells(replies, seed), *counts))
+            p_values.append(_place_test(replies))
+    columns = (
+        "model", "judge", "first better", "tie", "second better", "first of decided", "consistent", "inconsistent",
+        "unparsed", "failed", "p (Holm)",
+    )  # fmt: skip
+    with_p = tuple((*row, p) for row, p in zip(rows, _corrected(p_values), strict=True))
+    return Table("Does the place decide?", columns, with_p, (_POSITION[0].format(n=len(rows)), *_POSITION[1:]))
+
+
+def _place_cells(replies: Sequence[tuple[str, Choice]], seed: int) -> tuple[Cell, ...]:
+    said = Counter(choice for _, choice in replies)
+    decided = [(pair, float(choice == "1")) for pair, choice in replies if choice != "tie"]
+    return (
+        said["1"],
+        said["tie"],
+        said["2"],
+        _mean([score for _, score in decided], [pair for pair, _ in decided], seed),
+    )
+
+
+def _place_test(replies: Sequence[tuple[str, Choice]]) -> float:
+    """The sign test over pairs, by which place they prefer on the whole."""
+    leaning: Counter[str] = Counter()
+    for pair, choice in replies:
+        leaning[pair] += {"1": 1, "2": -1, "tie": 0}[choice]
+    return sign_test(sum(each > 0 for each in leaning.values()), sum(each < 0 for each in leaning.values()))
+
+
+def _mean(scores: Sequence[float | None], of: Sequence[str] | None = None, seed: int = 0) -> Mean | None:
+    """`None` where nothing is scored. `of`: the pair of each score; those of one pair are one cluster."""
+    clusters = None if of is None or len(set(of)) == len(of) else of
+    found = mean_of(scores, clusters, seed=seed)
+    return found if found.n else None

@@ -1,0 +1,181 @@
+"""A model as judge: each pair in both orders, so that a preference for a place shows as what it is.
+
+A line of its file is one reply, durable before it counts; a failed call is asked again by the next run, all else is
+final. The answers stand in the fence of documents: they are data. Knows no arm, and not who wrote the answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, get_args
+
+from epicrisis.answering.choices import Unreadable
+from epicrisis.corpus.inputs import check_file
+from epicrisis.errors import InputError
+from epicrisis.evaluation.asking import Asker, Form, Lines, read_object, text_of, worked_off
+from epicrisis.plain import to_json
+from epicrisis.prompts import Prompt, fence, render
+from epicrisis.types import Failure, Usage
+
+from .pairs import Pair
+from .verdicts import CHOICES, Choice
+
+PROMPTS = "epicrisis.evaluation.prompts"
+REASON_CHARACTERS = 400
+
+Order: TypeAlias = Literal["shown", "swapped"]
+"""As the pair is handed out to people, and the other way round."""
+ORDERS: tuple[Order, ...] = get_args(Order)
+
+_OTHER: Mapping[Choice, Choice] = {"1": "2", "2": "1", "tie": "tie"}
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came of one call."""
+
+    pair: str
+    order: Order
+    state: Literal["judged", "unparsed", "failed"]
+    choice: Choice | None = None
+    """Of the answers as they stood in this order."""
+    reason: str = ""
+    failure: Failure | None = None
+    usage: Usage = field(default_factory=Usage)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A judge's verdict on one pair: what both orders say, and a tie where they say two things."""
+
+    shown: Reply
+    swapped: Reply
+
+    @property
+    def state(self) -> Literal["judged", "unparsed", "failed"]:
+        """`failed` where one of the calls failed, `unparsed` where one reply could not be read: neither is a tie."""
+        states = {self.shown.state, self.swapped.state}
+        return "failed" if "failed" in states else "unparsed" if "unparsed" in states else "judged"
+
+    @property
+    def consistent(self) -> bool | None:
+        """Whether both orders prefer the same answer, or none; `None` unless it is judged."""
+        if self.shown.choice is None or self.swapped.choice is None:
+            return None
+        return self.shown.choice == _OTHER[self.swapped.choice]
+
+    @property
+    def choice(self) -> Choice | None:
+        """Of the pair as it is handed out; `None` unless it is judged."""
+        return (self.shown.choice if self.consistent else "tie") if self.state == "judged" else None
+
+
+def recipe(asker: Asker) -> dict[str, Any]:
+    """What decides the verdicts, beside the answers."""
+    return {"judge": to_json(asker.told), "prompt": prompt_of("", "", "").template, "seed": asker.seed}
+
+
+def prompt_of(question: str, first: str, second: str) -> Prompt:
+    """The prompt that shows the two answers in this order."""
+    return render(PROMPTS, "judge", question=question, answers=fence([first, second]))
+
+
+def _read(reply: str) -> tuple[Choice, str]:
+    value = read_object(reply, "verdict")
+    choice = next((each for each in CHOICES if each == str(value["verdict"]).strip().casefold()), None)
+    if choice is None:
+        raise Unreadable(f"the verdict is none of {', '.join(CHOICES)}")
+    return choice, str(value.get("reason", ""))
+
+
+FORM: Form[tuple[Choice, str]] = Form(
+    {"reason": text_of(REASON_CHARACTERS), "verdict": {"enum": list(CHOICES)}}, REASON_CHARACTERS, _read
+)
+
+
+class VerdictFile:
+    """The replies of one judge. Raises InputError where the file holds something else, or those of another judge."""
+
+    def __init__(self, path: Path, recipe: Mapping[str, Any]) -> None:
+        self._lines = Lines(path)
+        self._recipe = to_json(recipe)
+        self.replies: dict[tuple[str, Order], Reply] = {}
+        """The last one of each pair and order."""
+        self.usage = Usage()
+        """Of all of them, failed ones included."""
+        for number, value in enumerate(self._lines.values, 1):
+            made, reply = _parsed(path, number, value)
+            if made != self._recipe:
+                changed = sorted(key for key in {*made, *self._recipe} if made.get(key) != self._recipe.get(key))
+                raise InputError(
+                    f"{path} holds verdicts made otherwise ({', '.join(changed)} differ): name another file with -o"
+                )
+            self._note(reply)
+
+    def is_done(self, pair: str, order: Order) -> bool:
+        """Whether there is a reply that is not to be asked for again."""
+        reply = self.replies.get((pair, order))
+        return reply is not None and reply.state != "failed"
+
+    def append(self, reply: Reply) -> None:
+        """Durable when it returns."""
+        self._lines.append({"recipe": self._recipe, "reply": to_json(reply)})
+        self._note(reply)
+
+    def _note(self, reply: Reply) -> None:
+        self.replies[reply.pair, reply.order] = reply
+        self.usage += reply.usage
+
+
+def _parsed(path: Path, number: int, value: Mapping[str, Any]) -> tuple[dict[str, Any], Reply]:
+    try:
+        told = dict(value["reply"])
+        failure = None if told["failure"] is None else Failure(**told["failure"])
+        reply = Reply(**{**told, "failure": failure, "usage": Usage(**told["usage"])})
+        return dict(value["recipe"]), reply
+    except (KeyError, TypeError, ValueError):
+        raise InputError(f"{path}, line {number}, is no verdict of a model: name another file with -o") from None
+
+
+async def judge(pairs: Iterable[Pair], asker: Asker, file: VerdictFile) -> AsyncGenerator[Reply, None]:
+    """The replies that were not there yet, as they come. Raises as `asking.worked_off` does."""
+    left = [(pair, order) for pair in pairs for order in ORDERS if not file.is_done(pair.id, order)]
+
+    async def work(item: tuple[Pair, Order]) -> Reply:
+        return await _asked(asker, *item)
+
+    async for reply in worked_off(left, work, file.append, lambda reply: reply.failure, asker.at_once):
+        yield reply
+
+
+async def _asked(asker: Asker, pair: Pair, order: Order) -> Reply:
+    answers = (pair.first, pair.second) if order == "shown" else (pair.second, pair.first)
+    said = await asker.ask(prompt_of(pair.question, *answers), FORM)
+    if said.value is None:
+        state: Literal["unparsed", "failed"] = "failed" if said.failure else "unparsed"
+        return Reply(pair.id, order, state, reason=said.unreadable or "", failure=said.failure, usage=said.usage)
+    choice, reason = said.value
+    return Reply(pair.id, order, "judged", choice, reason, usage=said.usage)
+
+
+def read_judged(path: Path, pairs: Sequence[Pair]) -> tuple[dict[str, Any], dict[str, Judged]]:
+    """A judge's recipe, and its verdicts by pair, of those that were asked in both orders.
+
+    Raises InputError where the file holds something else, replies of several judges, or of a pair that is not there.
+    """
+    check_file(path)
+    values = Lines(path).values
+    parsed = [_parsed(path, number, value) for number, value in enumerate(values, 1)]
+    recipes = [made for made, _ in parsed]
+    if not recipes or any(made != recipes[0] for made in recipes):
+        raise InputError(f"{path} holds the verdicts of {'several judges' if recipes else 'nobody'}: name another file")
+    replies = {(reply.pair, reply.order): reply for _, reply in parsed}
+    if {pair for pair, _ in replies} - {pair.id for pair in pairs}:
+        raise InputError(f"{path} holds verdicts on other pairs: name the folder of the pairs that were judged")
+    return recipes[0], {
+        pair.id: Judged(replies[pair.id, "shown"], replies[pair.id, "swapped"])
+        for pair in pairs
+        if all((pair.id, order) in replies for order in ORDERS)
+    }
