@@ -85,8 +85,8 @@ class Treatment:
     """What the question may see."""
     ranking: Ranking | None = None
     """Read as it is by whatever would search; nothing is searched then."""
-    preflight: bool = True
-    """False: none, whatever the settings say."""
+    preflight: bool | Preflight = True
+    """False: none, whatever the settings say; a verdict: that one, nothing is looked at."""
     partition: int | None = None
     seed: int | None = None
     temperature: float | None = None
@@ -284,11 +284,17 @@ def _treated(context: Context, treatment: Treatment) -> Context:
     return replace(
         context,
         retrieve=context.retrieve if treatment.ranking is None else _giving(treatment.ranking),
-        preflight=context.preflight if treatment.preflight else None,
+        preflight=_preflight(context, treatment.preflight),
         partition=treatment.partition or context.partition,
         seed=context.seed if treatment.seed is None else treatment.seed,
         sampling={role: _drawn(sampling, treatment) for role, sampling in context.sampling.items()},
     )
+
+
+def _preflight(context: Context, wanted: bool | Preflight) -> Callable[[Question], Awaitable[Preflight]] | None:
+    if isinstance(wanted, Preflight):
+        return _giving(wanted)
+    return context.preflight if wanted else None
 
 
 def _drawn(sampling: Sampling, treatment: Treatment) -> Sampling:
@@ -300,9 +306,9 @@ def _drawn(sampling: Sampling, treatment: Treatment) -> Sampling:
     )
 
 
-def _giving(ranking: Ranking) -> Callable[[Question], Awaitable[Ranking]]:
-    async def give(_: Question) -> Ranking:
-        return ranking
+def _giving(value: T) -> Callable[[Question], Awaitable[T]]:
+    async def give(_: Question) -> T:
+        return value
 
     return give
 

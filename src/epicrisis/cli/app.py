@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from epicrisis.cli import ask, cache, doctor, library, models, plan, search
+from epicrisis.cli import ask, cache, doctor, evaluate, experiment, library, models, plan, probe, search
 
 app = typer.Typer(
     name="epicrisis",
@@ -20,7 +20,7 @@ app = typer.Typer(
 )  # fmt: skip
 
 
-for _command in (library, search, ask, plan, cache, models, doctor):
+for _command in (library, search, ask, plan, evaluate, experiment, probe, cache, models, doctor):
     _command.register(app)
 
 

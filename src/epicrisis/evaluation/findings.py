@@ -1,5 +1,5 @@
-"""The noun of a report: what the finished runs of one experiment came to. Knows neither how a table was computed nor how
-it is shown."""
+"""The noun of a report: what the finished runs of one experiment came to. Knows neither how a table was computed
+nor how it is shown."""
 
 from __future__ import annotations
 

@@ -117,24 +117,29 @@ def outcome_of(case: Case, answer: Answer) -> Outcome:
 
 def outcomes(records: Iterable[Record]) -> tuple[Outcome, ...]:
     """Those of questions with options and a gold letter. Raises InputError where one has neither."""
-    return tuple(map(_outcome, records))
+    return tuple(map(outcome_of_record, map(_checked, records)))
 
 
-def _outcome(record: Record) -> Outcome:
-    answer = record["answer"]
-    question, state = answer["question"], answer["state"]
+def outcome_of_record(record: Record) -> Outcome:
+    """How the case of a record ended; without options or a gold letter it is neither right nor wrong."""
+    answer, condition = record["answer"], record.get("condition", {})
+    question, state, key = answer["question"], answer["state"], record["key"]
+    has_right = state == "answered" and question["options"] and question["gold"] is not None
+    return Outcome(
+        question=key.removesuffix(f" {canonical(condition)}") if condition else key,
+        condition=condition,
+        state=state,
+        right=answer["choice"] == question["gold"] if has_right else None,
+        chance=1 / len(question["options"]) if question["options"] else None,
+        failed_parts=sum(partial["state"] == "failed" for partial in answer["partials"]),
+    )
+
+
+def _checked(record: Record) -> Record:
+    question = record["answer"]["question"]
     if question["gold"] is None or not question["options"]:
         raise InputError(
             f"question {question['id']!r} has no options or no gold letter, so nobody can say whether its answer is "
             "right: leave it out"
         )
-    condition = record.get("condition", {})
-    key = record["key"]
-    return Outcome(
-        question=key.removesuffix(f" {canonical(condition)}") if condition else key,
-        condition=condition,
-        state=state,
-        right=answer["choice"] == question["gold"] if state == "answered" else None,
-        chance=1 / len(question["options"]),
-        failed_parts=sum(partial["state"] == "failed" for partial in answer["partials"]),
-    )
+    return record

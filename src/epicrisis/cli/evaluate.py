@@ -1,0 +1,147 @@
+"""`epicrisis evaluate`: a question set answered and scored, one record a question, resumable."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+from typer.core import TyperGroup
+
+from epicrisis.cli.common import translated
+from epicrisis.cli.options import (
+    AsOf,
+    AtOnce,
+    BudgetMinutes,
+    BudgetTokens,
+    BudgetUsd,
+    ByName,
+    Cache,
+    Config,
+    Deadline,
+    Depth,
+    EncoderName,
+    Fuse,
+    Hide,
+    Json,
+    K,
+    LocalOnly,
+    Log,
+    LongQuestions,
+    ModelName,
+    Partition,
+    Preflight,
+    Rerank,
+    RerankDepth,
+    RrfK,
+    Seed,
+    Since,
+    Strategy,
+    Without,
+    said,
+)
+from epicrisis.cli.running import folder_of, run_cases, show_run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from click import Context
+
+    from epicrisis.evaluation.cases import Case
+    from epicrisis.evaluation.folder import Plan
+    from epicrisis.pipeline import Pipeline
+
+Library = Annotated[Path | None, typer.Option("--library", help="The library's folder.")]
+Data = Annotated[
+    Path | None, typer.Option("--data", help="Where the question sets' files are, if not where they are pulled to.")
+]
+Sample = Annotated[int | None, typer.Option("--questions", "-n", help="So many of the set, drawn by --draw.")]
+Draw = Annotated[int, typer.Option("--draw", help="Seed by which the questions are drawn.")]
+Folder = Annotated[
+    Path | None, typer.Option("-o", "--output", help="The run's folder; the same command goes on from it.")
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask before a large run (see epicrisis plan).")]
+
+
+class _RunByDefault(TyperGroup):
+    """`evaluate SET` is `evaluate run SET`."""
+
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+group = typer.Typer(
+    cls=_RunByDefault,
+    no_args_is_help=True,
+    help="Answer a question set and score the answers: `epicrisis evaluate SET ...`, or one of the commands below.",
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the group."""
+    group.command(
+        epilog="Examples: epicrisis evaluate mirage/pubmedqa --library ~/lib --strategy brief-context --model URL   |   "
+        "epicrisis evaluate my-questions.jsonl --library ~/lib -n 50 --leak-guard source-hidden"
+    )(run)
+    app.add_typer(group, name="evaluate")
+
+
+@translated
+def run(
+    context: typer.Context,
+    questions: Annotated[str, typer.Argument(metavar="SET", help="A question set's name, or a file of your own.")],
+    library: Library = None,
+    strategy: Strategy = None,
+    model: ModelName = None,
+    sample: Sample = None,
+    draw: Draw = 0,
+    leak_guard: Annotated[
+        Literal["none", "source-hidden", "before-source"],
+        typer.Option(help="Hide each question's own documents, or all that is not older than they are."),
+    ] = "none",
+    output: Folder = None,
+    data: Data = None,
+    by: ByName = None,
+    k: K = None,
+    partition: Partition = None,
+    preflight: Preflight = None,
+    depth: Depth = None,
+    seed: Seed = None,
+    deadline: Deadline = None,
+    since: Since = None,
+    as_of: AsOf = None,
+    without: Without = None,
+    hide: Hide = None,
+    rerank: Rerank = None,
+    rerank_depth: RerankDepth = None,
+    long_questions: LongQuestions = None,
+    fuse: Fuse = None,
+    rrf_k: RrfK = None,
+    encoder: EncoderName = None,
+    at_once: AtOnce = None,
+    cache: Cache = None,
+    budget_tokens: BudgetTokens = None,
+    budget_usd: BudgetUsd = None,
+    budget_minutes: BudgetMinutes = None,
+    yes: Yes = False,
+    log: Log = None,
+    config: Config = None,
+    local_only: LocalOnly = False,
+    json: Json = False,
+) -> None:
+    """Answer the questions of SET and score the answers."""
+    from epicrisis.evaluation.evaluating import prepared
+    from epicrisis.evaluation.finished import findings_of
+    from epicrisis.settings import load
+
+    settings = load(said(context), config)
+    folder = folder_of(output, questions, settings.strategy, settings.model_for("writer").name)
+
+    def planned(pipeline: Pipeline) -> tuple[Plan, Sequence[Case]]:
+        return prepared(questions, settings, pipeline, data=data, n=sample, draw=draw, guard=leak_guard)
+
+    manifest = asyncio.run(run_cases(settings, library, folder, planned, yes=yes, quiet=json))
+    show_run(findings_of([folder]), manifest, folder, json)

@@ -1,0 +1,129 @@
+"""`epicrisis experiment`: each experiment of the papers as one command, resumable."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from epicrisis.cli.common import translated
+from epicrisis.cli.evaluate import Data, Draw, Folder, Library, Sample, Yes
+from epicrisis.cli.options import (
+    AtOnce,
+    BudgetMinutes,
+    BudgetTokens,
+    BudgetUsd,
+    Cache,
+    Config,
+    Deadline,
+    EncoderName,
+    Json,
+    LocalOnly,
+    Log,
+    LongQuestions,
+    ModelName,
+    Seed,
+    said,
+)
+from epicrisis.cli.running import folder_of, run_cases, show_run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from epicrisis.evaluation.cases import Case
+    from epicrisis.evaluation.folder import Plan
+    from epicrisis.evaluation.studies import Request
+    from epicrisis.pipeline import Pipeline
+
+Protocol = Annotated[
+    Literal["published", "as-coded", "corrected"],
+    typer.Option(help="As the paper's text says, as its notebooks do, or as is right."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command(
+        epilog="Examples: epicrisis experiment positions --library ~/lib --model URL -n 105 -k 8   |   "
+        "epicrisis experiment context-length --library ~/lib --model URL --protocol published"
+    )(experiment)
+
+
+@translated
+def experiment(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="positions, conflicts, context-length, ...")],
+    library: Library = None,
+    model: ModelName = None,
+    protocol: Protocol = "corrected",
+    sets: Annotated[list[str] | None, typer.Option("--set", help="Question set (repeat for more).")] = None,
+    sample: Sample = None,
+    draw: Draw = 0,
+    repeats: Annotated[int, typer.Option(min=1, help="Ask everything so often, each time with the next seed.")] = 1,
+    ks: Annotated[list[int] | None, typer.Option("-k", min=1, help="How many documents (repeat for more).")] = None,
+    places: Annotated[
+        list[int] | None, typer.Option("--place", min=0, max=100, help="Percentile of the key document (repeat).")
+    ] = None,
+    arms: Annotated[list[str] | None, typer.Option("--arm", help="What is compared (repeat for more).")] = None,
+    reranker: Annotated[str | None, typer.Option("--reranker", help="Of the arm `reranked`.")] = None,
+    output: Folder = None,
+    data: Data = None,
+    seed: Seed = None,
+    deadline: Deadline = None,
+    long_questions: LongQuestions = None,
+    encoder: EncoderName = None,
+    at_once: AtOnce = None,
+    cache: Cache = None,
+    budget_tokens: BudgetTokens = None,
+    budget_usd: BudgetUsd = None,
+    budget_minutes: BudgetMinutes = None,
+    yes: Yes = False,
+    log: Log = None,
+    config: Config = None,
+    local_only: LocalOnly = False,
+    json: Json = False,
+) -> None:
+    """Run an experiment of the papers: positions, conflicts, context-length, attention-bias, cost, integration."""
+    from epicrisis.evaluation.studies import Grid, Request
+
+    request = Request(
+        protocol=protocol,
+        sets=tuple(sets or ()),
+        data=data,
+        questions=sample,
+        draw=draw,
+        repeats=repeats,
+        reranker=reranker,
+        grid=Grid(tuple(arms or ()), tuple(ks or ()), tuple(places or ())),
+    )
+    asked(name, request, said(context), config, library, output, yes=yes, json=json)
+
+
+def asked(
+    name: str,
+    request: Request,
+    flags: dict[str, Any],
+    config: Path | None,
+    library: Path | None,
+    output: Path | None,
+    *,
+    yes: bool,
+    json: bool,
+) -> None:
+    """Runs the experiment of that name, or goes on with it, and shows what it came to."""
+    from epicrisis.evaluation.finished import findings_of
+    from epicrisis.evaluation.studies import experiment as called
+    from epicrisis.evaluation.studies import prepared
+    from epicrisis.settings import load
+
+    wanted = called(name)
+    settings = load({**flags, "strategy": "brief-context"}, config)
+    folder = folder_of(output, name, settings.model_for("writer").name)
+
+    def planned(pipeline: Pipeline) -> tuple[Plan, Sequence[Case]]:
+        return prepared(wanted, request, settings, pipeline)
+
+    manifest = asyncio.run(run_cases(settings, library, folder, planned, yes=yes, quiet=json))
+    show_run(findings_of([folder]), manifest, folder, json)

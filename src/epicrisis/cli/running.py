@@ -1,0 +1,150 @@
+"""A run of cases on the command line: asked before a dear one begins, shown as it goes on, summed up at its end."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from epicrisis.cli.common import fail
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from epicrisis.evaluation.cases import Case
+    from epicrisis.evaluation.findings import Findings
+    from epicrisis.evaluation.folder import Manifest, Plan
+    from epicrisis.evaluation.progress import Standing
+    from epicrisis.evaluation.statistics import Mean
+    from epicrisis.pipeline import Pipeline
+    from epicrisis.settings import Settings
+
+NOT_ANSWERED = 2
+
+
+def folder_of(named: Path | None, *parts: str) -> Path:
+    """The folder that was named, else `runs/` and a name made of the parts."""
+    if named is not None:
+        return named
+    return Path("runs") / "-".join(re.sub(r"[^A-Za-z0-9.]+", "-", part).strip("-") for part in parts)
+
+
+async def run_cases(
+    settings: Settings,
+    library: Path | None,
+    folder: Path,
+    planned: Callable[[Pipeline], tuple[Plan, Sequence[Case]]],
+    *,
+    yes: bool,
+    quiet: bool,
+) -> Manifest:
+    """Asks what has no record in the folder yet. `planned` says what the run asks, over the open pipeline."""
+    from epicrisis.evaluation.folder import RECORDS, Run
+    from epicrisis.evaluation.progress import Standing
+    from epicrisis.evaluation.records import outcome_of_record, read_records
+    from epicrisis.evaluation.runs import answer_cases
+    from epicrisis.pipeline import Pipeline
+    from epicrisis.plan.threshold import ask_first
+
+    async with Pipeline.open(settings, library) as pipeline:
+        with _working("Preparing the cases", quiet):
+            plan, cases = planned(pipeline)
+        with Run.open(folder, plan, cases) as run:
+            left = [case.question for case in cases if not run.records.is_done(case.key)]
+            if not yes and (asked := await ask_first(pipeline, settings, left)) is not None:
+                confirm(asked)
+            standing = Standing()
+            if run.records.states:
+                standing.known(map(outcome_of_record, read_records(folder / RECORDS)))
+            with _bars(cases, standing, quiet) as show:
+                async for case, answer in answer_cases(pipeline, cases, run.records, pipeline.at_once):
+                    if answer is not None:
+                        standing.add(case, answer)
+                        failed = answer.failure if answer.state == "failed" else None
+                        show(None if failed is None else f"{case.question.id}: {failed.message}")
+            return run.close()
+
+
+def confirm(question: str) -> None:
+    """Goes on where a person says yes."""
+    if not sys.stdin.isatty():
+        fail(f"{question.removesuffix(' Go on?')}: give --yes to go on", NOT_ANSWERED)
+    if not typer.confirm(question, err=True):
+        fail("nothing was asked", NOT_ANSWERED)
+
+
+def show_run(findings: Sequence[Findings], manifest: Manifest, folder: Path, json: bool) -> None:
+    """What the run came to. Ends the command with exit code 2 where a case failed."""
+    from epicrisis.cli.screen import usage_line
+    from epicrisis.cli.tables import show_data, show_findings
+    from epicrisis.types import Usage
+
+    if json:
+        show_data({"folder": str(folder), "manifest": manifest, "findings": findings})
+    else:
+        for each in findings:
+            show_findings(each)
+        states = ", ".join(f"{count} {state}" for state, count in manifest.states.items())
+        typer.echo(f"\n{states or 'nothing was asked'}; kept in {folder} (epicrisis report {folder} -o report.html)")
+        typer.echo(usage_line(Usage(**manifest.usage)))
+    if failed := manifest.states.get("failed", 0):
+        fail(f"{failed} cases failed; the same command asks them again", NOT_ANSWERED)
+
+
+@contextmanager
+def _working(what: str, quiet: bool) -> Iterator[None]:
+    from rich.console import Console
+
+    with Console(stderr=True, quiet=quiet).status(what):
+        yield
+
+
+@contextmanager
+def _bars(cases: Sequence[Case], standing: Standing, quiet: bool) -> Iterator[Callable[[str | None], None]]:
+    """A bar for each arm with its share right so far, and one for all with what was spent. The function that is given
+    draws them anew, with a line above them where there is one to say."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from epicrisis.evaluation.progress import ALL, arm_of
+
+    totals = Counter(map(arm_of, cases))
+    columns: tuple[Any, ...] = (
+        TextColumn("{task.description}", markup=False), BarColumn(20), MofNCompleteColumn(), TimeRemainingColumn(),
+        TextColumn("{task.fields[so_far]}", markup=False),
+    )  # fmt: skip
+    with Progress(*columns, console=Console(stderr=True), disable=quiet) as progress:
+        arms = {arm: progress.add_task(arm, total=n, so_far="") for arm, n in totals.items() if arm != ALL}
+        whole = progress.add_task("all", total=len(cases), so_far="")
+
+        def show(line: str | None) -> None:
+            if line is not None:
+                progress.console.print(line, markup=False)
+            for arm, task in arms.items():
+                progress.update(task, completed=standing.ended[arm], so_far=_share(standing.share(arm)))
+            spent = _spent(standing)
+            so_far = f"{_share(standing.share(ALL))}  {spent}" if standing.scored[ALL] else spent
+            progress.update(whole, completed=sum(standing.ended.values()), so_far=so_far)
+
+        show(None)
+        yield show
+
+
+def _share(share: Mean | None) -> str:
+    if share is None:
+        return ""
+    low, high = share.interval.low, share.interval.high
+    failed = f", {share.unscored} failed" if share.unscored else ""
+    return f"right {share.value:.1%} ({low:.0%} to {high:.0%}){failed}"
+
+
+def _spent(standing: Standing) -> str:
+    usage = standing.usage
+    tokens = f"{usage.prompt_tokens + usage.completion_tokens:,} tokens"
+    return tokens if usage.cost is None else f"{tokens}, ${usage.cost:,.2f}"

@@ -1,0 +1,60 @@
+"""The plain run: each question of a set asked once, as the settings say. Asks no model itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from epicrisis.errors import InputError
+from epicrisis.opening import scope_of
+from epicrisis.pipeline import Pipeline, Treatment
+from epicrisis.settings import Settings
+from epicrisis.types import Question
+
+from .cases import Case
+from .datasets.load import load
+from .datasets.sampling import at_random
+from .experiments.rankings import Guard, guard_scope
+from .folder import Plan, told
+
+NAME = "evaluate"
+
+
+def prepared(
+    questions: str,
+    settings: Settings,
+    pipeline: Pipeline,
+    *,
+    data: Path | None = None,
+    n: int | None = None,
+    draw: int = 0,
+    guard: Guard = "none",
+) -> tuple[Plan, tuple[Case, ...]]:
+    """The run's plan and its cases: all questions of the set of that name or path, or `n` of them, drawn by `draw`.
+
+    Raises InputError: no such set, fewer questions, a guard that cannot be kept.
+    """
+    dataset = load(questions, settings.home, data)
+    sample = dataset if n is None else at_random(dataset, n, draw)
+    plan = Plan(
+        name=NAME,
+        arguments={"guard": guard},
+        recipe=pipeline.recipe(),
+        dataset=told(dataset),
+        sample={"how": "all"} if n is None else {"how": "at-random", "n": n, "seed": draw},
+        seed=settings.seed,
+    )
+    return plan, tuple(_case(question, settings, pipeline, guard) for question in sample.questions)
+
+
+def _case(question: Question, settings: Settings, pipeline: Pipeline, guard: Guard) -> Case:
+    if guard == "none":
+        return Case(question)
+    if pipeline.opened is None:
+        raise InputError(f"the strategy {settings.strategy} reads no library: leave the leak guard out")
+    scope = guard_scope(question, guard, scope_of(settings.scope, question=question), pipeline.opened.library)
+    if scope is None:
+        raise InputError(
+            f"none of the documents of question {question.id!r} has a date in the library, so nobody can say what is "
+            "older: leave such questions out, or guard by source-hidden"
+        )
+    return Case(question, treatment=Treatment(scope=scope))

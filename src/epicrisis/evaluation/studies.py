@@ -1,0 +1,255 @@
+"""The experiments by name: what each asks where nobody says otherwise, its cases, and the tables of its finished runs.
+
+The one table from a name on the command line to the files in `experiments/`. Asks no model; knows no screen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from epicrisis.errors import InputError
+from epicrisis.library.lookup import at_random
+from epicrisis.models.rerankers import load_reranker
+from epicrisis.pipeline import Pipeline
+from epicrisis.settings import Settings
+from epicrisis.types import Question, Scope
+
+from . import cloze
+from .cases import Case
+from .datasets.dataset import Dataset
+from .datasets.load import load
+from .experiments import attention_bias, conflicts, context_length, cost, positions, probe
+from .experiments.arms import Study
+from .experiments.evidence import of_library
+from .experiments.protocol import PROTOCOLS, Protocol
+from .folder import Plan, told
+from .placing import PLACES
+from .records import Record, outcomes
+from .tables import Table
+
+CANDIDATES = 20
+"""Passages looked at for each question that the library's own documents shall answer."""
+
+Records: TypeAlias = Callable[[], Iterable[Record]]
+"""Reads a run's records, anew at every call: a long run does not fit in memory."""
+Runs: TypeAlias = Mapping[str, Records]
+"""By the name that the tables give them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The conditions of an experiment; empty: it has none of that kind."""
+
+    arms: tuple[str, ...] = ()
+    ks: tuple[int, ...] = ()
+    places: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked of an experiment; `None` and empty: what it asks by itself."""
+
+    protocol: str = "corrected"
+    sets: tuple[str, ...] = ()
+    """Question sets, by name or path."""
+    data: Path | None = None
+    """Where the sets' files are; `None`: where they are pulled to."""
+    questions: int | None = None
+    """Of each set; under a protocol that draws by class, of each class."""
+    draw: int = 0
+    """Seed by which the questions are drawn."""
+    repeats: int = 1
+    reranker: str | None = None
+    """Of the arm `reranked`."""
+    grid: Grid = field(default_factory=Grid)
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """One experiment of the papers."""
+
+    name: str
+    about: str
+    sets: tuple[str, ...]
+    grid: Grid
+    make: Callable[[Sequence[Question], Study, Grid], tuple[Case, ...]]
+    tables: Callable[[Runs, Sequence[str]], tuple[Table, ...]]
+    """Of finished runs, with the remarks that stand under each table."""
+    published: tuple[str, ...] = ()
+    """Tables of `published` to set beside them."""
+
+
+def _placed(questions: Sequence[Question], study: Study, grid: Grid) -> tuple[Case, ...]:
+    return positions.cases(questions, study, ks=grid.ks, places=grid.places, arms=grid.arms)
+
+
+def _biased(questions: Sequence[Question], study: Study, grid: Grid) -> tuple[Case, ...]:
+    made: list[Case] = []
+    for k in grid.ks:
+        # The arms without documents are asked once, whatever k is.
+        known = {case.key for case in made}
+        made += [each for each in attention_bias.cases(questions, study, k=k, arms=grid.arms) if each.key not in known]
+    return tuple(made)
+
+
+def _by_outcomes(tables: Callable[..., tuple[Table, ...]]) -> Callable[[Runs, Sequence[str]], tuple[Table, ...]]:
+    def of(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
+        return tables({name: outcomes(records()) for name, records in runs.items()}, remarks=remarks)
+
+    return of
+
+
+def _conflicts(runs: Runs, _: Sequence[str]) -> tuple[Table, ...]:
+    made: list[Table] = []
+    for name, records in runs.items():
+        cases, rival = conflicts.split(records())
+        by = [each for each in ("k", "place") if any(each in case.outcome.condition for case in cases)]
+        made += [
+            conflicts.conflicts_table(cases, rival, by, source=name),
+            conflicts.parts_table(cases, by, source=name),
+            conflicts.rules_table(cases, source=name),
+        ]
+    return tuple(made)
+
+
+def _probe(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
+    found = {name: outcomes(records()) for name, records in runs.items()}
+    return probe.tables(found, {name: cost.spent(records()) for name, records in runs.items()}, remarks)
+
+
+def _cost(runs: Runs, _: Sequence[str]) -> tuple[Table, ...]:
+    made: list[Table] = []
+    for name, records in runs.items():
+        cases = cost.spent(records())
+        made += [cost.measured_table(cases, name), cost.prediction_table(cases, source=name)]
+    return tuple(made)
+
+
+_BOTH = ("rag", "brief-context")
+_PUBMEDQA = ("mirage/pubmedqa",)
+
+EXPERIMENTS: Mapping[str, Experiment] = {
+    each.name: each
+    for each in (
+        Experiment(
+            positions.NAME,
+            "Does it matter where among k documents the key document stands? (BriefContext, Figure 2)",
+            _PUBMEDQA,
+            Grid(positions.ARMS, positions.KS, PLACES),
+            _placed,
+            _by_outcomes(positions.tables),
+            positions.PUBLISHED,
+        ),
+        Experiment(
+            "conflicts",
+            "Where the parts of a question state different choices, what becomes of it? (BriefContext, Figure 4)",
+            _PUBMEDQA,
+            Grid(_BOTH, positions.KS, PLACES),
+            _placed,
+            _conflicts,
+            ("conflicts",),
+        ),
+        Experiment(
+            context_length.NAME,
+            "Is a short context read better than a long one with the same key document? (BriefContext, Figure 5)",
+            _PUBMEDQA,
+            Grid(context_length.ARMS, context_length.KS, PLACES),
+            _placed,
+            _by_outcomes(context_length.tables),
+        ),
+        Experiment(
+            attention_bias.NAME,
+            "Is the middle lost because of the place, or because of what stands around it? (BriefContext, Figure 6)",
+            _PUBMEDQA,
+            Grid(attention_bias.ARMS, (attention_bias.K,)),
+            _biased,
+            _by_outcomes(attention_bias.tables),
+        ),
+        Experiment(
+            "cost",
+            "What does map-reduce cost, predicted and measured? (BriefContext, equations 4 and 5)",
+            _PUBMEDQA,
+            Grid((*_BOTH, "closed-book"), (16,), (50,)),
+            _placed,
+            _cost,
+            ("cost",),
+        ),
+        Experiment(
+            probe.NAME,
+            "Does this model lose the middle of a long prompt, and is map-reduce worth its cost for it?",
+            (cloze.NAME,),
+            Grid(probe.ARMS, (probe.K,), probe.PLACES),
+            _placed,
+            _probe,
+        ),
+    )
+}
+
+
+def experiment(name: str) -> Experiment:
+    """The experiment called so. Raises InputError."""
+    if name not in EXPERIMENTS:
+        raise InputError(f"no experiment is called {name}: known are {', '.join(EXPERIMENTS)}")
+    return EXPERIMENTS[name]
+
+
+def prepared(
+    wanted: Experiment, request: Request, settings: Settings, pipeline: Pipeline
+) -> tuple[Plan, tuple[Case, ...]]:
+    """A run of the experiment over the pipeline's library: its plan and its cases.
+
+    Raises InputError: an unknown protocol, set or arm, too few questions, a document or an answer that is not there.
+    """
+    if pipeline.opened is None:
+        raise InputError("experiments take their documents from a library: name one with --library")
+    protocol = protocol_of(request.protocol)
+    names = request.sets or wanted.sets
+    sets = [load(name, settings.home, request.data) for name in names if name != cloze.NAME]
+    samples = [protocol.drawn(dataset, request.draw, request.questions) for dataset in sets]
+    grid = Grid(
+        request.grid.arms or wanted.grid.arms,
+        request.grid.ks or wanted.grid.ks,
+        request.grid.places or wanted.grid.places,
+    )
+    reranker = None
+    if request.reranker is not None:
+        reranker = request.reranker, load_reranker(request.reranker, settings.home, settings.threads)
+    evidence = of_library(pipeline.opened, settings, protocol.by, reranker=reranker, seed=request.draw)
+    if cloze.NAME in names:
+        n = request.questions or probe.N
+        own, keys = cloze.drawn(at_random(pipeline.opened.library, CANDIDATES * n, request.draw, Scope()), n)
+        sets.append(own)
+        samples.append(own)
+        evidence = probe.within(evidence, keys)
+    study = Study(evidence, protocol, request.repeats, settings.seed)
+    plan = Plan(
+        name=wanted.name,
+        arguments={
+            "protocol": protocol.name,
+            **{key: value for key in ("arms", "ks", "places") if (value := getattr(grid, key))},
+            **({"reranker": request.reranker} if request.reranker else {}),
+            "repeats": request.repeats,
+        },
+        recipe=pipeline.recipe(),
+        dataset=together(sets),
+        sample=protocol.sample_told(request.draw, request.questions),
+        seed=settings.seed,
+    )
+    return plan, wanted.make([question for sample in samples for question in sample.questions], study, grid)
+
+
+def together(sets: Sequence[Dataset]) -> Mapping[str, Any]:
+    """One question set or several, as a plan tells of them."""
+    if len(sets) == 1:
+        return told(sets[0])
+    return {"name": " + ".join(each.name for each in sets), "sets": [told(each) for each in sets]}
+
+
+def protocol_of(name: str) -> Protocol:
+    """The protocol called so. Raises InputError."""
+    if name not in PROTOCOLS:
+        raise InputError(f"no protocol is called {name}: known are {', '.join(PROTOCOLS)}")
+    return PROTOCOLS[name]

@@ -1,0 +1,74 @@
+"""The probe's two answers, with a reader whose blind spot is known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from epicrisis.evaluation.cloze import drawn
+from epicrisis.evaluation.experiments import positions, probe
+from epicrisis.evaluation.experiments.arms import Study
+from epicrisis.evaluation.experiments.cost import spent
+from epicrisis.evaluation.experiments.protocol import PROTOCOLS
+from epicrisis.evaluation.folder import RECORDS
+from epicrisis.evaluation.records import read_records
+from epicrisis.evaluation.tables import Table
+from epicrisis.retrieval.ordering import in_order
+from epicrisis.testing.reader import Curve, Key, position_biased_reader, u_curve
+from epicrisis.types import Passage, Question, Ranking
+
+from . import world
+
+N = 40
+OWN = [
+    world.passage(f"own:{i}", f"In the trial of drug {i}x the risk was lower in {i + 10} patients of the whole town.")
+    for i in range(N)
+]  # fmt: skip
+
+
+def asked(curve: Curve, folder: Path) -> tuple[Table, ...]:
+    dataset, keys = drawn(OWN, N)
+
+    def retrieve(question: Question, k: int) -> Ranking:
+        others: list[Passage] = [
+            world.passage(f"doc:{question.id}:{j}", f"Study {j} saw {j} towns.") for j in range(30)
+        ]
+        return in_order([keys[question.id], *others][:k], "dense", {"k": k})
+
+    evidence = probe.within(world.evidence(retrieve=retrieve, passages_of=lambda _: {}), keys)
+    study = Study(evidence, PROTOCOLS["corrected"])
+    cases = positions.cases(dataset.questions, study, ks=(16,), places=probe.PLACES, arms=probe.ARMS)
+    reader = position_biased_reader({q.text: Key(keys[q.id].text, q.gold or "") for q in dataset.questions}, curve)
+    outcomes = world.run(cases, reader, folder)
+    return probe.tables({"reader": outcomes}, {"reader": spent(read_records(folder / RECORDS))})
+
+
+def answers(table: Table) -> dict[str, str]:
+    return {str(row[2]): str(row[3]) for row in table.rows}
+
+
+def test_a_reader_that_loses_the_middle_is_told_so_and_that_map_reduce_pays(tmp_path: Path) -> None:
+    told = answers(asked(u_curve(edge=0.95, dip=0.75), tmp_path)[0])
+    assert told["Does it lose the middle?"].startswith("Yes: at the ends it is right more often")
+    assert told["Is map-reduce worth it?"].startswith("Yes, it answers better: +")
+    assert "times the tokens" in told["Is map-reduce worth it?"]
+
+
+def test_a_reader_that_reads_everything_needs_no_map_reduce(tmp_path: Path) -> None:
+    told = answers(asked(lambda place, documents: 1.0, tmp_path)[0])
+    assert told["Does it lose the middle?"].startswith("Not shown")
+    assert told["Is map-reduce worth it?"].startswith("Not shown: +0.0 points")
+    assert told["Is map-reduce worth it?"].endswith("until more questions say otherwise.")
+
+
+def test_a_reader_that_reads_the_middle_best_is_not_said_to_lose_it(tmp_path: Path) -> None:
+    told = answers(asked(lambda place, documents: 0.95 if 0 < place < documents - 1 else 0.1, tmp_path)[0])
+    assert told["Does it lose the middle?"].startswith("No, the other way round")
+
+
+def test_the_key_is_one_passage_and_its_document_is_no_distractor() -> None:
+    dataset, keys = drawn(OWN, 1)
+    (question,) = dataset.questions
+    evidence = probe.within(world.evidence(), keys)
+    assert evidence.passages_of(question) == {keys[question.id].document_id: (keys[question.id],)}
+    other = world.questions(1)[0]
+    assert evidence.passages_of(other) == world.evidence().passages_of(other)

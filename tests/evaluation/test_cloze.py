@@ -1,0 +1,75 @@
+"""Questions made of the documents' own sentences: one number left out, one right option, nothing that stands twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from epicrisis.errors import InputError
+from epicrisis.evaluation.cloze import GAP, LETTERS, drawn
+from epicrisis.types import Passage
+
+
+def passage(document: str, text: str, ordinal: int = 0) -> Passage:
+    return Passage(f"{document}#{ordinal}", document, ordinal, 0, len(text), text)
+
+
+def sentence(number: str, name: str) -> str:
+    return f"In the trial of {name} the risk was lower in {number} patients who took it in the morning."
+
+
+MANY = [passage(f"d{i}", f"Short one. {sentence(str(10 + i), f'drug {chr(97 + i)}')}") for i in range(12)]
+
+
+def test_the_number_that_was_left_out_is_the_right_option() -> None:
+    dataset, keys = drawn(MANY, 10)
+    assert len(dataset.questions) == 10
+    for question in dataset.questions:
+        key = keys[question.id]
+        right = question.options[question.gold or ""]
+        assert question.gold_documents == (key.document_id,)
+        assert question.text.count(GAP) == 1
+        said = question.text.partition('"')[2].partition('"')[0]
+        assert said.replace(GAP, right) in key.text
+        assert tuple(question.options) == tuple(LETTERS)
+        assert len(set(question.options.values())) == len(LETTERS)
+
+
+def test_the_wrong_options_are_the_nearest_numbers_of_other_sentences() -> None:
+    dataset, _ = drawn(MANY, 1)
+    assert set(dataset.questions[0].options.values()) == {"10", "11", "12", "13"}
+
+
+def test_a_number_keeps_its_form_among_the_options() -> None:
+    decimals = [passage(f"e{i}", sentence(f"{i}.5", f"pill {chr(97 + i)}")) for i in range(1, 6)]
+    dataset, _ = drawn([*MANY, *decimals], 16)
+    for question in dataset.questions:
+        assert len({"." in option for option in question.options.values()}) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Between 1990 and the end of the study the authors followed all of the patients in the town.",
+        "The expression of CD4 was higher in those who took the drug than in all of the others there.",
+        "Of 20 patients who took the drug in the morning 15 were well again before the study ended.",
+        "The dose was 2-3 tablets in the morning for all of the patients who took part in the study.",
+        "The year in which the last of the patients was seen by the authors of the study was 1998.",
+        "It was 5.",
+    ],
+)
+def test_what_makes_no_question(text: str) -> None:
+    with pytest.raises(InputError, match="yield 0 questions"):
+        drawn([passage("only", text), *[passage(f"o{i}", "No number.") for i in range(5)]], 1)
+
+
+def test_one_question_a_document_and_none_in_secret_where_there_are_too_few() -> None:
+    twice = [passage("d", sentence(str(10 + i), f"drug {i}x"), i) for i in range(8)]
+    with pytest.raises(InputError, match="yield 0 questions of their own, not 1: ask for fewer with -n"):
+        drawn(twice, 1)
+    with pytest.raises(InputError, match="yield 12 questions of their own, not 13"):
+        drawn(MANY, 13)
+
+
+def test_the_same_passages_give_the_same_set() -> None:
+    assert drawn(MANY, 8)[0].sha256 == drawn(MANY, 8)[0].sha256
+    assert drawn(MANY, 8)[0].sha256 != drawn(MANY[::-1], 8)[0].sha256
