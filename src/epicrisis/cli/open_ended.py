@@ -39,11 +39,9 @@ Folder = Annotated[Path, typer.Argument(help="A folder that `open-ended pairs` w
 def register(group: typer.Typer) -> None:
     """Adds the commands."""
     group.command(epilog="Example: epicrisis open-ended pairs runs/medq -o judging/")(pairs)
-    group.command(epilog="Example: epicrisis open-ended judge judging/ --model URL#judge -o judging/by-judge.jsonl")(
-        judge
-    )
+    group.command(epilog="Example: epicrisis open-ended judge judging/ --model URL -o judging/model.jsonl")(judge)
     group.command(
-        epilog="Example: epicrisis open-ended verdicts judging/ anna.csv ben.csv --judged judging/by-judge.jsonl"
+        epilog="Example: epicrisis open-ended verdicts judging/ anna.csv ben.csv --judged judging/model.jsonl"
     )(verdicts)  # fmt: skip
 
 
@@ -79,8 +77,8 @@ def pairs(
         show_json({**told, "output": str(output)})
         return
     typer.echo(
-        f"{told['pairs']} pairs in {output}; {told['same_words']} questions whose two answers are the same words (ties), "
-        f"{told['left_out']} without a pair because an arm did not answer"
+        f"{told['pairs']} pairs in {output}; {told['same_words']} questions whose two answers are the same words "
+        f"(ties), {told['left_out']} without a pair because an arm did not answer"
     )
     if paired.telling:
         typer.echo(f"note: in {paired.telling} pairs one answer alone speaks of documents or findings: not quite blind")

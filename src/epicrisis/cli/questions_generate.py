@@ -1,4 +1,4 @@
-"""`epicrisis questions generate`: a model proposes questions from one's own documents, for people to accept or reject."""
+"""`epicrisis questions generate`: questions that a model proposes from one's own documents, for people to accept."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from epicrisis.settings import Settings
 
 INCOMPLETE = 2
+NAMED = 3
+"""Near-duplicates that are named on the screen; --json names all."""
 
 
 def register(group: typer.Typer) -> None:
@@ -98,11 +100,12 @@ def _lines(drawn: Drawn, n: int, states: Counter[str], alike: list[tuple[str, st
     lines = [
         f"{len(drawn.passages)} passages{short}; in {output}: {states['proposed']} questions proposed, "
         f"{states['accepted']} accepted, {states['rejected']} rejected",
-        f"left out: {states['nothing']} passages without such a question, {states['unparsed']} replies that could not be "
-        f"read, {states['not-verbatim']} whose quotation does not stand in the passage",
+        f"left out: {states['nothing']} passages without such a question, {states['unparsed']} replies that could not "
+        f"be read, {states['not-verbatim']} whose quotation does not stand in the passage",
     ]
     if alike:
-        lines.append(f"{len(alike)} near-duplicates: {', '.join(f'{first} and {second}' for first, second in alike)}")
+        named = ", ".join(f"{one} and {other}" for one, other in alike[:NAMED])
+        lines.append(f"{len(alike)} near-duplicates, such as {named}")
     return lines
 
 

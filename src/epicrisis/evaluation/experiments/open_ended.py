@@ -108,7 +108,7 @@ def tables(judgings: Mapping[str, Judging], *, remarks: Sequence[str] = (), seed
 
 
 def conclusions(judgings: Mapping[str, Judging], *, seed: int = 0) -> tuple[str, ...]:
-    """Plain sentences: what each verdict that is tested comes to, how far the judges agree, whether the place decides."""
+    """Plain sentences: what the verdicts come to, how far the judges agree, and whether the place decides."""
     said = []
     for model, judge, n, _, better, same, worse, _, _, p in _verdicts(judgings, ()).rows:
         if isinstance(p, float):
