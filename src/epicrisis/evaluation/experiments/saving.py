@@ -1,0 +1,159 @@
+"""What a preflight rule is worth: both its errors, and the tokens and the money that it saves.
+
+Tokens are estimated: no chat model is asked and none need be there. The cost equations are those of `cost`. Knows no
+fitting; searches nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from epicrisis.answering.baselines import PROMPTS
+from epicrisis.answering.choices import ReplyForm
+from epicrisis.evaluation.statistics import Difference, Interval, Mean
+from epicrisis.evaluation.tables import Cell, Table
+from epicrisis.models.chat.estimates import likely_prompt_tokens, likely_tokens
+from epicrisis.prompts import passage_text, render
+from epicrisis.seams import PassageStore
+from epicrisis.types import Question, Scope, Usage
+
+from .calibration import Calibration
+from .cost import Shape, Tokens, map_reduce, rag, with_preflight
+from .preflight import Confusion, Label, share
+from .rankings import Recorded
+
+SAMPLE = 100
+"""Questions whose passages are measured, evenly drawn from all in their order."""
+THOUSAND = 1_000
+"""Questions whose money is told."""
+
+
+def errors_table(each: Calibration, source: str = "") -> Table:
+    """The papers' rule and the fitted one on the same questions: how often each errs, either way, and what it skips."""
+    told = (
+        ("papers' rule", each.papers),
+        ("fitted, held out", each.held_out),
+        ("fitted, at the papers' rule's recall", each.at_recall(each.papers.recall.value)),
+    )
+    rows: list[tuple[Cell, ...]] = [(name, of.n, *_errors(of), of.skipped, of.apart) for name, of in told]
+    less = ("fitted, held out, less papers'", each.papers.n, _less(each, "issue"), _less(each, "no-issue"), None, None)
+    rows.insert(2, less)
+    columns = ("rule", "questions", "missed where needed", "run where not needed", "skipped", "apart")
+    notes = (
+        f"The issue: key document {each.definition.name}. Missed where needed: of the questions with the issue, those "
+        "that are answered from one prompt. Run where not needed: of the others, those that are read in parts.",
+        f"Fitted on all questions: {each.rule}. Held out: by rules fitted on the other folds' questions, so it tells "
+        f"what such a rule is worth on new ones. {_asked_for(each)}",
+        "Skipped: of all questions, those without a label (apart) included. Intervals: Wilson's, of differences by "
+        "bootstrap over questions; p: McNemar's exact test.",
+    )
+    return Table("Both errors of a preflight rule", columns, tuple(rows), notes, source)
+
+
+def _asked_for(each: Calibration) -> str:
+    if each.recall is None:
+        return "Asked for: to miss no more than the papers' rule."
+    return f"Asked for: a recall of at least {each.recall:g}; held out it may fall short."
+
+
+def _errors(of: Confusion) -> tuple[Mean, Mean]:
+    return share(of.fn, of.issues), share(of.fp, of.fp + of.tn)
+
+
+def _less(each: Calibration, label: Label) -> Difference:
+    """Of the errors, which are what is not judged rightly."""
+    right = each.difference(label)
+    interval = Interval(-right.interval.high, -right.interval.low, right.interval.confidence)
+    return Difference(-right.value, interval, right.p, right.n, right.clusters)
+
+
+# -- tokens and money -------------------------------------------------------------------------------------------------
+
+
+def estimated_shape(
+    asked: Sequence[tuple[Question, Recorded]],
+    store: PassageStore,
+    scope: Callable[[Question], Scope],
+    *,
+    k: int,
+    partition: int,
+) -> Shape:
+    """The mean shape of a question's prompts where `k` passages are read, `partition` to a map call: tokens from above
+    (three bytes each), of the first `k` of each ranking; a reply is taken to be half as long as its form allows."""
+    drawn = [each for each in asked[:: max(1, len(asked) // SAMPLE)] if each[1].read]
+    measured = [_measured(question, recorded.read[:k], store, scope(question)) for question, recorded in drawn]
+    if not measured:
+        return Shape(0, 0, 0, 0)
+    return Shape(
+        context=fmean(context for context, _, _ in measured),
+        instruction=fmean(instruction for _, instruction, _ in measured),
+        # Four characters a token in running text, where the form reckons with two.
+        output=fmean(ReplyForm(question.options, documents=k).max_tokens / 4 for question, _ in drawn),
+        parts=fmean(math.ceil(read / partition) for _, _, read in measured),
+    )
+
+
+def _measured(question: Question, ids: Sequence[str], store: PassageStore, scope: Scope) -> tuple[int, int, int]:
+    """(tokens of the passages, of instruction and question, passages)."""
+    passages = store.fetch(ids, scope)
+    prompt = render(PROMPTS, "rag", question=question.text, options=question.options, documents="")
+    context = sum(likely_tokens(passage_text(passage)) for passage in passages)
+    return context, likely_prompt_tokens(prompt.messages), len(passages)
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """What a question takes on average where this share of them is answered from one prompt."""
+
+    name: str
+    skipped: float
+    tokens: Tokens
+    usd: float | None
+    """`None` where the price is not known."""
+
+
+def saved(shape: Shape, skipped: Mapping[str, float], price: Callable[[Usage], float | None]) -> tuple[Saved, ...]:
+    """Always map-reduce first, then each rule by its name with the share that it skips, then never map-reduce."""
+    taken = [
+        ("always map-reduce", 0.0, map_reduce(shape)),
+        *((name, part, with_preflight(shape, part)) for name, part in skipped.items()),
+        ("never map-reduce", 1.0, rag(shape)),
+    ]
+    return tuple(Saved(name, part, tokens, price(_usage(tokens))) for name, part, tokens in taken)
+
+
+def _usage(tokens: Tokens) -> Usage:
+    return Usage(prompt_tokens=round(tokens.input), completion_tokens=round(tokens.output))
+
+
+def saving_table(rows: Sequence[Saved], shape: Shape, price: str, source: str = "") -> Table:
+    """What each rule takes, and how much less than always map-reduce. `price` says which it was."""
+    always = rows[0]
+    made: list[tuple[Cell, ...]] = [
+        (
+            each.name, each.skipped, each.tokens.calls, each.tokens.input, each.tokens.output,
+            1 - _all(each.tokens) / _all(always.tokens) if _all(always.tokens) else None,
+            None if each.usd is None else THOUSAND * each.usd,
+            None if each.usd is None or always.usd is None else THOUSAND * (always.usd - each.usd),
+        )
+        for each in rows
+    ]  # fmt: skip
+    notes = (
+        "Means a question by equations 4 and 5, with the reduce call's input (errata B5). Assumed: "
+        f"{shape.context:,.0f} tokens of passages, {shape.instruction:,.0f} of instruction and question a call, "
+        f"{shape.output:,.0f} of output a call, {shape.parts:.1f} parts; tokens from above (three bytes each), replies "
+        "half as long as they may be, no prefix cache, no retries.",
+        f"Price: {price}.",
+    )
+    columns = (
+        "rule", "skipped", "calls", "input tokens", "output tokens", "tokens saved",
+        "US dollars for 1,000 questions", "US dollars saved",
+    )  # fmt: skip
+    return Table("What a preflight rule saves", columns, tuple(made), notes, source)
+
+
+def _all(tokens: Tokens) -> float:
+    return tokens.input + tokens.output

@@ -1,0 +1,118 @@
+"""Both errors of a rule and what it saves: by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from epicrisis.answering.choices import ReplyForm
+from epicrisis.evaluation.experiments.calibration import Calibration, Judged
+from epicrisis.evaluation.experiments.cost import Shape
+from epicrisis.evaluation.experiments.preflight import PUBLISHED, Label, Rule
+from epicrisis.evaluation.experiments.rankings import Recorded
+from epicrisis.evaluation.experiments.saving import errors_table, estimated_shape, saved, saving_table
+from epicrisis.evaluation.statistics import sign_test
+from epicrisis.models.chat.estimates import likely_tokens
+from epicrisis.retrieval.signals import Signal
+from epicrisis.seams import StoredDocument
+from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.stores import MemoryStore
+from epicrisis.types import Passage, Question, Scope
+from tests.evaluation.experiments.world import row, rows
+
+SHAPE = Shape(context=1000, instruction=100, output=50, parts=4)
+
+
+def judged(label: Label, pairs: str) -> list[Judged]:
+    """f: the fitted rule alone says agree, p: the papers' alone, b: both, n: neither."""
+    return [Judged(f"{label}{i}", label, each in "fb", each in "pb", 0.5) for i, each in enumerate(pairs)]
+
+
+def calibrated(*parts: list[Judged], recall: float | None = None) -> Calibration:
+    each = tuple(one for part in parts for one in part)
+    return Calibration(Rule(Signal("dense-gap", 5), 0.25), PUBLISHED, recall, (), each)
+
+
+DONE = calibrated(judged("no-issue", "fffffbpnnn"), judged("issue", "ppfn"), judged("no-key", "fb"))
+
+
+def test_both_errors_of_both_rules_and_their_differences() -> None:
+    table = errors_table(DONE, "here")
+    papers, fitted = row(table, "papers' rule"), row(table, "fitted, held out")
+    assert (papers["missed where needed"].value, papers["missed where needed"].n) == (2 / 4, 4)
+    assert (fitted["missed where needed"].value, fitted["missed where needed"].n) == (1 / 4, 4)
+    assert papers["run where not needed"].value == pytest.approx(8 / 10)
+    assert fitted["run where not needed"].value == pytest.approx(4 / 10)
+    assert papers["skipped"].value == pytest.approx((2 + 2 + 1) / 16)
+    assert (papers["questions"], papers["apart"]) == (14, 2)
+    for name in ("missed where needed", "run where not needed", "skipped"):
+        assert papers[name].interval.low < papers[name].value < papers[name].interval.high
+    less = row(table, "fitted, held out, less papers'")
+    needless = less["run where not needed"]
+    assert needless.value == pytest.approx(-0.4)
+    assert needless.interval.low < -0.4 < needless.interval.high
+    assert needless.p == sign_test(5, 1)
+    assert less["missed where needed"].value == pytest.approx(-1 / 4)
+    assert (table.source, "dense-gap@5 > 0.25" in table.notes[1]) == ("here", True)
+    assert "no more than the papers' rule" in table.notes[1]
+    assert (
+        "a recall of at least 0.9" in errors_table(calibrated(*([each] for each in DONE.judged), recall=0.9)).notes[1]
+    )
+
+
+def test_each_rule_between_always_and_never() -> None:
+    """Always: 1000 + 4 (100) + 100 + 4 (50) in, 5 (50) out; never: 1100 in, 50 out."""
+    made = saved(SHAPE, {"a quarter": 0.25}, lambda usage: (usage.prompt_tokens + 2 * usage.completion_tokens) / 1000)
+    assert [(each.name, each.skipped) for each in made] == [
+        ("always map-reduce", 0.0),
+        ("a quarter", 0.25),
+        ("never map-reduce", 1.0),
+    ]
+    assert [(each.tokens.input, each.tokens.output, each.tokens.calls) for each in made] == [
+        (1700, 250, 5),
+        (0.25 * 1100 + 0.75 * 1700, 0.25 * 50 + 0.75 * 250, 4),
+        (1100, 50, 1),
+    ]
+    table = saving_table(made, SHAPE, "as given")
+    always, quarter, never = rows(table)
+    assert [each["US dollars for 1,000 questions"] for each in (always, quarter, never)] == [2200, 1950, 1200]
+    assert [each["US dollars saved"] for each in (always, quarter, never)] == pytest.approx([0, 250, 1000])
+    assert quarter["tokens saved"] == pytest.approx(1 - 1750 / 1950)
+    said = " ".join(table.notes)
+    for each in ("Assumed: 1,000 tokens of passages, 100 of instruction", "4.0 parts", "no prefix cache", "as given"):
+        assert each in said
+
+
+def test_a_price_that_nobody_knows_is_no_price() -> None:
+    table = saving_table(saved(SHAPE, {}, lambda _: None), SHAPE, "not known")
+    assert table.column("US dollars for 1,000 questions") == (None, None)
+    assert table.column("US dollars saved") == (None, None)
+
+
+def test_the_shape_is_that_of_the_passages_that_are_read() -> None:
+    encoder, store = HashingEncoder(), MemoryStore()
+    texts = [f"Trial {i} of aspirin {'and stroke ' * i}." for i in range(6)]
+    for i, text in enumerate(texts):
+        passage = Passage(f"d{i}#0", f"d{i}", 0, 0, len(text), text)
+        store.add([StoredDocument(f"d{i}", "sha", (passage,), encoder.encode_passages([("", text)]))])
+
+    def asked(number: int, *read: int) -> tuple[Question, Recorded]:
+        question = Question(f"What of {number}?", {"A": "yes", "B": "no"}, id=str(number))
+        return question, Recorded(question.key, "set", (), (), None, tuple(f"d{i}#0" for i in read), (), ())
+
+    def shape(*each: tuple[Question, Recorded]) -> Shape:
+        return estimated_shape(each, store, lambda question: Scope(), k=5, partition=2)
+
+    one = shape(asked(1, 5, 4, 3, 2, 1, 0))
+    assert one.context == sum(likely_tokens(texts[i]) for i in (5, 4, 3, 2, 1))
+    assert one.parts == 3
+    assert one.output == ReplyForm({"A": "", "B": ""}, documents=5).max_tokens / 4
+    assert 50 < one.instruction < 1000
+    both = shape(asked(1, 5, 4, 3, 2, 1, 0), asked(2, 0), asked(3))
+    assert both.context == pytest.approx((one.context + likely_tokens(texts[0])) / 2), "who found nothing reads nothing"
+    assert both.parts == 2
+    assert shape() == shape(asked(3)) == Shape(0, 0, 0, 0)
+
+
+def test_where_nothing_is_read_nothing_is_saved() -> None:
+    nothing = Shape(0, 0, 0, 0)
+    assert saving_table(saved(nothing, {}, lambda usage: 0.0), nothing, "none").column("tokens saved") == (None, None)
