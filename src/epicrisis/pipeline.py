@@ -81,8 +81,6 @@ class Treatment:
     """
 
     strategy: StrategyName | None = None
-    scope: Scope | None = None
-    """What the question may see."""
     ranking: Ranking | None = None
     """Read as it is by whatever would search; nothing is searched then."""
     preflight: bool | Preflight = True
@@ -91,6 +89,8 @@ class Treatment:
     seed: int | None = None
     temperature: float | None = None
     top_p: float | None = None
+    scope: Scope | None = None
+    """What the question may see."""
 
 
 AS_SET = Treatment()
