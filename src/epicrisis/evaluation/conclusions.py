@@ -77,7 +77,7 @@ def _columns(table: Table) -> list[int]:
 
 def _compared(table: Table, row: Sequence[Cell], i: int, comparisons: int) -> _Compared:
     found, p, heading = row[i], row[i + 1], table.columns[i]
-    if not isinstance(found, Difference):
+    if not isinstance(found, Difference) or not isinstance(p, float):
         raise TypeError(f"table {table.title!r}: {heading!r} has a p value without a difference")
     names = dict(zip(table.columns, row, strict=True))
     subject = next((str(names[each]) for each in _SUBJECTS if each in names), "") if heading.startswith(TO) else ""
@@ -85,7 +85,7 @@ def _compared(table: Table, row: Sequence[Cell], i: int, comparisons: int) -> _C
     without = (*_SUBJECTS, AGAINST) if subject else ()
     telling = not subject or len({label(table, each, without) for each in table.rows}) > 1
     where = label(table, row, without) if telling else ""
-    return _Compared(where, subject, other, heading, found, float(str(p)), comparisons)
+    return _Compared(where, subject, other, heading, found, p, comparisons)
 
 
 def _sentences(compared: Sequence[_Compared]) -> Iterator[str]:
