@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer.core import TyperGroup
@@ -46,8 +46,6 @@ from epicrisis.cli.running import folder_of, run_cases, show_run
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from click import Context
-
     from epicrisis.evaluation.cases import Case
     from epicrisis.evaluation.folder import Plan
     from epicrisis.pipeline import Pipeline
@@ -67,7 +65,7 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do not ask before a large run 
 class _RunByDefault(TyperGroup):
     """`evaluate SET` is `evaluate run SET`."""
 
-    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
             args = ["run", *args]
         return super().parse_args(ctx, args)
@@ -83,7 +81,7 @@ group = typer.Typer(
 def register(app: typer.Typer) -> None:
     """Adds the group."""
     group.command(
-        epilog="Examples: epicrisis evaluate mirage/pubmedqa --library ~/lib --strategy brief-context --model URL   |   "
+        epilog="Examples: epicrisis evaluate mirage/pubmedqa --library ~/lib --model URL   |   "
         "epicrisis evaluate my-questions.jsonl --library ~/lib -n 50 --leak-guard source-hidden"
     )(run)
     app.add_typer(group, name="evaluate")

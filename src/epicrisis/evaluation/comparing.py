@@ -41,7 +41,7 @@ REPEATED = ("place", "repeat")
 Stratum: TypeAlias = tuple[tuple[str, Cell], ...]
 """Conditions that a part of a run shares, by name."""
 
-_HEADS = ("pairs", "only the run", "only the other", "not scored", "won", "lost", "test")
+_HEADS = ("pairs", "only in the run", "only in the other", "not scored", "won", "lost", "test")
 _HOW = (
     "Pairs: both were asked the question under the same condition, and both have a score. What only one was asked, or "
     "has no score in one, is counted and in no difference.",
@@ -65,7 +65,12 @@ def findings(paths: Sequence[Path], *, measure: Measure = "right", seed: int = 0
 
     Raises InputError where one is named twice, is no run, or holds no record.
     """
-    asked = [_read(run) for run in open_runs(paths)]
+    return findings_of_runs(open_runs(paths), measure=measure, seed=seed)
+
+
+def findings_of_runs(runs: Sequence[RecordedRun], *, measure: Measure = "right", seed: int = 0) -> Findings:
+    """As `findings`, of runs that are open."""
+    asked = [_read(run) for run in runs]
     tables = [runs_table(asked, measure, seed)]
     told: list[str] = list(_unfinished(asked))
     if len(asked) > 1:
@@ -141,13 +146,13 @@ def differences_table(asked: Sequence[_Asked], measure: Measure, seed: int) -> T
             differences.append(found)
     corrected = corrected_p(differences)
     n = sum(found is not None for found in differences)
-    about, _ = notes(measure, n)
-    how = f"Intervals are 95 %, by a bootstrap of whole questions; p is corrected by Holm for {n} comparisons."
+    corrections = f"p is corrected by Holm for {n} comparisons" if n > 1 else "there is one comparison to correct p for"
+    how = f"Intervals are 95 %, by a bootstrap of whole questions; {corrections}."
     return Table(
         "Differences, paired by question",
         ("run", AGAINST, *names, *_HEADS, f"{TO}the other", P),
         tuple((*row, found, p) for row, found, p in zip(rows, differences, corrected, strict=True)),
-        (about, *_HOW, how),
+        (*_HOW, how),
     )
 
 
@@ -236,11 +241,11 @@ def _unfinished(asked: Sequence[_Asked]) -> Iterator[str]:
     for each in asked:
         manifest = each.run.manifest
         if manifest is not None and not manifest.complete:
-            ended = len(each.outcomes) + each.open
+            missing = manifest.cases - len(each.outcomes) - each.open
             failed = sum(outcome.state == "failed" for outcome in each.outcomes)
             yield (
-                f"{each.run.name} is not finished: {ended:,} of its {manifest.cases:,} cases have a record, {failed:,} "
-                "of them failed ones."
+                f"{each.run.name} is not complete: of its {manifest.cases:,} cases {missing:,} have no record yet, and "
+                f"{failed:,} failed."
             )
         if each.open:
             yield (

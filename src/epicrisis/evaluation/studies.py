@@ -5,6 +5,7 @@ The one table from a name on the command line to the files in `experiments/`. As
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -245,7 +246,12 @@ def together(sets: Sequence[Dataset]) -> Mapping[str, Any]:
     """One question set or several, as a plan tells of them."""
     if len(sets) == 1:
         return told(sets[0])
-    return {"name": " + ".join(each.name for each in sets), "sets": [told(each) for each in sets]}
+    return {
+        "name": " + ".join(each.name for each in sets),
+        "sha256": hashlib.sha256(" ".join(each.sha256 for each in sets).encode()).hexdigest(),
+        "n": sum(len(each.questions) for each in sets),
+        "sets": [told(each) for each in sets],
+    }
 
 
 def protocol_of(name: str) -> Protocol:
