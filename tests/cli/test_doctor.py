@@ -37,7 +37,7 @@ def settings(path: Path, text: str) -> None:
 def test_nothing_is_contacted_as_it_comes(run: Run) -> None:
     found = told(run)
     assert found["contacts"] == []
-    assert [row["refused"] for row in found["pulls"]] == [False, False]
+    assert [row["refused"] for row in found["pulls"]] == [False, False, False]
     assert found["pulls"][0]["host"] == "pip's default index"
     assert "ORT_DISABLE_TELEMETRY" in found["telemetry_off"]
     assert "would be contacted: nothing beyond this machine" in run("doctor").stdout
@@ -100,12 +100,15 @@ def test_where_models_are_pulled_from(run: Run, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("HF_ENDPOINT", f"https://{PLANTED}@hub.example.org")
     result = run("doctor", "--json")
     pulls = json.loads(result.stdout)["pulls"]
+    models, sets = pulls[:4], pulls[4:]
     hosts = ["index.example.org", "a.example.org", "b.example.org", "hub.example.org"]
-    assert sorted(row["host"] for row in pulls) == sorted(hosts)
-    assert all("`epicrisis models pull`" in row["why"] for row in pulls)
+    assert sorted(row["host"] for row in models) == sorted(hosts)
+    assert all("`epicrisis models pull`" in row["why"] for row in models)
+    assert [row["host"] for row in sets] == ["raw.githubusercontent.com"]
+    assert "`epicrisis questions pull`" in sets[0]["why"]
     assert PLANTED not in result.stdout
     monkeypatch.delenv("PIP_INDEX_URL")
-    assert {row["host"] for row in told(run)["pulls"]} == {"pip's default index", *hosts[1:]}
+    assert {row["host"] for row in told(run)["pulls"][:4]} == {"pip's default index", *hosts[1:]}
 
 
 def test_what_is_written_and_who_can_read_it(run: Run, tmp_path: Path) -> None:

@@ -158,12 +158,17 @@ def _proxy(url: str) -> str | None:
 
 
 def _pulls() -> list[dict[str, Any]]:
-    """Where `epicrisis models pull` fetches from: a command of its own, no question comes there."""
+    """Where `epicrisis models pull` and `questions pull` fetch from: commands of their own, no question comes there."""
+    from epicrisis.evaluation.datasets.catalogue import catalogue
     from epicrisis.privacy import host_of
 
     hub = host_of(os.environ.get("HF_ENDPOINT") or HUB_DEFAULT)
-    hosts = [*_pip_hosts(), (hub, "models of the hub, and wherever it keeps large files")]
-    return [{"host": host, "why": f"`epicrisis models pull`: {why}"} for host, why in hosts]
+    models = [*_pip_hosts(), (hub, "models of the hub, and wherever it keeps large files")]
+    sets = dict.fromkeys(host_of(file.url) for each in catalogue().values() for file in each.files)
+    return [
+        *({"host": host, "why": f"`epicrisis models pull`: {why}"} for host, why in models),
+        *({"host": host, "why": "`epicrisis questions pull`: question sets"} for host in sets),
+    ]
 
 
 def _pip_hosts() -> list[tuple[str | None, str]]:

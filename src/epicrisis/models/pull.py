@@ -2,7 +2,7 @@
 
 A model is there when its `model.json` is: that record is written last. For a model whose files the catalogue does not
 pin the record does: the revision, sizes and hashes of what came at the first pull, and what is fetched again later must
-be the same. Nothing here runs a model, and nothing else in the package downloads anything.
+be the same. Nothing here runs a model, and nothing else in the package downloads one.
 """
 
 from __future__ import annotations

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from epicrisis.errors import InputError, NetworkRefused, StorageError
-from epicrisis.evaluation.datasets.catalogue import PinnedSet, parse_catalogue
-from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.evaluation.datasets.load import load
-from epicrisis.evaluation.datasets.mirage import read
-from epicrisis.evaluation.datasets.pull import pull
+from epicrisis.evaluation.datasets.pull import BLOCK, is_here, pull
+from tests.evaluation.datasets.hosted import BODY, NAME, hosted
 from tests.loopback import Endpoint, Scripted, serving
-
-NAME = "mirage/bioasq"
-BODY = json.dumps(
-    {"bioasq": {"5c": {"question": "Is it?", "options": {"A": "yes", "B": "no"}, "answer": "B", "PMID": [7]}}}
-)
 
 
 @pytest.fixture
@@ -30,26 +22,18 @@ def server() -> Iterator[Endpoint]:
         yield endpoint
 
 
-def pinned(server: Endpoint, tmp_path: Path, sha256: str | None = None) -> Mapping[str, PinnedSet]:
-    path = tmp_path / "as-pinned.json"
-    path.write_text(BODY)
-    rows = Dataset(NAME, read(path, "bioasq"), {}).sha256
-    said = f'sha256 = "{sha256}"' if sha256 else ""
-    return parse_catalogue(
-        f'[[files]]\npath = "mirage/benchmark.json"\nurl = "{server.url}/benchmark.json"\nlicence = "MIT"\n{said}\n'
-        f'[[sets]]\nname = "{NAME}"\ndescription = "one question"\nfiles = ["mirage/benchmark.json"]\n'
-        f'count = 1\nsha256 = "{rows}"\n'
-    )
-
-
 def held(home: Path) -> list[str]:
     return [path.name for path in home.rglob("*") if path.is_file()]
 
 
 @pytest.mark.parametrize("sha256", [None, hashlib.sha256(BODY.encode()).hexdigest()])
 def test_a_set_is_fetched_once(server: Endpoint, tmp_path: Path, sha256: str | None) -> None:
-    sets, home = pinned(server, tmp_path, sha256), tmp_path / "home"
-    dataset = pull(NAME, home, sets=sets)
+    sets, home = hosted(server.url, tmp_path, sha256), tmp_path / "home"
+    seen: list[tuple[str, int, int | None]] = []
+    assert not is_here(NAME, home, sets=sets)
+    dataset = pull(NAME, home, lambda *told: seen.append(told), sets=sets)
+    assert seen == [("benchmark.json", len(BODY), len(BODY))]
+    assert is_here(NAME, home, sets=sets)
     assert [question.id for question in dataset.questions] == ["5c"]
     assert dataset.licence == "MIT"
     assert held(home) == ["benchmark.json"]
@@ -58,7 +42,7 @@ def test_a_set_is_fetched_once(server: Endpoint, tmp_path: Path, sha256: str | N
 
 
 def test_what_lies_there_damaged_is_fetched_anew(server: Endpoint, tmp_path: Path) -> None:
-    sets, home = pinned(server, tmp_path), tmp_path / "home"
+    sets, home = hosted(server.url, tmp_path), tmp_path / "home"
     pull(NAME, home, sets=sets)
     (home / "datasets" / "mirage" / "benchmark.json").write_text(BODY[:40])
     assert len(pull(NAME, home, sets=sets).questions) == 1
@@ -71,7 +55,11 @@ def test_what_lies_there_damaged_is_fetched_anew(server: Endpoint, tmp_path: Pat
         (Scripted(BODY), "00", "is not the pinned file: expected sha256 00"),
         (Scripted(BODY.replace("Is it", "Was it")), None, "holds 1 questions that are not the 1 pinned ones"),
         (Scripted(BODY[:40]), None, "not MIRAGE's benchmark.json"),
-        (Scripted("", 404), None, "cannot be fetched .*404.*or download it elsewhere and name the file"),
+        (
+            Scripted("", 404),
+            None,
+            r"cannot be fetched .*404.*elsewhere and put it at .*home/datasets/mirage/benchmark\.json",
+        ),
     ],
 )
 def test_another_file_is_not_kept(
@@ -79,19 +67,29 @@ def test_another_file_is_not_kept(
 ) -> None:
     server.script["/benchmark.json"] = [reply]
     with pytest.raises(InputError, match=said):
-        pull(NAME, tmp_path / "home", sets=pinned(server, tmp_path, sha256))
+        pull(NAME, tmp_path / "home", sets=hosted(server.url, tmp_path, sha256))
     assert held(tmp_path / "home") == []
+
+
+def test_a_file_of_many_blocks_is_told_as_it_comes(server: Endpoint, tmp_path: Path) -> None:
+    long = BODY + " " * (2 * BLOCK)
+    server.script["/benchmark.json"] = [Scripted(long)]
+    seen: list[int] = []
+    pull(NAME, tmp_path / "home", lambda file, done, total: seen.append(done), sets=hosted(server.url, tmp_path))
+    assert len(seen) >= 3
+    assert seen == sorted(set(seen))
+    assert seen[-1] == len(long)
 
 
 def test_nothing_is_fetched_under_local_only(server: Endpoint, tmp_path: Path) -> None:
     with pytest.raises(NetworkRefused, match="pull it once without that option"):
-        pull(NAME, tmp_path / "home", sets=pinned(server, tmp_path), local_only=True)
+        pull(NAME, tmp_path / "home", sets=hosted(server.url, tmp_path), local_only=True)
     assert server.asked == []
 
 
 def test_a_source_that_does_not_answer(tmp_path: Path) -> None:
     with serving() as gone:
-        sets = pinned(gone, tmp_path)
+        sets = hosted(gone.url, tmp_path)
     with pytest.raises(InputError, match=r"cannot be fetched .*check the network"):
         pull(NAME, tmp_path / "home", sets=sets)
     with pytest.raises(InputError, match=r"no question set is called 'mirage'; known are mirage/bioasq"):
@@ -102,4 +100,4 @@ def test_a_place_that_cannot_be_written(server: Endpoint, tmp_path: Path) -> Non
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "datasets").write_text("in the way")
     with pytest.raises(StorageError, match="cannot be written"):
-        pull(NAME, tmp_path / "home", sets=pinned(server, tmp_path))
+        pull(NAME, tmp_path / "home", sets=hosted(server.url, tmp_path))

@@ -9,6 +9,8 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+from epicrisis.errors import InputError
+
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
@@ -32,6 +34,11 @@ class PinnedSet:
     count: int
     sha256: str
 
+    @property
+    def licence(self) -> str:
+        """Those of its files."""
+        return ", ".join(dict.fromkeys(file.licence for file in self.files))
+
 
 @cache
 def catalogue() -> Mapping[str, PinnedSet]:
@@ -39,6 +46,13 @@ def catalogue() -> Mapping[str, PinnedSet]:
     return parse_catalogue(
         resources.files("epicrisis.evaluation.datasets").joinpath("catalogue.toml").read_text("utf-8")
     )
+
+
+def pinned(name: str, sets: Mapping[str, PinnedSet]) -> PinnedSet:
+    """The set of that name. Raises InputError with the known names."""
+    if name not in sets:
+        raise InputError(f"no question set is called {name!r}; known are {', '.join(sets)}")
+    return sets[name]
 
 
 def parse_catalogue(text: str) -> Mapping[str, PinnedSet]:

@@ -42,15 +42,14 @@ def load(name: str, home: Path, place: Path | None = None, *, sets: Mapping[str,
 def read_pinned(pinned: PinnedSet, paths: list[Path]) -> Dataset:
     """What the files hold for this set, whether or not it is what is pinned. Raises InputError."""
     source, _, part = pinned.name.partition("/")
-    licence = pinned.files[0].licence
     if source == "mirage":
         questions = mirage.read(paths[0], cast(mirage.Subset, part))
-        return Dataset(pinned.name, questions, classes_by_gold(questions), licence=licence)
+        return Dataset(pinned.name, questions, classes_by_gold(questions), licence=pinned.licence)
     if source == "pubmedqa":
         questions, documents = pubmedqa.read(*paths)
-        return Dataset(pinned.name, questions, classes_by_gold(questions), documents, licence)
+        return Dataset(pinned.name, questions, classes_by_gold(questions), documents, pinned.licence)
     questions, domains = medq.read(paths[0])
-    return Dataset(pinned.name, questions, domains, licence=licence)
+    return Dataset(pinned.name, questions, domains, licence=pinned.licence)
 
 
 def _own(name: str, known: Mapping[str, PinnedSet]) -> Dataset:
@@ -60,7 +59,7 @@ def _own(name: str, known: Mapping[str, PinnedSet]) -> Dataset:
     questions: list[Question] = []
     for item in read_questions(path):
         if isinstance(item, Skipped):
-            raise InputError(f"{item.path}, {item.where}: {item.reason}")
+            raise InputError(f"{', '.join(filter(None, (item.path, item.where)))}: {item.reason}")
         questions.append(item)
     return Dataset(shown(path.name), tuple(questions), classes_by_gold(questions))
 
@@ -77,6 +76,6 @@ def _find(file: SourceFile, pinned: PinnedSet, place: Path) -> Path:
     if found is None:
         raise InputError(
             f"{name} of {pinned.name} is not in {shown(place)}: run `epicrisis questions pull {pinned.name}`, "
-            "or name the file or folder that holds it"
+            "or name the file or folder that holds it (--data)"
         )
     return found

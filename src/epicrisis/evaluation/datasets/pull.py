@@ -11,13 +11,15 @@ import hashlib
 import os
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from http.client import HTTPException
 from pathlib import Path
+from typing import TypeAlias
 
 from epicrisis.errors import InputError, NetworkRefused, StorageError
 
-from .catalogue import PinnedSet, SourceFile, catalogue
+from .catalogue import PinnedSet, SourceFile, catalogue, pinned
 from .dataset import Dataset
 from .load import FOLDER, load
 
@@ -25,17 +27,37 @@ TIMEOUT = 60.0
 """Seconds without a byte."""
 LARGEST = 64 << 20
 """Bytes; no file of a question set is larger."""
+BLOCK = 1 << 16
+"""Bytes read at a time."""
+
+Progress: TypeAlias = Callable[[str, int, int | None], None]
+"""Called with (name of a file, its bytes so far, all its bytes or `None` where its source does not say)."""
 
 
-def pull(name: str, home: Path, *, local_only: bool = False, sets: Mapping[str, PinnedSet] | None = None) -> Dataset:
+def is_here(name: str, home: Path, *, sets: Mapping[str, PinnedSet] | None = None) -> bool:
+    """Whether the pinned questions can be read from there."""
+    try:
+        load(name, home, sets=sets)
+    except InputError:
+        return False
+    return True
+
+
+def pull(
+    name: str,
+    home: Path,
+    on_progress: Progress | None = None,
+    *,
+    local_only: bool = False,
+    sets: Mapping[str, PinnedSet] | None = None,
+) -> Dataset:
     """The set, its files fetched where they are not there, or are not what is pinned.
 
     Raises InputError (unknown name, source not reachable, a file that is not the pinned one: it is not kept),
     NetworkRefused (`local_only`, and something would have to be fetched), StorageError (the disk).
     """
     known = catalogue() if sets is None else sets
-    if name not in known:
-        raise InputError(f"no question set is called {name!r}; known are {', '.join(known)}")
+    files = pinned(name, known).files
     try:
         return load(name, home, sets=known)
     except InputError:
@@ -43,10 +65,10 @@ def pull(name: str, home: Path, *, local_only: bool = False, sets: Mapping[str, 
             raise NetworkRefused(
                 f"{name} is not here, or not whole, and --local-only is on; pull it once without that option"
             ) from None
-    targets = {home / FOLDER / file.path: file for file in known[name].files}
+    targets = {home / FOLDER / file.path: file for file in files}
     wanted = {target: file for target, file in targets.items() if not _is_there(file, target)}
     for target, file in wanted.items():
-        _fetch(file, target)
+        _fetch(file, target, partial(on_progress or _silent, target.name))
     try:
         return load(name, home, sets=known)
     except InputError:
@@ -60,9 +82,13 @@ def _is_there(file: SourceFile, target: Path) -> bool:
     return target.is_file() and hashlib.sha256(target.read_bytes()).hexdigest() == file.sha256
 
 
-def _fetch(file: SourceFile, target: Path) -> None:
+def _silent(file: str, done: int, total: int | None) -> None:
+    """Nobody watches."""
+
+
+def _fetch(file: SourceFile, target: Path, on_progress: Callable[[int, int | None], None]) -> None:
     temporary = target.with_name(f"{target.name}.partial")
-    content = _read(file.url)
+    content = _read(file.url, target, on_progress)
     got = hashlib.sha256(content).hexdigest()
     if file.sha256 not in (None, got):
         raise InputError(f"{file.url} is not the pinned file: expected sha256 {file.sha256}, got {got}; try again")
@@ -79,15 +105,19 @@ def _fetch(file: SourceFile, target: Path) -> None:
         raise StorageError(f"{target} cannot be written ({cure})") from error
 
 
-def _read(url: str) -> bytes:
-    cure = "check the network, or download it elsewhere and name the file"
+def _read(url: str, target: Path, on_progress: Callable[[int, int | None], None]) -> bytes:
+    cure = f"check the network, or download it elsewhere and put it at {target}"
+    content = bytearray()
     try:
         with urllib.request.urlopen(urllib.request.Request(url), timeout=TIMEOUT) as response:
-            content: bytes = response.read(LARGEST + 1)
+            total: int | None = response.length
+            while len(content) <= LARGEST and (block := response.read(BLOCK)):
+                content += block
+                on_progress(len(content), total)
     except urllib.error.HTTPError as error:
         raise InputError(f"{url} cannot be fetched (status {error.code}): {cure}") from error
     except (OSError, HTTPException) as error:
         raise InputError(f"{url} cannot be fetched ({error}): {cure}") from error
     if len(content) > LARGEST:
         raise InputError(f"{url} sends more than {LARGEST >> 20} MiB, which no question set has: {cure}")
-    return content
+    return bytes(content)

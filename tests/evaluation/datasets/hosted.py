@@ -1,0 +1,29 @@
+"""A question set of one question, and its source on loopback."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from epicrisis.evaluation.datasets.catalogue import PinnedSet, parse_catalogue
+from epicrisis.evaluation.datasets.dataset import Dataset
+from epicrisis.evaluation.datasets.mirage import read
+
+NAME = "mirage/bioasq"
+BODY = json.dumps(
+    {"bioasq": {"5c": {"question": "Is it?", "options": {"A": "yes", "B": "no"}, "answer": "B", "PMID": [7]}}}
+)
+
+
+def hosted(url: str, tmp_path: Path, sha256: str | None = None) -> Mapping[str, PinnedSet]:
+    """The catalogue of the set whose file is `benchmark.json` at `url`."""
+    path = tmp_path / "as-pinned.json"
+    path.write_text(BODY)
+    rows = Dataset(NAME, read(path, "bioasq"), {}).sha256
+    said = f'sha256 = "{sha256}"' if sha256 else ""
+    return parse_catalogue(
+        f'[[files]]\npath = "mirage/benchmark.json"\nurl = "{url}/benchmark.json"\nlicence = "MIT"\n{said}\n'
+        f'[[sets]]\nname = "{NAME}"\ndescription = "one question"\nfiles = ["mirage/benchmark.json"]\n'
+        f'count = 1\nsha256 = "{rows}"\n'
+    )
