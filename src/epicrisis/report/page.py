@@ -1,0 +1,209 @@
+"""One HTML page of findings: tables first, each plot with its data, the papers' figures beside ours.
+
+It works offline, without JavaScript and on paper. Every text of the findings is data: escaped by the template, and kept
+from running by the page's own policy as well. Computes nothing and reads no run.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from epicrisis.evaluation.findings import Findings
+from epicrisis.evaluation.published import Published
+from epicrisis.evaluation.showing import is_p, key_columns
+from epicrisis.evaluation.tables import Table
+
+from .cells import NONE, Shown, csv_of, shown, unit_of
+from .charts import Panel, Style, panels, program, styles
+from .errata import ERRATA
+from .figures import PRINTED, Drawing, drawing, drawings
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+GENERATOR = "epicrisis report"
+"""Says, in the page's head, whose page it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Figure:
+    """A plot with its charts and its legend."""
+
+    drawing: Drawing
+    panels: tuple[Panel, ...]
+    legend: Mapping[str, Style]
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A table as the page has it."""
+
+    number: str
+    table: Table
+    rows: tuple[tuple[Shown, ...], ...]
+    keys: int
+    """Leading columns that name a row."""
+    figured: tuple[bool, ...]
+    """Of each column: it holds figures, no names."""
+    notes: tuple[tuple[int, str], ...]
+    """By their number in the section, those that no table before has."""
+    repeated: tuple[int, ...]
+    """Numbers of the others."""
+    csv: str
+    figures: tuple[_Figure, ...]
+    printed: Published | None = None
+
+    @property
+    def id(self) -> str:
+        return f"table-{self.number.replace('.', '-')}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    number: int
+    findings: Findings
+    tables: tuple[_Shown, ...]
+
+    @property
+    def heading(self) -> str:
+        return self.findings.experiment.replace("-", " ").capitalize()
+
+
+def page(findings: Sequence[Findings], title: str = "Report of experiments", *, plots: bool = True) -> str:
+    """The page as HTML, whole; the same findings give the same page. Without the extra `report` it has no plots, and
+    says so."""
+    plots = plots and _can_draw()
+    sections = [_section(number, each, plots) for number, each in enumerate(findings, 1)]
+    drawn = any(table.figures for section in sections for table in section.tables)
+    scripts = (program().replace("</script", "<\\/script"), _file("charts.js")) if drawn else ()
+    return _template().render(
+        title=title,
+        generator=GENERATOR,
+        sections=sections,
+        plots=plots,
+        style=_file("style.css"),
+        scripts=scripts,
+        policy=_policy(scripts),
+        errata=ERRATA,
+        facts=_facts,
+        dash=NONE,
+    )
+
+
+def _can_draw() -> bool:
+    try:
+        import vl_convert  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def _policy(scripts: Sequence[str]) -> str:
+    """Nothing is loaded from anywhere, and no script runs but these."""
+    hashes = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
+    allowed = " ".join(f"'sha256-{each}'" for each in hashes) or "'none'"
+    return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+
+
+# -- sections ---------------------------------------------------------------------------------------------------------
+
+
+def _section(number: int, findings: Findings, plots: bool) -> _Section:
+    made: list[tuple[Table, tuple[Drawing, ...], Published | None]] = [
+        (table, drawings(findings.experiment, table) if plots else (), None) for table in findings.tables
+    ]
+    for each in findings.published:
+        plot = PRINTED.get(each.name) if plots else None
+        made.append((each.table, () if plot is None else (drawing(plot, each.table, printed=True),), each))
+    # One look for one name, in all figures of the section; the plainest for what stands in most of them.
+    series = Counter(name for _, drawn, _ in made for each in drawn for name in each.series)
+    looks = styles(name for name, _ in series.most_common())
+    notes: dict[str, int] = {}
+    tables = [
+        _table(f"{number}.{i}", table, notes, tuple(_figure(each, looks) for each in drawn), printed)
+        for i, (table, drawn, printed) in enumerate(made, 1)
+    ]
+    return _Section(number, findings, tuple(tables))
+
+
+def _table(
+    number: str, table: Table, notes: dict[str, int], figures: tuple[_Figure, ...], printed: Published | None
+) -> _Shown:
+    """`notes`: those of the section so far with their numbers; it grows by this table's."""
+    known = dict(notes)
+    for note in table.notes:
+        notes.setdefault(note, len(notes) + 1)
+    units = ["number" if printed else unit_of(name, table.column(name)) for name in table.columns]
+    own_p = not any(map(is_p, table.columns))
+    return _Shown(
+        number=number,
+        table=table,
+        rows=tuple(
+            tuple(
+                Shown(str(cell)) if printed and isinstance(cell, float) else shown(cell, unit, own_p=own_p)
+                for cell, unit in zip(row, units, strict=True)
+            )
+            for row in table.rows
+        ),
+        keys=key_columns(table),
+        figured=tuple(not any(isinstance(cell, str) for cell in table.column(name)) for name in table.columns),
+        notes=tuple((notes[note], note) for note in table.notes if note not in known),
+        repeated=tuple(known[note] for note in table.notes if note in known),
+        csv=f"data:text/csv;charset=utf-8,{quote(csv_of(table))}",
+        figures=figures,
+        printed=printed,
+    )
+
+
+def _figure(each: Drawing, looks: Mapping[str, Style]) -> _Figure:
+    mine = {name: looks[name] for name in each.series}
+    # Where each row has its series' name, or all marks are of one, there is nothing to tell apart.
+    told = len(mine) > 1 and any(mark.series != mark.row for mark in each.marks)
+    return _Figure(each, panels(each, looks), mine if told else {})
+
+
+def _facts(facts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Each fact by its name; what is within another one by both names."""
+    for name, value in facts.items():
+        if isinstance(value, Mapping):
+            yield from _facts(value, f"{prefix}{name}: ")
+        else:
+            yield f"{prefix}{name}", _said(value)
+
+
+def _said(value: Any) -> str:
+    match value:
+        case None:
+            return NONE
+        case bool():
+            return "yes" if value else "no"
+        case Mapping():
+            return ", ".join(f"{name} {_said(each)}" for name, each in value.items())
+        case list() | tuple():
+            return ", ".join(map(_said, value)) or NONE
+        case _:
+            return str(value)
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _file(name: str) -> str:
+    return resources.files("epicrisis.report").joinpath(name).read_text("utf-8")
+
+
+@cache
+def _template() -> Template:
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(undefined=StrictUndefined, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    return environment.from_string(_file("page.html.jinja"))
