@@ -34,8 +34,8 @@ def compare(
 ) -> None:
     """Compare runs: what each got right, how each two differ on the same questions, and what that shows.
 
-    The first one named is what the others are held against. Says too in what else the runs differ: where that is more
-    than one thing, no difference can be put down to one of them.
+    Each run is held against each one named before it. Says too in what else the runs differ: where that is more than
+    one thing, no difference can be put down to one of them.
     """
     from epicrisis.errors import InputError
     from epicrisis.evaluation.comparing import findings

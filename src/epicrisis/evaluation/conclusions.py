@@ -80,12 +80,12 @@ def _compared(table: Table, row: Sequence[Cell], i: int, comparisons: int) -> _C
     if not isinstance(found, Difference) or not isinstance(p, float):
         raise TypeError(f"table {table.title!r}: {heading!r} has a p value without a difference")
     names = dict(zip(table.columns, row, strict=True))
-    subject = next((str(names[each]) for each in _SUBJECTS if each in names), "") if heading.startswith(TO) else ""
-    other = str(names.get(AGAINST, heading.removeprefix(TO)))
-    without = (*_SUBJECTS, AGAINST) if subject else ()
-    telling = not subject or len({label(table, each, without) for each in table.rows}) > 1
+    named = next((each for each in _SUBJECTS if each in names), None) if heading.startswith(TO) else None
+    without = () if named is None else (named, AGAINST)
+    telling = named is None or len({label(table, each, without) for each in table.rows}) > 1
     where = label(table, row, without) if telling else ""
-    return _Compared(where, subject, other, heading, found, p, comparisons)
+    other = str(names.get(AGAINST, heading.removeprefix(TO)))
+    return _Compared(where, str(names.get(named, "")), other, heading, found, p, comparisons)
 
 
 def _sentences(compared: Sequence[_Compared]) -> Iterator[str]:
@@ -132,7 +132,7 @@ def _test(each: _Compared, *, less: bool = False) -> str:
     corrected = f", corrected for {each.comparisons} comparisons" if each.comparisons > 1 else ""
     return (
         f"{100 * interval.confidence:g} % interval {100 * low:.1f} to {100 * high:.1f}; "
-        f"p {p if p.startswith('<') else f'= {p}'}{corrected}"
+        f"p {p.replace('<', '< ') if p.startswith('<') else f'= {p}'}{corrected}"
     )
 
 

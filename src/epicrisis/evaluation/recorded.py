@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.errors import InputError
+from epicrisis.plain import to_json
 
 from .findings import Source
 from .folder import RECORDS, Manifest, read_manifest
@@ -46,15 +47,15 @@ class RecordedRun:
         facts = {
             "questions": plan.dataset, "sample": plan.sample, **plan.arguments, "seed": plan.seed,
             "cases": self.manifest.cases, "states": self.manifest.states, "usage": self.manifest.usage,
-            "recipe": plan.recipe, "sessions": self.manifest.sessions,
+            "recipe": plan.recipe, "sessions": to_json(self.manifest.sessions),
         }  # fmt: skip
         return Source(self.name, facts, self.manifest.complete)
 
     @property
     def questions(self) -> str:
-        """The question set, by name and hash; empty for a file of answers, which does not tell it."""
-        told = self.manifest.plan.dataset if self.manifest else {}
-        return f"{told['name']} {str(told['sha256'])[:12]}" if told else ""
+        """The question sets, by name and hash; empty for a file of answers, which does not tell them."""
+        told = self.manifest.plan.dataset if self.manifest else {"sets": ()}
+        return " + ".join(f"{each['name']} {str(each['sha256'])[:12]}" for each in told.get("sets", (told,)))
 
     @property
     def made_with(self) -> Mapping[str, Any]:
@@ -84,10 +85,15 @@ def open_runs(paths: Sequence[Path]) -> tuple[RecordedRun, ...]:
     """
     if len(set(map(Path.resolve, paths))) < len(paths):
         raise InputError("a run is named twice: name each once")
+    return tuple(map(open_run, paths, names_of(paths)))
+
+
+def names_of(paths: Sequence[Path]) -> tuple[str, ...]:
+    """A name for each folder or file: its own, and its whole path where another is called so."""
     names = [path.resolve().name if path.is_dir() else path.stem for path in paths]
     return tuple(
-        open_run(path, name if names.count(name) == 1 else str(path)) for path, name in zip(paths, names, strict=True)
-    )
+        name if names.count(name) == 1 else str(path) for path, name in zip(paths, names, strict=True)
+    )  # fmt: skip
 
 
 def open_run(path: Path, name: str) -> RecordedRun:

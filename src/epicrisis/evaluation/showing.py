@@ -105,12 +105,14 @@ def key_columns(table: Table) -> int:
 
 def label(table: Table, row: Sequence[Cell], without: Sequence[str] = ()) -> str:
     """What a row is called in a sentence: its leading cells, without those in which all rows are alike, or that stand
-    under a heading in `without`. A number is named by its heading."""
+    under a heading in `without`. Named by their heading are numbers, what the row is compared with, and what follows
+    that."""
+    columns = table.columns
+    plain = columns.index(AGAINST) if AGAINST in columns else len(columns)
     names = [i for i in _telling(table, without) if row[i] not in (None, "")]
     return ", ".join(
-        str(row[i]) if isinstance(row[i], str) and table.columns[i] != AGAINST else f"{table.columns[i]} {cell(row[i])}"
-        for i in names
-    )
+        str(row[i]) if isinstance(row[i], str) and i < plain else f"{columns[i]} {cell(row[i])}" for i in names
+    )  # fmt: skip
 
 
 def _telling(table: Table, without: Sequence[str] = ()) -> list[int]:
