@@ -10,8 +10,8 @@ from epicrisis.pipeline import AS_SET, Pipeline, Treatment
 from epicrisis.retrieval.ordering import in_order
 from epicrisis.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.types import Answer, Question, Ranking, Retrieved
-from tests.answering.world import NOT_FOUND, items_of, passages, stages
+from epicrisis.types import Answer, PreflightChecked, Question, Ranking, Retrieved
+from tests.answering.world import NOT_FOUND, items_of, passages, stages, verdict
 
 QUESTION = Question("Does aspirin prevent stroke?", {"A": "yes", "B": "no"}, "choice")
 RANKING = in_order(passages(8), "placed", {})
@@ -55,6 +55,15 @@ def test_partition_and_no_preflight(partition: int | None) -> None:
     assert answer.preflight is None
     assert len(answer.partials) == -(-8 // (partition or 5))
     assert set(stages(model)) == {"map"}
+
+
+@pytest.mark.parametrize(("agree", "read"), [(True, {"rag"}), (False, {"map"})])
+def test_a_verdict_that_is_given_is_the_one_that_decides(agree: bool, read: set[str]) -> None:
+    given = verdict(agree)
+    answer, model = answered(Treatment(strategy="brief-context", ranking=RANKING, preflight=given))
+    assert answer.preflight == given
+    assert PreflightChecked(given) in answer.trace
+    assert set(stages(model)) == read
 
 
 def test_how_every_role_draws() -> None:

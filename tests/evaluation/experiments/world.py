@@ -72,7 +72,10 @@ def evidence(**changes: Any) -> Evidence:
     made: dict[str, Any] = {
         "retrieve": retrieve,
         "passages_of": lambda question: {f"gold:{question.id}": (key_of(question),)},
-        "words": lambda question, ids: sorted(ids, key=lambda id_: (not id_.startswith("gold"), id_)),
+        "words": lambda question, ids: [
+            (id_, -float(rank))
+            for rank, id_ in enumerate(sorted(ids, key=lambda id_: (not id_.startswith("gold"), id_)))
+        ],
         "reranker": ("overlap", TermOverlapReranker()),
         "pool": lambda: [passage(f"pool:{j}", f"Elsewhere {j} things were seen.") for j in range(60)],
     }

@@ -17,7 +17,7 @@ from epicrisis.pipeline import Treatment
 from epicrisis.retrieval.fusion import reciprocal_rank_fusion
 from epicrisis.retrieval.ordering import at_both_ends, in_order
 from epicrisis.retrieval.rerank import reranked
-from epicrisis.types import Passage, Question, Ranking, StrategyName
+from epicrisis.types import Passage, Preflight, Question, Ranking, StrategyName
 
 from .evidence import Evidence
 from .protocol import Protocol
@@ -36,7 +36,8 @@ UNPLACED = frozenset({"oracle", "closed-book", "chain-of-thought"})
 """Arms that read no placed ranking: they are asked once a question and repeat."""
 
 _STRATEGIES: Mapping[str, StrategyName] = {
-    "brief-context": "brief-context", "closed-book": "closed-book", "chain-of-thought": "chain-of-thought",
+    "brief-context": "brief-context", "brief-context+preflight": "brief-context", "closed-book": "closed-book",
+    "chain-of-thought": "chain-of-thought",
 }  # fmt: skip
 """All other arms are plain RAG."""
 
@@ -47,7 +48,7 @@ class Material:
 
     question: Question
     keys: tuple[Passage, ...]
-    """Of the document, or the documents, that hold the answer."""
+    """Of the document, or the documents, that hold the answer; none where the study places nothing."""
     retrieved: Ranking
     """Deep enough for the largest k, the gold documents among it."""
 
@@ -104,14 +105,28 @@ class Study:
             for question, there in found
         )
 
-    def cases(self, material: Material, condition: Condition, ranking: Ranking | None = None) -> list[Case]:
+    def found(self, questions: Sequence[Question], depth: int) -> tuple[Material, ...]:
+        """What is retrieved for each question, `depth` passages deep, where nothing is placed and no key need be known.
+
+        Raises InputError where a question has no gold letter.
+        """
+        _check_questions(questions, gold_documents=False)
+        return tuple(Material(question, (), self.evidence.retrieve(question, depth)) for question in questions)
+
+    def cases(
+        self,
+        material: Material,
+        condition: Condition,
+        ranking: Ranking | None = None,
+        preflight: bool | Preflight = False,
+    ) -> list[Case]:
         """One case a repeat, of the condition's `arm`; `ranking` is the study's, for the arms that read one."""
         arm = str(condition["arm"])
         read = _read(arm, material, ranking, self.evidence, self.protocol)
         treatment = Treatment(
             strategy=_STRATEGIES.get(arm, "rag"),
             ranking=read,
-            preflight=False,
+            preflight=preflight,
             partition=self.protocol.partition_of(len(read.hits)) if read else None,
             temperature=self.protocol.temperature,
         )
@@ -143,7 +158,7 @@ def _read(
         return reranked(ranking, material.question.text, reranker, name, len(ranking.hits))
     if arm == "fused" and evidence.words is not None:
         known = {passage.id: passage for passage in ranking.passages}
-        lists = [ranking.ids, evidence.words(material.question, ranking.ids)]
+        lists = [ranking.ids, [id_ for id_, _ in evidence.words(material.question, ranking.ids)]]
         fused = reciprocal_rank_fusion(lists, evidence.rrf_k)
         return in_order([known[id_] for id_, _ in fused], "placed+fused", ranking.parameters)
     return ranking
@@ -158,12 +173,17 @@ def _keys(
     return tuple(passage for name in names for passage in there[name])
 
 
-def _check_questions(questions: Sequence[Question]) -> None:
+def _check_questions(questions: Sequence[Question], *, gold_documents: bool = True) -> None:
     if not questions:
         raise InputError("there is no question to ask: draw at least one")
-    without = [q.id for q in questions if q.gold is None or q.gold not in q.options or not q.gold_documents]
+    without = [
+        q.id
+        for q in questions
+        if q.gold is None or q.gold not in q.options or (gold_documents and not q.gold_documents)
+    ]
     if without:
+        needed = "options, no gold letter or no gold document" if gold_documents else "options or no gold letter"
         raise InputError(
-            f"{len(without)} of {len(questions)} questions have no options, no gold letter or no gold document "
-            f"({without[0]!r}, ...): this experiment needs all three, so take another question set"
+            f"{len(without)} of {len(questions)} questions have no {needed} ({without[0]!r}, ...): this experiment "
+            f"needs {'all three' if gold_documents else 'both'}, so take another question set"
         )

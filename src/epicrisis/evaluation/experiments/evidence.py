@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from epicrisis.library.lookup import at_random, passages_of
 from epicrisis.opening import Opened, scope_of
+from epicrisis.retrieval.signals import Scored
 from epicrisis.seams import Reranker
 from epicrisis.settings import Settings
 from epicrisis.types import By, Passage, Question, Ranking, Scope
@@ -26,8 +27,10 @@ class Evidence:
     """So many passages for the question, best first."""
     passages_of: Callable[[Question], Mapping[str, tuple[Passage, ...]]]
     """The passages of each of the question's gold documents; what is not there is left out."""
-    words: Callable[[Question, Sequence[str]], Sequence[str]] | None = None
-    """These passage ids in their order by BM25; those without a word in common may be left out."""
+    words: Callable[[Question, Sequence[str]], Scored] | None = None
+    """These passage ids by BM25; those without a word in common may be left out."""
+    fused: Callable[[Question, int], Ranking] | None = None
+    """So many passages for the question by all retrievers there are, fused."""
     reranker: tuple[str, Reranker] | None = None
     """With its name."""
     pool: Callable[[], Sequence[Passage]] | None = None
@@ -43,14 +46,15 @@ def of_library(
     def scope(question: Question) -> Scope:
         return scope_of(settings.scope, question=question)
 
-    def words(question: Question, ids: Sequence[str]) -> list[str]:
+    def words(question: Question, ids: Sequence[str]) -> Scored:
         hits = opened.library.search_words(question.text, len(ids), scope(question), within=ids)
-        return [hit.passage.id for hit in hits]
+        return [(hit.passage.id, hit.score) for hit in hits]
 
     return Evidence(
         retrieve=lambda question, k: opened.retriever.rank(question.text, k, by, scope(question)),
         passages_of=lambda question: passages_of(opened.library, question.gold_documents, scope(question)),
         words=words,
+        fused=lambda question, k: opened.retriever.rank(question.text, k, "hybrid", scope(question)),
         reranker=reranker,
         # Literature only: what is drawn here is shown to every question.
         pool=lambda: at_random(opened.library, POOL, seed, scope_of(settings.scope)),

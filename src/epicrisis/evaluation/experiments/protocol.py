@@ -6,11 +6,12 @@ The rows of errata B and C in which they differ, and nothing of what is asked. K
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.evaluation.datasets.sampling import at_random, per_class
+from epicrisis.settings import PreflightSettings
 from epicrisis.types import By
 
 _IN_ALL = (
@@ -38,6 +39,8 @@ class Protocol:
     """Of several gold documents: one, drawn by the seed, or all of them together; the rest stands nowhere (C8)."""
     by: By = "dense"
     """Search that finds the distractors."""
+    preflight: PreflightSettings = field(default_factory=PreflightSettings)
+    """The check before map-reduce, in the arms that have one; not `enabled`: it is called nowhere (C2)."""
     notes: tuple[str, ...] = ()
     """For a reader of the tables."""
 
@@ -76,11 +79,13 @@ PROTOCOLS: Mapping[str, Protocol] = {
         partition=None,
         temperature=0.2,
         map_reads="retrieved",
+        preflight=PreflightSettings(enabled=False, threshold=0.3, depth=64),
         notes=(
             "Protocol as-coded: 35 questions of each class (B14), half of the documents a map call (C10), temperature "
             "0.2; top_p, which the notebooks set by model (C12), is that of the settings.",
             "BriefContext reads the retrieved ranking at every place, as in the notebooks (C1): its places are one and "
             "the same prompt, so that it is flat says nothing.",
+            "The preflight check is called nowhere (C2): an arm with it is the arm without it.",
             *_IN_ALL,
         ),
     ),
