@@ -21,9 +21,25 @@ MAX_SOURCES = 3
 REASONING_CHARACTERS = 1500
 
 _LETTER = r"\s*(?:option\s*)?[*(\"'\[]*([A-Z])\b(?!\w|')"
-# "The answer is B" states; "option B" names, which counts only where nothing is stated: a finding may weigh options.
-_STATED = re.compile(r"(?i)\b(?:answer|choice|option)\b[\s*]*(?:\bis\b|\bwould be\b|=|:)[\s:]*" + _LETTER)
-_NAMED = re.compile(r"(?i)\b(?:answer|choice|option)\b" + _LETTER)
+# "The answer is B" and "B is correct" state. "Option B" names, which counts where nothing is stated, no other option is
+# named, and nothing is said of this one or against it: a finding may weigh options ("option A is wrong").
+_CUE = r"(?<!wrong )(?<!incorrect )\b(?:answer|choice|option)\b[\s*_]*+(?:\bis\b|\bwould be\b|=|:)[\s:*_]*+"
+_STATED = re.compile(f"(?i){_CUE}{_LETTER}")
+_STATED_WORDS = re.compile(f"(?i){_CUE}([^.,;:\n]+)")
+_CORRECT = re.compile(
+    r"(?<![\w'])([A-Z])[)\"'*]* is (?:therefore |thus )?(?:the )?(?:correct|right|best)"
+    r"(?: (?:answer|choice|option)\b|\s*[.,;\n]|\s*$)"
+)
+_OPTION = rf"\b(?:answer|choice|option)\b{_LETTER}"
+_NAMED = re.compile(f"(?i){_OPTION}")
+_WEIGHED = re.compile(
+    rf"""(?ix)
+    \b(?:not|no|nor|neither|than|of|out|unlike|without|exclud\w+|reject\w*|eliminat\w+|against|wrong|incorrect)\s+
+        (?:the\s+)? {_OPTION}
+    | {_OPTION} [)\]"'*]*\s+ (?:\w+n['’]t | is | was | be | would | could | can | cannot | may | might | must | should
+        | will | does | did | has | had | seems | appears | states | says | suggests | describes | refers | means)\b
+    """
+)
 _EDGES = "()[]\"'*. \n"
 
 
@@ -169,12 +185,22 @@ class ReplyForm:
             raise Unreadable("the reply is broken JSON")
         if not self.options:
             return Reply(True, stripped)
-        stated = _letters(_STATED, stripped, self.options) or _letters(_NAMED, stripped, self.options)
-        alone = None if stated else self._letter(stripped)
-        stated |= {alone} if alone else set()
+        stated = self._stated(stripped)
         if len(stated) != 1:
             raise Unreadable(f"the reply states {len(stated) or 'no'} choices")
         return Reply(True, stripped, stated.pop())
+
+    def _stated(self, text: str) -> set[str]:
+        """The letters that a prose reply states; where it states none, the one that it is, or that it names."""
+        words = {letter for words in _STATED_WORDS.findall(text) if (letter := self._letter(words))}
+        stated = words | _letters(_STATED, text, self.options) | _letters(_CORRECT, text, self.options)
+        if stated:
+            return stated
+        if alone := self._letter(text):
+            return {alone}
+        named = _letters(_NAMED, text, self.options)
+        plain = _letters(_NAMED, _WEIGHED.sub("", text), self.options)
+        return named if len(named) > 1 else plain
 
 
 class TextStream:

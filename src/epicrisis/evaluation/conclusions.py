@@ -85,7 +85,8 @@ def _compared(table: Table, row: Sequence[Cell], i: int, comparisons: int) -> _C
     telling = named is None or len({label(table, each, without) for each in table.rows}) > 1
     where = label(table, row, without) if telling else ""
     other = str(names.get(AGAINST, heading.removeprefix(TO)))
-    return _Compared(where, str(names.get(named, "")), other, heading, found, p, comparisons)
+    subject = "" if named is None else str(names[named])
+    return _Compared(where, subject, other, heading, found, p, comparisons)
 
 
 def _sentences(compared: Sequence[_Compared]) -> Iterator[str]:
