@@ -4,7 +4,22 @@ from __future__ import annotations
 
 import typer
 
-from epicrisis.cli import ask, cache, doctor, evaluate, experiment, library, models, plan, probe, search
+from epicrisis.cli import (
+    ask,
+    cache,
+    compare,
+    doctor,
+    evaluate,
+    experiment,
+    library,
+    models,
+    open_ended,
+    plan,
+    preflight,
+    probe,
+    question_sets,
+    search,
+)
 
 app = typer.Typer(
     name="epicrisis",
@@ -20,7 +35,10 @@ app = typer.Typer(
 )  # fmt: skip
 
 
-for _command in (library, search, ask, plan, evaluate, experiment, probe, cache, models, doctor):
+for _command in (
+    library, search, ask, plan, evaluate, experiment, compare, probe, preflight, question_sets, open_ended, cache,
+    models, doctor,
+):  # fmt: skip
     _command.register(app)
 
 

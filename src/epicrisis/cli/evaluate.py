@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
+from epicrisis.cli import need, score
 from epicrisis.cli.common import translated
 from epicrisis.cli.options import (
     AsOf,
@@ -52,7 +53,8 @@ if TYPE_CHECKING:
 
 Library = Annotated[Path | None, typer.Option("--library", help="The library's folder.")]
 Data = Annotated[
-    Path | None, typer.Option("--data", help="Where the question sets' files are, if not where they are pulled to.")
+    Path | None,
+    typer.Option("--data", envvar="EPICRISIS_DATA", help="Where the sets' files are, if not where they are pulled to."),
 ]
 Sample = Annotated[int | None, typer.Option("--questions", "-n", help="So many of the set, drawn by --draw.")]
 Draw = Annotated[int, typer.Option("--draw", help="Seed by which the questions are drawn.")]
@@ -84,6 +86,8 @@ def register(app: typer.Typer) -> None:
         epilog="Examples: epicrisis evaluate mirage/pubmedqa --library ~/lib --model URL   |   "
         "epicrisis evaluate my-questions.jsonl --library ~/lib -n 50 --leak-guard source-hidden"
     )(run)
+    score.register(group)
+    need.register(group)
     app.add_typer(group, name="evaluate")
 
 

@@ -85,9 +85,13 @@ def experiment(
     local_only: LocalOnly = False,
     json: Json = False,
 ) -> None:
-    """Run an experiment of the papers: positions, conflicts, context-length, attention-bias, cost, integration."""
+    """Run an experiment of the papers: positions, integration, conflicts, context-length, preflight, attention-bias,
+    cost, open-ended."""
     from epicrisis.evaluation.studies import Grid, Request
 
+    if name == "preflight":
+        _preflight(said(context), config, library, sets or (), data, output, reranker, json)
+        return
     request = Request(
         protocol=protocol,
         sets=tuple(sets or ()),
@@ -99,6 +103,27 @@ def experiment(
         grid=Grid(tuple(arms or ()), tuple(ks or ()), tuple(places or ())),
     )
     asked(name, request, said(context), config, library, output, yes=yes, json=json)
+
+
+def _preflight(
+    flags: dict[str, Any],
+    config: Path | None,
+    library: Path | None,
+    sets: Sequence[str],
+    data: Path | None,
+    output: Path | None,
+    reranker: str | None,
+    json: bool,
+) -> None:
+    """No chat model answers, so it is no run of cases."""
+    from epicrisis.cli.preflight import study
+    from epicrisis.errors import InputError
+    from epicrisis.settings import load
+
+    if library is None:
+        raise InputError("experiments take their documents from a library: name one with --library")
+    settings = load({**flags, "rerank": {"name": reranker}, "by": "dense"}, config)
+    study(settings, library, sets, data, folder_of(output, "preflight", library.resolve().name), json)
 
 
 def asked(

@@ -36,13 +36,15 @@ NOT_JUDGED = 2
 Folder = Annotated[Path, typer.Argument(help="A folder that `open-ended pairs` wrote.")]
 
 
-def register(group: typer.Typer) -> None:
-    """Adds the commands."""
+def register(app: typer.Typer) -> None:
+    """Adds the command group."""
+    group = typer.Typer(no_args_is_help=True, help="Judge the answers of `experiment open-ended`, blindly, in pairs.")
     group.command(epilog="Example: epicrisis open-ended pairs runs/medq -o judging/")(pairs)
     group.command(epilog="Example: epicrisis open-ended judge judging/ --model URL -o judging/model.jsonl")(judge)
     group.command(
         epilog="Example: epicrisis open-ended verdicts judging/ anna.csv ben.csv --judged judging/model.jsonl"
     )(verdicts)  # fmt: skip
+    app.add_typer(group, name="open-ended")
 
 
 @translated

@@ -24,7 +24,7 @@ from epicrisis.cli.options import (
     RrfK,
     said,
 )
-from epicrisis.cli.tables import say, say_sentence, show_data, show_table
+from epicrisis.cli.tables import say, say_sentence, show_data, show_findings, show_table
 
 if TYPE_CHECKING:
     from epicrisis.evaluation.experiments.calibration import Calibration
@@ -48,7 +48,8 @@ Own = Annotated[
     Path | None, typer.Option("--file", help="Your own questions with gold_documents, one JSON object a line.")
 ]
 Data = Annotated[
-    Path | None, typer.Option("--data", help="Where the question sets' files are, if not where they are pulled to.")
+    Path | None,
+    typer.Option("--data", envvar="EPICRISIS_DATA", help="Where the sets' files are, if not where they are pulled to."),
 ]
 Recall = Annotated[
     str, typer.Option("--recall", help="Share of the issue to be caught; `paper`: as much as the papers' rule.")
@@ -123,17 +124,36 @@ def calibrate(
         set_local_only(True)
     target, (charged, told) = _target(recall), _price(settings, price)
     issue = dict(zip(get_args(Issue), definitions(settings.k), strict=True))[definition]
-    asked = _asked(settings, [*(sets or ()), *([str(file)] if file else ())] or SETS, data)
+    asked = questions_of(settings, [*(sets or ()), *([str(file)] if file else ())] or SETS, data)
     path = output or Path("runs") / f"preflight-{library.resolve().name}.jsonl"
-    recorded, shape = _recorded(settings, library, asked, path, "none", json)
+    recorded, shape = rankings(settings, library, asked, path, "none", json)
     fitted = calibration.calibrate(recorded, issue, target, depth=settings.preflight.depth)
     skipped = {"papers' rule": fitted.papers.skipped.value, "fitted, held out": fitted.held_out.skipped.value}
     source = f"{library}, {len(recorded):,} questions; rankings in {path}"
     tables = [errors_table(fitted, source), saving_table(saved(shape, skipped, charged), shape, told)]
     if guard != "none":
-        hidden, _ = _recorded(settings, library, asked, path.with_stem(f"{path.stem}-{guard}"), guard, json)
+        hidden, _ = rankings(settings, library, asked, path.with_stem(f"{path.stem}-{guard}"), guard, json)
         tables.append(guards_table({"none": recorded, guard: hidden}, (PAPERS_RULE, fitted.rule), settings.k))
     _show(fitted, tables, settings, json)
+
+
+def study(settings: Settings, library: Path, sets: Sequence[str], data: Path | None, folder: Path, json: bool) -> None:
+    """`epicrisis experiment preflight`: rankings with and without each question's own documents, and all tables."""
+    from epicrisis.evaluation.finished import findings_of
+    from epicrisis.evaluation.preflight_findings import file_of
+    from epicrisis.privacy import set_local_only
+
+    if settings.local_only:
+        set_local_only(True)
+    asked = questions_of(settings, sets or SETS, data)
+    for guard in ("none", "source-hidden"):
+        rankings(settings, library, asked, file_of(folder, guard), guard, json)
+    (found,) = findings_of([folder])
+    if json:
+        show_data({"folder": str(folder), "findings": found})
+        return
+    show_findings(found)
+    say(f"\nkept in {folder} (epicrisis report {folder} -o report.html)")
 
 
 def _target(recall: str) -> float | None:
@@ -174,7 +194,7 @@ def _price(settings: Settings, stated: tuple[float, float] | None) -> tuple[Call
     return charged, f"that of {name}, for every call; --usd-per-million-tokens INPUT OUTPUT tells another"
 
 
-def _asked(settings: Settings, names: Sequence[str], data: Path | None) -> list[tuple[str, tuple[Question, ...]]]:
+def questions_of(settings: Settings, names: Sequence[str], data: Path | None) -> list[tuple[str, tuple[Question, ...]]]:
     """The question sets with their names."""
     from epicrisis.errors import InputError
     from epicrisis.evaluation.datasets.load import load
@@ -189,7 +209,7 @@ def _asked(settings: Settings, names: Sequence[str], data: Path | None) -> list[
     return asked
 
 
-def _recorded(
+def rankings(
     settings: Settings,
     library: Path,
     asked: Sequence[tuple[str, tuple[Question, ...]]],

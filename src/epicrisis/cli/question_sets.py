@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from epicrisis.cli import questions_generate
 from epicrisis.cli.common import show_json, translated
 from epicrisis.cli.options import Config, Json, LocalOnly
 
@@ -24,6 +25,7 @@ group = typer.Typer(no_args_is_help=True, help="List, fetch and make question se
 
 def register(app: typer.Typer) -> None:
     """Adds the command group."""
+    questions_generate.register(group)
     app.add_typer(group, name="questions")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from epicrisis.errors import InputError
 
-from . import comparing
+from . import comparing, preflight_findings
 from .conclusions import conclusions
 from .evaluating import NAME as EVALUATE
 from .experiments.protocol import PROTOCOLS
@@ -29,12 +29,14 @@ def findings_of(paths: Sequence[Path]) -> tuple[Findings, ...]:
     Raises InputError where a path holds no run, or one of an experiment that is not known.
     """
     by_name: dict[str, list[RecordedRun]] = {}
-    for run in open_runs(paths):
+    ranked = [path for path in paths if preflight_findings.holds_rankings(path)]
+    for run in open_runs([path for path in paths if path not in ranked]):
         name = EVALUATE if run.manifest is None else run.manifest.plan.name
         if name not in (EVALUATE, *EXPERIMENTS):
             raise InputError(f"{run.path.parent} is a run of {name}, which this program does not know: update it")
         by_name.setdefault(name, []).append(run)
-    return tuple(found for name, runs in by_name.items() for found in _findings(name, runs))
+    asked = (found for name, runs in by_name.items() for found in _findings(name, runs))
+    return (*asked, *map(preflight_findings.findings_of, ranked))
 
 
 def _findings(name: str, runs: Sequence[RecordedRun]) -> Iterator[Findings]:

@@ -22,11 +22,12 @@ from . import cloze
 from .cases import Case
 from .datasets.dataset import Dataset
 from .datasets.load import load
-from .experiments import attention_bias, conflicts, context_length, cost, positions, probe
+from .experiments import attention_bias, conflicts, context_length, cost, integration, open_ended, positions, probe
 from .experiments.arms import Study
 from .experiments.evidence import of_library
 from .experiments.protocol import PROTOCOLS, Protocol
 from .folder import Plan, told
+from .judging.pairs import pairs_of
 from .placing import PLACES
 from .records import Record, outcomes
 from .tables import Table
@@ -38,6 +39,10 @@ Records: TypeAlias = Callable[[], Iterable[Record]]
 """Reads a run's records, anew at every call: a long run does not fit in memory."""
 Runs: TypeAlias = Mapping[str, Records]
 """By the name that the tables give them."""
+
+
+Asked: TypeAlias = Mapping[str, Sequence[Question]]
+"""Questions by the name of their set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,23 +81,41 @@ class Experiment:
     about: str
     sets: tuple[str, ...]
     grid: Grid
-    make: Callable[[Sequence[Question], Study, Grid], tuple[Case, ...]]
+    make: Callable[[Asked, Study, Grid, Settings], tuple[Case, ...]]
     tables: Callable[[Runs, Sequence[str]], tuple[Table, ...]]
     """Of finished runs, with the remarks that stand under each table."""
     published: tuple[str, ...] = ()
     """Tables of `published` to set beside them."""
+    whole: bool = False
+    """Asked of whole question sets where nobody says how many; else of the protocol's sample."""
 
 
-def _placed(questions: Sequence[Question], study: Study, grid: Grid) -> tuple[Case, ...]:
-    return positions.cases(questions, study, ks=grid.ks, places=grid.places, arms=grid.arms)
+def _all(asked: Asked) -> list[Question]:
+    return [question for questions in asked.values() for question in questions]
 
 
-def _biased(questions: Sequence[Question], study: Study, grid: Grid) -> tuple[Case, ...]:
+def _placed(asked: Asked, study: Study, grid: Grid, _: Settings) -> tuple[Case, ...]:
+    return positions.cases(_all(asked), study, ks=grid.ks, places=grid.places, arms=grid.arms)
+
+
+def _integrated(asked: Asked, study: Study, grid: Grid, settings: Settings) -> tuple[Case, ...]:
+    return tuple(
+        case for k in grid.ks for case in integration.cases(asked, study, k=k, arms=grid.arms, check=settings.preflight)
+    )
+
+
+def _open_ended(asked: Asked, _study: Study, _grid: Grid, _settings: Settings) -> tuple[Case, ...]:
+    return open_ended.cases(_all(asked))
+
+
+def _biased(asked: Asked, study: Study, grid: Grid, _: Settings) -> tuple[Case, ...]:
     made: list[Case] = []
     for k in grid.ks:
         # The arms without documents are asked once, whatever k is.
         known = {case.key for case in made}
-        made += [each for each in attention_bias.cases(questions, study, k=k, arms=grid.arms) if each.key not in known]
+        made += [
+            each for each in attention_bias.cases(_all(asked), study, k=k, arms=grid.arms) if each.key not in known
+        ]
     return tuple(made)
 
 
@@ -114,6 +137,17 @@ def _conflicts(runs: Runs, _: Sequence[str]) -> tuple[Table, ...]:
             conflicts.rules_table(cases, source=name),
         ]
     return tuple(made)
+
+
+def _integration(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
+    stood_in = dict.fromkeys(remark for records in runs.values() for remark in integration.stood_in(records()))
+    return _by_outcomes(integration.tables)(runs, (*remarks, *stood_in))
+
+
+def _judged(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
+    """Before anybody judged: how many there are to judge."""
+    found = {name: open_ended.Judging(pairs_of(records(), open_ended.ARMS, 0)) for name, records in runs.items()}
+    return open_ended.tables(found, remarks=remarks)
 
 
 def _probe(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
@@ -143,6 +177,16 @@ EXPERIMENTS: Mapping[str, Experiment] = {
             _placed,
             _by_outcomes(positions.tables),
             positions.PUBLISHED,
+        ),
+        Experiment(
+            integration.NAME,
+            "What do reasoning, RAG and BriefContext answer rightly, on what is retrieved? (BriefContext, Figure 3)",
+            integration.SETS,
+            Grid(integration.ARMS, (integration.K,)),
+            _integrated,
+            _integration,
+            integration.PUBLISHED,
+            whole=True,
         ),
         Experiment(
             "conflicts",
@@ -179,6 +223,16 @@ EXPERIMENTS: Mapping[str, Experiment] = {
             ("cost",),
         ),
         Experiment(
+            open_ended.NAME,
+            "Whose answer to an open question is better, judged blindly? (BriefContext, on MedQ)",
+            ("medq",),
+            Grid(),
+            _open_ended,
+            _judged,
+            open_ended.PUBLISHED,
+            whole=True,
+        ),
+        Experiment(
             probe.NAME,
             "Does this model lose the middle of a long prompt, and is map-reduce worth its cost for it?",
             (cloze.NAME,),
@@ -209,12 +263,9 @@ def prepared(
     protocol = protocol_of(request.protocol)
     names = request.sets or wanted.sets
     sets = [load(name, settings.home, request.data) for name in names if name != cloze.NAME]
-    samples = [protocol.drawn(dataset, request.draw, request.questions) for dataset in sets]
-    grid = Grid(
-        request.grid.arms or wanted.grid.arms,
-        request.grid.ks or wanted.grid.ks,
-        request.grid.places or wanted.grid.places,
-    )
+    whole = wanted.whole and request.questions is None
+    samples = sets if whole else [protocol.drawn(dataset, request.draw, request.questions) for dataset in sets]
+    grid = _grid(wanted, request)
     reranker = None
     if request.reranker is not None:
         reranker = request.reranker, load_reranker(request.reranker, settings.home, settings.threads)
@@ -236,10 +287,26 @@ def prepared(
         },
         recipe=pipeline.recipe(),
         dataset=together(sets),
-        sample=protocol.sample_told(request.draw, request.questions),
+        sample={"how": "all"} if whole else protocol.sample_told(request.draw, request.questions),
         seed=settings.seed,
     )
-    return plan, wanted.make([question for sample in samples for question in sample.questions], study, grid)
+    return plan, wanted.make({sample.name: sample.questions for sample in samples}, study, grid, settings)
+
+
+def _grid(wanted: Experiment, request: Request) -> Grid:
+    """What was asked for, else what the experiment asks by itself."""
+    for flag, theirs, ours in (
+        ("--arm", request.grid.arms, wanted.grid.arms),
+        ("-k", request.grid.ks, wanted.grid.ks),
+        ("--place", request.grid.places, wanted.grid.places),
+    ):
+        if theirs and not ours:
+            raise InputError(f"{wanted.name} does not vary that: leave {flag} out, or set it in the settings file")
+    return Grid(
+        request.grid.arms or wanted.grid.arms,
+        request.grid.ks or wanted.grid.ks,
+        request.grid.places or wanted.grid.places,
+    )
 
 
 def together(sets: Sequence[Dataset]) -> Mapping[str, Any]:

@@ -57,9 +57,8 @@ def _answers(averages: Table, middle: Table, spent: Mapping[str, Sequence[Spent]
         model, k, arm, lost, p, *_ = row
         if arm != "rag":
             continue
-        (gained,) = [each for each in averages.rows if each[:3] == (model, k, "brief-context")] or [None]
         rows.append((model, k, "Does it lose the middle?", _lost(lost, p)))
-        if gained is not None:
+        for gained in (each for each in averages.rows if each[:3] == (model, k, "brief-context")):
             rows.append(
                 (model, k, "Is map-reduce worth it?", _worth(gained[-2], gained[-1], _times(spent[str(model)], k)))
             )
