@@ -25,6 +25,7 @@ from epicrisis.cli.options import (
     Seed,
     said,
 )
+from epicrisis.cli.tables import say_sentence, show_data, show_table
 
 if TYPE_CHECKING:
     from epicrisis.evaluation.judging.by_model import VerdictFile
@@ -164,6 +165,9 @@ def verdicts(
     judging = judging_of(folder, files or (), judged or ())
     found = {" and ".join(judging.paired.key.writers): judging}
     if json:
-        show_json({"conclusions": conclusions(found), "tables": tables(found)})
-    else:
-        typer.echo("\n".join(conclusions(found)))
+        show_data({"conclusions": conclusions(found), "tables": tables(found)})
+        return
+    for table in tables(found):
+        show_table(table)
+    for sentence in conclusions(found):
+        say_sentence(sentence)

@@ -35,6 +35,8 @@ from epicrisis.seams import ChatModel, ChatRequest
 from epicrisis.settings import Models, Settings
 from epicrisis.types import Failure, Scope, Usage
 
+from .lines import append_line
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -283,14 +285,16 @@ class Lines:
 
     def append(self, value: Mapping[str, Any]) -> None:
         """Durable when it returns. Raises StorageError where the disk does not take it."""
-        line = json.dumps(to_json(value), ensure_ascii=False) + "\n"
+        if self._half or self._open_end:
+            self._mend()
+        append_line(self.path, to_json(value))
+
+    def _mend(self) -> None:
         try:
-            if self._half:
-                os.truncate(self.path, self.path.stat().st_size - self._half)
-            with self.path.open("ab") as file:
-                file.write((("\n" if self._open_end else "") + line).encode())
-                file.flush()
-                os.fsync(file.fileno())
+            with self.path.open("r+b") as file:
+                file.seek(-self._half, os.SEEK_END)
+                file.truncate()
+                file.write(b"\n" if self._open_end else b"")
         except OSError as error:
             raise StorageError(
                 f"{self.path} cannot be written ({error.strerror}): free some space and run the same command again"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from statistics import fmean
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,8 @@ import numpy.typing as npt
 from epicrisis.evaluation.statistics import Interval, Mean, mean_of
 
 RESAMPLES = 2000
+
+U = TypeVar("U", bound=Hashable)
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
@@ -41,7 +43,7 @@ class Agreement:
     alpha: Coefficient
 
 
-def agreement(raters: Sequence[Mapping[str, Hashable]], seed: int = 0) -> Agreement:
+def agreement(raters: Sequence[Mapping[U, Hashable]], seed: int = 0) -> Agreement:
     """`raters`: what each says, by unit; units may be missing. Raises ValueError for fewer than two raters."""
     if len(raters) < 2:
         raise ValueError("agreement is between two raters or more")

@@ -215,23 +215,23 @@ def _row(pair: Pair) -> dict[str, str]:
 
 def read(folder: Path) -> Paired:
     """What `write` wrote. Raises InputError where a file is missing, or no longer as it was written."""
+    changed = InputError(
+        f"{JSONL} and {KEY} in {folder} are not as they were written: make the pairs anew in another folder"
+    )
     try:
-        rows = [json.loads(line) for line in (folder / JSONL).read_text("utf-8").split("\n") if line.strip()]
+        lines = (folder / JSONL).read_text("utf-8").split("\n")
         values = json.loads((folder / KEY).read_text("utf-8"))
-        made = values.pop("format")
-        pairs = tuple(Pair(*(row[field] for field in _FIELDS)) for row in rows)
-        key = Key(**{**values, "arms": tuple(values["arms"]), **{n: tuple(values[n]) for n in ("writers", "same")}})
-        whole = [_id(key.seed, pair.question, pair.first, pair.second) for pair in pairs] == [pair.id for pair in pairs]
+        if (made := values.pop("format")) != FORMAT:
+            raise InputError(f"{folder / KEY} has format {made}, this program knows {FORMAT}: use the one that made it")
+        pairs = tuple(Pair(*(row[field] for field in _FIELDS)) for row in map(json.loads, filter(str.strip, lines)))
+        key = Key(**{**values, **{name: tuple(values[name]) for name in ("arms", "writers", "same")}})
     except OSError as error:
         raise InputError(
             f"{shown(error.filename)}: {because(error)}; name a folder that `epicrisis open-ended pairs` wrote"
         ) from error
-    except (ValueError, KeyError, TypeError):
-        made, whole = FORMAT, False
-    if made != FORMAT:
-        raise InputError(f"{folder / KEY} has format {made}, this program knows {FORMAT}: use the one that made it")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise changed from None
+    whole = all(_id(key.seed, pair.question, pair.first, pair.second) == pair.id for pair in pairs)
     if not whole or {pair.id for pair in pairs} != key.first.keys():
-        raise InputError(
-            f"{JSONL} and {KEY} in {folder} are not as they were written: make the pairs anew in another folder"
-        )
+        raise changed
     return Paired(pairs, key)

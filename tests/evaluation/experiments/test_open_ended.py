@@ -1,0 +1,278 @@
+"""MedQ's comparison: both arms on open questions, verdicts of people and models, and the errata's own figures."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from epicrisis.errors import InputError
+from epicrisis.evaluation.asking import Asker
+from epicrisis.evaluation.experiments import open_ended
+from epicrisis.evaluation.experiments.open_ended import Judging, conclusions, judging_of, tables
+from epicrisis.evaluation.folder import RECORDS
+from epicrisis.evaluation.judging.by_model import VerdictFile, judge, recipe
+from epicrisis.evaluation.judging.pairs import Paired, pairs_of, write
+from epicrisis.evaluation.judging.verdicts import Choice, Verdict
+from epicrisis.evaluation.published import published
+from epicrisis.evaluation.records import read_records
+from epicrisis.evaluation.runs import RecordFile, answer_cases
+from epicrisis.evaluation.statistics import Interval, Mean, sign_test
+from epicrisis.opening import Opened
+from epicrisis.pipeline import Pipeline
+from epicrisis.plain import to_json
+from epicrisis.prompts import unfence
+from epicrisis.retrieval.retriever import Retriever
+from epicrisis.seams import ChatRequest
+from epicrisis.settings import ROLES, Settings
+from epicrisis.testing.chat import ScriptedModel
+from epicrisis.types import Question
+from tests.answering.world import NOT_FOUND, finding, said, stage_of
+from tests.evaluation.experiments.world import row
+from tests.evaluation.judging.world import ARMS, WRITER, paired, place_of, record
+from tests.evaluation.judging.world import questions as open_questions
+from tests.evaluation.judging.world import said as verdict
+from tests.library.corpus import add, create, encoder
+
+OURS, RIVAL = "brief-context", "rag"
+
+
+def choice_of(made: Paired, pair: str, arm: str | None) -> Choice:
+    return "tie" if arm is None else place_of(made, pair, arm)  # type: ignore[return-value]
+
+
+def given(made: Paired, reviewer: str, arms: Sequence[str | None]) -> list[Verdict]:
+    """One reviewer's verdicts on the first so many pairs, by the arm that he prefers."""
+    pairs = made.pairs[: len(arms)]
+    return [
+        Verdict(pair.id, reviewer, choice_of(made, pair.id, arm)) for pair, arm in zip(pairs, arms, strict=True)
+    ]  # fmt: skip
+
+
+MEDQ = [OURS] * 14 + [RIVAL] * 6 + [None] * 28
+"""The paper's 48 comparisons (errata B11)."""
+
+
+# -- cases ------------------------------------------------------------------------------------------------------------
+
+
+def test_each_question_is_asked_of_both_arms() -> None:
+    made = open_ended.cases(open_questions(3))
+    assert [case.condition["arm"] for case in made] == [RIVAL, OURS] * 3
+    assert all(case.treatment.strategy == case.condition["arm"] for case in made)
+    assert not any(case.treatment.preflight or case.treatment.ranking for case in made)
+    assert all(case.treatment.preflight for case in open_ended.cases(open_questions(1), preflight=True))
+    with pytest.raises(InputError, match="no question to ask"):
+        open_ended.cases([])
+
+
+def answering(request: ChatRequest) -> str:
+    """Abstains from question 1 where it reads all passages in one prompt, and says whose words are whose."""
+    text = request.messages[-1].content
+    stage = stage_of(request)
+    if stage == "rag":
+        if "stroke" in text.partition("<documents>")[0]:
+            return NOT_FOUND
+        return said(quotes=[{"doc": 1, "quote": unfence(text)[0]}], answer="The whole says it helps [doc 1].")
+    if stage == "map":
+        return finding(choice=None, quote=unfence(text)[0].splitlines()[-1])
+    return said(sources=[1], answer="The parts say it helps (finding 1).")
+
+
+def test_open_questions_run_through_to_verdicts(tmp_path: Path) -> None:
+    """Errata C9: with a real library, real retrieval and real records."""
+    with create(tmp_path / "library") as made:
+        add(made, 0, 12)
+    asked = [Question("What does aspirin do?", id="0", gold="x"), Question("What helps in stroke?", id="1", gold="y")]
+    model = ScriptedModel(answering)
+
+    async def run() -> None:
+        from epicrisis.library.library import Library
+
+        library = Library.open(tmp_path / "library")
+        opened = Opened(library, Retriever(library, encoder()))
+        async with Pipeline(Settings(k=8), dict.fromkeys(ROLES, model), opened) as pipeline:
+            records = RecordFile(tmp_path / RECORDS, pipeline.recipe(), texts=False)
+            async for _ in answer_cases(pipeline, open_ended.cases(asked), records):
+                pass
+        library.close()
+
+    asyncio.run(run())
+    made_pairs = pairs_of(read_records(tmp_path / RECORDS), ARMS, 0)
+    (pair,) = made_pairs.pairs
+    assert {pair.first, pair.second} == {"The whole says it helps.", "The parts say it helps."}
+    assert list(made_pairs.key.left_out.values()) == [{RIVAL: "abstained", OURS: "answered"}]
+    (answered,) = tables({"m": Judging(made_pairs)})
+    assert [row(answered, "m", RIVAL)[name] for name in ("asked", "answered", "abstained")] == [2, 1, 1]
+    assert row(answered, "m", OURS)["answered"] == 2
+    assert any("1 questions without a pair because an arm did not answer" in note for note in answered.notes)
+
+
+# -- verdicts ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_papers_own_counts_are_no_significant_difference() -> None:
+    made = paired(48)
+    judging = Judging(made, tuple(given(made, "experts", MEDQ)))
+    _, verdicts, _, _ = tables({"GPT": judging})
+    found = row(verdicts, "GPT", "experts")
+    assert (found["judged"], found["better"], found["same"], found["worse"]) == (48, 14, 28, 6)
+    assert found["p (Holm)"] == pytest.approx(0.115, abs=5e-4)
+    share = found["share better"]
+    assert isinstance(share, Mean)
+    assert (share.n, share.unscored) == (48, 0)
+    printed = published()["open-ended"].figure("percent", "better")
+    assert 100 * share.value == pytest.approx(printed, abs=0.05)
+    assert (round(share.interval.low, 3), round(share.interval.high, 3)) == (0.182, 0.432)
+    decided = found["share of decided"]
+    assert isinstance(decided, Mean)
+    assert (decided.value, decided.n) == (0.7, 20)
+    assert "a difference is not shown (sign test, p = 0.115)" in conclusions({"GPT": judging})[0]
+    assert open_ended.PUBLISHED == ("open-ended",)
+
+
+def test_a_clear_preference_is_shown_whichever_way_it_goes() -> None:
+    made = paired(40)
+    for arm, better, worse in ((OURS, 30, 0), (RIVAL, 0, 30)):
+        judging = Judging(made, tuple(given(made, "anna", [arm] * 30 + [None] * 10)))
+        found = row(tables({"m": judging})[1], "m", "anna")
+        assert (found["better"], found["worse"]) == (better, worse)
+        assert found["p (Holm)"] == pytest.approx(2 / 2**30)
+        assert ": a difference is shown" in conclusions({"m": judging})[0]
+
+
+def test_of_several_reviewers_the_majority_is_tested_and_missing_verdicts_are_counted() -> None:
+    made = paired(4)
+    people = (
+        *given(made, "anna", [OURS, OURS, RIVAL]), *given(made, "ben", [OURS, RIVAL, RIVAL]),
+        *given(made, "chris", [OURS, None]),
+    )  # fmt: skip
+    verdicts = tables({"m": Judging(made, people)})[1]
+    majority = row(verdicts, "m", "majority of 3 reviewers")
+    # The second pair: one each; the fourth nobody judged.
+    assert [majority[name] for name in ("judged", "not judged", "better", "same", "worse")] == [3, 1, 1, 1, 1]
+    assert majority["p (Holm)"] == 1.0
+    chris = row(verdicts, "m", "chris")
+    assert (chris["judged"], chris["not judged"], chris["p (Holm)"]) == (2, 2, None)
+
+
+def test_answers_of_the_same_words_are_ties_for_everyone() -> None:
+    asked = open_questions(3)
+    made = pairs_of(
+        [record(each, arm, "It helps." if each.id == "0" else f"{arm} helps.") for each in asked for arm in ARMS],
+        ARMS,
+        0,
+    )
+    found = row(tables({"m": Judging(made, tuple(given(made, "anna", [OURS, OURS])))})[1], "m", "anna")
+    assert (found["judged"], found["better"], found["same"]) == (3, 2, 1)
+
+
+def test_no_verdict_makes_one_table_alone() -> None:
+    made = tables({"m": Judging(paired(2))})
+    assert [table.title for table in made] == ["What was answered"]
+    assert conclusions({"m": Judging(paired(2))}) == ()
+
+
+# -- agreement and place ----------------------------------------------------------------------------------------------
+
+
+def test_agreement_is_about_answers_not_about_places() -> None:
+    made = paired(20)
+    arms = [OURS] * 10 + [RIVAL] * 6 + [None] * 4
+    judging = Judging(made, (*given(made, "anna", arms), *given(made, "ben", arms[:15])))
+    (people,) = tables({"m": judging})[2].rows
+    assert people[:4] == ("m", "people", 2, 15)
+    assert people[5] == people[7] == 1.0
+    assert isinstance(people[8], Interval)
+    assert "m: people agree in 100.0 % of 15 pairs (Krippendorff's alpha 1.00)." in conclusions({"m": judging})
+
+
+def test_a_reviewer_who_looks_at_the_place_is_found_out_and_prefers_neither_arm() -> None:
+    made = paired(40)
+    people = tuple(Verdict(pair.id, "anna", "1") for pair in made.pairs)
+    _, verdicts, _, positions = tables({"m": Judging(made, people)})
+    found = row(verdicts, "m", "anna")
+    assert (found["better"], found["worse"], found["p (Holm)"]) == (20, 20, 1.0)
+    place = row(positions, "m", "anna")
+    assert (place["first better"], place["second better"], place["consistent"]) == (40, 0, None)
+    assert place["p (Holm)"] < 1e-9
+    assert any("a preference is shown" in each for each in conclusions({"m": Judging(made, people)}))
+
+
+def test_reviewers_without_a_preference_raise_no_false_alarm() -> None:
+    made = paired(48)
+    alarms = 0
+    for seed in range(200):
+        dice = random.Random(seed)
+        people = tuple(Verdict(pair.id, "anna", dice.choice(("1", "2", "tie"))) for pair in made.pairs)
+        arms = [made.key.preferred(each.pair, each.choice) for each in people]
+        alarms += sign_test(arms.count(OURS), arms.count(RIVAL)) < 0.05
+    assert alarms <= 16
+
+
+def by_model(made: Paired, script: object, folder: Path, name: str = "judge") -> Path:
+    path = folder / f"{name}.jsonl"
+
+    async def run() -> None:
+        asker = Asker(ScriptedModel(script), told={"name": name})  # type: ignore[arg-type]
+        async for _ in judge(made.pairs, asker, VerdictFile(path, recipe(asker))):
+            pass
+
+    asyncio.run(run())
+    return path
+
+
+def prefers(word: str) -> object:
+    return lambda request: verdict("1" if word in unfence(request.messages[-1].content)[0] else "2")
+
+
+def test_judges_and_people_side_by_side_from_their_files(tmp_path: Path) -> None:
+    made = paired(12)
+    write(made, tmp_path / "judging")
+    lines = [
+        {"pair": each.pair, "verdict": each.choice}
+        for each in given(made, "anna", [OURS] * 8 + [RIVAL] * 4)
+    ]  # fmt: skip
+    anna = tmp_path / "anna.jsonl"
+    anna.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    steady = by_model(made, prefers("parts"), tmp_path, "steady")
+    first = by_model(made, lambda _: verdict("1"), tmp_path, "first")
+    mute = by_model(made, lambda _: "no idea", tmp_path, WRITER)
+    judging = judging_of(tmp_path / "judging", [anna], [steady, first, mute])
+    _, verdicts, agreement, positions = tables({"m": judging})
+
+    assert [row(verdicts, "m", "steady")[name] for name in ("better", "same", "worse")] == [12, 0, 0]
+    assert [row(verdicts, "m", "first")[name] for name in ("better", "same", "worse")] == [0, 12, 0]
+    assert [row(verdicts, "m", WRITER)[name] for name in ("judged", "not judged", "same")] == [0, 12, 0]
+    assert row(verdicts, "m", WRITER)["share better"] is None
+    # Four tests: anna 8 against 4, steady 12 against 0, the two others nothing.
+    assert row(verdicts, "m", "steady")["p (Holm)"] == pytest.approx(4 * 2 / 2**12)
+    assert any(f"{WRITER} wrote the answers that it judges" in note for note in verdicts.notes)
+
+    place = {name: row(positions, "m", name) for name in ("steady", "first", WRITER)}
+    assert [place["steady"][name] for name in ("first better", "second better", "consistent")] == [12, 12, 12]
+    assert place["steady"]["p (Holm)"] == 1.0
+    assert [place["first"][name] for name in ("first better", "inconsistent", "consistent")] == [24, 12, 0]
+    # Two replies to a pair are one case: 12 pairs, not 24.
+    assert place["first"]["p (Holm)"] == pytest.approx(4 * 2 / 2**12)
+    assert (place[WRITER]["unparsed"], place[WRITER]["failed"], place[WRITER]["first of decided"]) == (12, 0, None)
+
+    names = [cells[1] for cells in agreement.rows]
+    assert names[:3] == ["people and steady", "people and first", f"people and {WRITER}"]
+    people_and_steady = dict(zip(agreement.columns, agreement.rows[0], strict=True))
+    assert (people_and_steady["pairs"], people_and_steady["agreement"].value) == (12, pytest.approx(8 / 12))  # type: ignore[union-attr]
+    # Either of them says one thing alone but anna: chance explains all of it.
+    assert people_and_steady["Cohen's kappa"] == pytest.approx(0)
+
+
+def test_every_table_is_json_without_a_hole(tmp_path: Path) -> None:
+    made = paired(3)
+    empty = by_model(made, lambda _: "no idea", tmp_path)
+    write(made, tmp_path / "judging")
+    judging = judging_of(tmp_path / "judging", (), [empty])
+    text = json.dumps([to_json(table) for table in tables({"m": judging})], allow_nan=False)
+    assert [table["title"] for table in json.loads(text)] == [table.title for table in tables({"m": judging})]
