@@ -155,8 +155,8 @@ class _Column:
 def text(table: Table, width: int | None = None) -> str:
     """The table in aligned columns with its title, source and notes.
 
-    Not wider than `width` characters: columns that do not fit follow below, each time after the columns that tell the
-    rows apart. Without `width` a row is one line.
+    Not wider than `width` characters, as far as a row's labels and one figure fit there: columns that do not fit follow
+    below, each time after the columns that tell the rows apart. Without `width` a row is one line.
     """
     columns = _columns(table, width)
     blocks = [_block([columns[i] for i in band]) for band in _bands(table, [each.width for each in columns], width)]
