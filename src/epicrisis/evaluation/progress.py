@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from epicrisis.types import Answer, Usage
 
@@ -17,16 +16,16 @@ ALL = "all"
 """The arm of a run whose cases have none."""
 
 
-@dataclass(slots=True)
 class Standing:
     """Counts of ended cases, by arm."""
 
-    usage: Usage = field(default_factory=Usage)
-    """Of this session."""
-    ended: Counter[str] = field(default_factory=Counter)
-    failed: Counter[str] = field(default_factory=Counter)
-    right: Counter[str] = field(default_factory=Counter)
-    scored: Counter[str] = field(default_factory=Counter)
+    def __init__(self) -> None:
+        self.usage = Usage()
+        """Of this session."""
+        self.ended: Counter[str] = Counter()
+        self.failed: Counter[str] = Counter()
+        self.right: Counter[str] = Counter()
+        self.scored: Counter[str] = Counter()
 
     def known(self, outcomes: Iterable[Outcome]) -> None:
         """Counts cases of earlier sessions; failed ones are asked again and not counted."""

@@ -15,7 +15,7 @@ from epicrisis.errors import InputError
 from epicrisis.library.lookup import at_random
 from epicrisis.models.rerankers import load_reranker
 from epicrisis.pipeline import Pipeline
-from epicrisis.settings import Settings
+from epicrisis.settings import PreflightSettings, Settings
 from epicrisis.types import Question, Scope
 
 from . import cloze
@@ -99,9 +99,11 @@ def _placed(asked: Asked, study: Study, grid: Grid, _: Settings) -> tuple[Case, 
 
 
 def _integrated(asked: Asked, study: Study, grid: Grid, settings: Settings) -> tuple[Case, ...]:
+    # The protocol's check, unless the settings have one of their own.
+    check = None if settings.preflight == PreflightSettings() else settings.preflight
     return tuple(
-        case for k in grid.ks for case in integration.cases(asked, study, k=k, arms=grid.arms, check=settings.preflight)
-    )
+        case for k in grid.ks for case in integration.cases(asked, study, k=k, arms=grid.arms, check=check)
+    )  # fmt: skip
 
 
 def _open_ended(asked: Asked, _study: Study, _grid: Grid, _settings: Settings) -> tuple[Case, ...]:

@@ -1,0 +1,52 @@
+"""What a run's bars say of it while it goes on."""
+
+from __future__ import annotations
+
+import pytest
+
+from epicrisis.evaluation.cases import Case
+from epicrisis.evaluation.progress import ALL, Standing, arm_of
+from epicrisis.evaluation.records import Outcome
+from epicrisis.evaluation.statistics import wilson
+from epicrisis.types import Answer, Failure, Question, State, Usage
+
+ASKED = Question("Does it?", {"A": "yes", "B": "no"}, "choice", "1", "A")
+
+
+def answer(state: State, choice: str | None = None, asked: Question = ASKED) -> Answer:
+    failure = Failure("EndpointBusy", "busy") if state == "failed" else None
+    return Answer(asked, "rag", state, text="It does.", choice=choice, usage=Usage(calls=1), failure=failure)
+
+
+def test_right_answers_are_counted_by_arm_and_failures_apart() -> None:
+    standing = Standing()
+    for arm, made in (
+        ("rag", answer("answered", "A")),
+        ("rag", answer("answered", "B")),
+        ("rag", answer("abstained")),
+        ("rag", answer("failed")),
+        ("oracle", answer("answered", "A")),
+    ):
+        standing.add(Case(ASKED, {"arm": arm}), made)
+    share = standing.share("rag")
+    assert share is not None
+    assert (share.value, share.n, share.unscored, share.interval) == (pytest.approx(1 / 3), 3, 1, wilson(1, 3))
+    assert standing.ended == {"rag": 4, "oracle": 1}
+    assert standing.usage.calls == 5
+
+
+def test_what_earlier_sessions_answered_counts_and_what_failed_is_asked_again() -> None:
+    standing = Standing()
+    standing.known([Outcome("1", {}, "answered", True, 0.5), Outcome("2", {}, "failed", None, 0.5)])
+    assert standing.ended[ALL] == 1
+    share = standing.share(ALL)
+    assert share is not None
+    assert (share.value, share.n, share.unscored) == (1.0, 1, 0)
+
+
+def test_an_open_question_is_neither_right_nor_wrong() -> None:
+    standing = Standing()
+    asked = Question("What does it do?", id="2")
+    standing.add(Case(asked), answer("answered", asked=asked))
+    assert standing.share(ALL) is None
+    assert standing.ended[arm_of(Case(asked))] == 1
