@@ -238,7 +238,7 @@ def test_no_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statistics, "RESAMPLES", 500)
     alarms = np.zeros(3, dtype=int)
     for seed in range(200):
-        found = simulated(seed, {"rag": [0.6] * 5, "brief-context": [0.6] * 5}, 30)
+        found = simulated(seed, {"rag": [0.6] * 5, "brief-context": [0.6] * 5}, 20)
         for number, table in enumerate(positions.tables({"m": found}, seed=seed)):
             alarms[number] += min(p for p in (*table.column(P), *_last(table.rows)) if isinstance(p, float)) < 0.05
     assert max(alarms) <= 16
