@@ -21,7 +21,7 @@ from epicrisis.evaluation.judging.verdicts import Choice, Verdict
 from epicrisis.evaluation.published import published
 from epicrisis.evaluation.records import read_records
 from epicrisis.evaluation.runs import RecordFile, answer_cases
-from epicrisis.evaluation.statistics import Interval, Mean, sign_test
+from epicrisis.evaluation.statistics import Mean, sign_test, wilson
 from epicrisis.opening import Opened
 from epicrisis.pipeline import Pipeline
 from epicrisis.plain import to_json
@@ -187,7 +187,7 @@ def test_agreement_is_about_answers_not_about_places() -> None:
     (people,) = tables({"m": judging})[2].rows
     assert people[:4] == ("m", "people", 2, 15)
     assert people[5] == people[7] == 1.0
-    assert isinstance(people[8], Interval)
+    assert people[6] is people[8] is None, "no spread to tell of"
     assert "m: people agree in 100.0 % of 15 pairs (Krippendorff's alpha 1.00)." in conclusions({"m": judging})
 
 
@@ -255,11 +255,12 @@ def test_judges_and_people_side_by_side_from_their_files(tmp_path: Path) -> None
 
     place = {name: row(positions, "m", name) for name in ("steady", "first", WRITER)}
     assert [place["steady"][name] for name in ("first better", "second better", "consistent")] == [12, 12, 12]
-    assert place["steady"]["p (Holm)"] == 1.0
+    assert (place["steady"]["p (Holm)"], place["steady"]["share first"]) == (1.0, None)
     assert [place["first"][name] for name in ("first better", "inconsistent", "consistent")] == [24, 12, 0]
     # Two replies to a pair are one case: 12 pairs, not 24.
+    assert place["first"]["share first"] == Mean(1.0, wilson(12, 12), 12)
     assert place["first"]["p (Holm)"] == pytest.approx(4 * 2 / 2**12)
-    assert (place[WRITER]["unparsed"], place[WRITER]["failed"], place[WRITER]["first of decided"]) == (12, 0, None)
+    assert (place[WRITER]["unparsed"], place[WRITER]["failed"], place[WRITER]["share first"]) == (12, 0, None)
 
     names = [cells[1] for cells in agreement.rows]
     assert names[:3] == ["people and steady", "people and first", f"people and {WRITER}"]

@@ -43,13 +43,14 @@ _VERDICTS = (
 )
 _AGREEMENT = (
     "Over the pairs that at least two of them judged, by the answer preferred; a model's disagreement with itself is a "
-    "tie. Intervals are 95 %, by a bootstrap of the pairs. No value where all that was said is one word.",
+    "tie. Intervals are 95 %, by a bootstrap of the pairs; none where every resample gives the same. No coefficient "
+    "where all that was said is one word.",
 )
 _POSITION = (
-    "Which place wins, whatever stands there: each arm stands first in half of the pairs. p by the exact sign test, "
-    "corrected by Holm for this table's {n} tests; a model's two replies to one pair count as one.",
-    "Of a model all replies in both orders are counted; consistent, inconsistent, unparsed and failed are counts of "
-    "pairs.",
+    "Which place wins, whatever stands there: each arm stands first in half of the pairs. Share first: of the pairs "
+    "that prefer a place; p by the exact sign test over these, corrected by Holm for this table's {n} tests.",
+    "Of a model the replies in both orders are counted, and a pair prefers the place that more of its two prefer; "
+    "consistent, inconsistent, unparsed and failed are counts of pairs.",
 )
 
 
@@ -103,7 +104,7 @@ def tables(judgings: Mapping[str, Judging], *, remarks: Sequence[str] = (), seed
     agree; and what the place of an answer does."""
     made = [_answers(judgings, remarks)]
     if any(_raters(each) for each in judgings.values()):
-        made += [_verdicts(judgings, remarks), _agreements(judgings, seed), _positions(judgings, seed)]
+        made += [_verdicts(judgings, remarks), _agreements(judgings, seed), _positions(judgings)]
     return tuple(made)
 
 
@@ -114,7 +115,7 @@ def conclusions(judgings: Mapping[str, Judging], *, seed: int = 0) -> tuple[str,
         if isinstance(p, float):
             said.append(
                 f"{model}, judged by {judge}: of {n} questions BriefContext's answer is better in {better}, worse in "
-                f"{worse} and the same in {same}: {_found(p, 'a difference')} (sign test, p = {p:.3f})."
+                f"{worse} and the same in {same}: {_found(p, 'a difference')}."
             )
     for model, judges, _, n, raw, _, _, alpha, _ in _agreements(judgings, seed).rows:
         if isinstance(raw, Mean):
@@ -122,18 +123,19 @@ def conclusions(judgings: Mapping[str, Judging], *, seed: int = 0) -> tuple[str,
             said.append(
                 f"{model}: {judges} agree in {100 * raw.value:.1f} % of {n} pairs (Krippendorff's alpha {coefficient})."
             )
-    for model, judge, first, _, second, _, consistent, changed, _, _, p in _positions(judgings, seed).rows:
+    for model, judge, first, _, second, _, consistent, changed, _, _, p in _positions(judgings).rows:
         orders = "" if changed is None else f" Of its verdicts {changed} change with the order, {consistent} do not."
         if isinstance(p, float):
             said.append(
                 f"{model}, judged by {judge}: the first place wins {first} times, the second {second} times: "
-                f"{_found(p, 'a preference')} (sign test, p = {p:.3f}).{orders}"
+                f"{_found(p, 'a preference')}.{orders}"
             )
     return (*said, *_of_themselves(judgings))
 
 
 def _found(p: float, what: str) -> str:
-    return f"{what} is shown" if p < 0.05 else f"{what} is not shown"
+    told = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+    return f"{what} is {'shown' if p < 0.05 else 'not shown'} (sign test, {told})"
 
 
 def _raters(judging: Judging) -> list[_Rater]:
@@ -266,55 +268,47 @@ def _agreement_cells(name: str, found: Agreement) -> tuple[Cell, ...]:
 # -- position ---------------------------------------------------------------------------------------------------------
 
 
-def _positions(judgings: Mapping[str, Judging], seed: int) -> Table:
+def _positions(judgings: Mapping[str, Judging]) -> Table:
     rows: list[tuple[Cell, ...]] = []
     p_values: list[float | None] = []
     for model, judging in judgings.items():
         for name, choices in verdicts.by_reviewer(judging.people).items():
-            replies = [(pair, choice) for pair, choice in choices.items()]
-            rows.append((model, name, *_place_cells(replies, seed), None, None, None, None))
-            p_values.append(_place_test(replies))
+            cells, p = _place_cells(list(choices.items()))
+            rows.append((model, name, *cells, None, None, None, None))
+            p_values.append(p)
         for name, judged in judging.models.items():
-            replies = [
-                (pair, reply.choice)
-                for pair, each in judged.items()
-                for reply in (each.shown, each.swapped)
-                if reply.choice is not None and each.state == "judged"
-            ]
+            cells, p = _place_cells(
+                [
+                    (pair, reply.choice)
+                    for pair, each in judged.items()
+                    for reply in (each.shown, each.swapped)
+                    if each.state == "judged" and reply.choice is not None
+                ]
+            )
             consistent = [each.consistent for each in judged.values()]
             ended = Counter(each.state for each in judged.values())
             counts = (consistent.count(True), consistent.count(False), ended["unparsed"], ended["failed"])
-            rows.append((model, name, *_place_cells(replies, seed), *counts))
-            p_values.append(_place_test(replies))
+            rows.append((model, name, *cells, *counts))
+            p_values.append(p)
     columns = (
-        "model", "judge", "first better", "tie", "second better", "first of decided", "consistent", "inconsistent",
+        "model", "judge", "first better", "tie", "second better", "share first", "consistent", "inconsistent",
         "unparsed", "failed", "p (Holm)",
     )  # fmt: skip
     with_p = tuple((*row, p) for row, p in zip(rows, _corrected(p_values), strict=True))
     return Table("Does the place decide?", columns, with_p, (_POSITION[0].format(n=len(rows)), *_POSITION[1:]))
 
 
-def _place_cells(replies: Sequence[tuple[str, Choice]], seed: int) -> tuple[Cell, ...]:
+def _place_cells(replies: Sequence[tuple[str, Choice]]) -> tuple[tuple[Cell, ...], float]:
+    """How often each place wins, the share of pairs that lean to the first of those that lean, and the test of that."""
     said = Counter(choice for _, choice in replies)
-    decided = [(pair, float(choice == "1")) for pair, choice in replies if choice != "tie"]
-    return (
-        said["1"],
-        said["tie"],
-        said["2"],
-        _mean([score for _, score in decided], [pair for pair, _ in decided], seed),
-    )
-
-
-def _place_test(replies: Sequence[tuple[str, Choice]]) -> float:
-    """The sign test over pairs, by which place they prefer on the whole."""
     leaning: Counter[str] = Counter()
     for pair, choice in replies:
         leaning[pair] += {"1": 1, "2": -1, "tie": 0}[choice]
-    return sign_test(sum(each > 0 for each in leaning.values()), sum(each < 0 for each in leaning.values()))
+    first, second = (sum(sign * each > 0 for each in leaning.values()) for sign in (1, -1))
+    return (said["1"], said["tie"], said["2"], _mean([1.0] * first + [0.0] * second)), sign_test(first, second)
 
 
-def _mean(scores: Sequence[float | None], of: Sequence[str] | None = None, seed: int = 0) -> Mean | None:
-    """`None` where nothing is scored. `of`: the pair of each score; those of one pair are one cluster."""
-    clusters = None if of is None or len(set(of)) == len(of) else of
-    found = mean_of(scores, clusters, seed=seed)
+def _mean(scores: Sequence[float | None]) -> Mean | None:
+    """`None` where nothing is scored."""
+    found = mean_of(scores)
     return found if found.n else None

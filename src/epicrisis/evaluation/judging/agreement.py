@@ -27,7 +27,7 @@ class Coefficient:
 
     value: float | None
     interval: Interval | None
-    """95 %, by a bootstrap of the units."""
+    """95 %, by a bootstrap of the units; `None` where every resample gives the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,4 +114,4 @@ def _coefficient(tables: Floats, of: Callable[[Floats], Floats], seed: int) -> C
     drawn = np.random.default_rng(seed).multinomial(units, np.full(units, 1 / units), size=RESAMPLES)
     resampled = of(np.tensordot(drawn, tables, axes=1))
     low, high = np.quantile(resampled[np.isfinite(resampled)], [0.025, 0.975])
-    return Coefficient(value, Interval(float(low), float(high)))
+    return Coefficient(value, Interval(float(low), float(high)) if low < high else None)
