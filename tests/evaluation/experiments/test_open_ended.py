@@ -131,7 +131,7 @@ def test_the_papers_own_counts_are_no_significant_difference() -> None:
     decided = found["share of decided"]
     assert isinstance(decided, Mean)
     assert (decided.value, decided.n) == (0.7, 20)
-    assert "a difference is not shown (sign test, p = 0.115)" in conclusions({"GPT": judging})[0]
+    assert "a difference is not shown (exact sign test, p = 0.115 corrected)" in conclusions({"GPT": judging})[0]
     assert open_ended.PUBLISHED == ("open-ended",)
 
 

@@ -135,7 +135,7 @@ def conclusions(judgings: Mapping[str, Judging], *, seed: int = 0) -> tuple[str,
 
 def _found(p: float, what: str) -> str:
     told = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
-    return f"{what} is {'shown' if p < 0.05 else 'not shown'} (sign test, {told})"
+    return f"{what} is {'shown' if p < 0.05 else 'not shown'} (exact sign test, {told} corrected)"
 
 
 def _raters(judging: Judging) -> list[_Rater]:
