@@ -21,9 +21,15 @@ Unit: TypeAlias = Literal["share", "number", "p"]
 
 NONE = "–"
 
-_NOT_SHARES = {"calls", "input", "cached", "output", "seconds", "US dollars", "input beyond RAG's", "area"}
-"""Columns whose means and differences are of other things than shares."""
-_SHARES = {"precision", "recall", "specificity", "F1", "skipped", "SD over places", "SD over repeats"}
+_NOT_SHARES = {
+    "calls", "input", "cached", "output", "seconds", "US dollars", "input beyond RAG's", "area", "kappa interval",
+    "alpha interval",
+}  # fmt: skip
+"""Columns whose means, differences and intervals are of other things than shares."""
+_SHARES = {
+    "precision", "recall", "specificity", "F1", "skipped", "SD over places", "SD over repeats", "agreement",
+    "tokens saved",
+}  # fmt: skip
 """Columns whose bare figures are shares."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -90,17 +96,18 @@ def p_value(p: float) -> str:
 
 
 def _mean(cell: Mean, unit: Unit) -> Shown:
-    n = f"n {cell.n}" + (f", {cell.unscored} not scored" if cell.unscored else "")
+    unscored = (f"{cell.unscored} not scored",) if cell.unscored else ()
     if math.isnan(cell.value):
-        return Shown(NONE, (n,))
-    return Shown(figure(cell.value, unit), (_interval(cell.interval, unit, False, _scale(cell.value)), n))
+        return Shown(NONE, (f"n {cell.n}", *unscored))
+    interval = _interval(cell.interval, unit, False, _scale(cell.value))
+    return Shown(figure(cell.value, unit), (f"{interval}, n {cell.n}", *unscored))
 
 
 def _difference(cell: Difference, unit: Unit, own_p: bool) -> Shown:
-    n = f"n {cell.n}" + (f" of {cell.clusters} questions" if cell.clusters != cell.n else "")
+    questions = (f"of {cell.clusters} questions",) if cell.clusters != cell.n else ()
     p = (f"p {p_value(cell.p)}",) if own_p else ()
     interval = _interval(cell.interval, unit, True, _scale(cell.value))
-    return Shown(figure(cell.value, unit, signed=True), (interval, n, *p))
+    return Shown(figure(cell.value, unit, signed=True), (f"{interval}, n {cell.n}", *questions, *p))
 
 
 def _interval(each: Interval, unit: Unit, signed: bool, decimals: int) -> str:
@@ -113,12 +120,10 @@ def _interval(each: Interval, unit: Unit, signed: bool, decimals: int) -> str:
 
 
 def _scale(value: float) -> int:
-    """Decimals that give about three digits."""
+    """Decimals that give three digits or more."""
     size = abs(value)
-    if math.isnan(size) or size >= 100:
+    if math.isnan(size) or size >= 100 or size == 0:
         return 0
-    if size >= 10 or size == 0:
-        return 1
     return 2 if size >= 1 else min(6, 2 - math.floor(math.log10(size)))
 
 

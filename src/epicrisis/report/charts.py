@@ -110,6 +110,8 @@ _FIT = {"type": "fit", "contains": "padding"}
 _AXIS: Spec = {"titleAnchor": "end", "tickCount": 5}
 _CONFIG: Spec = {
     "background": "transparent",
+    # Names may be wider in the fonts of another machine than in those that the chart was measured with.
+    "padding": {"left": 16, "right": 8, "top": 6, "bottom": 4},
     "font": "Arial, Helvetica, sans-serif",
     "view": {"stroke": None},
     "axis": {
@@ -212,8 +214,9 @@ def _rows(drawing: Drawing, marks: Sequence[Mark], looks: Mapping[str, Style]) -
         for mark, (start, end) in zip(marks, _spans(marks), strict=True)
     ]
     bars = drawing.plot.kind == "bars"
-    most = max(Counter(mark.row for mark in marks).values())
-    row = max(_ROW, 14 * max(map(len, names.values())) + 6, 0 if bars or most == 1 else most * _OFFSET + 8)
+    # Series of a row stand below each other, where they are columns; bars stand one after the other.
+    below = 0 if bars or drawing.value else max(Counter(mark.row for mark in marks).values())
+    row = max(_ROW, 14 * max(map(len, names.values())) + 6, below * _OFFSET + 8)
     y: Spec = {
         "field": "row", "type": "nominal", "sort": None, "title": None, "scale": {"paddingInner": 0.25},
         "axis": {
@@ -221,8 +224,7 @@ def _rows(drawing: Drawing, marks: Sequence[Mark], looks: Mapping[str, Style]) -
             "grid": not bars,
         },
     }  # fmt: skip
-    # One row's series stand below each other; a stacked bar's do not.
-    offset: Spec = {} if bars or most == 1 else {"yOffset": {"field": "series", "type": "nominal", "sort": None}}
+    offset: Spec = {"yOffset": {"field": "series", "type": "nominal", "sort": None}} if below else {}
     return {
         "data": {"values": data}, "width": WIDTH, "height": len(names) * row + 14 * len(figures["title"]) + 34,
         "autosize": _FIT, "encoding": {"y": y, **offset},

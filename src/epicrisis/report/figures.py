@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import filter as matching
 from typing import Literal, TypeAlias
 
+from epicrisis.evaluation.published import Published
 from epicrisis.evaluation.showing import label
 from epicrisis.evaluation.statistics import Difference, Mean
 from epicrisis.evaluation.tables import Cell, Table
@@ -39,6 +40,8 @@ class Plot:
     axis: str = ""
     """Of a line: what the numbers are; default: the column's name."""
     log2: bool = False
+    beside: tuple[str, str] | None = None
+    """Columns that name the method and the question set of a row: beside it stand the papers' figures of the same."""
     measured: str = ""
     """Rows whose name does not begin so are predictions, and drawn hollow. Empty: all are measured."""
 
@@ -85,6 +88,10 @@ class Drawing:
         return "; ".join(said)
 
     @property
+    def bars(self) -> bool:
+        return self.plot.kind == "bars"
+
+    @property
     def many(self) -> bool:
         """Whether a line has so many figures that marks and intervals of each would be a blot."""
         return max(Counter((mark.panel, mark.series) for mark in self.marks).values()) > _MOST
@@ -106,18 +113,22 @@ _BY_PLACE = Plot(
     "Share right by the place of the key document", "line", (_SHARE,), ("place",), _ARM,
     axis="place of the key document (percentile)",
 )  # fmt: skip
-_ARMS = Plot("Share right by arm", "points", (_SHARE,), _ARM, _ARM, ("model", "set", "dataset", "k"))
+_ARMS = Plot("Share right by arm", "points", (_SHARE,), _ARM, _ARM)
 _AGAINST = Plot("Differences by arm", "points", ("difference to *",), _ARM, _ARM, _ARMS.panel)
+_SETS = ("model", "set")
 _SHARES = Plot("Share right", "points", (_SHARE,), panel=("model",))
 _DIFFERENCES = Plot("Differences", "points", ("difference to *",), panel=("model",))
-_RATES = ("recall", "specificity")
+_POSITIONS = (
+    (_BY_PLACE,),
+    (_ARMS, _AGAINST),
+    (Plot("What the middle loses", "points", ("lost in the middle",), _ARM, _ARM),),
+)
+_TOOK = (Plot("Input tokens a question", "points", ("input",), _ARM, _ARM),)
+_RATES, _ERRORS = ("recall", "specificity"), ("missed where needed", "run where not needed")
 
 PLOTS: Mapping[str, tuple[tuple[Plot, ...], ...]] = {
-    "positions": (
-        (_BY_PLACE,),
-        (_ARMS, _AGAINST),
-        (Plot("What the middle loses", "points", ("lost in the middle",), _ARM, _ARM),),
-    ),
+    "positions": _POSITIONS,
+    "probe": (*_POSITIONS, _TOOK),
     "context-length": (
         (
             Plot(
@@ -128,21 +139,31 @@ PLOTS: Mapping[str, tuple[tuple[Plot, ...], ...]] = {
         (Plot("What a doubling of the documents changes", "points", ("change a doubling",), _ARM, _ARM),),
     ),
     "attention-bias": ((_SHARES, _DIFFERENCES),),
-    "integration": ((_ARMS, _AGAINST),),
+    "integration": (
+        (
+            Plot("Share right by arm", "points", (_SHARE,), _ARM, _ARM, _SETS, beside=("arm", "set")),
+            Plot("Differences by arm", "points", ("difference to *",), _ARM, _ARM, _SETS),
+        ),
+    ),
     "conflicts": (
-        (Plot("Conflict cases against RAG (counts)", "bars", ("win", "tie", "lose"), ("place",)),),
+        (Plot("Conflict cases against RAG", "bars", ("win", "tie", "lose"), ("place",)),),
         (Plot("How often a rule is followed, and how right it is", "points", ("followed", "rule right"), ("rule",)),),
     ),
     "preflight": (
-        (Plot("Both error rates", "points", _RATES, ("rule",), panel=("issue: key document",)),),
+        (Plot("Both rates of a rule", "points", _RATES, ("rule",), panel=("issue: key document",)),),
+        (Plot("Both errors of a rule", "points", _ERRORS, ("rule",)),),
         (Plot("Specificity at the recall of the papers' rule", "points", ("specificity",), ("signal",)),),
         (Plot("Every threshold", "line", ("recall",), ("specificity",), axis="specificity (%)"),),
         (Plot("Questions that skip map-reduce", "points", ("skipped*",), ("guard",), panel=("rule",)),),
         (Plot("Where the key documents stand", "bars", ("place *", "2 to *", "4 to *", "not *"), ("set",)),),
     ),
     "cost": (
-        (Plot("Input tokens a question", "points", ("input",), _ARM, _ARM),),
+        _TOOK,
         (Plot("Input tokens a question, predicted and measured", "bars", ("input",), ("",), measured="measured"),),
+    ),
+    "open-ended": (
+        (Plot("Better, same, worse", "bars", ("better", "same", "worse"), ("judge",)),),
+        (Plot("By the place of the answer", "bars", ("first better", "tie", "second better"), ("judge",)),),
     ),
     "evaluate": ((_SHARES, _DIFFERENCES), (_DIFFERENCES,)),
     "compare": ((_SHARES, _DIFFERENCES), (_DIFFERENCES,)),
@@ -152,16 +173,20 @@ PLOTS: Mapping[str, tuple[tuple[Plot, ...], ...]] = {
 PRINTED: Mapping[str, Plot] = {
     "positions": Plot(_BY_PLACE.title, "line", ("RAG", "BriefContext"), ("place",), axis=_BY_PLACE.axis),
     "integration": Plot("Accuracy", "points", ("MedMCQA", "PubMedQA", "BioASQ"), ("method",)),
-    "conflicts": Plot("Conflict cases against RAG (%)", "bars", ("win", "tie", "lose"), ("place",)),
+    "open-ended": Plot("Verdicts", "bars", ("percent",), ("verdict",)),
+    "conflicts": Plot("Conflict cases against RAG", "bars", ("win", "tie", "lose"), ("place",)),
 }
 """By the name of a published table: its plot, of percentages as they are printed."""
 
 
-def drawings(experiment: str, table: Table) -> tuple[Drawing, ...]:
-    """The table's plots, in order; none where nothing is said of it, or where there is no figure to draw."""
+def drawings(experiment: str, table: Table, printed: Sequence[Published] = ()) -> tuple[Drawing, ...]:
+    """The table's plots, in order; none where nothing is said of it, or where there is no figure to draw. `printed`:
+    what the papers print, to stand beside."""
     plots = next((group for group in PLOTS.get(experiment, ()) if _fits(group[0], table)), ())
-    drawn = (drawing(plot, table) for plot in plots if _fits(plot, table))
-    return tuple(each for each in drawn if each.marks)
+    drawn = [drawing(plot, table) for plot in plots if _fits(plot, table)]
+    return tuple(
+        replace(each, marks=each.marks + tuple(_beside(each.plot, table, printed))) for each in drawn if each.marks
+    )
 
 
 def drawing(plot: Plot, table: Table, *, printed: bool = False) -> Drawing:
@@ -239,6 +264,31 @@ def _mark(
         # Printed bars are told apart by their colours, so those keep them.
         hollow=(plot.kind != "bars" if printed else not name.startswith(plot.measured)),
     )
+
+
+def _beside(plot: Plot, table: Table, printed: Sequence[Published]) -> Iterator[Mark]:
+    """The papers' figures of the same method on the same set, one for each of their models."""
+    if plot.beside is None:
+        return
+    tables = [each.table for each in printed if each.table.columns[:2] == ("model", "method")]
+    for row in (_Row(table, cells) for cells in table.rows):
+        method, dataset = (_plain(row[name]) for name in plot.beside)
+        for theirs in (_Row(each, cells) for each in tables for cells in each.rows if _plain(cells[1]) == method):
+            for column in (name for name in theirs.table.columns if _plain(name) == dataset):
+                text, value = f"{theirs[column]} %", _number(theirs[column])
+                if value is not None:
+                    series = f"{theirs['model']}, as printed"
+                    at = row.named(plot.panel), row.named(plot.along), None
+                    yield Mark(*at, series, value, None, None, text, text, hollow=True)
+
+
+_ALIKE = {"chainofthought": "cot", "macroaverage": "average"}
+
+
+def _plain(name: Cell) -> str:
+    """A method or a question set, whoever names it."""
+    plain = "".join(filter(str.isalnum, str(name).rpartition("/")[2].casefold()))
+    return _ALIKE.get(plain, plain)
 
 
 def _number(cell: Cell) -> float | None:

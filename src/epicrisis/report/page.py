@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -118,17 +117,20 @@ def _policy(scripts: Sequence[str]) -> str:
 
 def _section(number: int, findings: Findings, plots: bool) -> _Section:
     made: list[tuple[Table, tuple[Drawing, ...], Published | None]] = [
-        (table, drawings(findings.experiment, table) if plots else (), None) for table in findings.tables
+        (table, drawings(findings.experiment, table, findings.published) if plots else (), None)
+        for table in findings.tables
     ]
     for each in findings.published:
         plot = PRINTED.get(each.name) if plots else None
         made.append((each.table, () if plot is None else (drawing(plot, each.table, printed=True),), each))
-    # One look for one name, in all figures of the section; the plainest for what stands in most of them.
-    series = Counter(name for _, drawn, _ in made for each in drawn for name in each.series)
-    looks = styles(name for name, _ in series.most_common())
+    # One look for one name in all figures of the section; the parts of bars have colours of their own.
+    looks = {
+        bars: styles(each for _, drawn, _ in made for one in drawn if one.bars == bars for each in one.series)
+        for bars in (False, True)
+    }
     notes: dict[str, int] = {}
     tables = [
-        _table(f"{number}.{i}", table, notes, tuple(_figure(each, looks) for each in drawn), printed)
+        _table(f"{number}.{i}", table, notes, tuple(_figure(each, looks[each.bars]) for each in drawn), printed)
         for i, (table, drawn, printed) in enumerate(made, 1)
     ]
     return _Section(number, findings, tuple(tables))
@@ -175,6 +177,8 @@ def _facts(facts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, st
     for name, value in facts.items():
         if isinstance(value, Mapping):
             yield from _facts(value, f"{prefix}{name}: ")
+        elif isinstance(value, list | tuple) and any(isinstance(each, Mapping) for each in value):
+            yield from _facts({f"{name} {i}": each for i, each in enumerate(value, 1)}, prefix)
         else:
             yield f"{prefix}{name}", _said(value)
 
@@ -185,8 +189,6 @@ def _said(value: Any) -> str:
             return NONE
         case bool():
             return "yes" if value else "no"
-        case Mapping():
-            return ", ".join(f"{name} {_said(each)}" for name, each in value.items())
         case list() | tuple():
             return ", ".join(map(_said, value)) or NONE
         case _:
