@@ -27,6 +27,7 @@ from epicrisis.privacy import host_of, local_path, outside, without_secrets
 from epicrisis.types import By, Remedy, SignalKind, StrategyName
 
 ROLES = ("writer", "map", "reduce")
+"""Those that answer."""
 
 # Read by other parts than these settings: the folder of test data, the file that holds the settings, the keys.
 _OTHER_VARIABLES = {"EPICRISIS_DATA", "EPICRISIS_CONFIG", "EPICRISIS_REQUIRE_ALL"}
@@ -142,11 +143,13 @@ class ModelSettings(_Table):
 
 
 class Models(_Table):
-    """One chat model a role; `map` and `reduce` are the writer's unless they have a name of their own."""
+    """One chat model a role; the others are the writer's unless they have a name of their own. `judge` compares answers
+    of a finished run."""
 
     writer: ModelSettings = ModelSettings()
     map: ModelSettings | None = None
     reduce: ModelSettings | None = None
+    judge: ModelSettings | None = None
 
 
 class PreflightSettings(_Table):

@@ -18,6 +18,7 @@ from epicrisis.cli import (
     preflight,
     probe,
     question_sets,
+    report,
     search,
 )
 
@@ -36,7 +37,7 @@ app = typer.Typer(
 
 
 for _command in (
-    library, search, ask, plan, evaluate, experiment, compare, probe, preflight, question_sets, open_ended, cache,
+    library, search, ask, plan, evaluate, experiment, compare, report, probe, preflight, question_sets, open_ended, cache,
     models, doctor,
 ):  # fmt: skip
     _command.register(app)

@@ -146,4 +146,4 @@ def run(
         return prepared(questions, settings, pipeline, data=data, n=sample, draw=draw, guard=leak_guard)
 
     manifest = asyncio.run(run_cases(settings, library, folder, planned, yes=yes, quiet=json))
-    show_run(findings_of([folder]), manifest, folder, json)
+    show_run(findings_of([folder]), manifest, folder, json=json)

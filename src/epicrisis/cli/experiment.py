@@ -136,8 +136,9 @@ def asked(
     *,
     yes: bool,
     json: bool,
+    answers_alone: bool = False,
 ) -> None:
-    """Runs the experiment of that name, or goes on with it, and shows what it came to."""
+    """Runs the experiment of that name, or goes on with it, and shows what it came to, or its first table alone."""
     from epicrisis.evaluation.finished import findings_of
     from epicrisis.evaluation.studies import experiment as called
     from epicrisis.evaluation.studies import prepared
@@ -151,4 +152,4 @@ def asked(
         return prepared(wanted, request, settings, pipeline)
 
     manifest = asyncio.run(run_cases(settings, library, folder, planned, yes=yes, quiet=json))
-    show_run(findings_of([folder]), manifest, folder, json)
+    show_run(findings_of([folder]), manifest, folder, json=json, answers_alone=answers_alone)

@@ -77,4 +77,4 @@ def probe(
     request = Request(sets=tuple(sets or ()), data=data, questions=sample, grid=Grid(ks=(k,)))
     # `-k` here is how many documents are placed, not how many a search gives.
     flags = {key: value for key, value in said(context).items() if key != "k"}
-    asked("probe", request, flags, config, library, output, yes=yes, json=json)
+    asked("probe", request, flags, config, library, output, yes=yes, json=json, answers_alone=True)

@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,8 +80,10 @@ def confirm(question: str) -> None:
         fail("nothing was asked", NOT_ANSWERED)
 
 
-def show_run(findings: Sequence[Findings], manifest: Manifest, folder: Path, json: bool) -> None:
-    """What the run came to. Ends the command with exit code 2 where a case failed."""
+def show_run(
+    findings: Sequence[Findings], manifest: Manifest, folder: Path, *, json: bool, answers_alone: bool = False
+) -> None:
+    """What the run came to, or its first table alone. Ends the command with exit code 2 where a case failed."""
     from epicrisis.cli.screen import usage_line
     from epicrisis.cli.tables import show_data, show_findings
     from epicrisis.types import Usage
@@ -89,7 +92,7 @@ def show_run(findings: Sequence[Findings], manifest: Manifest, folder: Path, jso
         show_data({"folder": str(folder), "manifest": manifest, "findings": findings})
     else:
         for each in findings:
-            show_findings(each)
+            show_findings(replace(each, tables=each.tables[:1], conclusions=()) if answers_alone else each)
         states = ", ".join(f"{count} {state}" for state, count in manifest.states.items())
         typer.echo(f"\n{states or 'nothing was asked'}; kept in {folder} (epicrisis report {folder} -o report.html)")
         typer.echo(usage_line(Usage(**manifest.usage)))

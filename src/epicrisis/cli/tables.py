@@ -7,6 +7,7 @@ import math
 import os
 import shutil
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -61,12 +62,18 @@ def show_findings(findings: Findings, *, plain: bool = False, drawn: bool = Fals
     """The question, the tables, where asked for each with its differences drawn, and last what they show."""
     say_sentence(findings.about)
     say()
-    for table in findings.tables:
-        show_table(table)
+    tables = findings.tables
+    common = [note for note in tables[0].notes if all(note in table.notes for table in tables)] if tables[1:] else []
+    for table in tables:
+        show_table(replace(table, notes=tuple(note for note in table.notes if note not in common)))
         if drawn:
             show_forest(table, plain)
-    for sentence in findings.conclusions:
+    for sentence in common:
         say_sentence(sentence)
+    if common:
+        say()
+    for sentence in findings.conclusions:
+        say_sentence(f"* {sentence}")
 
 
 def show_data(value: object) -> None:

@@ -13,6 +13,7 @@ from epicrisis.errors import InputError
 from . import comparing, preflight_findings
 from .conclusions import conclusions
 from .evaluating import NAME as EVALUATE
+from .experiments import positions
 from .experiments.protocol import PROTOCOLS
 from .findings import Findings
 from .published import published
@@ -20,7 +21,7 @@ from .recorded import RecordedRun, open_runs
 from .studies import EXPERIMENTS, Experiment
 
 _ALSO = {"conflicts": {"rag", "brief-context"}, "cost": {"rag", "brief-context", "closed-book"}}
-"""Experiments that other experiments' records answer as well, where they have these arms."""
+"""Experiments that the records of `positions` answer as well, where they have these arms."""
 
 
 def findings_of(paths: Sequence[Path]) -> tuple[Findings, ...]:
@@ -46,7 +47,7 @@ def _findings(name: str, runs: Sequence[RecordedRun]) -> Iterator[Findings]:
     named = _by_model(runs)
     yield _of(EXPERIMENTS[name], named)
     for also, arms in _ALSO.items():
-        if also != name and all(arms <= {*_arguments(run).get("arms", ())} for run in runs):
+        if name == positions.NAME and all(arms <= {*_arguments(run).get("arms", ())} for run in runs):
             yield _of(EXPERIMENTS[also], named)
 
 

@@ -210,4 +210,4 @@ def _notes(found: Sequence[Rescored]) -> Iterator[str]:
     for each, words in zip(found, _in_words(found), strict=True):
         if each.left_out:
             at = f" ({words})" if words else ""
-            yield f"{each.run}{at}: {each.left_out} questions without options or gold letter are left out."
+            yield f"{each.run}{at}: left out without options or gold letter: {each.left_out} of its questions."

@@ -23,13 +23,13 @@ from .cases import Case
 from .datasets.dataset import Dataset
 from .datasets.load import load
 from .experiments import attention_bias, conflicts, context_length, cost, integration, open_ended, positions, probe
-from .experiments.arms import Study
+from .experiments.arms import Study, rank_of
 from .experiments.evidence import of_library
 from .experiments.protocol import PROTOCOLS, Protocol
 from .folder import Plan, told
 from .judging.pairs import pairs_of
 from .placing import PLACES
-from .records import Record, outcomes
+from .records import Outcome, Record, outcomes
 from .tables import Table
 
 CANDIDATES = 20
@@ -121,9 +121,17 @@ def _biased(asked: Asked, study: Study, grid: Grid, _: Settings) -> tuple[Case, 
     return tuple(made)
 
 
+def _outcomes(records: Records) -> list[Outcome]:
+    return sorted(outcomes(records()), key=lambda each: rank_of(each.condition))
+
+
+def _spent(records: Records) -> list[cost.Spent]:
+    return sorted(cost.spent(records()), key=lambda each: rank_of(each.condition))
+
+
 def _by_outcomes(tables: Callable[..., tuple[Table, ...]]) -> Callable[[Runs, Sequence[str]], tuple[Table, ...]]:
     def of(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
-        return tables({name: outcomes(records()) for name, records in runs.items()}, remarks=remarks)
+        return tables({name: _outcomes(records) for name, records in runs.items()}, remarks=remarks)
 
     return of
 
@@ -131,7 +139,8 @@ def _by_outcomes(tables: Callable[..., tuple[Table, ...]]) -> Callable[[Runs, Se
 def _conflicts(runs: Runs, _: Sequence[str]) -> tuple[Table, ...]:
     made: list[Table] = []
     for name, records in runs.items():
-        cases, rival = conflicts.split(records())
+        parted, rival = conflicts.split(records())
+        cases = sorted(parted, key=lambda case: rank_of(case.outcome.condition))
         by = [each for each in ("k", "place") if any(each in case.outcome.condition for case in cases)]
         made += [
             conflicts.conflicts_table(cases, rival, by, source=name),
@@ -153,14 +162,14 @@ def _judged(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
 
 
 def _probe(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
-    found = {name: outcomes(records()) for name, records in runs.items()}
-    return probe.tables(found, {name: cost.spent(records()) for name, records in runs.items()}, remarks)
+    found = {name: _outcomes(records) for name, records in runs.items()}
+    return probe.tables(found, {name: _spent(records) for name, records in runs.items()}, remarks)
 
 
 def _cost(runs: Runs, _: Sequence[str]) -> tuple[Table, ...]:
     made: list[Table] = []
     for name, records in runs.items():
-        cases = cost.spent(records())
+        cases = _spent(records)
         made += [cost.measured_table(cases, name), cost.prediction_table(cases, source=name)]
     return tuple(made)
 

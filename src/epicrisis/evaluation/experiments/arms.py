@@ -35,6 +35,15 @@ ARMS: Mapping[str, str] = {
 UNPLACED = frozenset({"oracle", "closed-book", "chain-of-thought"})
 """Arms that read no placed ranking: they are asked once a question and repeat."""
 
+
+def rank_of(condition: Condition) -> tuple[float, ...]:
+    """For sorting: arms in their order here, then by number. Calls at once end in any order; tables have one."""
+    arm = str(condition.get("arm", ""))
+    numbers = (condition.get(name) for name in ("k", "place", "repeat"))
+    known = [float(value) if isinstance(value, int) else -1.0 for value in numbers]
+    return (list(ARMS).index(arm) if arm in ARMS else len(ARMS), *known)
+
+
 _STRATEGIES: Mapping[str, StrategyName] = {
     "brief-context": "brief-context", "brief-context+preflight": "brief-context", "closed-book": "closed-book",
     "chain-of-thought": "chain-of-thought",

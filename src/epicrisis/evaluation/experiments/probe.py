@@ -12,7 +12,7 @@ from dataclasses import replace
 from epicrisis.evaluation.records import Outcome
 from epicrisis.evaluation.statistics import Difference
 from epicrisis.evaluation.tables import Cell, Table
-from epicrisis.types import Passage, Question
+from epicrisis.types import Passage, Question, Ranking
 
 from . import positions
 from .cost import Spent, measured_table
@@ -38,7 +38,12 @@ def within(evidence: Evidence, keys: Mapping[str, Passage]) -> Evidence:
         key = keys.get(question.id)
         return evidence.passages_of(question) if key is None else {key.document_id: (key,)}
 
-    return replace(evidence, passages_of=passages_of)
+    def retrieve(question: Question, k: int) -> Ranking:
+        # The rest of the key's document is no distractor, so more must be found.
+        more = sum(map(len, evidence.passages_of(question).values())) if question.id in keys else 0
+        return evidence.retrieve(question, k + more)
+
+    return replace(evidence, passages_of=passages_of, retrieve=retrieve)
 
 
 def tables(
