@@ -1,0 +1,126 @@
+"""`compare`, `evaluate score` and `evaluate need` as a user meets them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.evaluation.written import answers, folder, recipe
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> tuple[Path, Path]:
+    """A run and a file of answers: 24 and 32 of 40 right, otherwise made alike but for the strategy."""
+    return (
+        folder(tmp_path / "rag", lambda i, _: i < 24),
+        answers(tmp_path / "brief.jsonl", lambda i: i >= 8, made_with=recipe(strategy="brief-context")),
+    )
+
+
+def test_compare_shows_tables_intervals_and_what_they_say(runs: tuple[Path, Path], run: Run) -> None:
+    result = run("compare", *runs)
+    assert result.exit_code == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert "Do these runs differ" in lines[0]
+    (row,) = (line for line in lines if line.startswith("brief  rag"))
+    assert row.split()[2:] == ["40", "0", "0", "0", "16", "8", "McNemar", "+0.200", "[-0.025,", "+0.425]", "0.15"]
+    assert any("├" in line and "●" in line for line in lines)
+    assert "brief and rag differ in one thing: strategy." in lines
+    assert "No difference between brief and rag was shown: +20 points" in " ".join(lines[-3:])
+
+
+def test_compare_in_ascii_and_narrow(runs: tuple[Path, Path], run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    result = run("compare", *runs, "--ascii")
+    assert result.stdout.isascii()
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    assert "|---" in result.stdout
+
+
+def test_compare_for_machines(runs: tuple[Path, Path], run: Run) -> None:
+    found = json.loads(run("compare", *runs, "--measure", "right-of-answered", "--json").stdout)
+    assert found["experiment"] == "compare"
+    assert found["tables"][0]["title"] == "The runs"
+    assert found["sources"][0]["facts"]["questions"]["name"] == "own"
+    assert found["tables"][-1]["rows"][0][-2]["value"] == 0.2
+
+
+def test_one_run_is_compared_with_nothing(runs: tuple[Path, Path], run: Run) -> None:
+    result = run("compare", runs[0])
+    assert result.exit_code == 2
+    assert "name two or more" in result.stderr
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_a_terminal_without_utf8(encoding: str, runs: tuple[Path, Path], tmp_path: Path) -> None:
+    """A real process: names that the encoding lacks do not end it."""
+    odd = runs[0].rename(tmp_path / "πρώτο")
+    done = subprocess.run(
+        [sys.executable, "-m", "epicrisis", "compare", str(odd), str(runs[1])],
+        env={**os.environ, "PYTHONIOENCODING": encoding, "COLUMNS": "90"},
+        capture_output=True,
+        check=True,
+    )
+    text = done.stdout.decode(encoding)
+    assert ("●" in text) == (encoding == "utf-8")
+    assert ("πρώτο" in text) == (encoding == "utf-8")
+    assert "+0.200" in text
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("named", [True, False])
+def test_mirages_figures_to_the_digit(named: bool, data_folder: Path, run: Run) -> None:
+    figures = {"pubmedqa": ("36.00", "36.00"), "bioasq": ("74.27", "74.11")}
+    for name, (early, now) in figures.items():
+        file = data_folder / "mirage" / f"gpt35_cot_{name}.jsonl"
+        dataset = ("--dataset", f"mirage/{name}") if named else ()
+        result = run("evaluate", "score", file, *dataset, "--data", data_folder)
+        assert result.exit_code == 0, result.stderr
+        rows = {line.split()[1]: line for line in result.stdout.splitlines() if line.startswith(f"gpt35_cot_{name}  ")}
+        assert f" {early} % [" in rows["mirage-2024"]
+        assert f" {now} % [" in rows["mirage-head"]
+        assert list(rows) == ["ours", "mirage-2024", "mirage-head"]
+
+
+@pytest.mark.data
+def test_one_scoring_for_machines(data_folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EPICRISIS_DATA", str(data_folder))
+    file = data_folder / "mirage" / "gpt35_cot_bioasq.jsonl"
+    (found,) = json.loads(run("evaluate", "score", file, "--scoring", "mirage-2024", "--json").stdout)
+    (score,) = found["scores"]
+    assert (score["right"], score["n"], score["by_default"]) == (459, 618, 3)
+
+
+def test_our_own_run_is_scored_again(runs: tuple[Path, Path], run: Run) -> None:
+    result = run("evaluate", "score", *runs)
+    assert result.exit_code == 0, result.stderr
+    assert "60.00 % [" in result.stdout
+    assert "not the reply's words" in result.stdout
+    refused = run("evaluate", "score", runs[0], "--dataset", "mirage/bioasq")
+    assert (refused.exit_code, "leave --dataset out" in refused.stderr) == (2, True)
+
+
+def test_how_many_questions(run: Run) -> None:
+    result = run("evaluate", "need", "--difference", 5, "--comparisons", 5, "--questions-at-hand", 105)
+    assert result.exit_code == 0, result.stderr
+    sentences = " ".join(result.stdout.split())
+    assert "932 questions are needed" in sentences
+    assert sentences.endswith("the smallest difference found as often is 14.7 points.")
+    found = json.loads(run("evaluate", "need", "--questions-at-hand", 3, "--json").stdout)
+    assert (found["questions"], found["smallest"]) == (626, None)
+    impossible = run("evaluate", "need", "--difference", 30)
+    assert (impossible.exit_code, "discordant" in impossible.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("command", [("compare",), ("evaluate", "score"), ("evaluate", "need")])
+def test_help_has_an_example(command: tuple[str, ...], run: Run) -> None:
+    result = run(*command, "--help")
+    assert result.exit_code == 0
+    assert f"epicrisis {' '.join(command)} " in result.stdout
+    assert "--json" in result.stdout
