@@ -31,7 +31,7 @@ def test_compare_shows_tables_intervals_and_what_they_say(runs: tuple[Path, Path
     (row,) = (line for line in lines if line.startswith("brief  rag"))
     assert row.split()[2:] == ["40", "0", "0", "0", "16", "8", "McNemar", "+0.200", "[-0.025,", "+0.425]", "0.15"]
     assert any("├" in line and "●" in line for line in lines)
-    assert "brief and rag differ in one thing: strategy." in lines
+    assert "brief and rag differ in one thing: strategy." in result.stdout
     assert "No difference between brief and rag was shown: +20 points" in " ".join(lines[-3:])
 
 
