@@ -27,9 +27,8 @@ from epicrisis.privacy import host_of, local_path, outside, without_secrets
 from epicrisis.types import By, Remedy, SignalKind, StrategyName
 
 ROLES = ("writer", "map", "reduce")
-"""Those that answer."""
 
-# Read by other parts than these settings: the folder of test data, the file that holds the settings, the keys.
+# Read by others than these settings: the folder of test data, the file of settings, the keys.
 _OTHER_VARIABLES = {"EPICRISIS_DATA", "EPICRISIS_CONFIG", "EPICRISIS_REQUIRE_ALL"}
 _KEYS = "EPICRISIS_API_KEY"
 """Begins the names of variables that hold endpoints' keys (`EPICRISIS_API_KEY_MAP`)."""
@@ -143,8 +142,7 @@ class ModelSettings(_Table):
 
 
 class Models(_Table):
-    """One chat model a role; the others are the writer's unless they have a name of their own. `judge` compares answers
-    of a finished run."""
+    """One chat model a role; without a name of its own it is the writer's. `judge` compares answers of finished runs."""
 
     writer: ModelSettings = ModelSettings()
     map: ModelSettings | None = None
@@ -391,9 +389,7 @@ def _explain(error: ValidationError) -> str:
         cure = f"did you mean {near[0]}?" if near else f"known are {', '.join(known_keys())}"
         return f"unknown setting {key}: {cure}"
     said = first["msg"].removeprefix("Value error, ")
-    if not key:
-        return said
-    return f"setting {key}: {said[:1].lower()}{said[1:]}{_told(first['input'], key)}"
+    return said if not key else f"setting {key}: {said[:1].lower()}{said[1:]}{_told(first['input'], key)}"
 
 
 def _told(value: Any, key: str) -> str:

@@ -181,6 +181,14 @@ def test_a_condition_that_holds_throughout_is_a_difference(tmp_path: Path) -> No
     assert row["pairs"] == 40
 
 
+def test_settings_that_a_condition_overrules_are_no_difference(tmp_path: Path) -> None:
+    """Arms name their strategy and k; what the settings said plays no part."""
+    made = recipe(strategy="brief-context", k=4)
+    first = folder(tmp_path / "a", lambda i, _: True, conditions=ARMS, questions=FEW[:3])
+    second = folder(tmp_path / "b", lambda i, _: True, conditions=ARMS, questions=FEW[:3], made_with=made)
+    assert "b and a were made alike as far as is recorded" in told(first, second)[0]
+
+
 def test_models_of_single_roles_are_named_by_role(tmp_path: Path) -> None:
     mixed = recipe()
     mixed["models"]["map"] = {"name": "llama", "temperature": 0.5}

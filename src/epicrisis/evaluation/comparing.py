@@ -234,7 +234,11 @@ def _different(one: _Asked, other: _Asked) -> tuple[str, ...]:
     """Names of what the two do not have in common: of the recipe, and of conditions that hold throughout each."""
     first, second = _constant(one.outcomes), _constant(other.outcomes)
     conditions = [name for name in first if name in second and first[name] != second[name]]
-    return tuple(dict.fromkeys((*differing(one.run, other.run), *conditions)))
+    # What a case's condition says holds, whatever the settings say: an arm is a strategy.
+    told = {name for each in (*one.outcomes, *other.outcomes) for name in each.condition}
+    overruled = told | ({"strategy"} if "arm" in told else set())
+    settings = (name for name in differing(one.run, other.run) if name not in overruled)
+    return tuple(dict.fromkeys((*settings, *conditions)))
 
 
 def _unfinished(asked: Sequence[_Asked]) -> Iterator[str]:
