@@ -25,9 +25,9 @@ ARMS = ("rag", "brief-context", "oracle", "closed-book")
 N = 40
 LEVEL = 0.05
 
-LOOKUP = (
-    "The questions are sentences of the library with a number left out: whoever finds the sentence knows the answer. A "
-    "model that passes may still lose the middle where an answer must be weighed; name a question set with --set."
+_LOOKUP = (
+    "Where no question set was named the questions are sentences of the library with a number left out: whoever finds the "
+    "sentence knows the answer. A model that finds it may still lose the middle where evidence has to be weighed."
 )
 
 
@@ -67,7 +67,7 @@ def _answers(averages: Table, middle: Table, spent: Mapping[str, Sequence[Spent]
             rows.append(
                 (model, k, "Is map-reduce worth it?", _worth(gained[-2], gained[-1], _times(spent[str(model)], k)))
             )
-    notes = ("An effect is called shown where its corrected p is below 0.05.",)
+    notes = ("An effect is called shown where its corrected p is below 0.05.", _LOOKUP)
     return Table("Answers", ("model", "k", "question", "answer"), tuple(rows), notes)
 
 
