@@ -26,8 +26,8 @@ N = 40
 LEVEL = 0.05
 
 _LOOKUP = (
-    "Where no question set was named the questions are sentences of the library with a number left out: whoever finds the "
-    "sentence knows the answer. A model that finds it may still lose the middle where evidence has to be weighed."
+    "Where no question set was named the questions are sentences of the library with a number left out: whoever finds "
+    "the sentence knows the answer. A model that finds it may still lose the middle where evidence has to be weighed."
 )
 
 
