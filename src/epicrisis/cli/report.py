@@ -62,13 +62,15 @@ def _check(path: Path) -> None:
     from epicrisis.errors import InputError
     from epicrisis.report.page import GENERATOR
 
-    if path.is_dir() or not path.parent.is_dir():
-        raise InputError(f"{path} cannot be a file: name one in a folder that is there")
-    if path.exists():
-        with path.open("rb") as file:
-            start = file.read(2_000)
-        if GENERATOR.encode() not in start:
-            raise InputError(f"{path} is there and is no page of this program: name another file, or remove it")
+    if not path.parent.is_dir():
+        raise InputError(f"{path.parent} is no folder: name a file in one that is there")
+    if path.exists() and not (path.is_file() and GENERATOR in _beginning(path)):
+        raise InputError(f"{path} is there and is no page of this program: name another file")
+
+
+def _beginning(path: Path) -> str:
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return file.read(2_000)
 
 
 def _write(path: Path, text: str) -> None:

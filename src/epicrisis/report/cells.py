@@ -42,7 +42,7 @@ class Shown:
     beside: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return " ".join((self.figure, *(f"({text})" for text in self.beside)))
+        return f"{self.figure} ({', '.join(self.beside)})" if self.beside else self.figure
 
 
 def unit_of(column: str, cells: Sequence[Cell]) -> Unit:

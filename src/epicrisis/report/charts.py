@@ -114,7 +114,10 @@ _CONFIG: Spec = {
     "padding": {"left": 16, "right": 8, "top": 6, "bottom": 4},
     "font": "Arial, Helvetica, sans-serif",
     "view": {"stroke": None},
+    # The page names each chart as one picture, whose figures are in a table.
+    "mark": {"aria": False},
     "axis": {
+        "aria": False,
         "labelColor": _INK, "titleColor": _INK, "gridColor": _LINE, "domainColor": _INK, "tickColor": _INK,
         "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal", "labelLimit": 0, "titleLimit": 0,
     },
