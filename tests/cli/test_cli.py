@@ -19,6 +19,8 @@ COMMANDS = (
     ("ask",),
     ("models", "list"),
     ("models", "pull"),
+    ("questions", "list"),
+    ("questions", "pull"),
     ("doctor",),
 )
 
@@ -36,6 +38,7 @@ def test_help_loads_nothing_heavy() -> None:
         "import sys\n"
         "from epicrisis.cli.app import app\n"
         "heavy = {'lancedb', 'tantivy', 'onnxruntime', 'openai', 'xllamacpp', 'numpy', 'pyarrow', 'tokenizers'}\n"
+        "heavy |= {'altair', 'vl_convert', 'python_calamine'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
