@@ -86,13 +86,13 @@ def figure(value: float, unit: Unit, *, signed: bool = False) -> str:
 
 
 def p_value(p: float) -> str:
-    """Two decimals; three where two would hide on which side of 0.05 it lies, or that it is small. Never 0."""
+    """Two decimals; more where those would hide that it is small, or on which side of 0.05 it lies. Never 0."""
     if math.isnan(p):
         return NONE
     if p < 0.001:
         return "<0.001"
-    text = f"{p:.2f}"
-    return f"{p:.3f}" if p < 0.01 or text == "0.05" else text
+    places = 3 if p < 0.01 else next((n for n in (2, 3, 4) if round(p, n) != 0.05), 2)
+    return f"{p:.{places}f}"
 
 
 def _mean(cell: Mean, unit: Unit) -> Shown:

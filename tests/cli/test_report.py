@@ -1,0 +1,125 @@
+"""`report` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from selectolax.lexbor import LexborHTMLParser
+from typer.testing import CliRunner
+
+from epicrisis.cli import report
+from epicrisis.errors import StorageError
+from tests.cli.conftest import Run
+from tests.evaluation.written import answers, folder, recipe
+
+
+@pytest.fixture
+def run() -> Run:
+    """Runs `epicrisis report ARGUMENTS...`."""
+    app = typer.Typer()
+    app.callback()(lambda: None)
+    report.register(app)
+    runner = CliRunner()
+    return lambda *arguments: runner.invoke(app, ["report", *map(str, arguments)])
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
+    """Two plain runs, and one of an experiment that was broken off."""
+    made = tmp_path_factory.mktemp("runs")
+    conditions = [
+        {"arm": arm, "k": 8, "place": place, "repeat": 0} for arm in ("rag", "brief-context") for place in (0, 50, 100)
+    ]
+    return (
+        folder(made / "rag", lambda i, _: i < 24),
+        answers(made / "brief.jsonl", lambda i: i >= 8, made_with=recipe(strategy="brief-context")),
+        folder(
+            made / "positions",
+            lambda i, at: i % 2 == 0 or at["place"] != 50,
+            conditions=conditions,
+            name="positions",
+            arguments={"protocol": "corrected"},
+            unasked=6,
+        ),
+    )
+
+
+def test_runs_become_one_page(runs: tuple[Path, ...], run: Run, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    result = run(*runs, "-o", page, "--title", "Mine")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == f"2 experiments written to {page}\n"
+    tree = LexborHTMLParser(page.read_text(encoding="utf-8"))
+    assert [node.text() for node in tree.css("h1, h2")] == ["Mine", "Compare", "Positions"]
+    assert [node.text() for node in tree.css(".unfinished")] == [
+        "Not finished: qwen. The tables are of what there is of it so far."
+    ]
+    assert len(tree.css(".chart")) > 3
+    assert list(tmp_path.glob(".*")) == []
+
+
+def test_a_page_is_made_anew_and_nothing_else_is_overwritten(runs: tuple[Path, ...], run: Run, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    assert run(runs[0], "-o", page, "--no-plots").exit_code == 0
+    before = page.read_bytes()
+    assert b"<svg" not in before
+    assert run(runs[0], "-o", page, "--no-plots").exit_code == 0
+    assert page.read_bytes() == before
+    records = runs[0] / "records.jsonl"
+    kept = records.read_bytes()
+    result = run(runs[0], "-o", records)
+    assert result.exit_code == 2
+    assert result.stderr == f"epicrisis: {records} is there and is no page of this program: name another file\n"
+    assert records.read_bytes() == kept
+
+
+def test_the_findings_as_json(runs: tuple[Path, ...], run: Run) -> None:
+    result = run(runs[2], "--json")
+    assert result.exit_code == 0, result.stderr
+    (found,) = json.loads(result.stdout)
+    assert found["experiment"] == "positions"
+    assert found["sources"][0]["complete"] is False
+    assert "NaN" not in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["{run}"], "name the page with -o report.html, or give --json"),
+        (["{none}", "-o", "{page}"], "name"),
+        (["{run}", "-o", "{none}/report.html"], "is no folder"),
+        (["{run}", "-o", "{run}"], "is no page of this program"),
+    ],
+)
+def test_a_mistake_is_one_line(
+    arguments: list[str], complaint: str, runs: tuple[Path, ...], run: Run, tmp_path: Path
+) -> None:
+    places = {"run": runs[0], "none": tmp_path / "none", "page": tmp_path / "report.html"}
+    result = run(*(each.format(**places) for each in arguments))
+    assert result.exit_code == 2
+    assert complaint in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_a_disk_that_cannot_be_written_leaves_the_old_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = tmp_path / "report.html"
+    page.write_text("old")
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(StorageError, match="No space left"):
+        report._write(page, "new")
+    assert page.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [page]
+
+
+def test_help_has_an_example(run: Run) -> None:
+    result = run("--help")
+    assert result.exit_code == 0
+    assert "epicrisis report runs/positions -o report.html" in result.stdout

@@ -1,0 +1,126 @@
+"""Figures in words, and the same in a file: every digit that is told, and what is told where there is none."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+
+import pytest
+
+from epicrisis.evaluation.statistics import Difference, Interval, Mean
+from epicrisis.evaluation.tables import Cell, Table
+from epicrisis.report.cells import NONE, Shown, Unit, csv_of, figure, p_value, shown, unit_of
+from tests.report import made
+
+HALF = Mean(0.5, Interval(0.4, 0.6), 80)
+WORSE = Difference(-0.034, Interval(-0.0804, 0.012), 0.0312, 105, 35)
+
+
+@pytest.mark.parametrize(
+    ("cell", "unit", "told"),
+    [
+        (HALF, "share", Shown("50.0 %", ("40.0 to 60.0, n 80",))),
+        (Mean(0.5, Interval(0, 1, 0.9), 8, 3), "share", Shown("50.0 %", ("0.0 to 100.0 (90 %), n 8", "3 not scored"))),
+        (Mean(math.nan, Interval(math.nan, math.nan), 0, 4), "share", Shown(NONE, ("n 0", "4 not scored"))),
+        (Mean(3066.2, Interval(2987.1, 3145.4), 40), "number", Shown("3066", ("2987 to 3145, n 40",))),
+        (WORSE, "share", Shown("−3.4 pp", ("−8.0 to +1.2, n 105", "of 35 questions"))),
+        (Difference(12.5, Interval(-1, 26), 0.2, 9, 9), "number", Shown("+12.50", ("−1.00 to +26.00, n 9",))),
+        (Interval(-0.2, 0.61), "number", Shown("−0.200 to 0.610")),
+        (0.1234, "share", Shown("12.3 %")),
+        (0.1234, "number", Shown("0.123")),
+        (0.0004, "p", Shown("<0.001")),
+        (math.inf, "number", Shown("∞")),
+        (1118, "number", Shown("1118")),
+        (-3, "number", Shown("−3")),
+        (None, "share", Shown(NONE)),
+        ("rag", "share", Shown("rag")),
+    ],
+)  # fmt: skip
+def test_a_cell_in_words(cell: Cell, unit: Unit, told: Shown) -> None:
+    assert shown(cell, unit) == told
+
+
+def test_a_difference_brings_its_own_p_only_where_the_table_has_no_column_of_them() -> None:
+    assert shown(WORSE, "share", own_p=True).beside[-1] == "p 0.03"
+    assert str(shown(WORSE, "share")) == "−3.4 pp (−8.0 to +1.2, n 105, of 35 questions)"
+
+
+@pytest.mark.parametrize(
+    ("p", "told"),
+    [
+        (1.0, "1.00"),
+        (0.0312, "0.03"),
+        (0.0482, "0.048"),
+        (0.0496, "0.0496"),
+        (0.05, "0.05"),
+        (0.0504, "0.0504"),
+        (0.0062, "0.006"),
+        (0.00099, "<0.001"),
+        (0.0, "<0.001"),
+    ],
+)
+def test_p_is_never_0_and_never_hides_its_side_of_five_percent(p: float, told: str) -> None:
+    assert p_value(p) == told
+
+
+def test_what_is_shown_as_0_has_no_sign() -> None:
+    assert figure(-0.0004, "share", signed=True) == "0.0 pp"
+    assert figure(0.0, "number", signed=True) == "0"
+
+
+@pytest.mark.parametrize(
+    ("column", "cells", "unit"),
+    [
+        ("share right", (HALF,), "share"),
+        ("difference to rag", (None, WORSE), "share"),
+        ("input", (HALF,), "number"),
+        ("SD over places", (0.1, None), "share"),
+        ("right %", (HALF,), "share"),
+        ("p (Holm)", (0.5,), "p"),
+        ("p (Holm) of that", (0.5,), "p"),
+        ("threshold", (0.5,), "number"),
+        ("kappa interval", (Interval(0, 1),), "number"),
+    ],
+)
+def test_what_the_figures_of_a_column_are(column: str, cells: tuple[Cell, ...], unit: Unit) -> None:
+    assert unit_of(column, cells) == unit
+
+
+def test_no_share_of_the_experiments_is_above_one() -> None:
+    """Every column that is taken for shares, in every table of every experiment."""
+    seen = 0
+    for findings in made.everything():
+        for table in findings.tables:
+            for name in table.columns:
+                cells = table.column(name)
+                if unit_of(name, cells) == "share":
+                    values = [cell.value for cell in cells if isinstance(cell, Mean)]
+                    values += [cell for cell in cells if isinstance(cell, float)]
+                    assert all(math.isnan(value) or 0 <= value <= 1 for value in values), (table.title, name)
+                    seen += 1
+    assert seen > 30
+
+
+def test_the_file_has_every_figure_in_full() -> None:
+    table = Table("T", ("arm", "share right", "difference", "n"), (("rag", HALF, None, 3), ("ends", HALF, WORSE, None)))
+    heads, *rows = list(csv.reader(io.StringIO(csv_of(table))))
+    assert [len(row) for row in rows] == [len(heads)] * 2
+    assert heads == [
+        "arm", "share right", "share right: low", "share right: high", "share right: n", "share right: unscored",
+        "difference", "difference: low", "difference: high", "difference: n", "difference: p", "difference: clusters",
+        "n",
+    ]  # fmt: skip
+    assert rows[0] == ["rag", "0.5", "0.4", "0.6", "80", "0", "", "", "", "", "", "", "3"]
+    assert rows[1] == ["ends", "0.5", "0.4", "0.6", "80", "0", "-0.034", "-0.0804", "0.012", "105", "0.0312", "35", ""]
+
+
+def test_the_file_runs_no_formula_and_keeps_what_is_awkward() -> None:
+    names = ("=1+1", '@x "y", z', "-rag", "two\nlines")
+    table = Table("T", ("arm", "n"), tuple((name, -1) for name in names))
+    _, *rows = list(csv.reader(io.StringIO(csv_of(table))))
+    assert rows == [["'=1+1", "-1"], ['\'@x "y", z', "-1"], ["'-rag", "-1"], ["two\nlines", "-1"]]
+
+
+def test_a_table_without_rows_has_a_file_of_heads() -> None:
+    assert csv_of(Table("T", ("arm", "n"), ())) == "arm,n\n"

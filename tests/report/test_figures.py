@@ -1,0 +1,214 @@
+"""Which table is drawn, and that every mark is a cell of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from epicrisis.evaluation.findings import Findings
+from epicrisis.evaluation.published import published
+from epicrisis.evaluation.statistics import Difference, Interval, Mean
+from epicrisis.evaluation.tables import Table
+from epicrisis.report.charts import COLOURS, Style, panels, styles
+from epicrisis.report.figures import PLOTS, PRINTED, Drawing, drawing, drawings
+from tests.report import made
+
+
+def drawn(findings: Findings) -> Mapping[str, tuple[Drawing, ...]]:
+    """By the table's title."""
+    return {table.title: drawings(findings.experiment, table, findings.published) for table in findings.tables}
+
+
+def points_of(each: Drawing) -> Mapping[tuple[str, str, str, float | None], float]:
+    return {(mark.panel, mark.row, mark.series, mark.x): round(mark.value, 6) for mark in each.marks}
+
+
+def test_positions_are_lines_by_place_with_a_panel_for_each_model_and_k() -> None:
+    by_place, averages, middle = drawn(made.by_position()).values()
+    (lines,) = by_place
+    assert lines.plot.kind == "line"
+    assert lines.panels == ("tiny, k 8", "tiny, k 16", f"{made.HOSTILE}, k 8", f"{made.HOSTILE}, k 16")
+    assert lines.series == ("rag", "brief-context")
+    table = made.by_position().tables[0]
+    for row in table.rows:
+        model, k, arm, place, mean, *_ = row
+        assert isinstance(mean, Mean)
+        (mark,) = [each for each in lines.marks if (each.panel, each.series, each.x) == (f"{model}, k {k}", arm, place)]
+        assert (mark.value, mark.low, mark.high) == pytest.approx(
+            (100 * mean.value, 100 * mean.interval.low, 100 * mean.interval.high)
+        )
+    assert len(lines.marks) == len(table.rows)
+    assert [each.unit for each in averages] == ["%", "percentage points"]
+    assert [mark.row for mark in averages[0].marks][:4] == ["rag", "brief-context", "oracle", "closed-book"]
+    assert middle[0].unit == "percentage points"
+
+
+def test_lines_run_along_their_numbers_whatever_the_order_of_rows() -> None:
+    table = made.by_position().tables[0]
+    shuffled = Table(table.title, table.columns, table.rows[::-1])
+    (lines,) = drawings("positions", shuffled)
+    along = [(mark.panel, mark.series, mark.x) for mark in lines.marks if mark.x is not None]
+    assert all(one[2] < other[2] for one, other in pairwise(along) if one[:2] == other[:2])
+    (right,) = drawings("positions", table)
+    assert points_of(lines) == points_of(right)
+
+
+def test_bounds_hold_at_every_number_of_documents() -> None:
+    lines = drawn(made.by_length())["Accuracy by the number of documents"][0]
+    assert lines.plot.log2
+    assert {mark.series for mark in lines.marks if mark.x is None} == {"oracle", "closed-book"}
+    assert sorted(mark.x for mark in lines.marks if mark.x is not None) == [1, 2, 4, 8]
+
+
+def test_the_papers_figures_stand_beside_ours_hollow_where_set_and_method_are_the_same() -> None:
+    shares, differences = drawn(made.integrated())["Accuracy with real rankings, against rag"]
+    hollow = [mark for mark in shares.marks if mark.hollow]
+    of = published()["integration"]
+    (gpt,) = [
+        mark
+        for mark in hollow
+        if (mark.panel, mark.row, mark.series)
+        == ("tiny, mirage/pubmedqa", "brief-context", "GPT-3.5-turbo-0125, as printed")
+    ]
+    assert gpt.value == of.figure("PubMedQA", "GPT-3.5-turbo-0125", "BriefContext") == 75.4
+    assert {mark.row for mark in hollow} == {"rag", "brief-context", "chain-of-thought"}
+    assert {mark.panel for mark in hollow} == {"tiny, mirage/pubmedqa", "tiny, mirage/bioasq", "tiny, macro average"}
+    assert len(hollow) == 4 * 3 * 3
+    assert not any(mark.hollow for mark in differences.marks)
+
+
+def test_conflicts_are_stacked_counts() -> None:
+    stacked, parts, rules = drawn(made.in_conflict()).values()
+    assert parts == ()
+    table = made.in_conflict().tables[0]
+    wins = dict(zip(zip(table.column("k"), table.column("place"), strict=True), table.column("win"), strict=True))
+    assert stacked[0].series == ("win", "tie", "lose")
+    assert points_of(stacked[0])["k 8", "place 0", "win", None] == wins[8, 0]
+    assert points_of(stacked[0])["all", "all", "win", None] == wins["all", "all"]
+    assert rules[0].series == ("followed", "rule right")
+
+
+def test_preflight_has_its_curve_its_rules_and_no_difference_among_rates() -> None:
+    figures = drawn(made.foreseen())
+    (curve,) = figures["Every threshold of overlap@3"]
+    table = next(table for table in made.foreseen().tables if table.title == "Every threshold of overlap@3")
+    for mark, row in zip(
+        sorted(curve.marks, key=lambda mark: -(mark.x or 0)), table.rows, strict=True
+    ):  # rising thresholds: specificity falls
+        cells = dict(zip(table.columns, row, strict=True))
+        assert isinstance(cells["specificity"], Mean)
+        assert mark.x == pytest.approx(100 * cells["specificity"].value)
+    (fitted,) = figures["A rule fitted on these documents"]
+    assert {mark.row for mark in fitted.marks} == {"fitted, held out", "papers' rule", "fitted, at its recall"}
+    assert [len(figures[title]) for title in figures] == [1] * 6
+
+
+def test_predictions_are_hollow_and_measurements_filled() -> None:
+    (bars,) = drawn(made.costing())["Predicted and measured"]
+    hollow = {mark.row for mark in bars.marks if mark.hollow}
+    assert "equation 5 as printed" in hollow
+    assert {mark.row for mark in bars.marks} - hollow == {
+        "measured: RAG", "measured: read in parts", "measured: all of BriefContext"
+    }  # fmt: skip
+    assert bars.unit == ""
+
+
+def test_attention_bias_names_each_row_by_what_tells_it_apart() -> None:
+    shares, differences = drawn(made.by_distractors())["Accuracy with the key document in the middle"]
+    assert [mark.row for mark in shares.marks][:2] == ["rag, k 16, retrieved", "rag, k 16, random"]
+    assert [mark.row for mark in differences.marks] == ["rag, k 16, random"]
+
+
+def test_a_comparison_of_any_runs_is_a_forest_of_differences() -> None:
+    less = Difference(-0.1, Interval(-0.2, 0.0), 0.04, 40, 40)
+    columns = ("run", "against", "pairs", "difference to the other", "p (Holm)")
+    table = Table("Differences, paired by question", columns, (("b", "a", 40, less, 0.08), ("c", "a", 40, None, None)))
+    (forest,) = drawings("compare", table)
+    assert [(mark.row, mark.value, mark.low, mark.high) for mark in forest.marks] == [("b", -10.0, -20.0, 0.0)]
+    assert forest.unit == "percentage points"
+
+
+def test_a_table_of_which_nothing_is_said_has_no_plot() -> None:
+    assert drawings("positions", Table("T", ("arm", "n"), (("rag", 3),))) == ()
+    assert drawings("unheard-of", made.by_position().tables[0]) == ()
+    empty = Table("T", made.by_position().tables[0].columns, ())
+    assert drawings("positions", empty) == ()
+
+
+def test_every_printed_plot_is_of_a_table_that_is_there() -> None:
+    for name, plot in PRINTED.items():
+        found = drawing(plot, published()[name].table, printed=True)
+        assert found.marks
+        assert found.unit == "%"
+        assert all(mark.low is None for mark in found.marks)
+    assert points_of(drawing(PRINTED["positions"], published()["positions"].table, printed=True))[
+        "GPT-3.5-turbo-0125, k 16", "", "RAG", 50.0
+    ] == 48.57  # fmt: skip
+
+
+# -- charts -----------------------------------------------------------------------------------------------------------
+
+
+def test_no_two_series_look_alike_and_one_name_looks_the_same() -> None:
+    looks = styles([f"arm {i}" for i in range(30)])
+    assert len(set(looks.values())) == 30
+    both = styles(["rag", "brief-context", "RAG", "BriefContext"])
+    assert both["rag"] == both["RAG"] != both["BriefContext"] == both["brief-context"]
+    first = list(looks.values())[: len(COLOURS)]
+    assert len({each.shape for each in first}) == len({each.colour for each in first}) == len(first)
+
+
+def charted(each: Drawing) -> list[tuple[str, dict[str, Any]]]:
+    return [(panel.svg, json.loads(panel.specification)) for panel in panels(each, styles(each.series))]
+
+
+@pytest.mark.parametrize("findings", [made.by_position, made.in_conflict, made.by_length, made.costing])
+def test_charts_are_valid_vega_lite_and_fit_a_telephone(findings: Any) -> None:
+    import altair
+
+    for group in drawn(findings()).values():
+        for each in group:
+            for svg, specification in charted(each)[:1]:
+                altair.Chart.from_dict(specification)
+                assert svg.startswith('<svg class="marks" width="360"')
+                assert "http" not in svg
+                assert "NaN" not in svg
+                assert all(name in svg for name in ("var(--ink", "var(--c0"))
+
+
+def test_the_still_chart_shows_its_figures_names_and_bounds() -> None:
+    bars = drawn(made.in_conflict())["Conflicts among the parts"][0]
+    svg, specification = charted(bars)[0]
+    assert ">place 0<" in svg
+    assert {datum["label"] for datum in specification["data"]["values"]} <= {"0", "1", "2", "3", "4", "5", "6"}
+    svg, _ = charted(drawn(made.by_length())["Accuracy by the number of documents"][0])[0]
+    assert ">oracle 100.0<" in svg or ">oracle 72.7<" in svg or ">oracle 63.6<" in svg
+
+
+def test_a_hostile_name_ends_no_element() -> None:
+    columns = ("model", "k", "arm", "lost in the middle")
+    loss = Difference(0.1, Interval(0, 0.2), 0.1, 9, 9)
+    (each,) = drawings("positions", Table("T", columns, ((made.HOSTILE, 8, made.HOSTILE, loss),)))
+    (panel,) = panels(each, {name: Style("red", "M0,0", (1, 0)) for name in each.series})
+    assert "<script" not in panel.svg
+    assert "<" not in panel.specification
+    assert json.loads(panel.specification)["data"]["values"][0]["series"] == made.HOSTILE
+
+
+def test_a_line_of_very_many_figures_is_a_line_alone() -> None:
+    rows = tuple((i / 100, Mean(i / 100, Interval(0, 1), 9), Mean(1 - i / 100, Interval(0, 1), 9)) for i in range(100))
+    (each,) = drawings("preflight", Table("T", ("threshold", "recall", "specificity"), rows))
+    assert each.many
+    assert "interval" not in each.described
+    ((_, specification),) = charted(each)
+    assert [layer["mark"]["type"] for layer in specification["layer"][0]["layer"]] == ["line"]
+
+
+def test_every_plot_is_of_an_experiment_that_is_there() -> None:
+    from epicrisis.evaluation.studies import EXPERIMENTS
+
+    assert {*PLOTS} <= {*EXPERIMENTS, "preflight", "evaluate", "compare"}

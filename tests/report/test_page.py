@@ -1,0 +1,304 @@
+"""The page: whole, offline, in order, readable without scripts, and deaf to what its findings are called."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import io
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from importlib import resources
+from itertools import pairwise
+from urllib.parse import unquote
+
+import pytest
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from epicrisis.evaluation.published import published
+from epicrisis.evaluation.tables import Table
+from epicrisis.report.cells import csv_of
+from epicrisis.report.charts import COLOURS
+from epicrisis.report.errata import ERRATA
+from epicrisis.report.page import GENERATOR, page
+from tests.report import made
+
+STYLE = resources.files("epicrisis.report").joinpath("style.css").read_text("utf-8")
+
+
+@cache
+def whole() -> str:
+    """Two experiments with plots, one of them with hostile names."""
+    return page((made.by_position(), made.in_conflict()), f"Report {made.HOSTILE}")
+
+
+@cache
+def plain() -> str:
+    """Every experiment, tables alone."""
+    return page(made.everything(), plots=False)
+
+
+def parsed(html: str) -> LexborHTMLParser:
+    return LexborHTMLParser(html)
+
+
+def words(node: LexborNode | None) -> str:
+    """Text as it is read, a blank where an element ends a line."""
+    assert node is not None
+    return " ".join(node.text(separator=" ").split())
+
+
+def policy_of(tree: LexborHTMLParser) -> str:
+    (policy,) = [
+        node.attributes["content"] or ""
+        for node in tree.css("meta")
+        if node.attributes.get("http-equiv") == "Content-Security-Policy"
+    ]
+    return policy
+
+
+# -- offline ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("html", [whole, plain])
+def test_nothing_is_fetched_from_anywhere(html: object) -> None:
+    tree = parsed(html())  # type: ignore[operator]
+    for node in tree.css("*"):
+        for name, value in node.attributes.items():
+            if name in ("src", "srcset", "action", "data", "poster", "xlink:href", "background"):
+                pytest.fail(f"{node.tag} loads {value}")
+            if name == "href":
+                assert (value or "").startswith(("#", "data:text/csv")), value
+            assert "url(" not in (value or "")
+    assert tree.css("link, iframe, img, object, embed, form, base, animate, use") == []
+    assert "url(" not in STYLE
+    assert "@import" not in STYLE
+
+
+def test_no_script_runs_but_the_pages_own() -> None:
+    tree = parsed(whole())
+    policy = policy_of(tree)
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    scripts = [node for node in tree.css("script") if node.attributes.get("type") != "application/json"]
+    hashes = [
+        f"'sha256-{base64.b64encode(hashlib.sha256(node.text().encode()).digest()).decode()}'" for node in scripts
+    ]
+    assert rules["default-src"] == "'none'"
+    assert rules["script-src"].split() == hashes
+    assert len(scripts) == 2
+    assert "unsafe-eval" not in policy
+    assert not any(name.startswith("on") for node in tree.css("*") for name in node.attributes)
+
+
+def test_without_plots_there_is_no_script_at_all() -> None:
+    tree = parsed(plain())
+    assert tree.css("script, svg") == []
+    assert "script-src 'none'" in policy_of(tree)
+
+
+def test_names_are_text_and_run_nothing() -> None:
+    tree = parsed(whole())
+    assert words(tree.css_first("h1")) == f"Report {made.HOSTILE}"
+    assert words(tree.css_first("title")) == f"Report {made.HOSTILE}"
+    assert "<script>alert" not in whole()
+    assert f"own {made.HOSTILE}" in [words(node) for node in tree.css("dd")]
+    assert made.HOSTILE in [words(node) for node in tree.css("tbody th")]
+    assert sum("alert" in node.text() for node in tree.css("script:not([type])")) == 0
+
+
+def test_a_hostile_table_is_text_too() -> None:
+    table = Table(made.HOSTILE, (made.HOSTILE, "n"), ((made.HOSTILE, 1),), (made.HOSTILE,), made.HOSTILE)
+    hostile = replace(
+        made.by_position(), experiment=made.HOSTILE, about=made.HOSTILE, tables=(table,), conclusions=(made.HOSTILE,)
+    )
+    tree = parsed(page((hostile,), plots=False))
+    assert tree.css("script") == []
+    shown = (words(tree.css_first(which)) for which in (".about", ".conclusions li", "thead th", "caption small"))
+    assert set(shown) == {made.HOSTILE}
+
+
+# -- order and content ------------------------------------------------------------------------------------------------
+
+
+def test_the_order_of_the_page() -> None:
+    tree = parsed(whole())
+    assert "no medical device" in words(tree.css_first("header p"))
+    assert [words(node) for node in tree.css("h2")] == ["Positions", "Conflicts"]
+    section = tree.css_first("section")
+    assert section is not None
+    assert [words(node) for node in section.css("h3")] == [
+        "What was seen", "What the runs came to", "What the papers print", "How the runs were made",
+    ]  # fmt: skip
+    for block in tree.css(".table"):
+        inside = [node.tag for node in block.css("table, figure")]
+        assert inside[0] == "table"
+        assert inside.count("table") == 1
+
+
+def test_headings_leave_no_level_out_and_the_contents_lead_where_they_say() -> None:
+    tree = parsed(plain())
+    levels = [int(str(node.tag)[1:]) for node in tree.css("h1, h2, h3, h4")]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+    ids = [node.attributes["id"] for node in tree.css("[id]")]
+    assert len(ids) == len(set(ids))
+    links = [(node.attributes["href"] or "").removeprefix("#") for node in tree.css("a[href^='#']")]
+    assert set(links) <= set(ids)
+    assert {"experiment-1", "table-1-1", "runs-7"} <= set(links)
+
+
+def test_every_table_is_named_and_its_heads_are_told_apart() -> None:
+    tree = parsed(plain())
+    tables = tree.css("table")
+    assert len(tables) == sum(len(each.tables) + len(each.published) for each in made.everything())
+    for table in tables:
+        assert words(table.css_first("caption")).startswith("Table ")
+        assert all(node.attributes.get("scope") == "col" and words(node) for node in table.css("thead th"))
+        for row in table.css("tbody tr"):
+            heads = row.css("th")
+            assert heads
+            assert all(node.attributes.get("scope") == "row" for node in heads)
+    for region in tree.css(".scroll"):
+        assert region.attributes["tabindex"] == "0"
+        assert region.attributes["role"] == "region"
+
+
+def test_figures_stand_with_interval_n_and_what_was_not_scored() -> None:
+    row = next(node for node in parsed(plain()).css("tbody tr") if "not scored" in node.text())
+    assert [words(cell) for cell in row.css("th, td")][:6] == [
+        "tiny", "8", "rag", "0", "72.7 % 43.4 to 90.3, n 11 1 not scored", "8"
+    ]  # fmt: skip
+    none = next(node for node in row.css("td") if node.css_first(".unseen"))
+    assert words(none) == "– none"
+    assert "– means that there is none" in words(parsed(plain()).css_first(".reading"))
+
+
+def test_a_note_is_told_once_in_a_section_and_referred_to() -> None:
+    (section, *_) = parsed(plain()).css("section")
+    notes = [words(node) for node in section.css(".notes li:not(.again)")]
+    assert len(notes) == len(set(notes))
+    told = {note for table in made.by_position().tables for note in table.notes}
+    assert told <= set(notes)
+    assert "Also notes 1 , 3 , 4" in words(section.css_first(".again"))
+
+
+def test_the_papers_figures_are_named_as_theirs_with_source_and_errata() -> None:
+    tree = parsed(plain())
+    printed = tree.css(".printed")
+    assert [words(node.css_first("caption"))[11:33] for node in printed] == ["As the paper prints it"] * len(printed)
+    first = printed[0]
+    assert "BriefContext, preprint, Supplementary Table 1 (Figure 2)" in words(first.css_first("caption"))
+    assert [words(node) for node in first.css("dt")] == ["B9", "B10", "B14", "B16"]
+    assert published()["positions"].paper.title in words(first.css_first(".source"))
+    assert "56.59" in [words(node) for node in first.css("td")]
+
+
+def test_every_erratum_that_a_table_names_is_told() -> None:
+    named = {name for table in published().values() for name in table.errata}
+    assert named <= set(ERRATA)
+    assert all(text.endswith(".") for text in ERRATA.values())
+
+
+def test_how_a_run_was_made_is_told_in_full_and_what_is_not_finished() -> None:
+    section = parsed(whole()).css_first("section")
+    assert section is not None
+    facts = [(words(node.css_first("dt")), words(node.css_first("dd"))) for node in section.css(".facts > div")]
+    assert ("questions: sha256", "5a" * 32) in facts
+    assert ("arms", "rag, brief-context") in facts
+    assert ("guard", "–") in facts
+    assert ("recipe: settings: preflight: enabled", "no") in facts
+    assert ("sessions 1: versions: python", "3.11.7") in facts
+    assert words(section.css_first(".unfinished")).startswith(f"Not finished: {made.HOSTILE}.")
+    assert [words(node) for node in section.css("h4")] == ["tiny", f"{made.HOSTILE} (not finished)"]
+
+
+def test_the_data_of_each_table_is_in_the_page() -> None:
+    tree = parsed(plain())
+    links = tree.css(".data a")
+    tables = [
+        table for each in made.everything() for table in (*each.tables, *(printed.table for printed in each.published))
+    ]
+    for link, table in zip(links, tables, strict=True):
+        head, _, data = (link.attributes["href"] or "").partition(",")
+        assert head == "data:text/csv;charset=utf-8"
+        assert unquote(data) == csv_of(table)
+        assert len(list(csv.reader(io.StringIO(unquote(data))))) == len(table.rows) + 1
+    assert links[0].attributes["download"] == "positions-table-1.1.csv"
+
+
+# -- plots ------------------------------------------------------------------------------------------------------------
+
+
+def test_each_plot_is_there_without_scripts_and_named() -> None:
+    tree = parsed(whole())
+    charts = tree.css(".chart")
+    assert len(charts) > 20
+    for chart in charts:
+        assert chart.attributes["role"] == "img"
+        assert "The figures are in table" in (chart.attributes["aria-label"] or "")
+        assert chart.css_first(".still svg") is not None
+    for plot in tree.css("figure.plot"):
+        assert "drawn from table" in words(plot.css_first("figcaption"))
+    legends = [[words(item) for item in legend.css("li")] for legend in tree.css(".legend")]
+    assert ["rag", "brief-context"] in legends
+    assert ["win", "tie", "lose"] in legends
+
+
+def test_the_page_is_the_same_each_time_and_of_a_size_to_send() -> None:
+    assert page((made.by_position(), made.in_conflict()), f"Report {made.HOSTILE}") == whole()
+    assert len(whole()) < 2_000_000
+    assert len(plain()) < 500_000
+
+
+def test_without_the_extra_the_page_says_what_gives_plots(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    tree = parsed(page((made.by_position(),)))
+    assert tree.css("svg, script, figure") == []
+    assert len(tree.css("table")) == 6
+    assert 'pip install "epicrisis[report]"' in words(tree.css_first(".reading"))
+    assert "epicrisis[report]" not in words(parsed(whole()).css_first("header"))
+
+
+def test_no_findings_make_a_page_all_the_same() -> None:
+    tree = parsed(page(()))
+    assert words(tree.css_first("h1")) == "Report of experiments"
+    empty = replace(made.by_position(), tables=(Table("Nothing yet", ("arm", "n"), ()),), published=())
+    assert "There is nothing to show yet." in words(parsed(page((empty,))).css_first("tbody"))
+
+
+def test_whose_page_it_is_stands_at_its_beginning() -> None:
+    assert GENERATOR in whole()[:2_000]
+    assert '<html lang="en">' in whole()[:2_000]
+
+
+# -- style ------------------------------------------------------------------------------------------------------------
+
+
+def variables(scheme: str) -> Mapping[str, str]:
+    return dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", scheme))
+
+
+def contrast(one: str, other: str) -> float:
+    """WCAG 2, relative luminance."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_text_and_marks_stand_out_on_a_light_and_on_a_dark_page() -> None:
+    light, dark = (variables(part) for part in STYLE.split("@media screen and (prefers-color-scheme: dark)"))
+    dark = {name: colour for name, colour in list(dark.items()) if name in light}
+    assert light.keys() == dark.keys()
+    assert [light[f"c{i}"] for i in range(len(COLOURS))] == list(COLOURS)
+    for colours in (light, dark):
+        assert all(contrast(colours[name], colours["paper"]) >= 4.5 for name in ("ink", "soft", "link"))
+        assert all(contrast(colours[f"c{i}"], colours["paper"]) >= 3 for i in range(len(COLOURS)))
