@@ -142,7 +142,7 @@ class ModelSettings(_Table):
 
 
 class Models(_Table):
-    """One chat model a role; without a name of its own it is the writer's. `judge` compares answers of finished runs."""
+    """One chat model a role; without a name of its own it is the writer's. `judge` compares finished runs' answers."""
 
     writer: ModelSettings = ModelSettings()
     map: ModelSettings | None = None

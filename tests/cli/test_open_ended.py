@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from epicrisis.evaluation.folder import RECORDS
+from epicrisis.evaluation.runs.folder import RECORDS
 from epicrisis.prompts import unfence
 from epicrisis.testing.faults import Fault
 from epicrisis.testing.hostile import HostileServer

@@ -21,7 +21,7 @@ from epicrisis.evaluation.analysis import (
     spread,
     table,
 )
-from epicrisis.evaluation.records import Outcome
+from epicrisis.evaluation.runs.records import Outcome
 from epicrisis.evaluation.statistics import paired_difference, wilson
 from epicrisis.types import State
 

@@ -12,10 +12,10 @@ from statsmodels.stats.multitest import multipletests
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis import SHARE, P
-from epicrisis.evaluation.cases import Condition
 from epicrisis.evaluation.comparing import findings
 from epicrisis.evaluation.conclusions import TO
 from epicrisis.evaluation.findings import Findings
+from epicrisis.evaluation.runs.cases import Condition
 from epicrisis.evaluation.statistics import Difference, Mean
 from epicrisis.evaluation.tables import Cell, Table
 from epicrisis.types import Question

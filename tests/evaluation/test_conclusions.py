@@ -11,7 +11,7 @@ from epicrisis.evaluation.analysis import Group, table
 from epicrisis.evaluation.conclusions import conclusions, smallest
 from epicrisis.evaluation.power import smallest_difference
 from epicrisis.evaluation.published import published
-from epicrisis.evaluation.records import Outcome
+from epicrisis.evaluation.runs.records import Outcome
 from epicrisis.evaluation.statistics import Difference, Interval, paired_difference
 from epicrisis.evaluation.tables import Cell, Table
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from epicrisis.evaluation.cases import Case, Condition
-from epicrisis.evaluation.folder import Plan, Run
-from epicrisis.evaluation.runs import RecordFile
+from epicrisis.evaluation.runs.cases import Case, Condition
+from epicrisis.evaluation.runs.folder import Plan, Run
+from epicrisis.evaluation.runs.loop import RecordFile
 from epicrisis.types import Answer, Question, State
 
 QUESTIONS = tuple(

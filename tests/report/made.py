@@ -7,7 +7,6 @@ from functools import cache
 from itertools import product
 from typing import Any
 
-from epicrisis.evaluation.cases import Condition
 from epicrisis.evaluation.experiments import (
     attention_bias,
     calibration,
@@ -21,7 +20,8 @@ from epicrisis.evaluation.experiments import (
 )
 from epicrisis.evaluation.findings import Findings, Source
 from epicrisis.evaluation.published import published
-from epicrisis.evaluation.records import Outcome
+from epicrisis.evaluation.runs.cases import Condition
+from epicrisis.evaluation.runs.records import Outcome
 from epicrisis.evaluation.tables import Table
 from epicrisis.retrieval.signals import Signal
 

@@ -104,7 +104,7 @@ def test_names_are_text_and_run_nothing() -> None:
     assert words(tree.css_first("h1")) == f"Report {made.HOSTILE}"
     assert words(tree.css_first("title")) == f"Report {made.HOSTILE}"
     assert "<script>alert" not in whole()
-    assert f"own {made.HOSTILE}" in [words(node) for node in tree.css("dd")]
+    assert any(f"own {made.HOSTILE}" in words(node) for node in tree.css("dd"))
     assert made.HOSTILE in [words(node) for node in tree.css("tbody th")]
     assert sum("alert" in node.text() for node in tree.css("script:not([type])")) == 0
 
@@ -207,13 +207,23 @@ def test_how_a_run_was_made_is_told_in_full_and_what_is_not_finished() -> None:
     section = parsed(whole()).css_first("section")
     assert section is not None
     facts = [(words(node.css_first("dt")), words(node.css_first("dd"))) for node in section.css(".facts > div")]
-    assert ("questions: sha256", "5a" * 32) in facts
+    assert ("questions", f"name own {made.HOSTILE}; sha256 {'5a' * 32}; n {made.N}") in facts
     assert ("arms", "rag, brief-context") in facts
     assert ("guard", "–") in facts
-    assert ("recipe: settings: preflight: enabled", "no") in facts
-    assert ("sessions 1: versions: python", "3.11.7") in facts
+    assert ("recipe, settings, preflight", "enabled no") in facts
+    assert ("sessions, 1", "started 2026-11-21") in facts
+    assert ("sessions, 1, versions", "python 3.11.7") in facts
     assert words(section.css_first(".unfinished")).startswith(f"Not finished: {made.HOSTILE}.")
     assert [words(node) for node in section.css("h4")] == ["tiny", f"{made.HOSTILE} (not finished)"]
+
+
+def test_a_run_that_answers_two_experiments_is_told_of_once() -> None:
+    first, second = parsed(plain()).css("section")[:2]
+    assert first.css(".facts")
+    assert second.css(".facts") == []
+    link = second.css_first("h4 + p a")
+    assert link is not None
+    assert (link.attributes["href"], words(link)) == ("#runs-1", "Positions")
 
 
 def test_the_data_of_each_table_is_in_the_page() -> None:

@@ -37,8 +37,8 @@ app = typer.Typer(
 
 
 for _command in (
-    library, search, ask, plan, evaluate, experiment, compare, report, probe, preflight, question_sets, open_ended, cache,
-    models, doctor,
+    library, search, ask, plan, evaluate, experiment, compare, report, probe, preflight, question_sets, open_ended,
+    cache, models, doctor,
 ):  # fmt: skip
     _command.register(app)
 

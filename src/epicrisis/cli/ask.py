@@ -52,7 +52,7 @@ from epicrisis.cli.options import (
 from epicrisis.cli.questions import many, one
 
 if TYPE_CHECKING:
-    from epicrisis.evaluation.runs import RecordFile
+    from epicrisis.evaluation.runs.loop import RecordFile
     from epicrisis.settings import Settings
     from epicrisis.types import Answer, Question
 
@@ -184,7 +184,7 @@ async def _recorded(
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from epicrisis.evaluation.runs import RecordFile, answer_all
+    from epicrisis.evaluation.runs.loop import RecordFile, answer_all
     from epicrisis.pipeline import Pipeline
     from epicrisis.plan.threshold import ask_first
 

@@ -32,8 +32,8 @@ from epicrisis.cli.running import folder_of, run_cases, show_run
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from epicrisis.evaluation.cases import Case
-    from epicrisis.evaluation.folder import Plan
+    from epicrisis.evaluation.runs.cases import Case
+    from epicrisis.evaluation.runs.folder import Plan
     from epicrisis.evaluation.studies import Request
     from epicrisis.pipeline import Pipeline
 

@@ -63,9 +63,9 @@ def pairs(
     from itertools import chain
 
     from epicrisis.evaluation.experiments.open_ended import ARMS
-    from epicrisis.evaluation.folder import RECORDS
     from epicrisis.evaluation.judging.pairs import KEY, pairs_of, write
-    from epicrisis.evaluation.records import read_records
+    from epicrisis.evaluation.runs.folder import RECORDS
+    from epicrisis.evaluation.runs.records import read_records
 
     records = chain.from_iterable(read_records(run / RECORDS if run.is_dir() else run) for run in runs)
     paired = pairs_of(records, ARMS, seed)

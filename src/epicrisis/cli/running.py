@@ -18,10 +18,10 @@ from epicrisis.cli.common import fail
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from epicrisis.evaluation.cases import Case
     from epicrisis.evaluation.findings import Findings
-    from epicrisis.evaluation.folder import Manifest, Plan
-    from epicrisis.evaluation.progress import Standing
+    from epicrisis.evaluation.runs.cases import Case
+    from epicrisis.evaluation.runs.folder import Manifest, Plan
+    from epicrisis.evaluation.runs.progress import Standing
     from epicrisis.evaluation.statistics import Mean
     from epicrisis.pipeline import Pipeline
     from epicrisis.settings import Settings
@@ -46,10 +46,10 @@ async def run_cases(
     quiet: bool,
 ) -> Manifest:
     """Asks what has no record in the folder yet. `planned` says what the run asks, over the open pipeline."""
-    from epicrisis.evaluation.folder import RECORDS, Run
-    from epicrisis.evaluation.progress import Standing
-    from epicrisis.evaluation.records import outcome_of_record, read_records
-    from epicrisis.evaluation.runs import answer_cases
+    from epicrisis.evaluation.runs.folder import RECORDS, Run
+    from epicrisis.evaluation.runs.loop import answer_cases
+    from epicrisis.evaluation.runs.progress import Standing
+    from epicrisis.evaluation.runs.records import outcome_of_record, read_records
     from epicrisis.pipeline import Pipeline
     from epicrisis.plan.threshold import ask_first
 
@@ -115,7 +115,7 @@ def _bars(cases: Sequence[Case], standing: Standing, quiet: bool) -> Iterator[Ca
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from epicrisis.evaluation.progress import ALL, arm_of
+    from epicrisis.evaluation.runs.progress import ALL, arm_of
 
     totals = Counter(map(arm_of, cases))
     columns: tuple[Any, ...] = (

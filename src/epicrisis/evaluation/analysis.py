@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Literal, TypeAlias
 
-from .records import Outcome
+from .runs.records import Outcome
 from .statistics import Difference, Mean, holm, mean_of, paired_difference
 from .tables import Cell, Table
 

@@ -5,27 +5,21 @@ For what is no question of a run: verdicts on answers, proposals of questions. K
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any, Generic, NoReturn, TypeVar
 
 from epicrisis.answering.choices import Unreadable
 from epicrisis.answering.context import SECOND_TRY_TEMPERATURE, Sampling
 from epicrisis.errors import (
-    BudgetExceeded,
     ChatError,
-    ContextOverflow,
     InputError,
-    NotCached,
     ReplyTruncated,
     ReplyWithheld,
-    RunStopped,
     StorageError,
 )
 from epicrisis.pipeline import Pipeline
@@ -35,15 +29,9 @@ from epicrisis.seams import ChatModel, ChatRequest
 from epicrisis.settings import Models, Settings
 from epicrisis.types import Failure, Scope, Usage
 
-from .lines import append_line
+from .runs.lines import append_line
 
 T = TypeVar("T")
-R = TypeVar("R")
-
-AT_THE_START, IN_A_ROW = 3, 20
-"""Failures, one after the other, that end the work: before anything came back, and later."""
-_OF_ONE_PROMPT = {ContextOverflow.__name__, ReplyTruncated.__name__, ReplyWithheld.__name__, NotCached.__name__}
-"""Failures that say nothing of the next call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,71 +162,6 @@ async def opened(settings: Settings, role: str = "writer") -> AsyncGenerator[Ask
         context = pipeline.context(lambda event: None, Scope())
         told = pipeline.recipe()["models"]["writer"]
         yield Asker(context.models["writer"], context.sampling["writer"], context.seed, told, pipeline.at_once)
-
-
-async def worked_off(
-    items: Iterable[T],
-    work: Callable[[T], Coroutine[Any, Any, R]],
-    keep: Callable[[R], None],
-    failure: Callable[[R], Failure | None],
-    at_once: int = 1,
-) -> AsyncGenerator[R, None]:
-    """What comes of each item, kept before it is yielded, `at_once` of them worked on together.
-
-    Raises BudgetExceeded when what is in flight has ended, and RunStopped where nothing but failures comes back.
-    """
-    waiting, failures = iter(items), _Failures()
-    working: list[asyncio.Task[R]] = []
-    over: BudgetExceeded | None = None
-    try:
-        while True:
-            room = 0 if over else at_once - len(working)
-            working += [asyncio.create_task(work(item)) for item in islice(waiting, room)]
-            if not working:
-                break
-            done, _ = await asyncio.wait(working, return_when=asyncio.FIRST_COMPLETED)
-            results = []
-            # A set has no order; the lines of two runs alike shall have one.
-            for task in [task for task in working if task in done]:
-                working.remove(task)
-                try:
-                    results.append(task.result())
-                except BudgetExceeded as error:
-                    over = over or error
-            for result in results:
-                keep(result)
-                failures.count(failure(result))
-            for result in results:
-                yield result
-            failures.check()
-    finally:
-        for task in working:
-            task.cancel()
-        if working:
-            await asyncio.wait(working)
-    if over is not None:
-        raise over
-
-
-class _Failures:
-    """How many calls failed one after the other."""
-
-    def __init__(self) -> None:
-        self._in_a_row, self._limit, self._last = 0, AT_THE_START, ""
-
-    def count(self, failure: Failure | None) -> None:
-        if failure is None:
-            self._in_a_row, self._limit = 0, IN_A_ROW
-        elif failure.kind not in _OF_ONE_PROMPT:
-            self._in_a_row, self._last = self._in_a_row + 1, failure.message
-
-    def check(self) -> None:
-        """Raises RunStopped when it is enough."""
-        if self._in_a_row >= self._limit:
-            raise RunStopped(
-                f"{self._in_a_row} calls in a row failed, so the work was stopped ({self._last}); what is done is "
-                "kept, and the same command goes on from there"
-            )
 
 
 class Lines:

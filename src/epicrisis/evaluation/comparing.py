@@ -29,8 +29,8 @@ from .analysis import (
 )
 from .conclusions import TO, conclusions
 from .findings import Findings
-from .recorded import RecordedRun, differing, open_runs
-from .records import Outcome, outcome_of_record
+from .runs.recorded import RecordedRun, differing, open_runs
+from .runs.records import Outcome, outcome_of_record
 from .showing import AGAINST
 from .statistics import Difference, sign_test
 from .tables import Cell, Table

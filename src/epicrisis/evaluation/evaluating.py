@@ -10,11 +10,11 @@ from epicrisis.pipeline import Pipeline, Treatment
 from epicrisis.settings import Settings
 from epicrisis.types import Question
 
-from .cases import Case
 from .datasets.load import load
 from .datasets.sampling import at_random
 from .experiments.rankings import Guard, guard_scope
-from .folder import Plan, told
+from .runs.cases import Case
+from .runs.folder import Plan, told
 
 NAME = "evaluate"
 

@@ -17,7 +17,7 @@ from .experiments import positions
 from .experiments.protocol import PROTOCOLS
 from .findings import Findings
 from .published import published
-from .recorded import RecordedRun, open_runs
+from .runs.recorded import RecordedRun, open_runs
 from .studies import EXPERIMENTS, Experiment
 
 _ALSO = {"conflicts": {"rag", "brief-context"}, "cost": {"rag", "brief-context", "closed-book"}}

@@ -36,7 +36,8 @@ from epicrisis.plain import to_json
 from epicrisis.prompts import Prompt, fence_passages, render
 from epicrisis.types import Document, Failure, Passage, Quotation, Scope, Usage
 
-from .asking import Asker, Form, Lines, object_of, read_object, text_of, worked_off
+from .asking import Asker, Form, Lines, object_of, read_object, text_of
+from .runs.working import worked_off
 
 PROMPTS = "epicrisis.evaluation.prompts"
 CHARACTERS = 2000
@@ -174,7 +175,7 @@ async def generate(
     passages: Sequence[Passage], asker: Asker, file: QuestionFile, scope: Scope
 ) -> AsyncGenerator[Made, None]:
     """What comes of the passages that have no line yet, each kept before it is yielded; failures are not kept. Raises
-    as `asking.worked_off` does."""
+    as `worked_off` does."""
     left = [passage for passage in passages if passage.id not in file.passages]
 
     async def work(passage: Passage) -> Made:

@@ -18,12 +18,12 @@ from epicrisis.corpus.inputs import Skipped, is_folder, shown
 from epicrisis.errors import InputError
 from epicrisis.types import Question
 
-from .cases import Condition, canonical
 from .datasets.dataset import Dataset
 from .datasets.load import load
 from .datasets.mirage import SUBSETS
-from .folder import MANIFEST
-from .recorded import RecordedRun, names_of, open_run
+from .runs.cases import Condition, canonical
+from .runs.folder import MANIFEST
+from .runs.recorded import RecordedRun, names_of, open_run
 from .scoring.reading import SCORINGS, Scoring
 from .scoring.replies import Outputs, Replied, read_outputs, recorded, released
 from .scoring.scores import Score, score

@@ -19,17 +19,17 @@ from epicrisis.settings import PreflightSettings, Settings
 from epicrisis.types import Question, Scope
 
 from . import cloze
-from .cases import Case
 from .datasets.dataset import Dataset
 from .datasets.load import load
 from .experiments import attention_bias, conflicts, context_length, cost, integration, open_ended, positions, probe
 from .experiments.arms import Study, rank_of
 from .experiments.evidence import of_library
 from .experiments.protocol import PROTOCOLS, Protocol
-from .folder import Plan, told
 from .judging.pairs import pairs_of
 from .placing import PLACES
-from .records import Outcome, Record, outcomes
+from .runs.cases import Case
+from .runs.folder import Plan, told
+from .runs.records import Outcome, Record, outcomes
 from .tables import Table
 
 CANDIDATES = 20

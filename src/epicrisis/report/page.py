@@ -93,6 +93,7 @@ def page(findings: Sequence[Findings], title: str = "Report of experiments", *, 
         policy=_policy(scripts),
         errata=ERRATA,
         facts=_facts,
+        first=lambda source: next(each for each in sections if source in each.findings.sources),
         dash=NONE,
     )
 
@@ -172,15 +173,25 @@ def _figure(each: Drawing, looks: Mapping[str, Style]) -> _Figure:
     return _Figure(each, panels(each, looks), mine if told else {})
 
 
-def _facts(facts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Each fact by its name; what is within another one by both names."""
-    for name, value in facts.items():
-        if isinstance(value, Mapping):
-            yield from _facts(value, f"{prefix}{name}: ")
-        elif isinstance(value, list | tuple) and any(isinstance(each, Mapping) for each in value):
-            yield from _facts({f"{name} {i}": each for i, each in enumerate(value, 1)}, prefix)
-        else:
-            yield f"{prefix}{name}", _said(value)
+def _facts(facts: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, str]]:
+    """Each plain fact by its name; those that stand within another one together, by its name."""
+    nested = {name: inner for name, value in facts.items() if (inner := _inner(value)) is not None}
+    plain = {name: _said(value) for name, value in facts.items() if name not in nested}
+    if not within:
+        yield from plain.items()
+    elif plain:
+        yield within, "; ".join(f"{name} {said}" for name, said in plain.items())
+    for name, inner in nested.items():
+        yield from _facts(inner, f"{within}, {name}" if within else name)
+
+
+def _inner(value: Any) -> Mapping[str, Any] | None:
+    """What has facts of its own; those of a list by their number."""
+    if isinstance(value, Mapping):
+        return value
+    if isinstance(value, list | tuple) and any(isinstance(each, Mapping) for each in value):
+        return {str(i): each for i, each in enumerate(value, 1)}
+    return None
 
 
 def _said(value: Any) -> str:
@@ -189,6 +200,8 @@ def _said(value: Any) -> str:
             return NONE
         case bool():
             return "yes" if value else "no"
+        case float():
+            return f"{value:g}"
         case list() | tuple():
             return ", ".join(map(_said, value)) or NONE
         case _:

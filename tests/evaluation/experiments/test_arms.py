@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.cases import Case
 from epicrisis.evaluation.datasets.dataset import Dataset, classes_by_gold
 from epicrisis.evaluation.experiments import attention_bias, positions
 from epicrisis.evaluation.experiments.arms import ARMS, Study
 from epicrisis.evaluation.experiments.evidence import Evidence, of_library
 from epicrisis.evaluation.experiments.protocol import PROTOCOLS, Protocol
+from epicrisis.evaluation.runs.cases import Case
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.library import Library
 from epicrisis.opening import Opened

@@ -14,7 +14,7 @@ from epicrisis.evaluation.analysis import SHARE, P
 from epicrisis.evaluation.experiments import attention_bias
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.protocol import PROTOCOLS
-from epicrisis.evaluation.records import Outcome
+from epicrisis.evaluation.runs.records import Outcome
 from epicrisis.prompts import unfence
 from epicrisis.seams import ChatReply, ChatRequest, OnDelta
 from epicrisis.testing.chat import ScriptedModel

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from epicrisis.errors import EndpointRejected, InputError
-from epicrisis.evaluation.cases import Case
 from epicrisis.evaluation.experiments import positions
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.conflicts import (
@@ -26,8 +25,9 @@ from epicrisis.evaluation.experiments.conflicts import (
     split,
 )
 from epicrisis.evaluation.experiments.protocol import PROTOCOLS
-from epicrisis.evaluation.folder import RECORDS
-from epicrisis.evaluation.records import Outcome, Record, read_records
+from epicrisis.evaluation.runs.cases import Case
+from epicrisis.evaluation.runs.folder import RECORDS
+from epicrisis.evaluation.runs.records import Outcome, Record, read_records
 from epicrisis.evaluation.statistics import Mean, sign_test
 from epicrisis.evaluation.tables import Table
 from epicrisis.pipeline import Treatment

@@ -14,7 +14,7 @@ from epicrisis.evaluation.experiments import context_length, positions
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.protocol import PROTOCOLS
 from epicrisis.evaluation.placing import PLACES, distinct, first_rank
-from epicrisis.evaluation.records import Outcome
+from epicrisis.evaluation.runs.records import Outcome
 from epicrisis.testing.reader import u_curve
 from tests.evaluation.experiments.world import evidence, near, questions, reader, row, run
 

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.cases import Case
 from epicrisis.evaluation.experiments.cost import (
     Shape,
     Tokens,
@@ -24,9 +23,10 @@ from epicrisis.evaluation.experiments.cost import (
     spent,
     with_preflight,
 )
-from epicrisis.evaluation.folder import RECORDS
 from epicrisis.evaluation.published import published
-from epicrisis.evaluation.records import Record, read_records
+from epicrisis.evaluation.runs.cases import Case
+from epicrisis.evaluation.runs.folder import RECORDS
+from epicrisis.evaluation.runs.records import Record, read_records
 from epicrisis.evaluation.statistics import Difference, Mean
 from epicrisis.models.chat.prices import stated_cost
 from epicrisis.pipeline import Treatment

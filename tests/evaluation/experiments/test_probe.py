@@ -9,8 +9,8 @@ from epicrisis.evaluation.experiments import positions, probe
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.cost import spent
 from epicrisis.evaluation.experiments.protocol import PROTOCOLS
-from epicrisis.evaluation.folder import RECORDS
-from epicrisis.evaluation.records import read_records
+from epicrisis.evaluation.runs.folder import RECORDS
+from epicrisis.evaluation.runs.records import read_records
 from epicrisis.evaluation.tables import Table
 from epicrisis.retrieval.ordering import in_order
 from epicrisis.testing.reader import Curve, Key, position_biased_reader, u_curve

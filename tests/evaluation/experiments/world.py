@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from epicrisis.evaluation.cases import Case
 from epicrisis.evaluation.experiments.evidence import Evidence
-from epicrisis.evaluation.folder import RECORDS, Plan, Run
-from epicrisis.evaluation.records import Outcome, outcomes, read_records
-from epicrisis.evaluation.runs import answer_cases
+from epicrisis.evaluation.runs.cases import Case
+from epicrisis.evaluation.runs.folder import RECORDS, Plan, Run
+from epicrisis.evaluation.runs.loop import answer_cases
+from epicrisis.evaluation.runs.records import Outcome, outcomes, read_records
 from epicrisis.evaluation.tables import Cell, Table
 from epicrisis.pipeline import Pipeline
 from epicrisis.retrieval.ordering import in_order

@@ -180,7 +180,7 @@ def test_a_spent_budget_keeps_what_is_there(tmp_path: Path) -> None:
 
 def test_an_endpoint_that_is_down_is_not_asked_for_ever(tmp_path: Path) -> None:
     made, path = paired(30), tmp_path / "judge.jsonl"
-    with pytest.raises(RunStopped, match=r"3 calls in a row failed.*nothing there"):
+    with pytest.raises(RunStopped, match=r"3 in a row failed.*nothing there"):
         asked(made.pairs, failing(lambda i: True, EndpointUnreachable("nothing there")), path)
     assert len(path.read_text().splitlines()) == 3
     long = tmp_path / "long.jsonl"

@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from epicrisis.evaluation.cases import Case
 from epicrisis.evaluation.judging.pairs import Paired, pairs_of
+from epicrisis.evaluation.runs.cases import Case
 from epicrisis.plain import to_json
 from epicrisis.types import Answer, Question, State
 

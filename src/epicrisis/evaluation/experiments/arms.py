@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.cases import Case, Condition
 from epicrisis.evaluation.placing import placed
+from epicrisis.evaluation.runs.cases import Case, Condition
 from epicrisis.pipeline import Treatment
 from epicrisis.retrieval.fusion import reciprocal_rank_fusion
 from epicrisis.retrieval.ordering import at_both_ends, in_order

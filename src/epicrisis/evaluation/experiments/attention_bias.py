@@ -12,9 +12,9 @@ from itertools import product
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis import Group, Measure, spread, table
-from epicrisis.evaluation.cases import Case
 from epicrisis.evaluation.placing import drawn
-from epicrisis.evaluation.records import Outcome
+from epicrisis.evaluation.runs.cases import Case
+from epicrisis.evaluation.runs.records import Outcome
 from epicrisis.evaluation.tables import Table
 from epicrisis.types import Question
 

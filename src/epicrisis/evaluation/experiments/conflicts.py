@@ -26,8 +26,8 @@ from epicrisis.evaluation.analysis import (
     notes,
     score,
 )
-from epicrisis.evaluation.cases import canonical
-from epicrisis.evaluation.records import Outcome, Record, outcomes
+from epicrisis.evaluation.runs.cases import canonical
+from epicrisis.evaluation.runs.records import Outcome, Record, outcomes
 from epicrisis.evaluation.tables import Cell, Table
 
 OURS, RIVAL = "brief-context", "rag"

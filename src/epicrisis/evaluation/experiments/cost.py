@@ -13,8 +13,8 @@ from statistics import fmean
 from typing import Any, Literal, TypeAlias
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.cases import Condition, canonical
-from epicrisis.evaluation.records import Record
+from epicrisis.evaluation.runs.cases import Condition, canonical
+from epicrisis.evaluation.runs.records import Record
 from epicrisis.evaluation.statistics import Difference, Mean, mean_of, paired_difference
 from epicrisis.evaluation.tables import Cell, Table
 from epicrisis.settings import Price

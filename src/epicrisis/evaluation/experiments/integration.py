@@ -34,9 +34,9 @@ from epicrisis.evaluation.analysis import (
     notes,
     score,
 )
-from epicrisis.evaluation.cases import Case
 from epicrisis.evaluation.published import published
-from epicrisis.evaluation.records import Outcome, Record
+from epicrisis.evaluation.runs.cases import Case
+from epicrisis.evaluation.runs.records import Outcome, Record
 from epicrisis.evaluation.statistics import Difference, Interval, Mean, paired_difference
 from epicrisis.evaluation.tables import Cell, Table
 from epicrisis.retrieval.preflight import rankings_agree

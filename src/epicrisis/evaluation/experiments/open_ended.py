@@ -14,12 +14,12 @@ from statistics import fmean
 from typing import Any
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.cases import Case
 from epicrisis.evaluation.judging import by_model, pairs, verdicts
 from epicrisis.evaluation.judging.agreement import Agreement, agreement
 from epicrisis.evaluation.judging.by_model import Judged
 from epicrisis.evaluation.judging.pairs import Paired
 from epicrisis.evaluation.judging.verdicts import Choice, Verdict
+from epicrisis.evaluation.runs.cases import Case
 from epicrisis.evaluation.statistics import Mean, holm, mean_of, sign_test
 from epicrisis.evaluation.tables import Cell, Table
 from epicrisis.pipeline import Treatment

@@ -11,9 +11,9 @@ from itertools import groupby, product
 
 from epicrisis.evaluation.analysis import Group, Measure, P, Pair, by_pair, corrected_p, spread, table
 from epicrisis.evaluation.analysis import notes as notes_of
-from epicrisis.evaluation.cases import Case
 from epicrisis.evaluation.placing import PLACES, distinct
-from epicrisis.evaluation.records import Outcome
+from epicrisis.evaluation.runs.cases import Case
+from epicrisis.evaluation.runs.records import Outcome
 from epicrisis.evaluation.statistics import Difference, paired_difference
 from epicrisis.evaluation.tables import Cell, Table
 from epicrisis.types import Question

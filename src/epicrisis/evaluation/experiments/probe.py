@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from epicrisis.evaluation.records import Outcome
+from epicrisis.evaluation.runs.records import Outcome
 from epicrisis.evaluation.statistics import Difference
 from epicrisis.evaluation.tables import Cell, Table
 from epicrisis.types import Passage, Question, Ranking

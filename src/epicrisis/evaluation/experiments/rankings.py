@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from epicrisis.dates import first_day
 from epicrisis.errors import InputError
-from epicrisis.evaluation.lines import append_line, whole_lines
+from epicrisis.evaluation.runs.lines import append_line, whole_lines
 from epicrisis.models.rerankers import load_reranker
 from epicrisis.opening import open_retriever
 from epicrisis.plain import to_json

@@ -14,7 +14,8 @@ from typing import Any, Literal, TypeAlias, get_args
 from epicrisis.answering.choices import Unreadable
 from epicrisis.corpus.inputs import check_file
 from epicrisis.errors import InputError
-from epicrisis.evaluation.asking import Asker, Form, Lines, read_object, text_of, worked_off
+from epicrisis.evaluation.asking import Asker, Form, Lines, read_object, text_of
+from epicrisis.evaluation.runs.working import worked_off
 from epicrisis.plain import to_json
 from epicrisis.prompts import Prompt, fence, render
 from epicrisis.types import Failure, Usage
@@ -140,7 +141,7 @@ def _parsed(path: Path, number: int, value: Mapping[str, Any]) -> tuple[dict[str
 
 
 async def judge(pairs: Iterable[Pair], asker: Asker, file: VerdictFile) -> AsyncGenerator[Reply, None]:
-    """The replies that were not there yet, as they come. Raises as `asking.worked_off` does."""
+    """The replies that were not there yet, as they come. Raises as `worked_off` does."""
     left = [(pair, order) for pair in pairs for order in ORDERS if not file.is_done(pair.id, order)]
 
     async def work(item: tuple[Pair, Order]) -> Reply:

@@ -22,8 +22,8 @@ from typing import Any
 from epicrisis.answering.citations import cite
 from epicrisis.corpus.inputs import because, shown
 from epicrisis.errors import InputError, StorageError
-from epicrisis.evaluation.cases import canonical
-from epicrisis.evaluation.records import Record
+from epicrisis.evaluation.runs.cases import canonical
+from epicrisis.evaluation.runs.records import Record
 
 CSV, JSONL, KEY = "pairs.csv", "pairs.jsonl", "pairs.key.json"
 COLUMNS = ("pair", "question", "answer 1", "answer 2", "verdict", "reviewer", "why")

@@ -24,12 +24,12 @@ from typing import Any, Self
 from filelock import FileLock, Timeout
 
 from epicrisis.errors import InputError, StorageError
+from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.library.manifest import sync_folder
 from epicrisis.plain import to_json
 
 from .cases import Case
-from .datasets.dataset import Dataset
-from .runs import RecordFile
+from .loop import RecordFile
 from .versions import commit, packages
 
 MANIFEST, RECORDS, LOCK = "manifest.json", "records.jsonl", "run.lock"

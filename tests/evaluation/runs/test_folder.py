@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 from epicrisis.errors import EndpointUnreachable, InputError, RunStopped, StorageError
-from epicrisis.evaluation import versions
-from epicrisis.evaluation.cases import Case, canonical
 from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.evaluation.experiments import positions
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.protocol import PROTOCOLS
-from epicrisis.evaluation.folder import MANIFEST, RECORDS, Run, read_manifest, told
-from epicrisis.evaluation.records import read_records, without_volatile
-from epicrisis.evaluation.runs import answer_cases
+from epicrisis.evaluation.runs import versions
+from epicrisis.evaluation.runs.cases import Case, canonical
+from epicrisis.evaluation.runs.folder import MANIFEST, RECORDS, Run, read_manifest, told
+from epicrisis.evaluation.runs.loop import answer_cases
+from epicrisis.evaluation.runs.records import read_records, without_volatile
 from epicrisis.pipeline import Pipeline
 from epicrisis.seams import ChatReply, ChatRequest, OnDelta
 from epicrisis.settings import ROLES, Settings

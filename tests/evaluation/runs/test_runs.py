@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from epicrisis.errors import BudgetExceeded, ChatError, ContextOverflow, EndpointUnreachable, InputError, RunStopped
-from epicrisis.evaluation.runs import RecordFile, answer_all
+from epicrisis.evaluation.runs.loop import RecordFile, answer_all
 from epicrisis.pipeline import Pipeline
 from epicrisis.seams import ChatReply, ChatRequest, OnDelta
 from epicrisis.settings import ROLES, Settings
@@ -87,7 +87,7 @@ def test_what_has_a_record_is_not_asked_again(tmp_path: Path) -> None:
 
 def test_an_endpoint_that_never_answers_stops_the_run_early(tmp_path: Path) -> None:
     model = Slow(lambda _: EndpointUnreachable("nothing answers at there"))
-    with pytest.raises(RunStopped, match=r"3 questions in a row failed.*nothing answers at there"):
+    with pytest.raises(RunStopped, match=r"3 in a row failed.*nothing answers at there"):
         run(model, tmp_path / "run.jsonl")
     assert model.asked == 3
     assert len(lines(tmp_path / "run.jsonl")) == 3
@@ -95,7 +95,7 @@ def test_an_endpoint_that_never_answers_stops_the_run_early(tmp_path: Path) -> N
 
 def test_an_endpoint_that_goes_down_later_stops_the_run_too(tmp_path: Path) -> None:
     model = Slow(lambda number: EndpointUnreachable("gone") if number >= 10 else None)
-    with pytest.raises(RunStopped, match="20 questions in a row"):
+    with pytest.raises(RunStopped, match="20 in a row"):
         run(model, tmp_path / "run.jsonl")
     assert model.asked == 30
 

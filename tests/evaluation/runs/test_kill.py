@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from epicrisis.evaluation.folder import RECORDS, read_manifest
-from epicrisis.evaluation.records import read_records, without_volatile
+from epicrisis.evaluation.runs.folder import RECORDS, read_manifest
+from epicrisis.evaluation.runs.records import read_records, without_volatile
 from tests.evaluation.run_child import CASES
 
 IN_FLIGHT = 8

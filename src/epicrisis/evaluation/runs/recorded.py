@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.errors import InputError
+from epicrisis.evaluation.findings import Source
 from epicrisis.plain import to_json
 
-from .findings import Source
 from .folder import RECORDS, Manifest, read_manifest
 from .records import Record, read_records
 

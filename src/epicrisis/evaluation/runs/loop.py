@@ -6,27 +6,22 @@ with. Knows no metric.
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from epicrisis.errors import (
-    BudgetExceeded,
-    ContextOverflow,
     InputError,
-    NotCached,
-    ReplyTruncated,
-    RunStopped,
 )
 from epicrisis.pipeline import Pipeline
 from epicrisis.plain import to_json
 from epicrisis.retrieval.retriever import QUESTION_CUT
-from epicrisis.types import Answer, Question, Usage
+from epicrisis.types import Answer, Failure, Question, Usage
 
 from .cases import Case, Condition, case_key
 from .lines import append_line, whole_lines
+from .working import worked_off
 
 SCHEMA_VERSION = 2
 """Of a record; version 1 had no condition."""
@@ -110,38 +105,35 @@ async def answer_cases(
     `at_once` cases are worked on together; they are yielded as they end. Raises RunStopped where nothing but failures
     comes back, and BudgetExceeded when the budget is used up and the cases in flight have ended.
     """
-    waiting, failures = iter(cases), _Failures()
-    working: dict[asyncio.Task[Answer], Case] = {}
-    ended: BudgetExceeded | None = None
+    known: list[Case] = []
+
+    def left() -> Iterator[Case]:
+        for case in cases:
+            if records.is_done(case.key):
+                known.append(case)
+            else:
+                yield case
+
+    async def answered(case: Case) -> tuple[Case, Answer]:
+        return case, await pipeline.answer(case.question, treatment=case.treatment)
+
+    def keep(ended: tuple[Case, Answer]) -> None:
+        records.append(ended[1], ended[0].condition)
+
+    def failure(ended: tuple[Case, Answer]) -> Failure | None:
+        return ended[1].failure if ended[1].state == "failed" else None
+
+    asked = worked_off(left(), answered, keep, failure, at_once)
     try:
-        while True:
-            while len(working) < at_once and ended is None and (case := next(waiting, None)) is not None:
-                if records.is_done(case.key):
-                    yield case, None
-                else:
-                    working[asyncio.create_task(pipeline.answer(case.question, treatment=case.treatment))] = case
-            if not working:
-                break
-            done, _ = await asyncio.wait(working, return_when=asyncio.FIRST_COMPLETED)
-            # A set has no order; the records of two runs alike shall have one.
-            for task in [task for task in working if task in done]:
-                case = working.pop(task)
-                try:
-                    answer = task.result()
-                except BudgetExceeded as error:
-                    ended = ended or error
-                    continue
-                records.append(answer, case.condition)
-                failures.count(answer)
-                yield case, answer
-            failures.check()
+        async for ended in asked:
+            while known:
+                yield known.pop(0), None
+            yield ended
+        while known:
+            yield known.pop(0), None
     finally:
-        for task in working:
-            task.cancel()
-        if working:
-            await asyncio.wait(working)
-    if ended is not None:
-        raise ended
+        # Left half-way it must end what it works on now, not when it is collected.
+        await asked.aclose()
 
 
 async def answer_all(
@@ -155,32 +147,3 @@ async def answer_all(
     finally:
         # Left half-way it must end what it works on now, not when it is collected.
         await answers.aclose()
-
-
-class _Failures:
-    """How many cases failed one after the other: an endpoint that is down must not be asked a million times."""
-
-    IN_A_ROW = 20
-    AT_THE_START = 3
-    """Where not one case has been answered yet."""
-
-    def __init__(self) -> None:
-        self._in_a_row = 0
-        self._limit = self.AT_THE_START
-        self._last = ""
-
-    def count(self, answer: Answer) -> None:
-        """Notes how a case ended. A prompt or a reply that is too long is no fault of the endpoint's."""
-        failure = answer.failure if answer.state == "failed" else None
-        if failure is None:
-            self._in_a_row, self._limit = 0, self.IN_A_ROW
-        elif failure.kind not in (ContextOverflow.__name__, ReplyTruncated.__name__, NotCached.__name__):
-            self._in_a_row, self._last = self._in_a_row + 1, failure.message
-
-    def check(self) -> None:
-        """Raises RunStopped when it is enough."""
-        if self._in_a_row >= self._limit:
-            raise RunStopped(
-                f"{self._in_a_row} questions in a row failed, so the run was stopped ({self._last}); what is answered "
-                "is kept, and the same command goes on from there"
-            )

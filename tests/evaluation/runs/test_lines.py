@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from epicrisis.errors import StorageError
-from epicrisis.evaluation.lines import append_line, whole_lines
+from epicrisis.evaluation.runs.lines import append_line, whole_lines
 
 
 def test_what_was_appended_is_read_in_its_order(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.cases import Case
-from epicrisis.evaluation.records import Outcome, outcome_of, outcomes, read_records, without_volatile
-from epicrisis.evaluation.runs import SCHEMA_VERSION, RecordFile
+from epicrisis.evaluation.runs.cases import Case
+from epicrisis.evaluation.runs.loop import SCHEMA_VERSION, RecordFile
+from epicrisis.evaluation.runs.records import Outcome, outcome_of, outcomes, read_records, without_volatile
 from epicrisis.types import Answer, Called, Notice, Partial, Question, Usage
 
 QUESTION = Question("Does it help?", {"A": "yes", "B": "no"}, "choice", "7", "A")

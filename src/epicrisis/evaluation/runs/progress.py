@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from epicrisis.evaluation.analysis import score
+from epicrisis.evaluation.statistics import Mean, wilson
 from epicrisis.types import Answer, Usage
 
-from .analysis import score
 from .cases import Case
 from .records import Outcome, outcome_of
-from .statistics import Mean, wilson
 
 ALL = "all"
 """The arm of a run whose cases have none."""
