@@ -14,7 +14,7 @@ import pytest
 
 from epicrisis.evaluation.runs.folder import RECORDS, read_manifest
 from epicrisis.evaluation.runs.records import read_records, without_volatile
-from tests.evaluation.run_child import CASES
+from tests.evaluation.runs.run_child import CASES
 
 IN_FLIGHT = 8
 """Calls at once (the model's limit)."""
@@ -27,8 +27,8 @@ class Child:
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.evaluation.run_child"],
-            cwd=Path(__file__).parents[2],
+            [sys.executable, "-m", "tests.evaluation.runs.run_child"],
+            cwd=Path(__file__).parents[3],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
