@@ -107,7 +107,13 @@ def program() -> str:
 
 _GLOBAL = "window.vegaEmbed = vegaEmbed;"
 _FIT = {"type": "fit", "contains": "padding"}
-_AXIS: Spec = {"titleAnchor": "end", "tickCount": 5, "labelOverlap": "greedy", "labelSeparation": 5}
+_AXIS: Spec = {
+    "titleAnchor": "end",
+    "tickCount": 5,
+    "labelOverlap": "greedy",
+    "labelSeparation": 5,
+    "labelFlush": False,
+}
 _CONFIG: Spec = {
     "background": "transparent",
     # Names may be wider in the fonts of another machine than in those that the chart was measured with.
