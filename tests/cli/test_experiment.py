@@ -172,3 +172,24 @@ def test_a_key_document_that_is_missing_ends_it_before_the_first_call(
         assert "gold documents that the library does not hold" in result.stderr
         assert server.ledger.calls == 0
     shutil.rmtree(tmp_path / "runs", ignore_errors=True)
+
+
+def test_open_answers_go_by_the_settings_and_no_protocol(
+    run: Run, library: Path, tmp_path: Path, seen: Iterator[Path]
+) -> None:
+    path = tmp_path / "open.jsonl"
+    rows = [{"id": str(i), "text": row_of(i)["text"], "gold": "It does."} for i in range(3)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    with served(reader(lambda place, documents: 1.0)) as server:
+        common = ("experiment", "open-ended", "--library", library, "--set", path, "--model", f"{server.url}#reader")
+        result = run(*common, "--yes", "--json", "-o", tmp_path / "run")
+        by_protocol = run(*common, "--yes", "--protocol", "published")
+        by_k = run(*common, "--yes", "-k", 4)
+    assert result.exit_code == 0, result.stderr
+    shown = json.loads(result.stdout)
+    assert "protocol" not in shown["manifest"]["plan"]["arguments"]
+    assert not any("Protocol" in note for table in shown["findings"][0]["tables"] for note in table["notes"])
+    assert_one_line(by_protocol)
+    assert "leave --protocol out" in by_protocol.stderr
+    assert_one_line(by_k)
+    assert "leave -k out" in by_k.stderr

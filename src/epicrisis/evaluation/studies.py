@@ -32,6 +32,7 @@ from .runs.folder import Plan, told
 from .runs.records import Outcome, Record, outcomes
 from .tables import Table
 
+CORRECTED = "corrected"
 CANDIDATES = 20
 """Passages looked at for each question that the library's own documents shall answer."""
 
@@ -58,7 +59,7 @@ class Grid:
 class Request:
     """What is asked of an experiment; `None` and empty: what it asks by itself."""
 
-    protocol: str = "corrected"
+    protocol: str = CORRECTED
     sets: tuple[str, ...] = ()
     """Question sets, by name or path."""
     data: Path | None = None
@@ -88,6 +89,8 @@ class Experiment:
     """Tables of `published` to set beside them."""
     whole: bool = False
     """Asked of whole question sets where nobody says how many; else of the protocol's sample."""
+    by_settings: bool = False
+    """Retrieval and all else is as the settings say: no protocol is for it."""
 
 
 def _all(asked: Asked) -> list[Question]:
@@ -242,6 +245,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
             _judged,
             open_ended.PUBLISHED,
             whole=True,
+            by_settings=True,
         ),
         Experiment(
             probe.NAME,
@@ -272,6 +276,8 @@ def prepared(
     if pipeline.opened is None:
         raise InputError("experiments take their documents from a library: name one with --library")
     protocol = protocol_of(request.protocol)
+    if wanted.by_settings and request.protocol != CORRECTED:
+        raise InputError(f"{wanted.name} goes by the settings alone: leave --protocol out")
     names = request.sets or wanted.sets
     sets = [load(name, settings.home, request.data) for name in names if name != cloze.NAME]
     whole = wanted.whole and request.questions is None
@@ -291,7 +297,7 @@ def prepared(
     plan = Plan(
         name=wanted.name,
         arguments={
-            "protocol": protocol.name,
+            **({} if wanted.by_settings else {"protocol": protocol.name}),
             **{key: value for key in ("arms", "ks", "places") if (value := getattr(grid, key))},
             **({"reranker": request.reranker} if request.reranker else {}),
             "repeats": request.repeats,
