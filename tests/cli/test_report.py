@@ -6,24 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-import typer
 from selectolax.lexbor import LexborHTMLParser
-from typer.testing import CliRunner
 
 from epicrisis.cli import report
 from epicrisis.errors import StorageError
 from tests.cli.conftest import Run
 from tests.evaluation.written import answers, folder, recipe
-
-
-@pytest.fixture
-def run() -> Run:
-    """Runs `epicrisis report ARGUMENTS...`."""
-    app = typer.Typer()
-    app.callback()(lambda: None)
-    report.register(app)
-    runner = CliRunner()
-    return lambda *arguments: runner.invoke(app, ["report", *map(str, arguments)])
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +37,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
 
 def test_runs_become_one_page(runs: tuple[Path, ...], run: Run, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
-    result = run(*runs, "-o", page, "--title", "Mine")
+    result = run("report", *runs, "-o", page, "--title", "Mine")
     assert result.exit_code == 0, result.stderr
     assert result.stdout == f"2 experiments written to {page}\n"
     tree = LexborHTMLParser(page.read_text(encoding="utf-8"))
@@ -63,21 +51,21 @@ def test_runs_become_one_page(runs: tuple[Path, ...], run: Run, tmp_path: Path) 
 
 def test_a_page_is_made_anew_and_nothing_else_is_overwritten(runs: tuple[Path, ...], run: Run, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
-    assert run(runs[0], "-o", page, "--no-plots").exit_code == 0
+    assert run("report", runs[0], "-o", page, "--no-plots").exit_code == 0
     before = page.read_bytes()
     assert b"<svg" not in before
-    assert run(runs[0], "-o", page, "--no-plots").exit_code == 0
+    assert run("report", runs[0], "-o", page, "--no-plots").exit_code == 0
     assert page.read_bytes() == before
     records = runs[0] / "records.jsonl"
     kept = records.read_bytes()
-    result = run(runs[0], "-o", records)
+    result = run("report", runs[0], "-o", records)
     assert result.exit_code == 2
     assert result.stderr == f"epicrisis: {records} is there and is no page of this program: name another file\n"
     assert records.read_bytes() == kept
 
 
 def test_the_findings_as_json(runs: tuple[Path, ...], run: Run) -> None:
-    result = run(runs[2], "--json")
+    result = run("report", runs[2], "--json")
     assert result.exit_code == 0, result.stderr
     (found,) = json.loads(result.stdout)
     assert found["experiment"] == "positions"
@@ -98,7 +86,7 @@ def test_a_mistake_is_one_line(
     arguments: list[str], complaint: str, runs: tuple[Path, ...], run: Run, tmp_path: Path
 ) -> None:
     places = {"run": runs[0], "none": tmp_path / "none", "page": tmp_path / "report.html"}
-    result = run(*(each.format(**places) for each in arguments))
+    result = run("report", *(each.format(**places) for each in arguments))
     assert result.exit_code == 2
     assert complaint in result.stderr
     assert result.stderr.count("\n") == 1
@@ -120,6 +108,6 @@ def test_a_disk_that_cannot_be_written_leaves_the_old_page(tmp_path: Path, monke
 
 
 def test_help_has_an_example(run: Run) -> None:
-    result = run("--help")
+    result = run("report", "--help")
     assert result.exit_code == 0
     assert "epicrisis report runs/positions -o report.html" in result.stdout
