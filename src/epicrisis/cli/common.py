@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import sys
 from collections.abc import Callable
 from typing import NoReturn, ParamSpec, TypeVar
@@ -35,6 +36,11 @@ def translated(command: Callable[P, T]) -> Callable[P, T]:
             raise typer.Exit(0) from None
 
     return run
+
+
+def plain_name(name: str) -> str:
+    """A name as part of a file's: letters, digits and dots, and hyphens for all else."""
+    return re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-")
 
 
 def fail(message: str, code: int) -> NoReturn:

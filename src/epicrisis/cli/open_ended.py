@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from epicrisis.cli.common import fail, show_json, translated
+from epicrisis.cli.common import fail, plain_name, show_json, translated
 from epicrisis.cli.options import (
     AtOnce,
     BudgetMinutes,
@@ -40,18 +40,21 @@ Folder = Annotated[Path, typer.Argument(help="A folder that `open-ended pairs` w
 def register(app: typer.Typer) -> None:
     """Adds the command group."""
     group = typer.Typer(no_args_is_help=True, help="Judge the answers of `experiment open-ended`, blindly, in pairs.")
-    group.command(epilog="Example: epicrisis open-ended pairs runs/medq -o judging/")(pairs)
-    group.command(epilog="Example: epicrisis open-ended judge judging/ --model URL -o judging/model.jsonl")(judge)
+    group.command(epilog="Example: epicrisis open-ended pairs runs/medq")(pairs)
+    group.command(epilog="Example: epicrisis open-ended judge runs/medq/judging --model URL")(judge)
     group.command(
-        epilog="Example: epicrisis open-ended verdicts judging/ anna.csv ben.csv --judged judging/model.jsonl"
-    )(verdicts)  # fmt: skip
+        epilog="Examples: epicrisis open-ended verdicts runs/medq/judging   |   "
+        "epicrisis open-ended verdicts runs/medq/judging anna.csv ben.csv"
+    )(verdicts)
     app.add_typer(group, name="open-ended")
 
 
 @translated
 def pairs(
     runs: Annotated[list[Path], typer.Argument(help="A run's folder (or its records), or one for each arm.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The folder to write: pairs.csv, .jsonl, .key.json.")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="The folder to write; else `judging` in the first run's.")
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Decides which answer stands first.")] = 0,
     json: Json = False,
 ) -> None:
@@ -62,13 +65,14 @@ def pairs(
     """
     from itertools import chain
 
-    from epicrisis.evaluation.experiments.open_ended import ARMS
+    from epicrisis.evaluation.experiments.open_ended import ARMS, JUDGING
     from epicrisis.evaluation.judging.pairs import KEY, pairs_of, write
     from epicrisis.evaluation.runs.folder import RECORDS
     from epicrisis.evaluation.runs.records import read_records
 
     records = chain.from_iterable(read_records(run / RECORDS if run.is_dir() else run) for run in runs)
     paired = pairs_of(records, ARMS, seed)
+    output = output or (runs[0] if runs[0].is_dir() else runs[0].parent) / JUDGING
     write(paired, output)
     told = {
         "pairs": len(paired.pairs),
@@ -92,7 +96,10 @@ def pairs(
 def judge(
     context: typer.Context,
     folder: Folder,
-    output: Annotated[Path, typer.Option("-o", "--output", help="Where the verdicts go (JSONL).")],
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="Where the verdicts go; else judged-MODEL.jsonl beside."),
+    ] = None,
     model: ModelName = None,
     seed: Seed = None,
     at_once: AtOnce = None,
@@ -109,6 +116,7 @@ def judge(
 ) -> None:
     """Let a model judge the pairs, each in both orders. Interrupted, the same command goes on."""
     from epicrisis.cli.screen import usage_line
+    from epicrisis.evaluation.experiments.open_ended import MODELS
     from epicrisis.evaluation.judging.pairs import read
     from epicrisis.settings import load
 
@@ -117,7 +125,9 @@ def judge(
     if paired.key.patients and settings.cache.path is None:
         # What quotes patients' records is not kept among the models.
         settings = settings.model_copy(update={"cache": settings.cache.model_copy(update={"mode": "off"})})
-    file = asyncio.run(_judged(settings, "judge" if model is None else "writer", paired, output, json))
+    role = "judge" if model is None else "writer"
+    output = output or folder / MODELS.replace("*", plain_name(settings.model_for(role).name))
+    file = asyncio.run(_judged(settings, role, paired, output, json))
     states = [reply.state for reply in file.replies.values()]
     if json:
         counts = {state: states.count(state) for state in sorted(set(states))}
@@ -156,13 +166,18 @@ def verdicts(
     judged: Annotated[list[Path] | None, typer.Option("--judged", help="A model's verdicts (repeat for more).")] = None,
     json: Json = False,
 ) -> None:
-    """What the verdicts come to: better and worse with their test, agreement, and whether the place decides."""
-    from epicrisis.errors import InputError
-    from epicrisis.evaluation.experiments.open_ended import conclusions, judging_of, tables
+    """What the verdicts come to: better and worse with their test, agreement, and whether the place decides.
 
-    if not files and not judged:
+    Without files those in the folder are read: verdicts-NAME.csv or .jsonl of reviewers, judged-NAME.jsonl of models.
+    They stand in `epicrisis report` of the run too.
+    """
+    from epicrisis.errors import InputError
+    from epicrisis.evaluation.experiments.open_ended import conclusions, judging_in, judging_of, tables
+
+    named = bool(files or judged)
+    judging = judging_of(folder, files or (), judged or ()) if named else judging_in(folder)
+    if not (judging.people or judging.models):
         raise InputError("there is no verdict: name the files of reviewers, or a model's with --judged")
-    judging = judging_of(folder, files or (), judged or ())
     found = {" and ".join(judging.paired.key.writers): judging}
     if json:
         show_data({"conclusions": conclusions(found), "tables": tables(found)})

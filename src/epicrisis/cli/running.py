@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from epicrisis.cli.common import fail
+from epicrisis.cli.common import fail, plain_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +32,7 @@ def folder_of(named: Path | None, *parts: str) -> Path:
     """The folder that was named, else `runs/` and a name made of the parts."""
     if named is not None:
         return named
-    return Path("runs") / "-".join(re.sub(r"[^A-Za-z0-9.]+", "-", part).strip("-") for part in parts)
+    return Path("runs") / "-".join(map(plain_name, parts))
 
 
 async def run_cases(

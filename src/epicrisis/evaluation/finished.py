@@ -54,13 +54,14 @@ def _findings(name: str, runs: Sequence[RecordedRun]) -> Iterator[Findings]:
 def _of(wanted: Experiment, runs: Sequence[RecordedRun]) -> Findings:
     protocols = (PROTOCOLS.get(str(_arguments(run).get("protocol"))) for run in runs)
     remarks = list(dict.fromkeys(note for protocol in protocols if protocol for note in protocol.notes))
-    tables = wanted.tables({run.name: run.records for run in runs}, remarks)
+    tables = wanted.tables(runs, remarks)
+    said = wanted.concluded(runs) if wanted.concluded else [each for table in tables for each in conclusions(table)]
     return Findings(
         experiment=wanted.name,
         about=wanted.about,
         sources=tuple(run.source for run in runs),
         tables=tables,
-        conclusions=tuple(sentence for table in tables for sentence in conclusions(table)),
+        conclusions=tuple(said),
         published=tuple(published()[each] for each in wanted.published),
     )
 

@@ -6,7 +6,7 @@ The one table from a name on the command line to the files in `experiments/`. As
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -29,17 +29,16 @@ from .judging.pairs import pairs_of
 from .placing import PLACES
 from .runs.cases import Case
 from .runs.folder import Plan, told
-from .runs.records import Outcome, Record, outcomes
+from .runs.recorded import RecordedRun
+from .runs.records import Outcome, outcomes
 from .tables import Table
 
 CORRECTED = "corrected"
 CANDIDATES = 20
 """Passages looked at for each question that the library's own documents shall answer."""
 
-Records: TypeAlias = Callable[[], Iterable[Record]]
-"""Reads a run's records, anew at every call: a long run does not fit in memory."""
-Runs: TypeAlias = Mapping[str, Records]
-"""By the name that the tables give them."""
+Runs: TypeAlias = Sequence[RecordedRun]
+"""Each under the name that the tables give it."""
 
 
 Asked: TypeAlias = Mapping[str, Sequence[Question]]
@@ -91,6 +90,8 @@ class Experiment:
     """Asked of whole question sets where nobody says how many; else of the protocol's sample."""
     by_settings: bool = False
     """Retrieval and all else is as the settings say: no protocol is for it."""
+    concluded: Callable[[Runs], tuple[str, ...]] | None = None
+    """What it comes to, where its tables' differences do not say it."""
 
 
 def _all(asked: Asked) -> list[Question]:
@@ -124,56 +125,66 @@ def _biased(asked: Asked, study: Study, grid: Grid, _: Settings) -> tuple[Case, 
     return tuple(made)
 
 
-def _outcomes(records: Records) -> list[Outcome]:
-    return sorted(outcomes(records()), key=lambda each: rank_of(each.condition))
+def _outcomes(run: RecordedRun) -> list[Outcome]:
+    return sorted(outcomes(run.records()), key=lambda each: rank_of(each.condition))
 
 
-def _spent(records: Records) -> list[cost.Spent]:
-    return sorted(cost.spent(records()), key=lambda each: rank_of(each.condition))
+def _spent(run: RecordedRun) -> list[cost.Spent]:
+    return sorted(cost.spent(run.records()), key=lambda each: rank_of(each.condition))
 
 
 def _by_outcomes(tables: Callable[..., tuple[Table, ...]]) -> Callable[[Runs, Sequence[str]], tuple[Table, ...]]:
     def of(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
-        return tables({name: _outcomes(records) for name, records in runs.items()}, remarks=remarks)
+        return tables({run.name: _outcomes(run) for run in runs}, remarks=remarks)
 
     return of
 
 
 def _conflicts(runs: Runs, _: Sequence[str]) -> tuple[Table, ...]:
     made: list[Table] = []
-    for name, records in runs.items():
-        parted, rival = conflicts.split(records())
+    for run in runs:
+        parted, rival = conflicts.split(run.records())
         cases = sorted(parted, key=lambda case: rank_of(case.outcome.condition))
         by = [each for each in ("k", "place") if any(each in case.outcome.condition for case in cases)]
         made += [
-            conflicts.conflicts_table(cases, rival, by, source=name),
-            conflicts.parts_table(cases, by, source=name),
-            conflicts.rules_table(cases, source=name),
+            conflicts.conflicts_table(cases, rival, by, source=run.name),
+            conflicts.parts_table(cases, by, source=run.name),
+            conflicts.rules_table(cases, source=run.name),
         ]
     return tuple(made)
 
 
 def _integration(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
-    stood_in = dict.fromkeys(remark for records in runs.values() for remark in integration.stood_in(records()))
+    stood_in = dict.fromkeys(remark for run in runs for remark in integration.stood_in(run.records()))
     return _by_outcomes(integration.tables)(runs, (*remarks, *stood_in))
 
 
 def _judged(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
-    """Before anybody judged: how many there are to judge."""
-    found = {name: open_ended.Judging(pairs_of(records(), open_ended.ARMS, 0)) for name, records in runs.items()}
-    return open_ended.tables(found, remarks=remarks)
+    return open_ended.tables({run.name: _judging(run) for run in runs}, remarks=remarks)
+
+
+def _verdicts(runs: Runs) -> tuple[str, ...]:
+    return open_ended.conclusions({run.name: _judging(run) for run in runs})
+
+
+def _judging(run: RecordedRun) -> open_ended.Judging:
+    """The run's pairs with the verdicts that lie beside it; before any were written, what there is to judge."""
+    folder = run.path.parent / open_ended.JUDGING
+    if folder.is_dir():
+        return open_ended.judging_in(folder)
+    return open_ended.Judging(pairs_of(run.records(), open_ended.ARMS, 0))
 
 
 def _probe(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
-    found = {name: _outcomes(records) for name, records in runs.items()}
-    return probe.tables(found, {name: _spent(records) for name, records in runs.items()}, remarks)
+    found = {run.name: _outcomes(run) for run in runs}
+    return probe.tables(found, {run.name: _spent(run) for run in runs}, remarks)
 
 
 def _cost(runs: Runs, _: Sequence[str]) -> tuple[Table, ...]:
     made: list[Table] = []
-    for name, records in runs.items():
-        cases = _spent(records)
-        made += [cost.measured_table(cases, name), cost.prediction_table(cases, source=name)]
+    for run in runs:
+        cases = _spent(run)
+        made += [cost.measured_table(cases, run.name), cost.prediction_table(cases, source=run.name)]
     return tuple(made)
 
 
@@ -246,6 +257,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
             open_ended.PUBLISHED,
             whole=True,
             by_settings=True,
+            concluded=_verdicts,
         ),
         Experiment(
             probe.NAME,

@@ -272,7 +272,7 @@ def prediction_table(
         "Predicted from plain RAG's and closed book's prompts alone: the prompts of map and reduce are others, and so "
         "are their replies. Means a question; ratios are to what RAG took.",
     )
-    columns = ("k", "", "calls", "input", "cached", "output", "input to RAG's", "output to RAG's", "US dollars")
+    columns = ("k", "what", "calls", "input", "cached", "output", "input to RAG's", "output to RAG's", "US dollars")
     return Table("Predicted and measured", columns, tuple(rows), notes, source)
 
 

@@ -32,6 +32,10 @@ ARMS = (RIVAL, OURS)
 PUBLISHED = ("open-ended",)
 """Tables of `published` to set beside these."""
 
+JUDGING = "judging"
+"""The folder beside a run's records that its pairs and their verdicts lie in."""
+PEOPLE, MODELS = "verdicts-*", "judged-*.jsonl"
+
 STATES = ("answered", "abstained", "unparsed", "failed", pairs.NOT_ASKED)
 
 _VERDICTS = (
@@ -97,6 +101,11 @@ def judging_of(folder: Path, people: Sequence[Path] = (), models: Sequence[Path]
         name = str(made["judge"]["name"])
         judges[f"{name} ({path.name})" if name in judges else name] = judged
     return Judging(paired, verdicts.read_verdicts(people, {pair.id for pair in paired.pairs}), judges)
+
+
+def judging_in(folder: Path) -> Judging:
+    """As `judging_of`, with all files of verdicts that lie in the folder by the names that PEOPLE and MODELS say."""
+    return judging_of(folder, sorted(folder.glob(PEOPLE)), sorted(folder.glob(MODELS)))
 
 
 def tables(judgings: Mapping[str, Judging], *, remarks: Sequence[str] = (), seed: int = 0) -> tuple[Table, ...]:
