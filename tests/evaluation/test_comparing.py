@@ -156,7 +156,7 @@ def test_one_difference_is_said_and_more_are_warned_of(tmp_path: Path) -> None:
         "Warning: other and brief differ in 3 things: k, model, library. They are compared all at"
     )
     made = table_of(findings([brief, other]), "What the runs were not made with alike")
-    assert made.columns == ("", "brief", "other")
+    assert made.columns == ("what", "brief", "other")
     assert made.rows[:2] == (("k", 16, 8), ("model", "qwen", "llama"))
 
 

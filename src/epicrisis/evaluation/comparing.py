@@ -130,7 +130,7 @@ def made_with_table(asked: Sequence[_Asked]) -> Table:
     names = dict.fromkeys(name for one, other in combinations(asked, 2) for name in _different(one, other))
     made = [{**each.run.made_with, **_constant(each.outcomes)} for each in asked]
     rows = tuple((name, *(_told(each.get(name)) for each in made)) for name in names)
-    return Table("What the runs were not made with alike", ("", *(each.run.name for each in asked)), rows)
+    return Table("What the runs were not made with alike", ("what", *(each.run.name for each in asked)), rows)
 
 
 def differences_table(asked: Sequence[_Asked], measure: Measure, seed: int) -> Table:

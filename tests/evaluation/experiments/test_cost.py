@@ -209,7 +209,7 @@ def test_the_corrected_equation_is_nearer_to_what_was_taken(tmp_path: Path) -> N
     """Words as tokens; the prompts' own lengths differ from closed book's, so it is no equality."""
     price = Price(input=1.0, output=2.0)
     table = prediction_table(spent(asked(tmp_path)), price=price)
-    told = {name: row(table, 8, name) for name in table.column("")}
+    told = {name: row(table, 8, name) for name in table.column("what")}
     measured = told["measured: read in parts"]
     printed, corrected = told["equation 5 as printed"], told["with the reduce call's input"]
     assert abs(corrected["input"] - measured["input"]) < abs(printed["input"] - measured["input"])
