@@ -29,7 +29,7 @@ from epicrisis.evaluation.experiments.preflight import (
     rules_table,
 )
 from epicrisis.evaluation.experiments.rankings import GUARDS, RankingFile, open_rankers, read_rankings, record
-from epicrisis.evaluation.showing import markdown
+from epicrisis.evaluation.tables.showing import markdown
 from epicrisis.plain import to_json
 from epicrisis.retrieval.signals import Signal
 from epicrisis.settings import load

@@ -19,10 +19,10 @@ from epicrisis.evaluation.experiments import (
     rankings,
 )
 from epicrisis.evaluation.findings import Findings, Source
-from epicrisis.evaluation.published import published
 from epicrisis.evaluation.runs.cases import Condition
 from epicrisis.evaluation.runs.records import Outcome
-from epicrisis.evaluation.tables import Table
+from epicrisis.evaluation.tables.published import published
+from epicrisis.evaluation.tables.table import Table
 from epicrisis.retrieval.signals import Signal
 
 N = 12

@@ -9,7 +9,7 @@ import math
 import pytest
 
 from epicrisis.evaluation.statistics import Difference, Interval, Mean
-from epicrisis.evaluation.tables import Cell, Table
+from epicrisis.evaluation.tables.table import Cell, Table
 from epicrisis.report.cells import NONE, Shown, Unit, csv_of, figure, p_value, shown, unit_of
 from tests.report import made
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from epicrisis.evaluation.findings import Findings
-from epicrisis.evaluation.published import published
 from epicrisis.evaluation.statistics import Difference, Interval, Mean
-from epicrisis.evaluation.tables import Table
+from epicrisis.evaluation.tables.published import published
+from epicrisis.evaluation.tables.table import Table
 from epicrisis.report.charts import COLOURS, Style, panels, styles
 from epicrisis.report.figures import PLOTS, PRINTED, Drawing, drawing, drawings
 from tests.report import made

@@ -18,8 +18,8 @@ from urllib.parse import unquote
 import pytest
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from epicrisis.evaluation.published import published
-from epicrisis.evaluation.tables import Table
+from epicrisis.evaluation.tables.published import published
+from epicrisis.evaluation.tables.table import Table
 from epicrisis.report.cells import csv_of
 from epicrisis.report.charts import COLOURS
 from epicrisis.report.errata import ERRATA

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from epicrisis.evaluation.experiments.calibration import Calibration
     from epicrisis.evaluation.experiments.cost import Shape
     from epicrisis.evaluation.experiments.rankings import Guard, Recorded
-    from epicrisis.evaluation.tables import Table
+    from epicrisis.evaluation.tables.table import Table
     from epicrisis.settings import Settings
     from epicrisis.types import Question, Scope, Usage
 
@@ -139,8 +139,8 @@ def calibrate(
 
 def study(settings: Settings, library: Path, sets: Sequence[str], data: Path | None, folder: Path, json: bool) -> None:
     """`epicrisis experiment preflight`: rankings with and without each question's own documents, and all tables."""
+    from epicrisis.evaluation.experiments.preflight_findings import file_of
     from epicrisis.evaluation.finished import findings_of
-    from epicrisis.evaluation.preflight_findings import file_of
     from epicrisis.privacy import set_local_only
 
     if settings.local_only:

@@ -54,8 +54,8 @@ def score(
     Abstained, unparsed and empty replies stand apart; MIRAGE's scorings, which put a letter where a reply has none,
     give its published figures to the digit.
     """
-    from epicrisis.evaluation.rescoring import rescored, table
     from epicrisis.evaluation.scoring.reading import SCORINGS
+    from epicrisis.evaluation.scoring.rescoring import rescored, table
     from epicrisis.settings import load
 
     found = rescored(

@@ -17,7 +17,7 @@ from epicrisis.plain import to_json
 
 if TYPE_CHECKING:
     from epicrisis.evaluation.findings import Findings
-    from epicrisis.evaluation.tables import Table
+    from epicrisis.evaluation.tables.table import Table
 
 
 def width() -> int | None:
@@ -38,21 +38,21 @@ def say(text: str = "") -> None:
 
 def say_sentence(sentence: str) -> None:
     """One sentence, wrapped to the terminal."""
-    from epicrisis.evaluation.showing import wrapped
+    from epicrisis.evaluation.tables.showing import wrapped
 
     say(wrapped(sentence, width()))
 
 
 def show_table(table: Table) -> None:
     """The table, and a blank line after it."""
-    from epicrisis.evaluation.showing import text
+    from epicrisis.evaluation.tables.showing import text
 
     say(text(table, width()) + "\n")
 
 
 def show_forest(table: Table, plain: bool = False) -> None:
     """The table's differences as intervals, where it has any."""
-    from epicrisis.evaluation.showing import forest
+    from epicrisis.evaluation.tables.showing import forest
 
     if drawn := forest(table, min(width() or 100, 100), ascii_only=plain or ascii_only()):
         say(drawn + "\n")

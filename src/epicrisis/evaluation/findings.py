@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .published import Published
-from .tables import Table
+from .tables.published import Published
+from .tables.table import Table
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,15 +10,15 @@ from typing import Any
 
 from epicrisis.errors import InputError
 
-from . import comparing, preflight_findings
-from .conclusions import conclusions
 from .evaluating import NAME as EVALUATE
-from .experiments import positions
+from .experiments import positions, preflight_findings
 from .experiments.protocol import PROTOCOLS
 from .findings import Findings
-from .published import published
 from .runs.recorded import RecordedRun, open_runs
 from .studies import EXPERIMENTS, Experiment
+from .tables import comparing
+from .tables.conclusions import conclusions
+from .tables.published import published
 
 _ALSO = {"conflicts": {"rag", "brief-context"}, "cost": {"rag", "brief-context", "closed-book"}}
 """Experiments that the records of `positions` answer as well, where they have these arms."""

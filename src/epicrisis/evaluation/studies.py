@@ -18,20 +18,29 @@ from epicrisis.pipeline import Pipeline
 from epicrisis.settings import PreflightSettings, Settings
 from epicrisis.types import Question, Scope
 
-from . import cloze
 from .datasets.dataset import Dataset
 from .datasets.load import load
-from .experiments import attention_bias, conflicts, context_length, cost, integration, open_ended, positions, probe
+from .experiments import (
+    attention_bias,
+    cloze,
+    conflicts,
+    context_length,
+    cost,
+    integration,
+    open_ended,
+    positions,
+    probe,
+)
 from .experiments.arms import Study, rank_of
 from .experiments.evidence import of_library
+from .experiments.placing import PLACES
 from .experiments.protocol import PROTOCOLS, Protocol
 from .judging.pairs import pairs_of
-from .placing import PLACES
 from .runs.cases import Case
 from .runs.folder import Plan, told
 from .runs.recorded import RecordedRun
 from .runs.records import Outcome, outcomes
-from .tables import Table
+from .tables.table import Table
 
 CORRECTED = "corrected"
 CANDIDATES = 20

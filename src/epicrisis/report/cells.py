@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from epicrisis.evaluation.showing import PERCENT, is_p
 from epicrisis.evaluation.statistics import Difference, Interval, Mean
-from epicrisis.evaluation.tables import Cell, Table
+from epicrisis.evaluation.tables.showing import PERCENT, is_p
+from epicrisis.evaluation.tables.table import Cell, Table
 
 Unit: TypeAlias = Literal["share", "number", "p"]
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from fnmatch import filter as matching
 from typing import Literal, TypeAlias
 
-from epicrisis.evaluation.published import Published
-from epicrisis.evaluation.showing import label
 from epicrisis.evaluation.statistics import Difference, Mean
-from epicrisis.evaluation.tables import Cell, Table
+from epicrisis.evaluation.tables.published import Published
+from epicrisis.evaluation.tables.showing import label
+from epicrisis.evaluation.tables.table import Cell, Table
 
 from .cells import NONE, Shown, shown, unit_of
 

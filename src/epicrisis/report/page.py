@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from epicrisis.evaluation.findings import Findings
-from epicrisis.evaluation.published import Published
-from epicrisis.evaluation.showing import is_p, key_columns
-from epicrisis.evaluation.tables import Table
+from epicrisis.evaluation.tables.published import Published
+from epicrisis.evaluation.tables.showing import is_p, key_columns
+from epicrisis.evaluation.tables.table import Table
 
 from .cells import NONE, Shown, csv_of, shown, unit_of
 from .charts import Panel, Style, panels, program, styles

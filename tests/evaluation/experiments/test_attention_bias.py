@@ -10,11 +10,11 @@ import pytest
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation import statistics
-from epicrisis.evaluation.analysis import SHARE, P
 from epicrisis.evaluation.experiments import attention_bias
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.protocol import PROTOCOLS
 from epicrisis.evaluation.runs.records import Outcome
+from epicrisis.evaluation.tables.analysis import SHARE, P
 from epicrisis.prompts import unfence
 from epicrisis.seams import ChatReply, ChatRequest, OnDelta
 from epicrisis.testing.chat import ScriptedModel

@@ -29,7 +29,7 @@ from epicrisis.evaluation.runs.cases import Case
 from epicrisis.evaluation.runs.folder import RECORDS
 from epicrisis.evaluation.runs.records import Outcome, Record, read_records
 from epicrisis.evaluation.statistics import Mean, sign_test
-from epicrisis.evaluation.tables import Table
+from epicrisis.evaluation.tables.table import Table
 from epicrisis.pipeline import Treatment
 from epicrisis.retrieval.ordering import in_order
 from epicrisis.seams import ChatRequest

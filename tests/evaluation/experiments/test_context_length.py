@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from epicrisis.evaluation import statistics
-from epicrisis.evaluation.analysis import SHARE, P
 from epicrisis.evaluation.experiments import context_length, positions
 from epicrisis.evaluation.experiments.arms import Study
+from epicrisis.evaluation.experiments.placing import PLACES, distinct, first_rank
 from epicrisis.evaluation.experiments.protocol import PROTOCOLS
-from epicrisis.evaluation.placing import PLACES, distinct, first_rank
 from epicrisis.evaluation.runs.records import Outcome
+from epicrisis.evaluation.tables.analysis import SHARE, P
 from epicrisis.testing.reader import u_curve
 from tests.evaluation.experiments.world import evidence, near, questions, reader, row, run
 

@@ -23,11 +23,11 @@ from epicrisis.evaluation.experiments.cost import (
     spent,
     with_preflight,
 )
-from epicrisis.evaluation.published import published
 from epicrisis.evaluation.runs.cases import Case
 from epicrisis.evaluation.runs.folder import RECORDS
 from epicrisis.evaluation.runs.records import Record, read_records
 from epicrisis.evaluation.statistics import Difference, Mean
+from epicrisis.evaluation.tables.published import published
 from epicrisis.models.chat.prices import stated_cost
 from epicrisis.pipeline import Treatment
 from epicrisis.retrieval.ordering import in_order

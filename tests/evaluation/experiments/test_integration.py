@@ -13,16 +13,16 @@ import pytest
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation import statistics
-from epicrisis.evaluation.analysis import SHARE, P
 from epicrisis.evaluation.experiments import integration
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.evidence import Evidence, of_library
 from epicrisis.evaluation.experiments.integration import MACRO, MICRO
 from epicrisis.evaluation.experiments.protocol import PROTOCOLS
-from epicrisis.evaluation.published import published
 from epicrisis.evaluation.runs.cases import Case
 from epicrisis.evaluation.runs.folder import RECORDS
 from epicrisis.evaluation.runs.records import Outcome, read_records
+from epicrisis.evaluation.tables.analysis import SHARE, P
+from epicrisis.evaluation.tables.published import published
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.library import Library
 from epicrisis.opening import Opened

@@ -17,11 +17,11 @@ from epicrisis.evaluation.experiments.open_ended import Judging, conclusions, ju
 from epicrisis.evaluation.judging.by_model import VerdictFile, judge, recipe
 from epicrisis.evaluation.judging.pairs import Paired, pairs_of, write
 from epicrisis.evaluation.judging.verdicts import Choice, Verdict
-from epicrisis.evaluation.published import published
 from epicrisis.evaluation.runs.folder import RECORDS
 from epicrisis.evaluation.runs.loop import RecordFile, answer_cases
 from epicrisis.evaluation.runs.records import read_records
 from epicrisis.evaluation.statistics import Mean, sign_test, wilson
+from epicrisis.evaluation.tables.published import published
 from epicrisis.opening import Opened
 from epicrisis.pipeline import Pipeline
 from epicrisis.plain import to_json

@@ -10,14 +10,14 @@ import pytest
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation import statistics
-from epicrisis.evaluation.analysis import SHARE, P
 from epicrisis.evaluation.experiments import positions
 from epicrisis.evaluation.experiments.arms import ARMS, UNPLACED, Study
+from epicrisis.evaluation.experiments.placing import PLACES, first_rank
 from epicrisis.evaluation.experiments.protocol import PROTOCOLS
-from epicrisis.evaluation.placing import PLACES, first_rank
-from epicrisis.evaluation.published import published
 from epicrisis.evaluation.runs.cases import Case
 from epicrisis.evaluation.runs.records import Outcome
+from epicrisis.evaluation.tables.analysis import SHARE, P
+from epicrisis.evaluation.tables.published import published
 from epicrisis.prompts import unfence
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.reader import u_curve

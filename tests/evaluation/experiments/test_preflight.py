@@ -33,8 +33,8 @@ from epicrisis.evaluation.experiments.preflight import (
     specificity_at,
 )
 from epicrisis.evaluation.experiments.rankings import Recorded
-from epicrisis.evaluation.published import published
 from epicrisis.evaluation.statistics import Mean
+from epicrisis.evaluation.tables.published import published
 from epicrisis.retrieval.preflight import rankings_agree
 from epicrisis.retrieval.signals import Signal
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from epicrisis.evaluation.cloze import drawn
 from epicrisis.evaluation.experiments import positions, probe
 from epicrisis.evaluation.experiments.arms import Study
+from epicrisis.evaluation.experiments.cloze import drawn
 from epicrisis.evaluation.experiments.cost import spent
 from epicrisis.evaluation.experiments.protocol import PROTOCOLS
 from epicrisis.evaluation.runs.folder import RECORDS
 from epicrisis.evaluation.runs.records import read_records
-from epicrisis.evaluation.tables import Table
+from epicrisis.evaluation.tables.table import Table
 from epicrisis.retrieval.ordering import in_order
 from epicrisis.testing.reader import Curve, Key, position_biased_reader, u_curve
 from epicrisis.types import Passage, Question, Ranking

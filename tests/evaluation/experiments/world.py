@@ -14,7 +14,7 @@ from epicrisis.evaluation.runs.cases import Case
 from epicrisis.evaluation.runs.folder import RECORDS, Plan, Run
 from epicrisis.evaluation.runs.loop import answer_cases
 from epicrisis.evaluation.runs.records import Outcome, outcomes, read_records
-from epicrisis.evaluation.tables import Cell, Table
+from epicrisis.evaluation.tables.table import Cell, Table
 from epicrisis.pipeline import Pipeline
 from epicrisis.retrieval.ordering import in_order
 from epicrisis.seams import ChatModel

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.placing import placed
+from epicrisis.evaluation.experiments.placing import placed
 from epicrisis.evaluation.runs.cases import Case, Condition
 from epicrisis.pipeline import Treatment
 from epicrisis.retrieval.fusion import reciprocal_rank_fusion

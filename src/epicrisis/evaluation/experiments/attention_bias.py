@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis import Group, Measure, spread, table
-from epicrisis.evaluation.placing import drawn
+from epicrisis.evaluation.experiments.placing import drawn
 from epicrisis.evaluation.runs.cases import Case
 from epicrisis.evaluation.runs.records import Outcome
-from epicrisis.evaluation.tables import Table
+from epicrisis.evaluation.tables.analysis import Group, Measure, spread, table
+from epicrisis.evaluation.tables.table import Table
 from epicrisis.types import Question
 
 from .arms import UNPLACED, Study

@@ -18,7 +18,7 @@ from typing import Any
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.statistics import Difference, paired_difference, sign_test
-from epicrisis.evaluation.tables import Cell, Table
+from epicrisis.evaluation.tables.table import Cell, Table
 from epicrisis.retrieval.signals import Signal
 
 from .preflight import (

@@ -14,7 +14,9 @@ from typing import Any
 
 from epicrisis.dates import last_day
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis import (
+from epicrisis.evaluation.runs.cases import canonical
+from epicrisis.evaluation.runs.records import Outcome, Record, outcomes
+from epicrisis.evaluation.tables.analysis import (
     STATES,
     Group,
     Measure,
@@ -26,9 +28,7 @@ from epicrisis.evaluation.analysis import (
     notes,
     score,
 )
-from epicrisis.evaluation.runs.cases import canonical
-from epicrisis.evaluation.runs.records import Outcome, Record, outcomes
-from epicrisis.evaluation.tables import Cell, Table
+from epicrisis.evaluation.tables.table import Cell, Table
 
 OURS, RIVAL = "brief-context", "rag"
 _ARM = "arm"

@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from statistics import fmean
 
-from epicrisis.evaluation.analysis import Group, Measure, P, Pair, by_pair, corrected_p, spread, table
-from epicrisis.evaluation.analysis import notes as notes_of
-from epicrisis.evaluation.placing import PLACES
+from epicrisis.evaluation.experiments.placing import PLACES
 from epicrisis.evaluation.runs.cases import Case
 from epicrisis.evaluation.runs.records import Outcome
 from epicrisis.evaluation.statistics import Difference, paired_difference
-from epicrisis.evaluation.tables import Cell, Table
+from epicrisis.evaluation.tables.analysis import Group, Measure, P, Pair, by_pair, corrected_p, spread, table
+from epicrisis.evaluation.tables.analysis import notes as notes_of
+from epicrisis.evaluation.tables.table import Cell, Table
 from epicrisis.types import Question
 
 from . import positions

@@ -16,7 +16,7 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.runs.cases import Condition, canonical
 from epicrisis.evaluation.runs.records import Record
 from epicrisis.evaluation.statistics import Difference, Mean, mean_of, paired_difference
-from epicrisis.evaluation.tables import Cell, Table
+from epicrisis.evaluation.tables.table import Cell, Table
 from epicrisis.settings import Price
 
 Equation: TypeAlias = Literal["published", "corrected"]

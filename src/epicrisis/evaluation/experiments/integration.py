@@ -17,7 +17,10 @@ import numpy.typing as npt
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation import statistics
-from epicrisis.evaluation.analysis import (
+from epicrisis.evaluation.runs.cases import Case
+from epicrisis.evaluation.runs.records import Outcome, Record
+from epicrisis.evaluation.statistics import Difference, Interval, Mean, paired_difference
+from epicrisis.evaluation.tables.analysis import (
     FIGURES,
     STATES,
     Group,
@@ -34,11 +37,8 @@ from epicrisis.evaluation.analysis import (
     notes,
     score,
 )
-from epicrisis.evaluation.published import published
-from epicrisis.evaluation.runs.cases import Case
-from epicrisis.evaluation.runs.records import Outcome, Record
-from epicrisis.evaluation.statistics import Difference, Interval, Mean, paired_difference
-from epicrisis.evaluation.tables import Cell, Table
+from epicrisis.evaluation.tables.published import published
+from epicrisis.evaluation.tables.table import Cell, Table
 from epicrisis.retrieval.preflight import rankings_agree
 from epicrisis.retrieval.rerank import reranked
 from epicrisis.retrieval.signals import BY_WORDS

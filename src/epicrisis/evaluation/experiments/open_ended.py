@@ -21,7 +21,7 @@ from epicrisis.evaluation.judging.pairs import Paired
 from epicrisis.evaluation.judging.verdicts import Choice, Verdict
 from epicrisis.evaluation.runs.cases import Case
 from epicrisis.evaluation.statistics import Mean, holm, mean_of, sign_test
-from epicrisis.evaluation.tables import Cell, Table
+from epicrisis.evaluation.tables.table import Cell, Table
 from epicrisis.pipeline import Treatment
 from epicrisis.types import Question, StrategyName
 

@@ -15,9 +15,9 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from epicrisis.evaluation.published import published
 from epicrisis.evaluation.statistics import Interval, Mean, wilson
-from epicrisis.evaluation.tables import Cell, Table
+from epicrisis.evaluation.tables.published import published
+from epicrisis.evaluation.tables.table import Cell, Table
 from epicrisis.retrieval.signals import Signal, measured
 
 from .rankings import Recorded

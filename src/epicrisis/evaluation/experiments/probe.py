@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from epicrisis.evaluation.runs.records import Outcome
 from epicrisis.evaluation.statistics import Difference
-from epicrisis.evaluation.tables import Cell, Table
+from epicrisis.evaluation.tables.table import Cell, Table
 from epicrisis.types import Passage, Question, Ranking
 
 from . import positions

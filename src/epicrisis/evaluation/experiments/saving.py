@@ -14,7 +14,7 @@ from statistics import fmean
 from epicrisis.answering.baselines import PROMPTS
 from epicrisis.answering.choices import ReplyForm
 from epicrisis.evaluation.statistics import Difference, Interval, Mean
-from epicrisis.evaluation.tables import Cell, Table
+from epicrisis.evaluation.tables.table import Cell, Table
 from epicrisis.models.chat.estimates import likely_prompt_tokens, likely_tokens
 from epicrisis.prompts import passage_text, render
 from epicrisis.seams import PassageStore

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from epicrisis.evaluation.analysis import score
 from epicrisis.evaluation.statistics import Mean, wilson
+from epicrisis.evaluation.tables.analysis import score
 from epicrisis.types import Answer, Usage
 
 from .cases import Case

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from epicrisis.evaluation.analysis import (
+from epicrisis.evaluation.runs.records import Outcome
+from epicrisis.evaluation.statistics import paired_difference, wilson
+from epicrisis.evaluation.tables.analysis import (
     FIGURES,
     SHARE,
     Group,
@@ -21,8 +23,6 @@ from epicrisis.evaluation.analysis import (
     spread,
     table,
 )
-from epicrisis.evaluation.runs.records import Outcome
-from epicrisis.evaluation.statistics import paired_difference, wilson
 from epicrisis.types import State
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from epicrisis.evaluation.published import Published, parse, published
 from epicrisis.evaluation.statistics import sign_test
+from epicrisis.evaluation.tables.published import Published, parse, published
 
 SIZES = {"MedMCQA": 4183, "PubMedQA": 500, "BioASQ": 618}
 PLACES = [0, 25, 50, 75, 100]

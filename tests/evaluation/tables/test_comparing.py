@@ -11,13 +11,13 @@ from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis import SHARE, P
-from epicrisis.evaluation.comparing import findings
-from epicrisis.evaluation.conclusions import TO
 from epicrisis.evaluation.findings import Findings
 from epicrisis.evaluation.runs.cases import Condition
 from epicrisis.evaluation.statistics import Difference, Mean
-from epicrisis.evaluation.tables import Cell, Table
+from epicrisis.evaluation.tables.analysis import SHARE, P
+from epicrisis.evaluation.tables.comparing import findings
+from epicrisis.evaluation.tables.conclusions import TO
+from epicrisis.evaluation.tables.table import Cell, Table
 from epicrisis.types import Question
 from tests.evaluation.written import QUESTIONS, Outcome, answers, folder, recipe
 

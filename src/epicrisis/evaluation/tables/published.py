@@ -12,7 +12,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, Literal, TypeAlias
 
-from .tables import Cell, Table
+from .table import Cell, Table
 
 Version: TypeAlias = Literal["printed", "preprint"]
 
@@ -47,7 +47,7 @@ class Published:
 @cache
 def published() -> Mapping[str, Published]:
     """The tables by name, in the order of the file."""
-    return parse(resources.files("epicrisis.evaluation").joinpath("published.toml").read_text("utf-8"))
+    return parse(resources.files("epicrisis.evaluation.tables").joinpath("published.toml").read_text("utf-8"))
 
 
 def parse(text: str) -> Mapping[str, Published]:

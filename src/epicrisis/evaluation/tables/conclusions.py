@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from .power import ALPHA, POWER, often, points, smallest_difference
+from epicrisis.evaluation.power import ALPHA, POWER, often, points, smallest_difference
+from epicrisis.evaluation.statistics import Difference
+
 from .showing import AGAINST, is_p, label, p_value
-from .statistics import Difference
-from .tables import Cell, Table
+from .table import Cell, Table
 
 TO = "difference to "
 """Begins the heading of differences to a baseline, which it names."""

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Literal, TypeAlias
 
-from .runs.records import Outcome
-from .statistics import Difference, Mean, holm, mean_of, paired_difference
-from .tables import Cell, Table
+from epicrisis.evaluation.runs.records import Outcome
+from epicrisis.evaluation.statistics import Difference, Mean, holm, mean_of, paired_difference
+
+from .table import Cell, Table
 
 Measure: TypeAlias = Literal["right", "right-of-answered"]
 """`right`: of all that were asked and did not fail, an answer that abstains or cannot be read being none that is right;

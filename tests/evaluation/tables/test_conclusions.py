@@ -7,13 +7,13 @@ import re
 
 import pytest
 
-from epicrisis.evaluation.analysis import Group, table
-from epicrisis.evaluation.conclusions import conclusions, smallest
 from epicrisis.evaluation.power import smallest_difference
-from epicrisis.evaluation.published import published
 from epicrisis.evaluation.runs.records import Outcome
 from epicrisis.evaluation.statistics import Difference, Interval, paired_difference
-from epicrisis.evaluation.tables import Cell, Table
+from epicrisis.evaluation.tables.analysis import Group, table
+from epicrisis.evaluation.tables.conclusions import conclusions, smallest
+from epicrisis.evaluation.tables.published import published
+from epicrisis.evaluation.tables.table import Cell, Table
 
 BETTER = Difference(0.062, Interval(0.011, 0.113), 0.003, 200, 40)
 WORSE = Difference(-0.1, Interval(-0.19, -0.01), 0.004, 200, 40)

@@ -7,9 +7,9 @@ import re
 
 import pytest
 
-from epicrisis.evaluation.showing import cell, cells, forest, key_columns, label, markdown, p_value, text
 from epicrisis.evaluation.statistics import Difference, Interval, Mean
-from epicrisis.evaluation.tables import Cell, Table
+from epicrisis.evaluation.tables.showing import cell, cells, forest, key_columns, label, markdown, p_value, text
+from epicrisis.evaluation.tables.table import Cell, Table
 
 SHARE = Mean(0.625, Interval(0.55, 0.694), 40)
 BETTER = Difference(0.0625, Interval(0.0112, 0.1131), 0.0123, 40, 40)

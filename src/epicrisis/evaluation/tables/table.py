@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from .statistics import Difference, Interval, Mean
+from epicrisis.evaluation.statistics import Difference, Interval, Mean
 
 Cell: TypeAlias = str | int | float | Mean | Difference | Interval | None
 """Shares are 0 to 1, p values too; `None` is "there is none", never 0."""

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 from epicrisis.corpus.chunking import sentences
 from epicrisis.errors import InputError
+from epicrisis.evaluation.datasets.dataset import Dataset, classes_by_gold
 from epicrisis.types import Passage, Question
-
-from .datasets.dataset import Dataset, classes_by_gold
 
 NAME = "cloze"
 LETTERS = "ABCD"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.rescoring import Rescored, rescored, table
+from epicrisis.evaluation.scoring.rescoring import Rescored, rescored, table
 from epicrisis.types import Question
 from tests.evaluation.written import QUESTIONS, Outcome, answers, folder
 

@@ -12,6 +12,11 @@ from itertools import combinations
 from pathlib import Path
 from typing import TypeAlias
 
+from epicrisis.evaluation.findings import Findings
+from epicrisis.evaluation.runs.recorded import RecordedRun, differing, open_runs
+from epicrisis.evaluation.runs.records import Outcome, outcome_of_record
+from epicrisis.evaluation.statistics import Difference, sign_test
+
 from .analysis import (
     FIGURES,
     Group,
@@ -28,12 +33,8 @@ from .analysis import (
     notes,
 )
 from .conclusions import TO, conclusions
-from .findings import Findings
-from .runs.recorded import RecordedRun, differing, open_runs
-from .runs.records import Outcome, outcome_of_record
 from .showing import AGAINST
-from .statistics import Difference, sign_test
-from .tables import Cell, Table
+from .table import Cell, Table
 
 REPEATED = ("place", "repeat")
 """Conditions under which one question is asked again; the values of all others are compared one by one."""

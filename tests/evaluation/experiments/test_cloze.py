@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.cloze import GAP, LETTERS, drawn
+from epicrisis.evaluation.experiments.cloze import GAP, LETTERS, drawn
 from epicrisis.types import Passage
 
 

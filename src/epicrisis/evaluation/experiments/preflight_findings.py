@@ -8,11 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.errors import InputError
-from epicrisis.retrieval.signals import Signal
-
-from .conclusions import conclusions
-from .experiments.calibration import Calibration, calibrate, calibration_table, signals_table
-from .experiments.preflight import (
+from epicrisis.evaluation.experiments.calibration import Calibration, calibrate, calibration_table, signals_table
+from epicrisis.evaluation.experiments.preflight import (
     ALWAYS,
     NEVER,
     PAPERS_RULE,
@@ -24,11 +21,13 @@ from .experiments.preflight import (
     places_table,
     rules_table,
 )
-from .experiments.rankings import GUARDS, Guard, Recorded, read_rankings
-from .findings import Findings, Source
-from .published import published
-from .statistics import Mean
-from .tables import Table
+from epicrisis.evaluation.experiments.rankings import GUARDS, Guard, Recorded, read_rankings
+from epicrisis.evaluation.findings import Findings, Source
+from epicrisis.evaluation.statistics import Mean
+from epicrisis.evaluation.tables.conclusions import conclusions
+from epicrisis.evaluation.tables.published import published
+from epicrisis.evaluation.tables.table import Table
+from epicrisis.retrieval.signals import Signal
 
 NAME = "preflight"
 K = 16

@@ -10,8 +10,9 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .statistics import Difference, Interval, Mean
-from .tables import Cell, Table
+from epicrisis.evaluation.statistics import Difference, Interval, Mean
+
+from .table import Cell, Table
 
 PERCENT = "%"
 """Ends a heading under which shares are shown as percent, to two places: as the papers print them."""

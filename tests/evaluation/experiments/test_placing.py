@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.placing import PLACES, distinct, drawn, first_rank, placed
+from epicrisis.evaluation.experiments.placing import PLACES, distinct, drawn, first_rank, placed
 from epicrisis.types import Passage
 
 

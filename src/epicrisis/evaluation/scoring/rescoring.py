@@ -16,19 +16,18 @@ from typing import Any
 from epicrisis.corpus import jsonl
 from epicrisis.corpus.inputs import Skipped, is_folder, shown
 from epicrisis.errors import InputError
+from epicrisis.evaluation.datasets.dataset import Dataset
+from epicrisis.evaluation.datasets.load import load
+from epicrisis.evaluation.datasets.mirage import SUBSETS
+from epicrisis.evaluation.runs.cases import Condition, canonical
+from epicrisis.evaluation.runs.folder import MANIFEST
+from epicrisis.evaluation.runs.recorded import RecordedRun, names_of, open_run
+from epicrisis.evaluation.scoring.reading import SCORINGS, Scoring
+from epicrisis.evaluation.scoring.replies import Outputs, Replied, read_outputs, recorded, released
+from epicrisis.evaluation.scoring.scores import Score, score
+from epicrisis.evaluation.statistics import Mean, wilson
+from epicrisis.evaluation.tables.table import Cell, Table
 from epicrisis.types import Question
-
-from .datasets.dataset import Dataset
-from .datasets.load import load
-from .datasets.mirage import SUBSETS
-from .runs.cases import Condition, canonical
-from .runs.folder import MANIFEST
-from .runs.recorded import RecordedRun, names_of, open_run
-from .scoring.reading import SCORINGS, Scoring
-from .scoring.replies import Outputs, Replied, read_outputs, recorded, released
-from .scoring.scores import Score, score
-from .statistics import Mean, wilson
-from .tables import Cell, Table
 
 _SCORINGS: Mapping[Scoring, str] = {
     "ours": "ours: the choice that a reply states; abstained, unparsed and empty replies are neither right nor wrong, "

@@ -1,0 +1,1 @@
+"""From outcomes to tables, from tables to text and sentences; and the tables that the papers print."""
