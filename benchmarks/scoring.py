@@ -1,0 +1,42 @@
+"""Seconds of CPU that each scoring takes for 30,000 released replies: MIRAGE's of GPT-3.5, over and over.
+
+    EPICRISIS_DATA=... python benchmarks/scoring.py
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from itertools import cycle, islice
+from pathlib import Path
+
+from epicrisis.evaluation.datasets.load import load
+from epicrisis.evaluation.scoring.reading import SCORINGS
+from epicrisis.evaluation.scoring.replies import read_outputs, released
+from epicrisis.evaluation.scoring.scores import score
+
+REPLIES = 30_000
+RUNS = {"mirage/pubmedqa": "gpt35_cot_pubmedqa.jsonl", "mirage/bioasq": "gpt35_cot_bioasq.jsonl"}
+
+
+def main() -> None:
+    """Prints a line a scoring."""
+    data = Path(os.environ["EPICRISIS_DATA"])
+    replied = [
+        each
+        for name, file in RUNS.items()
+        for each in released(load(name, data, data).questions, read_outputs(data / "mirage" / file))
+    ]
+    many = [
+        replace(each, question=replace(each.question, id=f"{number}-{each.question.id}"))
+        for number, each in enumerate(islice(cycle(replied), REPLIES))
+    ]
+    for scoring in SCORINGS:
+        start = time.process_time()
+        found = score(many, scoring)
+        print(f"{scoring}: {found.n:,} replies in {time.process_time() - start:.2f} s")
+
+
+if __name__ == "__main__":
+    main()
