@@ -116,7 +116,7 @@ def test_many_questions_are_resumed_without_paying_twice(small_library: Path, tm
     assert answers.read_bytes() == before
     other = run(*arguments[:-1], "closed-book")
     assert other.exit_code == 2
-    assert "made with other settings (library, settings)" in other.stderr
+    assert "made with other settings (library, settings.strategy)" in other.stderr
 
 
 def test_doctor_names_what_would_be_contacted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

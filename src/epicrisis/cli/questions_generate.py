@@ -101,7 +101,8 @@ def _lines(drawn: Drawn, n: int, states: Counter[str], alike: list[tuple[str, st
         f"{len(drawn.passages)} passages{short}; in {output}: {states['proposed']} questions proposed, "
         f"{states['accepted']} accepted, {states['rejected']} rejected",
         f"left out: {states['nothing']} passages without such a question, {states['unparsed']} replies that could not "
-        f"be read, {states['not-verbatim']} whose quotation does not stand in the passage",
+        f"be read, {states['not-verbatim']} whose quotation does not stand in the passage, {states['names-nothing']} "
+        "whose question names nothing of it",
     ]
     if alike:
         named = ", ".join(f"{one} and {other}" for one, other in alike[:NAMED])

@@ -1,35 +1,24 @@
-"""Many prompts to one chat model, each reply read and kept as a line of a file, so that none is paid for twice.
+"""One prompt to a chat model and its reply, read.
 
-For what is no question of a run: verdicts on answers, proposals of questions. Knows neither of them.
+For what is no question of a run: verdicts on answers, proposals of questions. Knows neither of them, and no file.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, TypeVar
 
 from epicrisis.answering.choices import Unreadable
 from epicrisis.answering.context import SECOND_TRY_TEMPERATURE, Sampling
-from epicrisis.errors import (
-    ChatError,
-    InputError,
-    ReplyTruncated,
-    ReplyWithheld,
-    StorageError,
-)
+from epicrisis.errors import ChatError, ReplyTruncated, ReplyWithheld
 from epicrisis.pipeline import Pipeline
-from epicrisis.plain import to_json
 from epicrisis.prompts import Prompt
 from epicrisis.seams import ChatModel, ChatRequest
 from epicrisis.settings import Models, Settings
 from epicrisis.types import Failure, Scope, Usage
-
-from .runs.lines import append_line
 
 T = TypeVar("T")
 
@@ -162,64 +151,3 @@ async def opened(settings: Settings, role: str = "writer") -> AsyncGenerator[Ask
         context = pipeline.context(lambda event: None, Scope())
         told = pipeline.recipe()["models"]["writer"]
         yield Asker(context.models["writer"], context.sampling["writer"], context.seed, told, pipeline.at_once)
-
-
-class Lines:
-    """A JSONL file that is only added to. A line that a kill left half-written is left aside, and taken back when the
-    next one is added; a last line that an editor left without its end is kept. Raises InputError where a line is no
-    JSON object."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.values: list[dict[str, Any]] = []
-        """As they were when the file was opened, in its order."""
-        self._half = 0
-        """Bytes of the half-written line."""
-        self._open_end = False
-        if path.exists():
-            self._read()
-
-    def _read(self) -> None:
-        try:
-            *whole, last = self.path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
-        except OSError as error:
-            raise InputError(f"{self.path} cannot be read ({error.strerror}): name another file with -o") from error
-        for number, line in enumerate(whole, 1):
-            if line.strip() and not self._take(line):
-                self._refuse(number)
-        if last and self._take(last):
-            self._open_end = True
-        elif last.startswith(b"{"):
-            self._half = len(last)
-        elif last.strip():
-            self._refuse(len(whole) + 1)
-
-    def _refuse(self, number: int) -> NoReturn:
-        raise InputError(f"{self.path}, line {number}, is no JSON object: mend it, or name another file")
-
-    def _take(self, line: bytes) -> bool:
-        try:
-            value = json.loads(line)
-        except ValueError:
-            return False
-        if isinstance(value, dict):
-            self.values.append(value)
-        return isinstance(value, dict)
-
-    def append(self, value: Mapping[str, Any]) -> None:
-        """Durable when it returns. Raises StorageError where the disk does not take it."""
-        if self._half or self._open_end:
-            self._mend()
-        append_line(self.path, to_json(value))
-
-    def _mend(self) -> None:
-        try:
-            with self.path.open("r+b") as file:
-                file.seek(-self._half, os.SEEK_END)
-                file.truncate()
-                file.write(b"\n" if self._open_end else b"")
-        except OSError as error:
-            raise StorageError(
-                f"{self.path} cannot be written ({error.strerror}): free some space and run the same command again"
-            ) from error
-        self._half, self._open_end = 0, False

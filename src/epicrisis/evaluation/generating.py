@@ -2,8 +2,8 @@
 and their answers, people accept or reject them.
 
 Passages are drawn at random; of each the model is asked for one question, its answer, and the sentence that it comes
-from, which must stand in the passage word for word. A line of the file is one passage, in the form that
-`corpus.questions.read_questions` reads, with its `state`:
+from, which must stand in the passage word for word; and the question must name something that the passage names. A line
+of the file is one passage, in the form that `corpus.questions.read_questions` reads, with its `state`:
 
     proposed    to be changed by people into accepted or rejected; questions count as such once they are accepted
     left-out    the passage gave no question, with the reason
@@ -18,7 +18,9 @@ import heapq
 import re
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -33,10 +35,11 @@ from epicrisis.library.library import Library
 from epicrisis.library.lookup import at_random
 from epicrisis.library.manifest import NAME as MANIFEST
 from epicrisis.plain import to_json
-from epicrisis.prompts import Prompt, fence_passages, render
+from epicrisis.prompts import Prompt, fence_passages, passage_text, render
 from epicrisis.types import Document, Failure, Passage, Quotation, Scope, Usage
 
-from .asking import Asker, Form, Lines, object_of, read_object, text_of
+from .asking import Asker, Form, object_of, read_object, text_of
+from .runs.lines import alone, append_line, read_lines
 from .runs.working import worked_off
 
 PROMPTS = "epicrisis.evaluation.prompts"
@@ -46,8 +49,9 @@ ALIKE = 0.8
 """Share of their words that two questions have in common, of all words of both, from which they are near-duplicates."""
 
 State: TypeAlias = Literal["proposed", "accepted", "rejected", "left-out"]
-Reason: TypeAlias = Literal["nothing", "unparsed", "not-verbatim"]
-"""Why a passage gave no question: the model found none, or neither reply could be read, or neither quoted verbatim."""
+Reason: TypeAlias = Literal["nothing", "unparsed", "not-verbatim", "names-nothing"]
+"""Why a passage gave no question: the model found none, or of two replies neither could be read, quoted verbatim, or
+asked about anything that the passage names."""
 
 _FIELDS: Mapping[str, int] = {
     "quote": 400, "population": 120, "intervention": 120, "comparison": 120, "outcome": 120, "question": 300,
@@ -55,8 +59,21 @@ _FIELDS: Mapping[str, int] = {
 }  # fmt: skip
 """Of a reply, with the characters each may have at most."""
 _PICO = ("population", "intervention", "comparison", "outcome")
-_NOT_VERBATIM = "the quotation does not stand in the passage"
+_REASONS: Mapping[str, Reason] = {
+    "the quotation does not stand in the passage": "not-verbatim",
+    "the question names nothing of the passage": "names-nothing",
+}
+"""By what makes a reply unreadable; all else is `unparsed`."""
+_NOT_VERBATIM, _NAMES_NOTHING = _REASONS
 _WORD = re.compile(r"\w+")
+_COMMON = frozenset(
+    _WORD.findall(
+        "a an and any are as at be been by can for from had has have how if is its it more most no not of on or than "
+        "the their these those to was were what when whose why will would adults group groups participants patients "
+        "people subjects treatment"
+    )
+)
+"""Words of any PICO question, beside those of the prompt that asks for one: they name nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,14 +175,27 @@ def _read(reply: str, passage: Passage) -> Proposal | None:
     quotation = locate(values["quote"], passage)
     if not quotation.verified:
         raise Unreadable(_NOT_VERBATIM)
+    if not (_words(values["question"]) - _of_the_form()) & _words(passage_text(passage)):
+        raise Unreadable(_NAMES_NOTHING)
     return Proposal(values["question"], values["answer"], {name: values[name] for name in _PICO}, quotation)
+
+
+@cache
+def _of_the_form() -> frozenset[str]:
+    """What a model may write that only repeats what it was asked for."""
+    prompt = render(PROMPTS, "pico", documents="")
+    return _COMMON.union(*(_words(message.content) for message in prompt.messages))
+
+
+def _words(text: str) -> set[str]:
+    return set(_WORD.findall(text.casefold()))
 
 
 async def _made(asker: Asker, passage: Passage, scope: Scope) -> Made:
     said = await asker.ask(prompt_of(passage, scope), _form(passage))
     reason: Reason | None = None
     if said.unreadable is not None:
-        reason = "not-verbatim" if said.unreadable == _NOT_VERBATIM else "unparsed"
+        reason = _REASONS.get(said.unreadable, "unparsed")
     elif said.value is None and said.failure is None:
         reason = "nothing"
     return Made(passage, said.value, reason, said.failure, said.usage)
@@ -181,8 +211,10 @@ async def generate(
     async def work(passage: Passage) -> Made:
         return await _made(asker, passage, scope)
 
-    async for made in worked_off(left, work, file.append, lambda made: made.failure, asker.at_once):
-        yield made
+    # Left half-way it must end what it works on now, not when it is collected.
+    async with aclosing(worked_off(left, work, file.append, lambda made: made.failure, asker.at_once)) as proposals:
+        async for made in proposals:
+            yield made
 
 
 # -- the file ---------------------------------------------------------------------------------------------------------
@@ -194,28 +226,29 @@ def recipe(asker: Asker) -> dict[str, Any]:
 
 
 class QuestionFile:
-    """The file of proposals. Raises InputError where it holds something else, or proposals made otherwise."""
+    """The file of proposals, this process's to add to while the object lives. Raises InputError where it holds anything
+    else, proposals made otherwise, or where another process is at work on it."""
 
     def __init__(self, path: Path, recipe: Mapping[str, Any]) -> None:
-        self._lines = Lines(path)
+        self._path = path
+        self._lock = alone(path)
         self._recipe = to_json(recipe)
         self.passages: set[str] = set()
         """Ids of those that were asked about."""
         self.states: Counter[str] = Counter()
         """Lines by their state, and of those left out by the reason."""
         self._texts: dict[str, str] = {}
-        for number, line in enumerate(self._lines.values, 1):
-            if line.get("made") != self._recipe or not {"passage", "state"} <= line.keys():
-                raise InputError(
-                    f"{path}, line {number}, was not made by this model, prompt and seed: name another file with -o"
-                )
-            self._note(line)
+        for line in read_lines(path):
+            if line.value.get("made") != self._recipe or not {"id", "passage", "state"} <= line.value.keys():
+                said = "was not made by this model, prompt and seed"
+                raise InputError(f"{path}, line {line.number}, {said}: name another file with -o")
+            self._note(line.value)
 
     def append(self, made: Made) -> None:
         """Durable when it returns. A failure is left aside."""
         if made.failure is None:
-            line = _line(made, self._recipe)
-            self._lines.append(line)
+            line = to_json(_line(made, self._recipe))
+            append_line(self._path, line)
             self._note(line)
 
     def _note(self, line: Mapping[str, Any]) -> None:
@@ -226,7 +259,7 @@ class QuestionFile:
 
     def near_duplicates(self) -> list[tuple[str, str]]:
         """Ids of any two questions that say nearly the same, in the file's order."""
-        words = {id_: set(_WORD.findall(text.casefold())) for id_, text in self._texts.items()}
+        words = {id_: _words(text) for id_, text in self._texts.items()}
         return [
             (first, second)
             for first, second in combinations(words, 2)

@@ -14,6 +14,7 @@ from epicrisis.types import Passage, Scope
 from .checks import check_scope
 from .foreign import ours
 from .library import Library
+from .nearest import in_scope
 from .vectors import PassageTable
 
 _PIECE = 8192
@@ -39,19 +40,15 @@ def at_random(library: Library, count: int, seed: int, scope: Scope) -> tuple[Pa
     """
     check_scope(scope)
     table = _table(library)
-    wanted, there = count, table.count()
-    while True:
-        ids = heapq.nsmallest(wanted, _ids(library, table), key=lambda id_: _place(seed, id_))
-        known = table.fetch(ids)
-        seen = [known[id_].passage for id_ in ids if id_ in known and scope.admits(known[id_].passage)]
-        if len(seen) >= count or wanted >= there:
-            return tuple(seen[:count])
-        wanted *= 4
+    ids = heapq.nsmallest(count, _ids(library, table, scope), key=lambda id_: _place(seed, id_))
+    known = table.fetch(ids)
+    return tuple(known[id_].passage for id_ in ids if id_ in known and scope.admits(known[id_].passage))
 
 
-def _ids(library: Library, table: PassageTable) -> Iterator[str]:
+def _ids(library: Library, table: PassageTable, scope: Scope) -> Iterator[str]:
+    admitted = in_scope(scope, patients=True)
     with ours(library.path):
-        for batch in table.lance.search().select(["id"]).to_batches(_PIECE):
+        for batch in table.lance.search().where(admitted).select(["id"]).to_batches(_PIECE):
             yield from batch.column("id").to_pylist()
 
 

@@ -124,7 +124,7 @@ class Neighbours:
 
     def _condition(self, scope: Scope) -> str:
         """SQL for what the scope admits; empty for everything."""
-        return _in_scope(scope, patients=self.any_patients())
+        return in_scope(scope, patients=self.any_patients())
 
     def any_patients(self) -> bool:
         """True when some passage of this version of the table is of a patient's record."""
@@ -211,7 +211,7 @@ class Neighbours:
                 yield rows["id"].to_pylist(), days, self._matrix_of(rows).astype(np.float32)
 
 
-def _in_scope(scope: Scope, patients: bool) -> str:
+def in_scope(scope: Scope, patients: bool) -> str:
     """SQL for what the scope admits. `patients`: whether any passage is of a patient's record."""
     conditions = []
     if patients:

@@ -192,7 +192,7 @@ def test_another_judge_does_not_go_on_with_the_file(tmp_path: Path) -> None:
     made, path = paired(1), tmp_path / "judge.jsonl"
     asked(made.pairs, prefers("parts"), path)
     other = Asker(ScriptedModel(prefers("parts")), seed=3, told={**TOLD, "name": "other"})
-    with pytest.raises(InputError, match=r"verdicts made otherwise \(judge differ\): name another file"):
+    with pytest.raises(InputError, match=r"verdicts made otherwise \(judge\.name differ\): name another file"):
         VerdictFile(path, recipe(other))
     lines = path.read_text().splitlines(keepends=True)
     changed = {**json.loads(lines[1]), "recipe": recipe(other)}

@@ -166,7 +166,7 @@ def test_another_plan_is_not_gone_on_with(tmp_path: Path, changes: dict[str, Any
     Run.open(tmp_path / "run", plan(made), CASES).close()
     with pytest.raises(InputError, match=said):
         Run.open(tmp_path / "run", plan(made, **changes), CASES)
-    with pytest.raises(InputError, match=r"recipe \(settings\)"):
+    with pytest.raises(InputError, match=r"recipe \(settings\.k\) differ"):
         Run.open(tmp_path / "run", plan(pipeline(k=3)), CASES)
     Run.open(tmp_path / "run", plan(made), CASES).close()
 

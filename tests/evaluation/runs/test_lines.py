@@ -1,45 +1,162 @@
-"""A file of lines after a kill, in a stranger's hands, and on a disk that takes nothing."""
+"""A file of lines after a kill at any byte, after an editor, in a stranger's hands, on a full disk, and between two
+processes."""
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from epicrisis.errors import StorageError
-from epicrisis.evaluation.runs.lines import append_line, whole_lines
+from epicrisis.errors import InputError, StorageError
+from epicrisis.evaluation.runs import lines
+from epicrisis.evaluation.runs.lines import alone, append_line, read_lines
+
+
+def values(path: Path) -> list[dict[str, Any]]:
+    return [line.value for line in read_lines(path)]
 
 
 def test_what_was_appended_is_read_in_its_order(tmp_path: Path) -> None:
     path = tmp_path / "lines.jsonl"
-    assert list(whole_lines(path)) == []
-    for name in ("α", "line\nbreak"):
+    assert values(path) == []
+    for name in ("α", "line\nbreak", "a\u2028b", "half \ud800 a pair"):
         append_line(path, {"name": name})
-    assert [(number, json.loads(line)["name"]) for number, line in whole_lines(path)] == [(1, "α"), (2, "line\nbreak")]
-    assert path.read_bytes().startswith('{"name": "α"}\n'.encode())
+    found = list(read_lines(path))
+    assert [(line.number, line.value["name"]) for line in found] == [
+        (1, "α"), (2, "line\nbreak"), (3, "a\u2028b"), (4, "half \ud800 a pair"),
+    ]  # fmt: skip
+    whole = path.read_bytes()
+    assert whole.startswith('{"name": "α"}\n'.encode())
+    assert whole.decode("utf-8"), "what is no text is escaped"
+    assert [json.loads(whole[line.start :].split(b"\n")[0]) for line in found] == values(path)
 
 
-@pytest.mark.parametrize("half", [b"{", b'{"name": "c"}'])
-def test_half_a_line_is_taken_back_and_the_next_one_stands_alone(tmp_path: Path, half: bytes) -> None:
+def test_killed_at_any_byte_the_file_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    for i in range(3):
+        append_line(path, {"i": i, "text": "ß}\\n{"})
+    whole = path.read_bytes()
+    ends = [i for i, byte in enumerate(whole, 1) if byte == ord("\n")]
+    for cut in range(len(whole) + 1):
+        path.write_bytes(whole[:cut])
+        # An object is whole without its line's end.
+        left = sum(end <= cut + 1 for end in ends)
+        assert [value["i"] for value in values(path)] == list(range(left))
+        assert path.read_bytes() == whole[:cut], "reading changes nothing"
+        append_line(path, {"i": 9})
+        assert path.read_bytes() == whole[: ends[left - 1] if left else 0] + b'{"i": 9}\n'
+
+
+@pytest.mark.parametrize("length", [lines._BLOCK - 2, lines._BLOCK, 3 * lines._BLOCK])
+def test_a_long_half_line_is_taken_back_whole(tmp_path: Path, length: int) -> None:
     path = tmp_path / "lines.jsonl"
     append_line(path, {"name": "a"})
-    whole = path.read_bytes()
-    path.write_bytes(whole + half)
-    assert list(whole_lines(path)) == [(1, whole)]
-    assert path.read_bytes() == whole
+    with path.open("ab") as file:
+        file.write(b'{"name": "' + b"x" * length)
     append_line(path, {"name": "b"})
-    assert [json.loads(line)["name"] for _, line in whole_lines(path)] == ["a", "b"]
+    assert path.read_text() == '{"name": "a"}\n{"name": "b"}\n'
 
 
-def test_a_file_of_something_else_is_left_as_it_is(tmp_path: Path) -> None:
+def test_what_an_editor_leaves(tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"i": 0}\r\n\r\n  \n{"i": 1}')
+    assert [(line.number, line.value["i"]) for line in read_lines(path)] == [(1, 0), (4, 1)]
+    append_line(path, {"i": 2})
+    assert [(line.number, line.value["i"]) for line in read_lines(path)] == [(1, 0), (4, 1), (5, 2)]
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("not ours\nnot even whole", 1), ('{"a": 1}\n{"b": \n{"c": 3}\n', 2), ('{"a": 1}\n[1]', 2)]
+)
+def test_a_file_of_something_else_is_told_and_left_as_it_is(tmp_path: Path, text: str, number: int) -> None:
     path = tmp_path / "notes.txt"
-    path.write_text("not ours\nnot even whole")
-    number, line = next(whole_lines(path))
-    assert (number, line) == (1, b"not ours\n")
-    assert path.read_text() == "not ours\nnot even whole"
+    path.write_text(text)
+    with pytest.raises(InputError, match=f"line {number}, is no JSON object: mend it, or name another file"):
+        values(path)
+    assert path.read_text() == text
+    with pytest.raises(InputError, match="cannot be read"):
+        values(tmp_path)
+
+
+# -- the disk ---------------------------------------------------------------------------------------------------------
+
+_IN_A_SMALL_SPACE = """
+import resource, signal, sys
+from pathlib import Path
+from epicrisis.errors import StorageError
+from epicrisis.evaluation.runs.lines import append_line
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
+path = Path(sys.argv[1])
+append_line(path, {"name": "a" * 40})
+try:
+    append_line(path, {"name": "b" * 80})
+except StorageError as error:
+    sys.stdout.write(str(error))
+append_line(path, {"name": "c" * 20})
+"""
+
+
+def test_of_a_line_that_found_no_room_nothing_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    ended = subprocess.run([sys.executable, "-c", _IN_A_SMALL_SPACE, str(path)], capture_output=True, text=True)
+    assert ended.stderr == ""
+    assert "free some space and run the same command again" in ended.stdout
+    assert [value["name"][0] for value in values(path)] == ["a", "c"]
 
 
 def test_a_disk_that_does_not_take_it(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match=r"cannot be written .*free some space and run the same command again"):
-        append_line(tmp_path / "nowhere" / "lines.jsonl", {})
+        append_line(tmp_path / "file" / "lines.jsonl", {})
+    with pytest.raises(StorageError, match="cannot be written"):
+        alone(tmp_path / "file" / "lines.jsonl")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
+def test_the_file_and_its_folder_are_their_owners_alone(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "lines.jsonl"
+    before = os.umask(0)
+    try:
+        append_line(path, {})
+        assert [each.stat().st_mode & 0o777 for each in (path, path.parent)] == [0o600, 0o700]
+        path.chmod(0o644)
+        append_line(path, {})
+        assert path.stat().st_mode & 0o777 == 0o600
+    finally:
+        os.umask(before)
+
+
+# -- two processes ----------------------------------------------------------------------------------------------------
+
+_TAKES_IT = """
+import sys
+from pathlib import Path
+from epicrisis.evaluation.runs.lines import alone
+lock = alone(Path(sys.argv[1]))
+sys.stdout.write("taken\\n")
+sys.stdout.flush()
+sys.stdin.read()
+"""
+
+
+def test_one_process_at_a_time_adds_to_it(tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    other = subprocess.Popen(
+        [sys.executable, "-c", _TAKES_IT, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert other.stdout is not None
+    assert other.stdout.readline() == "taken\n"
+    with pytest.raises(InputError, match=r"another process is at work on .*: wait until it ends, or stop it"):
+        alone(path)
+    other.kill()
+    other.wait()
+    other.stdout.close()
+    first = alone(path)
+    assert first.is_locked
+    assert alone(path).is_locked, "whoever asks again in this process"

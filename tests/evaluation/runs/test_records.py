@@ -87,13 +87,54 @@ def test_half_a_line_at_the_end_is_left_aside(tmp_path: Path) -> None:
 
 
 def test_anything_else_is_no_file_of_records(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="No such file"):
+    with pytest.raises(InputError, match="no such file; name the folder or the file of a run"):
         list(read_records(tmp_path / "nowhere"))
     path = tmp_path / "r.jsonl"
-    for text in ("{}\n", "no\n", '{"key": "1", "answer": 3}\n'):
-        path.write_text(text, encoding="utf-8")
-        with pytest.raises(InputError, match="line 1, is not a record"):
+    for text, said in (("{}", "a record"), ("no", "no JSON object"), ('{"key": "1", "answer": 3}', "a record")):
+        path.write_text(text + "\n", encoding="utf-8")
+        with pytest.raises(InputError, match=f"line 1, is .*{said}"):
             list(read_records(path))
+
+
+@pytest.mark.parametrize(
+    ("at", "value"),
+    [
+        (("key",), 7),
+        (("recipe",), None),
+        (("condition",), "rag"),
+        (("answer", "state"), "right"),
+        (("answer", "usage", "calls"), "many"),
+        (("answer", "usage", "call"), 1),
+        (("answer", "question", "options"), ["yes", "no"]),
+        (("answer", "partials"), [3]),
+        (("answer", "trace"), [{"event": "retrieved"}]),
+        (("answer", "choice"), ...),
+        (("answer", "question", "gold"), ...),
+    ],
+)
+def test_a_record_that_somebody_changed_is_told_by_its_line(tmp_path: Path, at: tuple[str, ...], value: Any) -> None:
+    path = written(tmp_path / "r.jsonl", (answer(), {}), (answer(), {"k": 8}))
+    first, second = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    record = json.loads(second)
+    *folders, name = at
+    inner = record
+    for folder in folders:
+        inner = inner[folder]
+    if value is ...:
+        del inner[name]
+    else:
+        inner[name] = value
+    path.write_text(first + json.dumps(record) + "\n", encoding="utf-8")
+    for read in (lambda: RecordFile(path, {"model": "m"}), lambda: list(read_records(path))):
+        with pytest.raises(InputError, match="line 2, is not a record of answers: mend it, or name another file"):
+            read()
+
+
+def test_an_editors_last_line_counts_for_the_run_and_for_its_tables(tmp_path: Path) -> None:
+    path = written(tmp_path / "r.jsonl", (answer("failed"), {}), (answer(), {}))
+    path.write_bytes(path.read_bytes().removesuffix(b"\n"))
+    assert RecordFile(path, {"model": "m"}).is_done(QUESTION.key)
+    assert [each.state for each in outcomes(read_records(path))] == ["answered"]
 
 
 def test_without_what_is_volatile_two_tellings_are_one(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import os
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from http.client import HTTPException
 from pathlib import Path
@@ -73,7 +74,7 @@ def pull(
         return load(name, home, sets=known)
     except InputError:
         for target in wanted:
-            target.unlink()
+            target.unlink(missing_ok=True)
         raise
 
 
@@ -87,7 +88,8 @@ def _silent(file: str, done: int, total: int | None) -> None:
 
 
 def _fetch(file: SourceFile, target: Path, on_progress: Callable[[int, int | None], None]) -> None:
-    temporary = target.with_name(f"{target.name}.partial")
+    # By process: two that fetch the same file must not write into one another's.
+    temporary = target.with_name(f"{target.name}.{os.getpid()}.partial")
     content = _read(file.url, target, on_progress)
     got = hashlib.sha256(content).hexdigest()
     if file.sha256 not in (None, got):
@@ -98,8 +100,10 @@ def _fetch(file: SourceFile, target: Path, on_progress: Callable[[int, int | Non
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
-        temporary.rename(target)
+        temporary.replace(target)
     except OSError as error:
+        with suppress(OSError):
+            temporary.unlink()
         full = error.errno == errno.ENOSPC
         cure = "the disk is full: free some space" if full else f"{error.strerror}: check its permissions"
         raise StorageError(f"{target} cannot be written ({cure})") from error

@@ -7,7 +7,6 @@ verdict and no label.
 from __future__ import annotations
 
 import datetime
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,7 +16,8 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from epicrisis.dates import first_day
 from epicrisis.errors import InputError
-from epicrisis.evaluation.runs.lines import append_line, whole_lines
+from epicrisis.evaluation.runs.lines import Line, alone, append_line, read_lines
+from epicrisis.evaluation.runs.recipes import changed
 from epicrisis.models.rerankers import load_reranker
 from epicrisis.opening import open_retriever
 from epicrisis.plain import to_json
@@ -110,28 +110,25 @@ def open_rankers(
 
 
 class RankingFile:
-    """An append-only JSONL file of recorded rankings. Opening it takes back a line that a kill left half-written.
+    """An append-only JSONL file of recorded rankings, this process's to add to while the object lives.
 
     `recipe` is all that decides the rankings: library, encoder, guard, depth. Raises InputError where the file holds
-    something else, or rankings of another recipe.
+    something else, rankings of another recipe, or where another process is at work on it.
     """
 
     def __init__(self, path: Path, recipe: Mapping[str, Any]) -> None:
         self._path = path
+        self._lock = alone(path)
         self._recipe = {"schema_version": SCHEMA_VERSION, **to_json(recipe)}
         self.recorded: dict[str, Recorded] = {}
         """By question key, in the order of the file."""
-        for number, line in whole_lines(path):
-            self._take(number, line)
-
-    def _take(self, number: int, line: bytes) -> None:
-        recipe, each = _parse(self._path, number, line)
-        if recipe != self._recipe:
-            changed = sorted(k for k in {*recipe, *self._recipe} if recipe.get(k) != self._recipe.get(k))
-            raise InputError(
-                f"{self._path} holds rankings made otherwise ({', '.join(changed)}): name another file with -o"
-            )
-        self.recorded[each.key] = each
+        for line in read_lines(path):
+            made, each = _parse(path, line)
+            if made != self._recipe:
+                raise InputError(
+                    f"{path} holds rankings made otherwise ({changed(made, self._recipe)}): name another file with -o"
+                )
+            self.recorded[each.key] = each
 
     def append(self, each: Recorded) -> None:
         """Durable when it returns. Raises StorageError where the disk does not take it."""
@@ -139,9 +136,9 @@ class RankingFile:
         self.recorded[each.key] = each
 
 
-def _parse(path: Path, number: int, line: bytes) -> tuple[dict[str, Any], Recorded]:
+def _parse(path: Path, line: Line) -> tuple[dict[str, Any], Recorded]:
     try:
-        value = json.loads(line)
+        value = dict(line.value)
         recipe = dict(value.pop("recipe"))
         pairs = {
             name: None if value[name] is None else tuple((str(id_), float(score)) for id_, score in value[name])
@@ -150,16 +147,14 @@ def _parse(path: Path, number: int, line: bytes) -> tuple[dict[str, Any], Record
         lists = {name: tuple(value[name]) for name in ("read", "gold", "held")}
         return recipe, Recorded(**{**value, **pairs, **lists})
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise InputError(f"{path}, line {number}, is no recorded ranking: name another file with -o") from None
+        raise InputError(f"{path}, line {line.number}, is no recorded ranking: name another file with -o") from None
 
 
 def read_rankings(path: Path) -> tuple[Mapping[str, Any], tuple[Recorded, ...]]:
     """The recipe and the rankings of a finished file. Raises InputError where it is none, or is empty."""
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}): name a file of recorded rankings") from error
-    parsed = [_parse(path, number, line) for number, line in enumerate(lines, 1)]
+    if not path.is_file():
+        raise InputError(f"{path} cannot be read (no such file): name a file of recorded rankings")
+    parsed = [_parse(path, line) for line in read_lines(path)]
     if not parsed:
         raise InputError(f"{path} is empty: record some rankings first")
     return parsed[0][0], tuple({each.key: each for _, each in parsed}.values())

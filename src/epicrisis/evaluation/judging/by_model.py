@@ -7,6 +7,7 @@ final. The answers stand in the fence of documents: they are data. Knows no arm,
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
@@ -14,7 +15,9 @@ from typing import Any, Literal, TypeAlias, get_args
 from epicrisis.answering.choices import Unreadable
 from epicrisis.corpus.inputs import check_file
 from epicrisis.errors import InputError
-from epicrisis.evaluation.asking import Asker, Form, Lines, read_object, text_of
+from epicrisis.evaluation.asking import Asker, Form, read_object, text_of
+from epicrisis.evaluation.runs.lines import Line, alone, append_line, read_lines
+from epicrisis.evaluation.runs.recipes import changed
 from epicrisis.evaluation.runs.working import worked_off
 from epicrisis.plain import to_json
 from epicrisis.prompts import Prompt, fence, render
@@ -29,6 +32,8 @@ REASON_CHARACTERS = 400
 Order: TypeAlias = Literal["shown", "swapped"]
 """As the pair is handed out to people, and the other way round."""
 ORDERS: tuple[Order, ...] = get_args(Order)
+State: TypeAlias = Literal["judged", "unparsed", "failed"]
+STATES: tuple[State, ...] = get_args(State)
 
 _OTHER: Mapping[Choice, Choice] = {"1": "2", "2": "1", "tie": "tie"}
 
@@ -39,7 +44,7 @@ class Reply:
 
     pair: str
     order: Order
-    state: Literal["judged", "unparsed", "failed"]
+    state: State
     choice: Choice | None = None
     """Of the answers as they stood in this order."""
     reason: str = ""
@@ -55,7 +60,7 @@ class Judged:
     swapped: Reply
 
     @property
-    def state(self) -> Literal["judged", "unparsed", "failed"]:
+    def state(self) -> State:
         """`failed` where one of the calls failed, `unparsed` where one reply could not be read: neither is a tie."""
         states = {self.shown.state, self.swapped.state}
         return "failed" if "failed" in states else "unparsed" if "unparsed" in states else "judged"
@@ -97,22 +102,22 @@ FORM: Form[tuple[Choice, str]] = Form(
 
 
 class VerdictFile:
-    """The replies of one judge. Raises InputError where the file holds something else, or those of another judge."""
+    """The replies of one judge, this process's to add to while the object lives. Raises InputError where the file holds
+    something else, those of another judge, or where another process is at work on it."""
 
     def __init__(self, path: Path, recipe: Mapping[str, Any]) -> None:
-        self._lines = Lines(path)
+        self._path = path
+        self._lock = alone(path)
         self._recipe = to_json(recipe)
         self.replies: dict[tuple[str, Order], Reply] = {}
         """The last one of each pair and order."""
         self.usage = Usage()
         """Of all of them, failed ones included."""
-        for number, value in enumerate(self._lines.values, 1):
-            made, reply = _parsed(path, number, value)
+        for line in read_lines(path):
+            made, reply = _parsed(path, line)
             if made != self._recipe:
-                changed = sorted(key for key in {*made, *self._recipe} if made.get(key) != self._recipe.get(key))
-                raise InputError(
-                    f"{path} holds verdicts made otherwise ({', '.join(changed)} differ): name another file with -o"
-                )
+                differ = changed(made, self._recipe)
+                raise InputError(f"{path} holds verdicts made otherwise ({differ} differ): name another file with -o")
             self._note(reply)
 
     def is_done(self, pair: str, order: Order) -> bool:
@@ -122,7 +127,7 @@ class VerdictFile:
 
     def append(self, reply: Reply) -> None:
         """Durable when it returns."""
-        self._lines.append({"recipe": self._recipe, "reply": to_json(reply)})
+        append_line(self._path, {"recipe": self._recipe, "reply": to_json(reply)})
         self._note(reply)
 
     def _note(self, reply: Reply) -> None:
@@ -130,14 +135,21 @@ class VerdictFile:
         self.usage += reply.usage
 
 
-def _parsed(path: Path, number: int, value: Mapping[str, Any]) -> tuple[dict[str, Any], Reply]:
+def _parsed(path: Path, line: Line) -> tuple[dict[str, Any], Reply]:
     try:
-        told = dict(value["reply"])
+        told = dict(line.value["reply"])
         failure = None if told["failure"] is None else Failure(**told["failure"])
         reply = Reply(**{**told, "failure": failure, "usage": Usage(**told["usage"])})
-        return dict(value["recipe"]), reply
+        recipe = dict(line.value["recipe"])
+        judged = reply.choice in CHOICES
+        known = reply.order in ORDERS and reply.state in STATES and judged == (reply.state == "judged")
     except (KeyError, TypeError, ValueError):
-        raise InputError(f"{path}, line {number}, is no verdict of a model: name another file with -o") from None
+        known = False
+    if not known:
+        raise InputError(
+            f"{path}, line {line.number}, is no verdict of a model: take the line out, or name another file with -o"
+        )
+    return recipe, reply
 
 
 async def judge(pairs: Iterable[Pair], asker: Asker, file: VerdictFile) -> AsyncGenerator[Reply, None]:
@@ -147,15 +159,17 @@ async def judge(pairs: Iterable[Pair], asker: Asker, file: VerdictFile) -> Async
     async def work(item: tuple[Pair, Order]) -> Reply:
         return await _asked(asker, *item)
 
-    async for reply in worked_off(left, work, file.append, lambda reply: reply.failure, asker.at_once):
-        yield reply
+    # Left half-way it must end what it works on now, not when it is collected.
+    async with aclosing(worked_off(left, work, file.append, lambda reply: reply.failure, asker.at_once)) as replies:
+        async for reply in replies:
+            yield reply
 
 
 async def _asked(asker: Asker, pair: Pair, order: Order) -> Reply:
     answers = (pair.first, pair.second) if order == "shown" else (pair.second, pair.first)
     said = await asker.ask(prompt_of(pair.question, *answers), FORM)
     if said.value is None:
-        state: Literal["unparsed", "failed"] = "failed" if said.failure else "unparsed"
+        state: State = "failed" if said.failure else "unparsed"
         return Reply(pair.id, order, state, reason=said.unreadable or "", failure=said.failure, usage=said.usage)
     choice, reason = said.value
     return Reply(pair.id, order, "judged", choice, reason, usage=said.usage)
@@ -167,8 +181,7 @@ def read_judged(path: Path, pairs: Sequence[Pair]) -> tuple[dict[str, Any], dict
     Raises InputError where the file holds something else, replies of several judges, or of a pair that is not there.
     """
     check_file(path)
-    values = Lines(path).values
-    parsed = [_parsed(path, number, value) for number, value in enumerate(values, 1)]
+    parsed = [_parsed(path, line) for line in read_lines(path)]
     recipes = [made for made, _ in parsed]
     if not recipes or any(made != recipes[0] for made in recipes):
         raise InputError(f"{path} holds the verdicts of {'several judges' if recipes else 'nobody'}: name another file")

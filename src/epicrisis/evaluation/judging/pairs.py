@@ -13,6 +13,7 @@ import csv
 import hashlib
 import io
 import json
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -24,6 +25,7 @@ from epicrisis.corpus.inputs import because, shown
 from epicrisis.errors import InputError, StorageError
 from epicrisis.evaluation.runs.cases import canonical
 from epicrisis.evaluation.runs.records import Record
+from epicrisis.privacy import open_private
 
 CSV, JSONL, KEY = "pairs.csv", "pairs.jsonl", "pairs.key.json"
 COLUMNS = ("pair", "question", "answer 1", "answer 2", "verdict", "reviewer", "why")
@@ -122,7 +124,8 @@ def pairs_of(records: Iterable[Record], arms: tuple[str, str], seed: int) -> Pai
                 f"{arm} answered question {record['answer']['question']['id']!r} twice: name runs of one model that "
                 "ask each question once an arm"
             )
-        answers[key][arm] = record["answer"]
+        # Not its trace: that of thousands of answers would fill the memory.
+        answers[key][arm] = {name: record["answer"][name] for name in ("question", "state", "text")}
         writers |= {model["name"]: None for model in record["recipe"]["models"].values()}
     if missing := [arm for arm in arms if not any(arm in each for each in answers.values())]:
         raise InputError(f"no record of {' and '.join(missing)}: name runs of both {' and '.join(arms)}")
@@ -174,8 +177,8 @@ def _id(seed: int, *texts: str) -> str:
 
 
 def write(paired: Paired, folder: Path) -> None:
-    """The three files. Raises InputError where one of them is there already: people may have written into it;
-    StorageError where the disk does not take them."""
+    """The three files, the key last, each its owner's alone to read until it is handed out. Raises InputError where one
+    of them is there already: people may have written into it; StorageError where the disk does not take them."""
     texts = {
         CSV: "\ufeff" + _csv(paired.pairs),
         JSONL: "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in map(_row, paired.pairs)),
@@ -184,10 +187,11 @@ def write(paired: Paired, folder: Path) -> None:
     if there := [name for name in texts if (folder / name).exists()]:
         raise InputError(f"{folder} holds {there[0]} already, perhaps with verdicts in it: name another folder")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
+            made = open_private(folder / name, os.O_WRONLY | os.O_EXCL)
             # A spreadsheet's line ends, whatever the system's.
-            (folder / name).write_text(text, encoding="utf-8", newline="")
+            with os.fdopen(made, "w", encoding="utf-8", newline="") as file:
+                file.write(text)
     except OSError as error:
         raise StorageError(
             f"{folder} cannot be written ({error.strerror}): free some space, or name another"

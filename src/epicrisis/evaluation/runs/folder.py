@@ -4,7 +4,8 @@
     records.jsonl    one line a case, as it ended
     run.lock         held by the one process that adds records
 
-A run may take several sessions, each with its times and software. Knows no experiment and no metric.
+All of it is its owner's alone to read: it holds questions, answers and quotations, which may be a patient's. A run may
+take several sessions, each with its times and software. Knows no experiment and no metric.
 """
 
 from __future__ import annotations
@@ -21,15 +22,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
 from epicrisis.errors import InputError, StorageError
 from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.library.manifest import sync_folder
 from epicrisis.plain import to_json
+from epicrisis.privacy import open_private
 
 from .cases import Case
+from .lines import alone
 from .loop import RecordFile
+from .recipes import changed
 from .versions import commit, packages
 
 MANIFEST, RECORDS, LOCK = "manifest.json", "records.jsonl", "run.lock"
@@ -78,9 +82,10 @@ class Manifest:
     complete: bool = False
     """Whether every case has ended, and none has failed."""
     states: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    """Cases by state, as of the last session's end."""
+    """Cases by state, as of the last session's end, or else its beginning."""
     usage: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """Of all sessions, failed and repeated calls included (volatile)."""
+    """Of all records then, those of earlier tries of a case included (volatile). What a case had cost that was broken
+    off before its record is in none."""
     format: int = FORMAT
 
 
@@ -111,17 +116,18 @@ class Run:
         if len(keys) < len(cases):
             raise InputError(f"{len(cases) - len(keys)} cases are asked twice: give each question and condition once")
         with _kept(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-        lock = _locked(folder)
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Not per thread: whoever closes the run frees the lock.
+        lock = alone(folder, FileLock(folder / LOCK, timeout=0, thread_local=False))
         try:
             plan = replace(plan, **{each.name: to_json(getattr(plan, each.name)) for each in dataclasses.fields(plan)})
             known = read_manifest(folder) if (folder / MANIFEST).exists() else None
             _check(folder, known, plan)
-            records = RecordFile(folder / RECORDS, plan.recipe, texts=False)
+            records = RecordFile(folder / RECORDS, plan.recipe, texts=False, lock=lock)
             sessions = (*(known.sessions if known else ()), _begun())
-            manifest = Manifest(plan, len(cases), sessions, usage=to_json(records.usage))
-            write_manifest(folder, manifest)
-            return cls(folder, manifest, records, lock, keys)
+            run = cls(folder, Manifest(plan, len(cases), sessions), records, lock, keys)
+            run._write()
+            return run
         except BaseException:
             lock.release()
             raise
@@ -132,21 +138,26 @@ class Run:
         return sum(not self.records.is_done(key) for key in self._keys)
 
     def close(self) -> Manifest:
-        """Writes down how the run stands, and lets others at it."""
+        """Writes down how the run stands, and lets others at it. Idempotent."""
+        if not self._lock.is_locked:
+            return self._manifest
         *before, session = self._manifest.sessions
+        self._manifest = replace(self._manifest, sessions=(*before, replace(session, ended=_now())))
+        try:
+            self._write()
+        finally:
+            self._lock.release()
+        return self._manifest
+
+    def _write(self) -> None:
         states = Counter(state for key, state in self.records.states.items() if key in self._keys)
         self._manifest = replace(
             self._manifest,
-            sessions=(*before, replace(session, ended=_now())),
             complete=self.left == 0,
             states=dict(sorted(states.items())),
             usage=to_json(self.records.usage),
         )
-        try:
-            write_manifest(self.folder, self._manifest)
-        finally:
-            self._lock.release()
-        return self._manifest
+        write_manifest(self.folder, self._manifest)
 
     def __enter__(self) -> Self:
         return self
@@ -162,22 +173,31 @@ def read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST
     try:
         values = json.loads(path.read_bytes())
+        if (made := values["format"]) != FORMAT:
+            raise InputError(f"{path} has format {made}, this program knows {FORMAT}: use the one that made it")
         values["sessions"] = tuple(Session(**session) for session in values["sessions"])
         manifest = Manifest(**{**values, "plan": Plan(**values["plan"])})
     except OSError as error:
         raise InputError(f"{folder} is no run ({error.strerror}): name a folder that a run was written to") from error
     except (ValueError, KeyError, TypeError):
-        raise InputError(f"{path} is no manifest of a run: name a folder that a run was written to") from None
-    if manifest.format != FORMAT:
-        raise InputError(f"{path} has format {manifest.format}, this program knows {FORMAT}: use the one that made it")
+        manifest = None
+    if manifest is None or not _fits(manifest):
+        raise InputError(f"{path} is no manifest of a run: name a folder that a run was written to")
     return manifest
+
+
+def _fits(manifest: Manifest) -> bool:
+    """Whether what an editor may have changed is of its kind still."""
+    plan = manifest.plan
+    mappings = (plan.arguments, plan.recipe, plan.dataset, plan.sample, manifest.states, manifest.usage)
+    return all(isinstance(each, dict) for each in mappings) and isinstance(plan.name, str)
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Whole or not at all, and durable when it returns. Raises StorageError."""
     text = json.dumps(to_json(manifest), indent=2, ensure_ascii=False) + "\n"
     with _kept(folder):
-        with (folder / TEMPORARY).open("w", encoding="utf-8") as file:
+        with os.fdopen(open_private(folder / TEMPORARY, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
@@ -193,29 +213,15 @@ def _check(folder: Path, known: Manifest | None, plan: Plan) -> None:
                 f"{folder} holds something else ({others[0]}...): name a folder that is empty or not there"
             )
         return
-    changed = [
-        f"{each.name} ({', '.join(_changed(old, new))})" if isinstance(new, dict) else each.name
+    differ = [
+        f"{each.name} ({changed(old, new)})" if isinstance(new, dict) else each.name
         for each in dataclasses.fields(plan)
         if (old := getattr(known.plan, each.name)) != (new := getattr(plan, each.name))
     ]
-    if changed:
+    if differ:
         raise InputError(
-            f"{folder} holds another run: {', '.join(changed)} differ; name another folder, or ask the same"
+            f"{folder} holds another run: {', '.join(differ)} differ; name another folder, or ask the same"
         )
-
-
-def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    return sorted(key for key in {*old, *new} if old.get(key) != new.get(key))
-
-
-def _locked(folder: Path) -> FileLock:
-    lock = FileLock(folder / LOCK, timeout=0, thread_local=False)
-    with _kept(folder):
-        try:
-            lock.acquire()
-        except Timeout:
-            raise InputError(f"another process is at work on {folder}: wait until it ends, or stop it") from None
-    return lock
 
 
 def _begun() -> Session:

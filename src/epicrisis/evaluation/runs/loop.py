@@ -6,21 +6,24 @@ with. Knows no metric.
 
 from __future__ import annotations
 
-import json
+from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
-from epicrisis.errors import (
-    InputError,
-)
+from filelock import FileLock
+
+from epicrisis.errors import InputError
 from epicrisis.pipeline import Pipeline
 from epicrisis.plain import to_json
 from epicrisis.retrieval.retriever import QUESTION_CUT
 from epicrisis.types import Answer, Failure, Question, Usage
 
 from .cases import Case, Condition, case_key
-from .lines import append_line, whole_lines
+from .lines import Line, alone, append_line, read_lines
+from .recipes import changed
+from .records import key_of
 from .working import worked_off
 
 SCHEMA_VERSION = 2
@@ -28,45 +31,42 @@ SCHEMA_VERSION = 2
 
 
 class RecordFile:
-    """An append-only JSONL file of answers. Opening it takes back a line that a kill left half-written.
+    """An append-only JSONL file of answers, this process's to add to while the object lives.
 
-    Without `texts` the passages of a ranking are kept without theirs: ids, ranks and scores. Raises InputError where
-    the file holds something else, or records of another recipe.
+    Without `texts` the passages of a ranking are kept without theirs. `lock`: that of the folder it lies in, where the
+    caller holds one. Raises InputError where the file holds something else, records of another recipe, or where another
+    process is at work on it.
     """
 
-    def __init__(self, path: Path, recipe: Mapping[str, Any], *, texts: bool = True) -> None:
+    def __init__(
+        self, path: Path, recipe: Mapping[str, Any], *, texts: bool = True, lock: FileLock | None = None
+    ) -> None:
         self._path = path
         self._recipe = to_json(recipe)
         self._texts = texts
+        self._lock = lock or alone(path)
         self.long: set[str] = set()
         """Keys of the cases whose question was longer than the encoder's window, whatever was done about it."""
         self.usage = Usage()
         """Of all the records here, those of earlier tries of a case included."""
         self.states: dict[str, str] = {}
         """State by case key, of every case whose record is there; the last record of a case counts."""
-        for number, line in whole_lines(path):
-            self._take(number, line)
+        for line in read_lines(path):
+            self._take(line)
 
     def is_done(self, key: str) -> bool:
         """Whether the case needs no call any more. Failed ones are asked again."""
         return self.states.get(key, "failed") != "failed"
 
-    def _take(self, number: int, line: bytes) -> None:
-        try:
-            record = json.loads(line)
-            key, answer, recipe = record["key"], record["answer"], record["recipe"]
-            state, usage, trace = answer["state"], Usage(**answer["usage"]), answer["trace"]
-        except (ValueError, KeyError, TypeError):
-            raise InputError(
-                f"{self._path}, line {number}, is not a record of answers: name another file with -o"
-            ) from None
+    def _take(self, line: Line) -> None:
+        key = key_of(self._path, line)
+        answer, recipe = line.value["answer"], line.value["recipe"]
         if recipe != self._recipe:
-            changed = sorted(k for k in {*recipe, *self._recipe} if recipe.get(k) != self._recipe.get(k))
             raise InputError(
-                f"{self._path} holds answers made with other settings ({', '.join(changed)}): "
+                f"{self._path} holds answers made with other settings ({changed(recipe, self._recipe)}): "
                 "name another file with -o, or give the same settings"
             )
-        self._note(key, state, usage, trace)
+        self._note(key, answer["state"], Usage(**answer["usage"]), answer["trace"])
 
     def append(self, answer: Answer, condition: Condition | None = None) -> None:
         """Durable when it returns. Raises StorageError where the disk does not take it."""
@@ -105,7 +105,7 @@ async def answer_cases(
     `at_once` cases are worked on together; they are yielded as they end. Raises RunStopped where nothing but failures
     comes back, and BudgetExceeded when the budget is used up and the cases in flight have ended.
     """
-    known: list[Case] = []
+    known: deque[Case] = deque()
 
     def left() -> Iterator[Case]:
         for case in cases:
@@ -123,27 +123,20 @@ async def answer_cases(
     def failure(ended: tuple[Case, Answer]) -> Failure | None:
         return ended[1].failure if ended[1].state == "failed" else None
 
-    asked = worked_off(left(), answered, keep, failure, at_once)
-    try:
+    # Left half-way it must end what it works on now, not when it is collected.
+    async with aclosing(worked_off(left(), answered, keep, failure, at_once)) as asked:
         async for ended in asked:
             while known:
-                yield known.pop(0), None
+                yield known.popleft(), None
             yield ended
-        while known:
-            yield known.pop(0), None
-    finally:
-        # Left half-way it must end what it works on now, not when it is collected.
-        await asked.aclose()
+    while known:
+        yield known.popleft(), None
 
 
 async def answer_all(
     pipeline: Pipeline, questions: Iterable[Question], records: RecordFile, at_once: int = 1
 ) -> AsyncGenerator[tuple[Question, Answer | None], None]:
     """As `answer_cases`, of questions that are each asked once as the settings say."""
-    answers = answer_cases(pipeline, (Case(question) for question in questions), records, at_once)
-    try:
+    async with aclosing(answer_cases(pipeline, map(Case, questions), records, at_once)) as answers:
         async for case, answer in answers:
             yield case.question, answer
-    finally:
-        # Left half-way it must end what it works on now, not when it is collected.
-        await answers.aclose()

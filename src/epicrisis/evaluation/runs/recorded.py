@@ -67,15 +67,20 @@ class RecordedRun:
         if library := recipe.get("library"):
             others = [str(each["id"])[:8] for each in library.get("fused", ())]
             facts["library"] = " + ".join([f"{str(library['id'])[:8]} ({library['passages']:,} passages)", *others])
-        if self.manifest is not None:
-            plan = self.manifest.plan
-            facts |= {"experiment": plan.name, "run's seed": plan.seed}
-            facts |= {
-                name: value
-                for name, value in plan.arguments.items()
-                if name not in _ASKED and not isinstance(value, list | dict)
-            }
-        return {name: value for name, value in facts.items() if name not in _UNTOLD}
+        return {name: value for name, value in {**facts, **self.planned}.items() if name not in _UNTOLD}
+
+    @property
+    def planned(self) -> Mapping[str, Any]:
+        """Of that, what the run's plan tells; nothing of a file of answers, which has none."""
+        if self.manifest is None:
+            return {}
+        plan = self.manifest.plan
+        told = {
+            name: value
+            for name, value in plan.arguments.items()
+            if name not in _ASKED and not isinstance(value, list | dict)
+        }
+        return {"experiment": plan.name, "run's seed": plan.seed, **told}
 
 
 def open_runs(paths: Sequence[Path]) -> tuple[RecordedRun, ...]:
@@ -121,8 +126,7 @@ def differing(first: RecordedRun, second: RecordedRun) -> tuple[str, ...]:
     if "seed" in names:
         implied.add("run's seed")
     if first.manifest is None or second.manifest is None:
-        # A file of answers has no plan.
-        implied |= {name for name in names if name not in one or name not in other} - {"library"}
+        implied |= {*first.planned, *second.planned}
     return tuple(name for name in names if name not in implied)
 
 

@@ -1,6 +1,6 @@
 """Records read back: the last of each case, and what of it may differ between two runs alike.
 
-Knows the form of a record (`runs.py` writes it) and no statistics.
+Knows the form of a record (`loop.RecordFile` writes it) and no statistics.
 """
 
 from __future__ import annotations
@@ -9,12 +9,15 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 from epicrisis.errors import InputError
-from epicrisis.types import Answer, State
+from epicrisis.types import Answer, State, Usage
 
 from .cases import Case, Condition, canonical
+from .lines import Line, read_lines
+
+STATES: tuple[State, ...] = get_args(State)
 
 Record: TypeAlias = Mapping[str, Any]
 """One line of a file of records, as JSON data."""
@@ -31,39 +34,42 @@ VOLATILE_NOTICES = frozenset({"retried", "restarted", "cache"})
 
 
 def read_records(path: Path) -> Iterator[Record]:
-    """The last record of each case, in the order of the cases' first records.
+    """The last record of each case, in the order of the cases' first records, one at a time in memory.
 
-    A half-written last line is left aside, as `RecordFile` takes it back. Raises InputError for a file that holds
-    anything else, or that cannot be read.
+    What a kill left half-written is left aside. Raises InputError for a file that holds anything else, or that cannot
+    be read.
     """
-    places: dict[str, int] = {}
-    for key, start in _starts(path):
-        places[key] = start
+    if not path.is_file():
+        raise InputError(f"{path}: no such file; name the folder or the file of a run")
+    starts: dict[str, int] = {}
+    for line in read_lines(path):
+        starts[key_of(path, line)] = line.start
     with path.open("rb") as file:
-        for start in places.values():
+        for start in starts.values():
             file.seek(start)
             yield json.loads(file.readline())
 
 
-def _starts(path: Path) -> Iterator[tuple[str, int]]:
-    """(case key, offset of its line)."""
-    start = 0
+def key_of(path: Path, line: Line) -> str:
+    """The key of the record's case. Raises InputError where the line is no record, or lacks what is read of one."""
+    value = line.value
     try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                if line.endswith(b"\n"):
-                    yield _key(path, number, line), start
-                start += len(line)
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}; name the folder or the file of a run") from error
-
-
-def _key(path: Path, number: int, line: bytes) -> str:
-    try:
-        record = json.loads(line)
-        key, _, _ = record["key"], record["answer"]["state"], record["answer"]["question"]["text"]
-    except (ValueError, KeyError, TypeError):
-        raise InputError(f"{path}, line {number}, is not a record of answers: name the file of a run") from None
+        answer, key = value["answer"], value["key"]
+        rankings = [event["ranking"]["parameters"] for event in answer["trace"] if event["event"] == "retrieved"]
+        mappings = (value["recipe"], value.get("condition", {}), answer["question"]["options"], *rankings)
+        whole = (
+            isinstance(key, str)
+            and answer["state"] in STATES
+            and all(isinstance(each, dict) for each in mappings)
+            and all(partial["state"] for partial in answer["partials"])
+            and {"choice", "text", "strategy"} <= answer.keys()
+            and {"id", "text", "gold", "patient"} <= answer["question"].keys()
+            and Usage(**answer["usage"]) + Usage() is not None
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        whole = False
+    if not whole:
+        raise InputError(f"{path}, line {line.number}, is not a record of answers: mend it, or name another file")
     return str(key)
 
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from itertools import islice
 from typing import Any, TypeVar
 
-from epicrisis.errors import BudgetExceeded, ContextOverflow, NotCached, ReplyTruncated, ReplyWithheld, RunStopped
+from epicrisis.errors import ContextOverflow, NotCached, ReplyTruncated, ReplyWithheld, RunStopped
 from epicrisis.types import Failure
 
 T = TypeVar("T")
@@ -28,27 +28,25 @@ async def worked_off(
 ) -> AsyncGenerator[R, None]:
     """What comes of each item, kept before it is yielded, `at_once` of them worked on together.
 
-    Raises BudgetExceeded when what is in flight has ended, and RunStopped where nothing but failures comes back: an
-    endpoint that is down must not be asked a million times.
+    Raises what a piece of work raised (BudgetExceeded, ScopeViolation) when all in flight has ended and is kept, and
+    RunStopped where nothing but failures comes back: an endpoint that is down must not be asked a million times.
     """
     waiting, failures = iter(items), _Failures()
     working: list[asyncio.Task[R]] = []
-    over: BudgetExceeded | None = None
+    raised: BaseException | None = None
     try:
         while True:
-            room = 0 if over else at_once - len(working)
+            room = 0 if raised else at_once - len(working)
             working += [asyncio.create_task(work(item)) for item in islice(waiting, room)]
             if not working:
                 break
             done, _ = await asyncio.wait(working, return_when=asyncio.FIRST_COMPLETED)
-            results = []
             # A set has no order; the lines of two runs alike shall have one.
-            for task in [task for task in working if task in done]:
-                working.remove(task)
-                try:
-                    results.append(task.result())
-                except BudgetExceeded as error:
-                    over = over or error
+            ended = [task for task in working if task in done]
+            working = [task for task in working if task not in done]
+            errors = [error for task in ended if (error := task.exception())]
+            raised = raised or next(iter(errors), None)
+            results = [task.result() for task in ended if task.exception() is None]
             for result in results:
                 keep(result)
                 failures.count(failure(result))
@@ -60,8 +58,8 @@ async def worked_off(
             task.cancel()
         if working:
             await asyncio.wait(working)
-    if over is not None:
-        raise over
+    if raised is not None:
+        raise raised
 
 
 class _Failures:
