@@ -44,7 +44,7 @@ _EDGES = "()[]\"'*. \n"
 
 
 class Unreadable(ValueError):
-    """The reply says nothing that can be counted; the message says why."""
+    """The reply says nothing that can be counted; the message says why, and holds nothing of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class ReplyForm:
             raise Unreadable("the choice is neither a letter nor null")
         letter = self._letter(value)
         if letter is None:
-            raise Unreadable(f"the choice {value.strip()[:20]!r} is none of the options")
+            raise Unreadable("the choice is none of the options")
         return letter
 
     def _letter(self, text: str) -> str | None:

@@ -8,7 +8,7 @@ import pytest
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import Dataset, classes_by_gold
-from epicrisis.evaluation.experiments import attention_bias, positions
+from epicrisis.evaluation.experiments import attention_bias, integration, positions
 from epicrisis.evaluation.experiments.arms import ARMS, Study
 from epicrisis.evaluation.experiments.evidence import Evidence, of_library
 from epicrisis.evaluation.experiments.protocol import PROTOCOLS, Protocol
@@ -138,6 +138,13 @@ def test_every_arm_of_every_experiment_from_a_real_library(opened: Opened) -> No
             assert ranking.ids[4] == f"{case.question.gold_documents[0]}#0"
     again = [*positions.cases(asked, study, ks=(8,), arms=tuple(ARMS)), *attention_bias.cases(asked, study, k=8)]
     assert again == made
+
+
+def test_a_passage_that_many_questions_find_is_in_the_memory_once(opened: Opened) -> None:
+    made = integration.cases({"set": questions(5)}, Study(material(opened), PROTOCOLS["corrected"]), k=8)
+    found = [each for case in made if case.treatment.ranking for each in case.treatment.ranking.passages]
+    assert len(made) == 25
+    assert len({id(each) for each in found}) == len({each.id for each in found}) < len(found) / 4
 
 
 def test_a_gold_document_that_is_hidden_is_not_there(opened: Opened) -> None:

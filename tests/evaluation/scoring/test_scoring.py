@@ -13,7 +13,7 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.scoring.ours import read
 from epicrisis.evaluation.scoring.reading import SCORINGS, Reading
 from epicrisis.evaluation.scoring.replies import Replied, read_outputs, recorded, released
-from epicrisis.evaluation.scoring.scores import is_right, readings, score, side_by_side
+from epicrisis.evaluation.scoring.scores import is_right, readings, score
 from epicrisis.types import Question, State
 
 DRUGS = {"A": "Aspirin", "B": "D-dimer", "C": "B cells", "D": "None of the above"}
@@ -223,14 +223,14 @@ RUN = (
 
 
 def test_all_scorings_side_by_side() -> None:
-    ours, early, now = side_by_side(RUN)
+    ours, early, now = (score(RUN, scoring) for scoring in SCORINGS)
     assert (ours.scoring, early.scoring, now.scoring) == SCORINGS
     chance = (4 / 3 + 1 / 2) / 5
     assert (ours.right, ours.wrong, ours.abstained, ours.unparsed, ours.failed) == (1, 1, 1, 1, 1)
     assert (ours.accuracy, ours.accuracy_scored) == (0.2, 0.5)
     assert ours.chance == early.chance == pytest.approx(chance)
-    assert (early.right, early.wrong, early.by_default, early.right_by_default) == (3, 2, 3, 2)
-    assert (now.right, now.wrong, now.failed, now.by_default, now.right_by_default) == (2, 2, 1, 2, 1)
+    assert (early.right, early.wrong, early.by_default) == (3, 2, 3)
+    assert (now.right, now.wrong, now.failed, now.by_default) == (2, 2, 1, 2)
     assert (early.accuracy, now.accuracy, now.accuracy_scored) == (0.6, 0.4, 0.5)
 
 
@@ -243,7 +243,7 @@ def test_every_question_is_counted_once(rows: list[tuple[list[str], str]]) -> No
     run = [Replied(question(str(n), gold), tuple(outputs)) for n, (outputs, gold) in enumerate(rows)]
     if not run:
         return
-    for each in side_by_side(run):
+    for each in (score(run, scoring) for scoring in SCORINGS):
         assert each.n == len(run) == each.right + each.wrong + each.abstained + each.unparsed + each.failed
         marks = [is_right(r.question, reading) for r, reading in zip(run, readings(run, each.scoring), strict=True)]
         assert each.right == marks.count(True)
@@ -252,7 +252,7 @@ def test_every_question_is_counted_once(rows: list[tuple[list[str], str]]) -> No
 
 def test_a_recorded_reading_is_ours() -> None:
     run = (Replied(question("q", "B"), ("A",), Reading("answered", "B")),)
-    assert [each.right for each in side_by_side(run)] == [1, 0, 0]
+    assert [each.right for each in (score(run, scoring) for scoring in SCORINGS)] == [1, 0, 0]
 
 
 def test_no_letter_no_share_of_the_scored() -> None:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from epicrisis.evaluation.datasets import mirage as benchmark
 from epicrisis.evaluation.scoring.mirage import early_2024, head, letter
-from epicrisis.evaluation.scoring.reading import Reading
+from epicrisis.evaluation.scoring.reading import SCORINGS, Reading
 from epicrisis.evaluation.scoring.replies import read_outputs, released
-from epicrisis.evaluation.scoring.scores import score, side_by_side
+from epicrisis.evaluation.scoring.scores import score
 
 # As `locate_answer` of MIRAGE tries them, one after the other.
 PATTERNS = (
@@ -122,7 +122,7 @@ def test_the_published_figures(
 def test_ours_keeps_apart_what_mirage_puts_into_letters(data_folder: Path) -> None:
     questions = benchmark.read(data_folder / "mirage" / "benchmark.json", "bioasq")
     replied = released(questions, read_outputs(data_folder / "mirage" / "gpt35_cot_bioasq.jsonl"))
-    ours, early, now = side_by_side(replied)
+    ours, early, now = (score(replied, scoring) for scoring in SCORINGS)
     assert (ours.n, ours.right, ours.wrong, ours.abstained, ours.unparsed, ours.failed) == (618, 457, 157, 2, 1, 1)
     assert (early.right, early.wrong, now.right, now.wrong, now.failed) == (459, 159, 458, 159, 1)
     assert ours.chance == 0.5

@@ -6,7 +6,7 @@ Synchronous: cases are made before the first call. Knows no arm and no place.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from epicrisis.library.lookup import at_random, passages_of
 from epicrisis.opening import Opened, scope_of
@@ -43,18 +43,26 @@ def of_library(
 ) -> Evidence:
     """The open library's. `reranker` is the rival's; one of the settings is part of every search already."""
 
+    # Thousands of questions are held before the first is asked: a passage that many of them find is held once.
+    known: dict[str, Passage] = {}
+
     def scope(question: Question) -> Scope:
         return scope_of(settings.scope, question=question)
+
+    def ranked(question: Question, k: int, by: By) -> Ranking:
+        found = opened.retriever.rank(question.text, k, by, scope(question))
+        hits = (replace(hit, passage=known.setdefault(hit.passage.id, hit.passage)) for hit in found.hits)
+        return replace(found, hits=tuple(hits))
 
     def words(question: Question, ids: Sequence[str]) -> Scored:
         hits = opened.library.search_words(question.text, len(ids), scope(question), within=ids)
         return [(hit.passage.id, hit.score) for hit in hits]
 
     return Evidence(
-        retrieve=lambda question, k: opened.retriever.rank(question.text, k, by, scope(question)),
+        retrieve=lambda question, k: ranked(question, k, by),
         passages_of=lambda question: passages_of(opened.library, question.gold_documents, scope(question)),
         words=words,
-        fused=lambda question, k: opened.retriever.rank(question.text, k, "hybrid", scope(question)),
+        fused=lambda question, k: ranked(question, k, "hybrid"),
         reranker=reranker,
         # Literature only: what is drawn here is shown to every question.
         pool=lambda: at_random(opened.library, POOL, seed, scope_of(settings.scope)),

@@ -11,7 +11,7 @@ from epicrisis.errors import InputError
 from epicrisis.types import Question
 
 from . import mirage, ours
-from .reading import SCORINGS, Reading, Scoring
+from .reading import Reading, Scoring
 from .replies import Replied
 
 
@@ -29,7 +29,6 @@ class Score:
     """Nothing came back: an empty list of replies, or a blank one."""
     by_default: int
     """Of the right and wrong ones: those whose letter the reply does not state (MIRAGE's scorers)."""
-    right_by_default: int
     accuracy: float
     """Right of all, 0 to 1: MIRAGE's figure."""
     accuracy_scored: float | None
@@ -80,16 +79,10 @@ def score(replied: Sequence[Replied], scoring: Scoring) -> Score:
         unparsed=counts["unparsed"],
         failed=counts["failed"],
         by_default=sum(reading.by_default for reading in read),
-        right_by_default=sum(bool(mark) and reading.by_default for mark, reading in zip(marks, read, strict=True)),
         accuracy=right / n,
         accuracy_scored=right / (right + wrong) if right + wrong else None,
         chance=fmean(1 / len(each.question.options) for each in replied),
     )
-
-
-def side_by_side(replied: Sequence[Replied]) -> tuple[Score, ...]:
-    """Every scoring of the same replies, ours first. Raises InputError as `score` does."""
-    return tuple(score(replied, scoring) for scoring in SCORINGS)
 
 
 def _read(replied: Replied) -> Reading:
