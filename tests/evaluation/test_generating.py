@@ -154,6 +154,42 @@ def test_words_that_do_not_stand_there_are_asked_for_once_more_and_then_left_out
     assert file.states == {"proposed": 2, "not-verbatim": 1, "nothing": 1, "unparsed": 2}
 
 
+@pytest.mark.parametrize(
+    "question",
+    [
+        "In this population, does this intervention, compared with that, change this outcome?",
+        "Does the intervention change the outcome of patients in this population?",
+        "Is treatment better than no treatment?",
+        "Does metformin help?",
+    ],
+)
+def test_a_question_that_names_nothing_of_its_passage_is_left_out(tmp_path: Path, question: str) -> None:
+    """A small model repeats what it was asked for."""
+    path, drawn = tmp_path / "questions.jsonl", draw([documents(tmp_path, 1)], 1, 0, SCOPE)
+    model, file, _ = asked(drawn, lambda _: proposed("0", question=question), path)
+    assert len(model.requests) == 2, "asked for once more"
+    assert file.states == {"names-nothing": 1}
+    (line,) = lines(path)
+    assert (line["state"], line["reason"], "text" in line) == ("left-out", "names-nothing", False)
+
+
+@pytest.mark.parametrize("question", ["What did the Trial show?", "Does it change the RISK?"])
+def test_one_word_of_the_title_or_the_text_is_enough(tmp_path: Path, question: str) -> None:
+    drawn = draw([documents(tmp_path, 1)], 1, 0, SCOPE)
+    _, file, _ = asked(drawn, lambda _: proposed("0", question=question), tmp_path / "questions.jsonl")
+    assert file.states == {"proposed": 1}
+
+
+def test_a_line_that_somebody_changed_is_told_by_its_number(tmp_path: Path) -> None:
+    path, drawn = tmp_path / "questions.jsonl", draw([documents(tmp_path)], 2, 0, SCOPE)
+    asked(drawn, honest, path)
+    first, second = lines(path)
+    del second["id"]
+    path.write_text("\n".join(map(json.dumps, (first, second))))
+    with pytest.raises(InputError, match="line 2, was not made by this model, prompt and seed"):
+        asked(drawn, honest, path)
+
+
 def test_two_words_are_no_quotation(tmp_path: Path) -> None:
     drawn = draw([documents(tmp_path, 1)], 1, 0, SCOPE)
     _, file, _ = asked(drawn, lambda _: proposed("0", quote="Drug 0"), tmp_path / "questions.jsonl")

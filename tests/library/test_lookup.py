@@ -57,6 +57,20 @@ def test_all_that_may_be_seen_where_there_are_fewer(library: Library) -> None:
     assert at_random(library, len(literature), 0, Scope()) == literature
 
 
+def test_a_narrow_scope_is_drawn_from_within(library: Library) -> None:
+    everything = at_random(library, 10_000, 0, ANNA)
+    for scope in (
+        Scope(patient="anna", hidden=frozenset(each.document_id for each in everything[5:])),
+        Scope(as_of="2010"),
+        Scope(since="2015", patient="anna"),
+        Scope(as_of="1800"),
+    ):
+        admitted = tuple(each for each in everything if scope.admits(each))
+        assert len(admitted) < len(everything)
+        assert at_random(library, 10_000, 0, scope) == admitted
+        assert at_random(library, 3, 0, scope) == admitted[:3]
+
+
 def test_each_passage_is_drawn_about_as_often(library: Library) -> None:
     total = library.count()[1]
     times: dict[str, int] = {}

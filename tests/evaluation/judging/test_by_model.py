@@ -217,6 +217,20 @@ def test_a_file_of_something_else_is_left_alone(tmp_path: Path, text: str, messa
     assert path.read_text() == text
 
 
+@pytest.mark.parametrize(
+    ("field", "value"), [("choice", "3"), ("choice", None), ("order", "turned"), ("state", "tie"), ("usage", None)]
+)
+def test_a_verdict_that_somebody_changed_is_told_by_its_line(tmp_path: Path, field: str, value: object) -> None:
+    made, path = paired(1), tmp_path / "judge.jsonl"
+    asked(made.pairs, prefers("parts"), path)
+    first, second = map(json.loads, path.read_text().splitlines())
+    second["reply"][field] = value
+    path.write_text(json.dumps(first) + "\n" + json.dumps(second) + "\n")
+    for read in (lambda: read_judged(path, made.pairs), lambda: asked(made.pairs, prefers("parts"), path)):
+        with pytest.raises(InputError, match="line 2, is no verdict of a model: take the line out, or name another"):
+            read()
+
+
 def test_verdicts_on_other_pairs_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "judge.jsonl"
     asked(paired(2).pairs, prefers("parts"), path)

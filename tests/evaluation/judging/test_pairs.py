@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -174,6 +175,13 @@ def test_what_people_may_have_written_into_is_not_overwritten(tmp_path: Path) ->
     with pytest.raises(InputError, match=r"holds pairs\.csv already"):
         write(paired(3), tmp_path)
     assert (tmp_path / CSV).read_bytes() == before
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
+def test_what_holds_answers_is_its_owners_alone_until_it_is_handed_out(tmp_path: Path) -> None:
+    write(paired(2), tmp_path / "judging")
+    made = [tmp_path / "judging", *(tmp_path / "judging" / name for name in (CSV, JSONL, KEY))]
+    assert [path.stat().st_mode & 0o777 for path in made] == [0o700, 0o600, 0o600, 0o600]
 
 
 def test_text_separators_inside_an_answer_do_not_break_a_line(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -177,9 +178,32 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
         Run.open(tmp_path, plan(pipeline()), CASES)
     with pytest.raises(InputError, match="is no run"):
         read_manifest(tmp_path / "nowhere")
-    (tmp_path / MANIFEST).write_text('{"format": 1}', encoding="utf-8")
-    with pytest.raises(InputError, match="is no manifest of a run"):
-        read_manifest(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (None, "is no manifest of a run"),
+        ({"plan": None}, "is no manifest of a run"),
+        ({"sessions": 3}, "is no manifest of a run"),
+        ({"states": "many"}, "is no manifest of a run"),
+        (
+            {"plan": {"name": "n", "arguments": "k", "recipe": {}, "dataset": {}, "sample": {}, "seed": 0}},
+            "no manifest",
+        ),
+        ({"format": 2, "of another time": True}, "has format 2, this program knows 1: use the one that made it"),
+    ],
+)
+def test_a_manifest_that_somebody_changed(tmp_path: Path, changes: dict[str, Any] | None, said: str) -> None:
+    made = plan(pipeline())
+    Run.open(tmp_path / "run", made, CASES).close()
+    path = tmp_path / "run" / MANIFEST
+    told = {"format": 1} if changes is None else {**json.loads(path.read_text(encoding="utf-8")), **changes}
+    path.write_text(json.dumps(told), encoding="utf-8")
+    with pytest.raises(InputError, match=said):
+        read_manifest(tmp_path / "run")
+    with pytest.raises(InputError, match=said):
+        Run.open(tmp_path / "run", made, CASES)
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:
@@ -189,6 +213,46 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="another process is at work"):
             Run.open(tmp_path / "run", made, CASES)
     Run.open(tmp_path / "run", made, CASES).close()
+
+
+def test_whoever_closed_a_run_writes_nothing_more(tmp_path: Path) -> None:
+    """Another process may be at work on it by then."""
+    made = plan(pipeline())
+    with Run.open(tmp_path / "run", made, CASES) as run:
+        first = run.close()
+        with Run.open(tmp_path / "run", made, CASES):
+            assert run.close() is first
+            assert len(read_manifest(tmp_path / "run").sessions) == 2
+    assert len(read_manifest(tmp_path / "run").sessions) == 2
+
+
+def test_a_run_that_is_opened_again_says_at_once_how_it_stands(tmp_path: Path) -> None:
+    asyncio.run(answer(CASES, reader(ASKED, u_curve()), tmp_path / "run"))
+    before = read_manifest(tmp_path / "run")
+    with Run.open(tmp_path / "run", before.plan, CASES):
+        killed_here = read_manifest(tmp_path / "run")
+    assert killed_here.complete
+    assert (killed_here.states, killed_here.usage) == (before.states, before.usage)
+    assert len(killed_here.sessions) == 2
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
+def test_a_runs_folder_is_its_owners_alone(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        asyncio.run(answer(CASES[:3], reader(ASKED, u_curve()), tmp_path / "run"))
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "run", *(tmp_path / "run").iterdir())}
+    assert {name: modes[name] for name in ("run", MANIFEST, RECORDS)} == {"run": 0o700, MANIFEST: 0o600, RECORDS: 0o600}
+
+
+def test_a_manifest_holds_no_words_of_questions_and_documents(tmp_path: Path) -> None:
+    asyncio.run(answer(CASES, reader(ASKED, u_curve()), tmp_path / "run"))
+    told = (tmp_path / "run" / MANIFEST).read_text(encoding="utf-8")
+    assert "disease" in ASKED[0].text
+    assert "disease" in (tmp_path / "run" / RECORDS).read_text(encoding="utf-8")
+    assert "disease" not in told
 
 
 def test_the_same_case_twice_is_a_mistake(tmp_path: Path) -> None:

@@ -1,0 +1,47 @@
+"""In what two runs differ, as it is told where they are compared and where one is not gone on with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from epicrisis.evaluation.runs.recipes import changed
+from epicrisis.evaluation.runs.recorded import differing, open_runs
+from tests.evaluation.written import answers, folder, recipe
+
+CHECKED = {"preflight": {"enabled": True, "n": 3}}
+BY_GAP = {"preflight": {"enabled": True, "n": 3, "signal": "dense-gap"}}
+
+
+@pytest.mark.parametrize("as_answers", [True, False])
+def test_a_setting_that_one_recipe_does_not_tell_is_a_difference(tmp_path: Path, as_answers: bool) -> None:
+    """The papers' signal stands in no recipe."""
+    paths = []
+    for name, settings in (("papers", CHECKED), ("gap", BY_GAP)):
+        made = recipe(**settings)
+        one = answers(tmp_path / f"{name}.jsonl", lambda i: True, made_with=made)
+        paths.append(one if as_answers else folder(tmp_path / name, lambda i, at: True, made_with=made))
+    assert differing(*open_runs(paths)) == ("preflight.signal",)
+
+
+def test_what_a_plan_tells_is_no_difference_to_a_file_without_one(tmp_path: Path) -> None:
+    one = answers(tmp_path / "a.jsonl", lambda i: True)
+    other = folder(tmp_path / "b", lambda i, at: True, made_with=recipe(k=8), arguments={"guard": "source-hidden"})
+    assert differing(*open_runs([one, other])) == ("k",)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ({"a": 1}, {"a": 1}, ""),
+        ({"b": {"c": {"d": 1, "e": 2}}, "a": 1}, {"b": {"c": {"d": 2, "e": 2}}, "a": 2}, "a, b.c.d"),
+        ({"a": None}, {}, "a"),
+        ({"a": {}}, {"a": 3}, "a"),
+        ({"library": {"id": "x"}}, {}, "library"),
+        ({"a": [{"b": 1}]}, {"a": [{"b": 2}]}, "a"),
+    ],
+)
+def test_names_of_what_differs(old: dict[str, Any], new: dict[str, Any], said: str) -> None:
+    assert changed(old, new) == changed(new, old) == said

@@ -1,0 +1,90 @@
+"""Pieces of work at once: what was paid for is kept whatever happens beside it, and no task outlives the loop."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+
+import pytest
+
+from epicrisis.errors import BudgetExceeded, EpicrisisError, ScopeViolation, StorageError
+from epicrisis.evaluation.runs.working import worked_off
+
+
+class Work:
+    """Each item is kept; those named raise. All that are begun together end together."""
+
+    def __init__(self, **raises: EpicrisisError) -> None:
+        self.raises = {int(name.removeprefix("i")): error for name, error in raises.items()}
+        self.begun: list[int] = []
+        self.kept: list[int] = []
+        self.left: set[asyncio.Task[None]] = set()
+
+    async def do(self, item: int) -> int:
+        self.begun.append(item)
+        await asyncio.sleep(0.01 if item < 4 else 0.02)
+        if item in self.raises:
+            raise self.raises[item]
+        return item
+
+    async def run(self, at_once: int, leave: bool = False) -> None:
+        before = asyncio.all_tasks()
+        try:
+            async with aclosing(worked_off(range(40), self.do, self.kept.append, lambda _: None, at_once)) as results:
+                async for _ in results:
+                    if leave:
+                        break
+        finally:
+            self.left = asyncio.all_tasks() - before
+
+
+@pytest.mark.parametrize("error", [BudgetExceeded("spent"), ScopeViolation("another patient's")])
+@pytest.mark.parametrize("at_once", [1, 4, 8])
+def test_what_was_in_flight_beside_an_error_is_kept_and_nothing_more_is_begun(
+    error: EpicrisisError, at_once: int
+) -> None:
+    work = Work(i1=error)
+    with pytest.raises(type(error)):
+        asyncio.run(work.run(at_once))
+    assert sorted([*work.kept, 1]) == sorted(work.begun)
+    assert len(work.begun) < 2 * at_once + 1
+    assert not work.left
+
+
+def test_of_two_errors_the_first_is_told() -> None:
+    with pytest.raises(ScopeViolation, match="this"):
+        asyncio.run(Work(i0=ScopeViolation("this"), i2=BudgetExceeded("that")).run(4))
+
+
+def test_where_nothing_can_be_kept_any_more_the_work_ends() -> None:
+    class Full(list[int]):
+        def append(self, item: int) -> None:
+            if item == 2:
+                raise StorageError("full")
+            super().append(item)
+
+    work = Work()
+    work.kept = Full()
+    with pytest.raises(StorageError):
+        asyncio.run(work.run(3))
+    assert work.kept == [0, 1]
+    assert not work.left
+
+
+def test_left_or_cancelled_no_task_stays() -> None:
+    work = Work()
+    asyncio.run(work.run(5, leave=True))
+    assert work.kept
+    assert not work.left
+
+    async def cancelled(work: Work) -> None:
+        task = asyncio.create_task(work.run(5))
+        await asyncio.sleep(0.005)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    other = Work()
+    asyncio.run(cancelled(other))
+    assert (len(other.begun), other.kept) == (5, [])
+    assert not other.left
