@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 
@@ -176,6 +177,20 @@ def test_a_spent_budget_keeps_what_is_there(tmp_path: Path) -> None:
     assert len(path.read_text().splitlines()) == 3
     model, _ = asked(made.pairs, prefers("parts"), path)
     assert len(model.requests) == 5
+
+
+def test_left_half_way_nothing_is_asked_any_more(tmp_path: Path) -> None:
+    asker = Asker(ScriptedModel(prefers("parts")), at_once=4)
+
+    async def some() -> None:
+        before = asyncio.all_tasks()
+        async with aclosing(judge(paired(6).pairs, asker, VerdictFile(tmp_path / "judge.jsonl", {}))) as replies:
+            async for _ in replies:
+                break
+        assert asyncio.all_tasks() == before
+
+    asyncio.run(some())
+    assert (tmp_path / "judge.jsonl").read_text()
 
 
 def test_an_endpoint_that_is_down_is_not_asked_for_ever(tmp_path: Path) -> None:

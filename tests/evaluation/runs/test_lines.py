@@ -7,14 +7,19 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from epicrisis.errors import InputError, StorageError
+from epicrisis.evaluation.experiments.rankings import RankingFile
+from epicrisis.evaluation.generating import QuestionFile
+from epicrisis.evaluation.judging.by_model import VerdictFile
 from epicrisis.evaluation.runs import lines
 from epicrisis.evaluation.runs.lines import alone, append_line, read_lines
+from epicrisis.evaluation.runs.loop import RecordFile
 
 
 def values(path: Path) -> list[dict[str, Any]]:
@@ -152,8 +157,10 @@ def test_one_process_at_a_time_adds_to_it(tmp_path: Path) -> None:
     )
     assert other.stdout is not None
     assert other.stdout.readline() == "taken\n"
-    with pytest.raises(InputError, match=r"another process is at work on .*: wait until it ends, or stop it"):
-        alone(path)
+    for adds in (alone, *(partial(file, recipe={}) for file in (RecordFile, RankingFile, VerdictFile, QuestionFile))):
+        with pytest.raises(InputError, match=r"another process is at work on .*: wait until it ends, or stop it"):
+            adds(path)
+    assert values(path) == []
     other.kill()
     other.wait()
     other.stdout.close()
