@@ -119,7 +119,64 @@ def test_few_sign_flips_are_counted_exactly() -> None:
 def test_with_zeros_and_ones_it_is_the_sign_test() -> None:
     first = {i: float(i < 30) for i in range(100)}
     second = {i: float(30 <= i < 45) for i in range(100)}
-    assert paired_difference(first, second).p == pytest.approx(sign_test(30, 15), abs=0.01)
+    assert paired_difference(first, second).p == sign_test(30, 15), "exactly, however many differ"
+    places = {(i, place): first[i] for i in first for place in range(5)}
+    others = {(i, place): second[i] for i in second for place in range(5)}
+    assert paired_difference(places, others, {key: key[0] for key in places}).p == sign_test(30, 15)
+
+
+@given(st.integers(1, 400), st.sampled_from([0.0, 1.0]))
+def test_where_all_questions_are_alike_the_interval_is_wilsons(n: int, score: float) -> None:
+    """Resampled they would be certain."""
+    five = mean_of([score] * (5 * n), [i // 5 for i in range(5 * n)])
+    expected = wilson(int(score) * n, n)
+    assert (five.interval.low, five.interval.high) == pytest.approx((expected.low, expected.high))
+
+
+def test_where_no_question_differs_the_difference_has_room() -> None:
+    """Tango's interval of none discordant among 40: 1.96^2 / (40 + 1.96^2) either way."""
+    same = dict.fromkeys(range(40), 1.0)
+    found = paired_difference(same, same)
+    assert (found.interval.low, found.interval.high) == pytest.approx((-0.0876, 0.0876), abs=1e-4)
+    assert found.p == 1.0
+    won = paired_difference(same, dict.fromkeys(range(40), 0.0)).interval
+    assert (won.low, won.high) == pytest.approx((1 - 2 * 0.0876, 1.0), abs=1e-4)
+
+
+def test_one_question_shows_nothing() -> None:
+    """However often it was asked."""
+    first = {("q", place): 1.0 for place in range(5)}
+    second = {("q", place): float(place > 2) for place in range(5)}
+    found = paired_difference(first, second, {key: key[0] for key in first})
+    assert found.value == pytest.approx(0.6)
+    assert (found.p, found.clusters) == (1.0, 1)
+    assert found.interval.low < 0 < found.interval.high
+    mean = mean_of(list(second.values()), ["q"] * 5)
+    assert mean.interval.high - mean.interval.low > 0.7
+
+
+def test_tokens_that_are_all_alike_are_what_they_are() -> None:
+    found = mean_of([1.0] * 6, range(6), shares=False)
+    assert (found.interval.low, found.interval.high) == (1.0, 1.0)
+
+
+def test_the_order_of_the_cases_changes_no_figure() -> None:
+    dice = np.random.default_rng(6)
+    scores = {(i, place): float(dice.random() < 0.5) for i in range(30) for place in range(1 + i % 4)}
+    other = {key: float(dice.random() < 0.4) for key in scores}
+    turned = dict(reversed(scores.items()))
+    clusters = {key: key[0] for key in scores}
+    assert paired_difference(scores, other, clusters) == paired_difference(turned, other, clusters)
+    assert mean_of(list(scores.values()), [key[0] for key in scores]) == mean_of(
+        list(turned.values()), [key[0] for key in turned]
+    )
+
+
+def test_a_step_is_what_one_question_differs_by() -> None:
+    assert paired_difference({1: 1.0, 2: 0.0, 3: 1.0}, {1: 0.0, 2: 1.0, 3: 1.0}).step == 1.0
+    first = {(i, place): float(place == i) for i in range(5) for place in range(5)}
+    none = dict.fromkeys(first, 0.0)
+    assert paired_difference(first, none, {key: key[0] for key in first}).step == pytest.approx(0.2)
 
 
 def test_no_false_alarm_where_there_is_no_difference() -> None:

@@ -51,6 +51,11 @@ def _case(question: Question, settings: Settings, pipeline: Pipeline, guard: Gua
         return Case(question)
     if pipeline.opened is None:
         raise InputError(f"the strategy {settings.strategy} reads no library: leave the leak guard out")
+    if not question.gold_documents:
+        raise InputError(
+            f"question {question.id!r} names no source document, so nothing can be hidden from it: give it "
+            "gold_documents, or leave the leak guard out"
+        )
     scope = guard_scope(question, guard, scope_of(settings.scope, question=question), pipeline.opened.library)
     if scope is None:
         raise InputError(

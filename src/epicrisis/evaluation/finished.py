@@ -14,7 +14,7 @@ from .evaluating import NAME as EVALUATE
 from .experiments import positions, preflight_findings
 from .experiments.protocol import PROTOCOLS
 from .findings import Findings
-from .runs.recorded import RecordedRun, open_runs
+from .runs.recorded import RecordedRun, differing, open_runs
 from .studies import EXPERIMENTS, Experiment
 from .tables import comparing
 from .tables.conclusions import conclusions
@@ -46,16 +46,15 @@ def _findings(name: str, runs: Sequence[RecordedRun]) -> Iterator[Findings]:
         return
     named = _by_model(runs)
     yield _of(EXPERIMENTS[name], named)
-    for also, arms in _ALSO.items():
-        if name == positions.NAME and all(arms <= {*_arguments(run).get("arms", ())} for run in runs):
-            yield _of(EXPERIMENTS[also], named)
+    for also, arms in _ALSO.items() if name == positions.NAME else ():
+        if having := [run for run in named if arms <= {*_arguments(run).get("arms", ())}]:
+            yield _of(EXPERIMENTS[also], having)
 
 
 def _of(wanted: Experiment, runs: Sequence[RecordedRun]) -> Findings:
-    protocols = (PROTOCOLS.get(str(_arguments(run).get("protocol"))) for run in runs)
-    remarks = list(dict.fromkeys(note for protocol in protocols if protocol for note in protocol.notes))
-    tables = wanted.tables(runs, remarks)
-    said = wanted.concluded(runs) if wanted.concluded else [each for table in tables for each in conclusions(table)]
+    tables = wanted.tables(runs, _protocols(runs))
+    said = [*_unfinished(runs), *_unlike(runs)]
+    said += wanted.concluded(runs) if wanted.concluded else (each for table in tables for each in conclusions(table))
     return Findings(
         experiment=wanted.name,
         about=wanted.about,
@@ -64,6 +63,42 @@ def _of(wanted: Experiment, runs: Sequence[RecordedRun]) -> Findings:
         conclusions=tuple(said),
         published=tuple(published()[each] for each in wanted.published),
     )
+
+
+def _protocols(runs: Sequence[RecordedRun]) -> list[str]:
+    """What the runs' protocols have a reader know; with the run's name where another one went by another."""
+    protocols = {run.name: PROTOCOLS.get(str(_arguments(run).get("protocol"))) for run in runs}
+    notes = [(name, note) for name, each in protocols.items() if each for note in each.notes]
+    often = Counter(note for _, note in notes)
+    told = (note if often[note] == len(runs) else f"{name}: {note}" for name, note in notes)
+    return list(dict.fromkeys(told))
+
+
+def _unfinished(runs: Sequence[RecordedRun]) -> Iterator[str]:
+    for run in runs:
+        if run.manifest is None or run.manifest.complete:
+            continue
+        states = Counter(str(record["answer"]["state"]) for record in run.records())
+        cases = run.manifest.cases
+        yield (
+            f"{run.name} is not complete: of its {cases:,} cases {cases - states.total():,} have no record yet, and "
+            f"{states['failed']:,} failed. A mean is over the cases that there are, so one over places may have more "
+            "of one place than of another; differences are over pairs."
+        )
+
+
+def _unlike(runs: Sequence[RecordedRun]) -> Iterator[str]:
+    """What sets the runs apart beside their model: they stand in the same tables, each held against itself alone."""
+    first, *others = runs
+    for other in others:
+        names = [name for name in differing(first, other) if name != "model"]
+        plans = [(run.questions, run.manifest.plan.sample if run.manifest else None) for run in (first, other)]
+        names += [name for name, mine, theirs in zip(("question set", "sample"), *plans, strict=True) if mine != theirs]
+        if names:
+            yield (
+                f"Warning: {first.name} and {other.name} stand side by side and are not compared with each other: they "
+                f"differ in {', '.join(names)}."
+            )
 
 
 def _by_model(runs: Sequence[RecordedRun]) -> list[RecordedRun]:

@@ -1,16 +1,16 @@
 """Is it a difference? Exact tests, intervals, and how many questions it takes. Pure arithmetic; knows no run.
 
 Questions that were asked several times (five positions, three repeats) are no independent cases: they are resampled
-together, as clusters (errata B9).
+together, as clusters (errata B9). The order in which cases are given changes no figure.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,8 @@ import numpy.typing as npt
 RESAMPLES = 10_000
 
 K = TypeVar("K", bound=Hashable)
+
+Floats: TypeAlias = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,13 @@ class Difference:
     """Pairs."""
     clusters: int
     """Independent ones among them."""
+    step: float = 1.0
+    """What a cluster that differs differs by: 1 where each is right or wrong once, less where it is a mean."""
+
+    def __neg__(self) -> Difference:
+        # Not `-x`, which makes -0 of 0.
+        low, high = 0.0 - self.interval.high, 0.0 - self.interval.low
+        return replace(self, value=0.0 - self.value, interval=replace(self.interval, low=low, high=high))
 
 
 def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
@@ -63,6 +72,16 @@ def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
     scale = 1 + z * z / n
     low = 0.0 if successes == 0 else (centre - spread) / scale
     return Interval(low, 1.0 if successes == n else (centre + spread) / scale, confidence)
+
+
+def of_all_alike(value: float, n: int, limits: tuple[float, float], confidence: float = 0.95) -> Interval:
+    """Where n clusters have the same mean, or there is but one: every resample is the same, which is no certainty.
+
+    As many as Wilson's interval of none among n may be otherwise, as far as there is room; of shares that are all 0 or
+    1 it is Wilson's own, of differences that are all 0 Tango's (Statistics in Medicine 1998).
+    """
+    others = wilson(0, n, confidence).high
+    return Interval(value - others * (value - limits[0]), value + others * (limits[1] - value), confidence)
 
 
 def sign_test(wins: int, losses: int) -> float:
@@ -87,12 +106,14 @@ def mean_of(
     scores: Sequence[float | None],
     clusters: Sequence[Hashable] | None = None,
     *,
+    shares: bool = True,
     confidence: float = 0.95,
     seed: int = 0,
 ) -> Mean:
     """The mean of the scores that are none of them `None`, with the interval of a cluster bootstrap (percentiles).
 
-    Without clusters each score is its own, and where all are 0 or 1 the interval is Wilson's.
+    Without clusters each score is its own, and where all are 0 or 1 the interval is Wilson's. `shares`: scores lie
+    between 0 and 1, so that clusters that are all alike still leave room for others (see `of_all_alike`).
     """
     scored = [(score, i if clusters is None else clusters[i]) for i, score in enumerate(scores) if score is not None]
     values = np.array([score for score, _ in scored], dtype=np.float64)
@@ -102,7 +123,8 @@ def mean_of(
     if clusters is None and set(values.tolist()) <= {0.0, 1.0}:
         interval = wilson(int(values.sum()), len(values), confidence)
     else:
-        interval = _percentiles(_resampled_means(values, [cluster for _, cluster in scored], seed), confidence)
+        limits = (0.0, 1.0) if shares else None
+        interval = _bootstrap(*_by_cluster(values, [cluster for _, cluster in scored]), limits, confidence, seed)
     return Mean(float(values.mean()), interval, len(values), unscored)
 
 
@@ -114,23 +136,26 @@ def paired_difference(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> Difference:
-    """The mean difference over the cases that both have scored, by a bootstrap of whole clusters.
+    """The mean difference over the cases that both have scored (from 0 to 1), by a bootstrap of whole clusters.
 
     `clusters` says which cluster a case belongs to (default: each its own). `p` is that of a sign-flipping permutation
-    of the clusters' differences: exact up to 2^12 flips, else sampled. Raises ValueError where they share no case.
+    of the clusters' differences: exact where they are alike in size (it is McNemar's exact test then) and up to 2^12
+    flips, else sampled. Raises ValueError where they share no case.
     """
     shared = [case for case in first if case in second]
     if not shared:
         raise ValueError("the two share no case that both have scored")
     of: list[Hashable] = [case if clusters is None else clusters[case] for case in shared]
     differences = np.array([first[case] - second[case] for case in shared], dtype=np.float64)
-    sums, _ = _by_cluster(differences, of)
+    sums, counts = _by_cluster(differences, of)
+    means = abs(sums / counts)
     return Difference(
         value=float(differences.mean()),
-        interval=_percentiles(_resampled_means(differences, of, seed), confidence),
+        interval=_bootstrap(sums, counts, (-1.0, 1.0), confidence, seed),
         p=_sign_flips(sums, seed),
         n=len(shared),
         clusters=len(sums),
+        step=float((means**2).sum() / means.sum()) if means.any() else 1.0,
     )
 
 
@@ -151,21 +176,22 @@ def questions_needed(difference: float, discordant: float, power: float = 0.8, a
 # -- resampling -----------------------------------------------------------------------------------------------------
 
 
-def _by_cluster(
-    values: npt.NDArray[np.float64], clusters: Sequence[Hashable]
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """(sum, count) of each cluster, in the order of their first case."""
+def _by_cluster(values: Floats, clusters: Sequence[Hashable]) -> tuple[Floats, Floats]:
+    """(sum, count) of each cluster, in an order of their own: that of the cases must not decide what is drawn."""
     number = {cluster: i for i, cluster in enumerate(dict.fromkeys(clusters))}
     of = np.array([number[cluster] for cluster in clusters])
-    sums: npt.NDArray[np.float64] = np.bincount(of, weights=values).astype(np.float64)
-    return sums, np.bincount(of).astype(np.float64)
+    sums, counts = np.bincount(of, weights=values).astype(np.float64), np.bincount(of).astype(np.float64)
+    order = np.lexsort((counts, sums.round(9)))
+    return sums[order], counts[order]
 
 
-def _resampled_means(
-    values: npt.NDArray[np.float64], clusters: Sequence[Hashable], seed: int
-) -> npt.NDArray[np.float64]:
-    """The mean of all cases of as many clusters as there are, drawn with replacement, RESAMPLES times."""
-    sums, counts = _by_cluster(values, clusters)
+def _bootstrap(
+    sums: Floats, counts: Floats, limits: tuple[float, float] | None, confidence: float, seed: int
+) -> Interval:
+    """The percentiles of the mean of all cases of as many clusters as there are, drawn with replacement, RESAMPLES
+    times. `limits`: what a score lies within, where that is known."""
+    if limits is not None and np.ptp(sums / counts) < 1e-9:
+        return of_all_alike(float(sums[0] / counts[0]), len(sums), limits, confidence)
     dice = np.random.default_rng(seed)
     means = np.empty(RESAMPLES)
     # In blocks: all draws at once would be gigabytes for thousands of questions.
@@ -173,19 +199,15 @@ def _resampled_means(
     for start in range(0, RESAMPLES, block):
         drawn = dice.integers(len(sums), size=(min(block, RESAMPLES - start), len(sums)))
         means[start : start + len(drawn)] = sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1)
-    return means
-
-
-def _percentiles(means: npt.NDArray[np.float64], confidence: float) -> Interval:
     low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
     return Interval(float(low), float(high), confidence)
 
 
-def _sign_flips(sums: npt.NDArray[np.float64], seed: int) -> float:
+def _sign_flips(sums: Floats, seed: int) -> float:
     """Two-sided p of the sum of the clusters' differences, were each as likely to have the other sign."""
     moved = sums[sums != 0]
-    if len(moved) == 0:
-        return 1.0
+    if len(moved) == 0 or np.ptp(abs(moved)) < 1e-9:
+        return sign_test(int((moved > 0).sum()), int((moved < 0).sum()))
     observed = abs(moved.sum()) - 1e-9
     if len(moved) <= 12:
         signs = 1 - 2 * ((np.arange(2 ** len(moved))[:, None] >> np.arange(len(moved))) & 1)

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from epicrisis.errors import InputError
 from epicrisis.library.lookup import at_random
 from epicrisis.models.rerankers import load_reranker
+from epicrisis.opening import scope_of
 from epicrisis.pipeline import Pipeline
 from epicrisis.settings import PreflightSettings, Settings
-from epicrisis.types import Question, Scope
+from epicrisis.types import Question
 
 from .datasets.dataset import Dataset
 from .datasets.load import load
@@ -77,6 +78,8 @@ class Request:
     draw: int = 0
     """Seed by which the questions are drawn."""
     repeats: int = 1
+    gold: Literal["one", "all"] = "one"
+    """Which of several gold documents are placed: one, drawn by the seed, or all of them together."""
     reranker: str | None = None
     """Of the arm `reranked`."""
     grid: Grid = field(default_factory=Grid)
@@ -114,9 +117,9 @@ def _placed(asked: Asked, study: Study, grid: Grid, _: Settings) -> tuple[Case, 
 def _integrated(asked: Asked, study: Study, grid: Grid, settings: Settings) -> tuple[Case, ...]:
     # The protocol's check, unless the settings have one of their own.
     check = None if settings.preflight == PreflightSettings() else settings.preflight
-    return tuple(
-        case for k in grid.ks for case in integration.cases(asked, study, k=k, arms=grid.arms, check=check)
-    )  # fmt: skip
+    if len(grid.ks) > 1:
+        raise InputError(f"{integration.NAME} reads one k: give -k once, and run it again for another")
+    return integration.cases(asked, study, k=grid.ks[0], arms=grid.arms, check=check)
 
 
 def _open_ended(asked: Asked, _study: Study, _grid: Grid, _settings: Settings) -> tuple[Case, ...]:
@@ -149,7 +152,7 @@ def _by_outcomes(tables: Callable[..., tuple[Table, ...]]) -> Callable[[Runs, Se
     return of
 
 
-def _conflicts(runs: Runs, _: Sequence[str]) -> tuple[Table, ...]:
+def _conflicts(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
     made: list[Table] = []
     for run in runs:
         parted, rival = conflicts.split(run.records())
@@ -160,12 +163,17 @@ def _conflicts(runs: Runs, _: Sequence[str]) -> tuple[Table, ...]:
             conflicts.parts_table(cases, by, source=run.name),
             conflicts.rules_table(cases, source=run.name),
         ]
-    return tuple(made)
+    return _remarked(made, remarks)
+
+
+def _remarked(tables: Sequence[Table], remarks: Sequence[str]) -> tuple[Table, ...]:
+    return tuple(replace(table, notes=(*table.notes, *remarks)) for table in tables)
 
 
 def _integration(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
     stood_in = dict.fromkeys(remark for run in runs for remark in integration.stood_in(run.records()))
-    return _by_outcomes(integration.tables)(runs, (*remarks, *stood_in))
+    took = (cost.measured_table(_spent(run), run.name) for run in runs)
+    return (*_by_outcomes(integration.tables)(runs, (*remarks, *stood_in)), *took)
 
 
 def _judged(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
@@ -189,12 +197,12 @@ def _probe(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
     return probe.tables(found, {run.name: _spent(run) for run in runs}, remarks)
 
 
-def _cost(runs: Runs, _: Sequence[str]) -> tuple[Table, ...]:
+def _cost(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
     made: list[Table] = []
     for run in runs:
         cases = _spent(run)
-        made += [cost.measured_table(cases, run.name), cost.prediction_table(cases, source=run.name)]
-    return tuple(made)
+        made += [cost.measured_table(cases, run.name), cost.prediction_table(cases, run.name)]
+    return _remarked(made, remarks)
 
 
 _BOTH = ("rag", "brief-context")
@@ -296,7 +304,7 @@ def prepared(
     """
     if pipeline.opened is None:
         raise InputError("experiments take their documents from a library: name one with --library")
-    protocol = protocol_of(request.protocol)
+    protocol = replace(protocol_of(request.protocol), gold=request.gold)
     if wanted.by_settings and request.protocol != CORRECTED:
         raise InputError(f"{wanted.name} goes by the settings alone: leave --protocol out")
     names = request.sets or wanted.sets
@@ -310,7 +318,8 @@ def prepared(
     evidence = of_library(pipeline.opened, settings, protocol.by, reranker=reranker, seed=request.draw)
     if cloze.NAME in names:
         n = request.questions or probe.N
-        own, keys = cloze.drawn(at_random(pipeline.opened.library, CANDIDATES * n, request.draw, Scope()), n)
+        passages = at_random(pipeline.opened.library, CANDIDATES * n, request.draw, scope_of(settings.scope))
+        own, keys = cloze.drawn(passages, n)
         sets.append(own)
         samples.append(own)
         evidence = probe.within(evidence, keys)
@@ -320,15 +329,23 @@ def prepared(
         arguments={
             **({} if wanted.by_settings else {"protocol": protocol.name}),
             **{key: value for key in ("arms", "ks", "places") if (value := getattr(grid, key))},
+            **({"gold": request.gold} if request.gold != "one" else {}),
             **({"reranker": request.reranker} if request.reranker else {}),
             "repeats": request.repeats,
         },
         recipe=pipeline.recipe(),
         dataset=together(sets),
-        sample={"how": "all"} if whole else protocol.sample_told(request.draw, request.questions),
+        sample=_sample(names, protocol, request, whole=whole),
         seed=settings.seed,
     )
     return plan, wanted.make({sample.name: sample.questions for sample in samples}, study, grid, settings)
+
+
+def _sample(names: Sequence[str], protocol: Protocol, request: Request, *, whole: bool) -> dict[str, str | int]:
+    """How the questions were drawn; those that the library answers itself are drawn by no protocol."""
+    if set(names) == {cloze.NAME}:
+        return {"how": "at-random", "n": request.questions or probe.N, "seed": request.draw}
+    return {"how": "all"} if whole else protocol.sample_told(request.draw, request.questions)
 
 
 def _grid(wanted: Experiment, request: Request) -> Grid:

@@ -105,6 +105,18 @@ def test_a_reader_of_places_alone_sees_no_difference(tmp_path: Path) -> None:
     assert row(table, "m", "rag", 16, "random")[P] > 0.05
 
 
+def test_rows_stand_in_one_order_whatever_ended_first() -> None:
+    found = [
+        Outcome("q", {"arm": "rag", "k": k, "place": 50, "distractors": name, "repeat": 0}, "answered", True, 0.5)
+        for k in (16, 8)
+        for name in ("random", "retrieved")
+    ]
+    (table,) = attention_bias.tables({"m": found})
+    assert [cells[2:4] for cells in table.rows] == [
+        (8, "retrieved"), (8, "random"), (16, "retrieved"), (16, "random"),
+    ]  # fmt: skip
+
+
 def test_no_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two models in one table either may raise it."""
     monkeypatch.setattr(statistics, "RESAMPLES", 500)

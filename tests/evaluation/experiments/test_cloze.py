@@ -34,9 +34,20 @@ def test_the_number_that_was_left_out_is_the_right_option() -> None:
         assert len(set(question.options.values())) == len(LETTERS)
 
 
-def test_the_wrong_options_are_the_nearest_numbers_of_other_sentences() -> None:
-    dataset, _ = drawn(MANY, 1)
-    assert set(dataset.questions[0].options.values()) == {"10", "11", "12", "13"}
+def test_the_options_are_neighbours_by_size() -> None:
+    for question in drawn(MANY, 12)[0].questions:
+        numbers = sorted(map(int, question.options.values()))
+        assert numbers == list(range(numbers[0], numbers[0] + 4))
+
+
+def test_size_does_not_tell_the_answer() -> None:
+    """Whoever takes the second least number without reading is right as often as chance."""
+    many = [passage(f"d{i}", sentence(str(100 + i), f"drug {i}x")) for i in range(400)]
+    ranks = [
+        sorted(question.options.values(), key=int).index(question.options[question.gold or ""])
+        for question in drawn(many, 400)[0].questions
+    ]
+    assert all(75 <= ranks.count(rank) <= 125 for rank in range(4))
 
 
 def test_a_number_keeps_its_form_among_the_options() -> None:
@@ -55,6 +66,9 @@ def test_a_number_keeps_its_form_among_the_options() -> None:
         "The dose was 2-3 tablets in the morning for all of the patients who took part in the study.",
         "The year in which the last of the patients was seen by the authors of the study was 1998.",
         "It was 5.",
+        "In all of the 12 patients (n=12) of the study the risk was lower than in all of the others.",
+        "Of those with 4 or more the expression of CD4 was higher than in all of the others of the town.",
+        "Of all patients who took the drug in the morning \u0661\u0662 were well again before the study ended.",
     ],
 )
 def test_what_makes_no_question(text: str) -> None:

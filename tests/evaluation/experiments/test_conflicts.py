@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from epicrisis.errors import EndpointRejected, InputError
+from epicrisis.errors import EndpointRejected
 from epicrisis.evaluation.experiments import positions
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.conflicts import (
@@ -292,11 +292,17 @@ def test_what_the_parts_said() -> None:
 # -- which records ----------------------------------------------------------------------------------------------------
 
 
-def test_both_arms_are_needed(tmp_path: Path) -> None:
+def test_an_arm_that_is_missing_is_no_loss_and_no_error(tmp_path: Path) -> None:
+    """As in a run that was broken off: nothing is compared, and what there is is told."""
     records = specialty(tmp_path)
-    for arm, missing in (("rag", "brief-context"), ("brief-context", "rag")):
-        with pytest.raises(InputError, match=f"no record of {missing}: name runs of both"):
-            split([record for record in records if record["condition"]["arm"] == arm])
+    ours, rival = split([record for record in records if record["condition"]["arm"] == "brief-context"])
+    told = row(conflicts_table(ours, rival))
+    assert (told["conflicts"], told["not compared"]) == (1, 1)
+    assert told["win"] == told["tie"] == told["lose"] == 0
+    assert told["difference to RAG"] is None
+    table = conflicts_table(*split([record for record in records if record["condition"]["arm"] == "rag"]))
+    assert row(table)["read in parts"] == 0
+    assert not any("nan" in note for note in table.notes)
 
 
 def test_records_without_a_condition_go_by_their_strategy(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from epicrisis.errors import InputError
 from epicrisis.evaluation import statistics
 from epicrisis.evaluation.experiments import context_length, positions
 from epicrisis.evaluation.experiments.arms import Study
@@ -16,7 +17,7 @@ from epicrisis.evaluation.experiments.protocol import PROTOCOLS
 from epicrisis.evaluation.runs.records import Outcome
 from epicrisis.evaluation.tables.analysis import SHARE, P
 from epicrisis.testing.reader import u_curve
-from tests.evaluation.experiments.world import evidence, near, questions, reader, row, run
+from tests.evaluation.experiments.world import evidence, near, passage, questions, reader, row, run
 
 STUDY = Study(evidence(), PROTOCOLS["corrected"])
 CURVE = u_curve()
@@ -33,6 +34,20 @@ def test_each_place_once_where_there_are_fewer_than_five() -> None:
     places = {k: [case.condition["place"] for case in made if case.condition.get("k") == k] for k in KS}
     assert [len(places[k]) for k in KS] == [1, 2, 4, 5, 5, 5]
     assert sum("k" not in case.condition for case in made) == 2
+
+
+def test_a_key_document_of_several_passages_is_read_alone_where_k_is_less() -> None:
+    """An abstract that was cut in two must not end the study at k = 1."""
+    keys = tuple(passage("gold:0", f"Half {i} of it.", i) for i in range(2))
+    two = Study(evidence(passages_of=lambda question: {"gold:0": keys}), PROTOCOLS["corrected"])
+    made = context_length.cases(questions(1), two, ks=(1, 2, 4), arms=("rag",))
+    read = [(case.condition["k"], case.condition["place"], case.treatment.ranking) for case in made]
+    assert [(k, place, len(ranking.ids)) for k, place, ranking in read if ranking] == [
+        (1, 0, 2), (2, 0, 2), (4, 0, 4), (4, 50, 4), (4, 100, 4),
+    ]  # fmt: skip
+    assert all(ranking and {"gold:0#0", "gold:0#1"} <= {*ranking.ids} for _, _, ranking in read)
+    with pytest.raises(InputError, match="2 key passages do not fit among 1"):
+        positions.cases(questions(1), two, ks=(1,), arms=("rag",))
 
 
 def test_what_both_studies_ask_is_one_case() -> None:

@@ -21,6 +21,7 @@ from epicrisis.evaluation.experiments.protocol import PROTOCOLS
 from epicrisis.evaluation.runs.cases import Case
 from epicrisis.evaluation.runs.folder import RECORDS
 from epicrisis.evaluation.runs.records import Outcome, read_records
+from epicrisis.evaluation.statistics import wilson
 from epicrisis.evaluation.tables.analysis import SHARE, P
 from epicrisis.evaluation.tables.published import published
 from epicrisis.library.ingest import add_documents
@@ -356,11 +357,29 @@ def test_averages_by_hand() -> None:
 
 
 def test_the_interval_of_a_macro_mean_is_that_of_its_sets() -> None:
-    """Of sets that are all right and all wrong nothing can be drawn otherwise; over all questions it could."""
+    """Of sets that are all right and all wrong nothing can be drawn otherwise: each has Wilson's room."""
     sure = integration.macro_mean(outcomes_of({"a": "r" * 9, "b": "w" * 9}, "rag"), "right")
-    assert (sure.value, sure.interval.low, sure.interval.high) == (0.5, 0.5, 0.5)
+    assert sure.value == 0.5
+    assert (sure.interval.low, sure.interval.high) == pytest.approx(
+        ((wilson(9, 9).low + 0) / 2, (1 + wilson(0, 9).high) / 2)
+    )
+    same = outcomes_of({"a": "r" * 9, "b": "w" * 9}, "brief-context")
+    nothing = integration.macro_difference(same, outcomes_of({"a": "r" * 9, "b": "w" * 9}, "rag"), "right")
+    assert nothing is not None
+    assert (nothing.value, nothing.p) == (0, 1)
+    assert nothing.interval.low < 0 < nothing.interval.high
     half = integration.macro_mean(outcomes_of({"a": "rw" * 50}, "rag"), "right")
     assert half.interval.high - half.interval.low == pytest.approx(2 * 1.96 * 0.05, abs=0.03)
+
+
+def test_sets_stand_in_the_papers_order_whatever_ended_first() -> None:
+    marks = {"own": "rw", "mirage/bioasq": "rr", "mirage/medmcqa": "wr"}
+    found = [*outcomes_of(marks, "rag"), *outcomes_of(marks, "brief-context")]
+    tables = [integration.tables({"m": each})[0] for each in (found, found[::-1])]
+    assert tables[0].rows == tables[1].rows
+    assert list(dict.fromkeys(tables[0].column("set"))) == [
+        "mirage/medmcqa", "mirage/bioasq", "own", MACRO, MICRO,
+    ]  # fmt: skip
 
 
 def test_a_run_of_one_set_has_no_averages_and_one_of_rag_alone_no_rivals() -> None:

@@ -46,10 +46,21 @@ def test_places_span_the_room_and_rise(k: int, keys: int, place: int) -> None:
 
 def test_places_that_share_a_rank_are_one() -> None:
     assert distinct(PLACES, 1) == (0,)
-    assert distinct(PLACES, 2) == (0, 50)
-    assert distinct(PLACES, 4) == (0, 25, 50, 100)
+    assert distinct(PLACES, 2) == (0, 100)
+    assert distinct(PLACES, 3) == (0, 50, 100)
+    assert distinct(PLACES, 4) == (0, 25, 75, 100)
     assert distinct(PLACES, 8) == PLACES
-    assert distinct(PLACES, 8, keys=7) == (0, 50)
+    assert distinct(PLACES, 8, keys=7) == (0, 100)
+
+
+@given(st.integers(2, 64), st.integers(1, 8))
+def test_the_last_rank_is_the_100th_percentile_and_no_other(k: int, keys: int) -> None:
+    """Else what stands at the end would be counted to the middle."""
+    found = distinct(PLACES, k, keys=min(keys, k))
+    ranks = [first_rank(place, k, min(keys, k)) for place in found]
+    assert ranks == sorted(set(ranks))
+    assert {place for place, rank in zip(found, ranks, strict=True) if rank in (0, k - min(keys, k))} <= {0, 100}
+    assert set(ranks) == {first_rank(place, k, min(keys, k)) for place in PLACES}
 
 
 @given(st.integers(1, 40), st.integers(0, 100), st.integers(1, 5), st.integers(0, 50))

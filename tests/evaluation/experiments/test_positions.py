@@ -190,7 +190,7 @@ def test_rag_is_a_u_and_brief_context_is_flat(biased: tuple[list[Case], Scripted
     between = np.mean([CURVE(first_rank(place, K), K) for place in (25, 50, 75)])
     interval = lost["rag"]["lost in the middle"].interval
     assert interval.low <= ends - between <= interval.high
-    assert lost["brief-context"]["less than rag"].interval.low > 0
+    assert lost["brief-context"]["lost less than rag"].interval.low > 0
 
 
 def test_only_of_those_answered_the_reader_is_never_wrong(
@@ -274,8 +274,36 @@ def test_spreads_over_places_and_over_repeats_are_two_things(monkeypatch: pytest
     assert row(once, "m", 8, "rag")["SD over repeats"] is None
 
 
+def test_bounds_are_shown_where_nothing_was_placed() -> None:
+    found = [Outcome(str(i), {"arm": "oracle", "repeat": 0}, "answered", i < 6, 0.5) for i in range(8)]
+    by_place, averages, middle = positions.tables({"m": found})
+    assert row(averages, "m", None, "oracle")["right"] == 6
+    assert by_place.rows == middle.rows == ()
+
+
+def test_an_arm_or_a_place_that_is_missing_is_no_zero() -> None:
+    """Of a run that was broken off: what has no rival has no difference, and pairs are of what both were asked."""
+    found = simulated(0, {"rag": [0.5] * 5, "brief-context": [0.7] * 5}, 10)
+    alone = [each for each in found if each.condition["arm"] == "brief-context"]
+    averages = positions.tables({"m": alone})[1]
+    assert row(averages, "m", 8, "brief-context")["difference to rag at that k"] is None
+    short = [each for each in found if each.condition["arm"] == "rag" or each.condition["place"] in (0, 25)]
+    _, averages, middle = positions.tables({"m": short})
+    assert row(averages, "m", 8, "brief-context")["difference to rag at that k"].n == 20
+    assert row(middle, "m", 8, "brief-context")["lost in the middle"].clusters == 10
+    only = [each for each in found if each.condition["place"] == 50]
+    assert row(positions.tables({"m": only})[2], "m", 8, "rag")["lost in the middle"] is None
+
+
+def test_two_documents_have_two_ends_and_no_middle() -> None:
+    made = positions.cases(questions(2), study(), ks=(2,), arms=("rag",))
+    assert [(case.condition["place"], key_rank(case)) for case in made] == 2 * [(0, 0), (100, 1)]
+    outcomes = [Outcome(each.question.key, each.condition, "answered", True, 0.5) for each in made]
+    assert row(positions.tables({"m": outcomes})[2], "m", 2, "rag")["lost in the middle"] is None
+
+
 def test_the_tables_name_what_they_need() -> None:
-    found = simulated(0, {"rag": [0.5] * 5}, 10)
+    found = simulated(0, {"rag": [0.5] * 5, "brief-context": [0.5] * 5, "ends": [0.5] * 5}, 10)
     for table in positions.tables({"m": found}, remarks=PROTOCOLS["published"].notes):
         said = " ".join(table.notes)
         for each in (

@@ -123,8 +123,34 @@ def test_a_table_holds_its_rows_and_says_what_they_are() -> None:
     shares = made.column(SHARE)
     assert [getattr(share, "n", None) for share in shares] == [30, 4]
     assert made.column(P)[0] is None
-    assert "corrected by Holm for this table's 1 comparisons" in made.notes[1]
-    assert "50.0 % of the 30 questions" in made.notes[2]
+    assert "over the pairs that both have scored" in made.notes[2]
+    assert "Holm" not in made.notes[2], "one comparison"
+    assert "50.0 % of the 30 questions" in made.notes[3]
+
+
+def test_what_was_corrected_for_is_said() -> None:
+    rag = [outcome(i, i % 3 == 0) for i in range(30)]
+    others = [Group((name,), [outcome(i, i % 2 == 0) for i in range(30)], rag) for name in "ab"]
+    told = table("T", ("arm",), others, baseline="rag", measure="right").notes
+    assert told[2].endswith("corrected by Holm for this table's 2 comparisons.")
+    alone = table("T", ("arm",), [Group(("rag",), rag)], baseline="rag", measure="right").notes
+    assert not any("Differences" in note for note in alone), "nothing is compared"
+    nothing = table("T", ("arm",), [], baseline="rag", measure="right").notes
+    assert not any("nan" in note for note in nothing)
+
+
+def test_the_order_in_which_cases_ended_changes_no_figure() -> None:
+    """Calls at once end in any order; intervals and p are drawn all the same."""
+    dice = np.random.default_rng(5)
+    first, second = (
+        [outcome(i, bool(dice.random() < share), place=place) for i in range(25) for place in range(3)]
+        for share in (0.6, 0.4)
+    )
+    made = [
+        table("T", ("arm",), [Group(("a",), a, b, ("place",))], baseline="b", measure="right")
+        for a, b in ((first, second), (first[::-1], second), ([*first[40:], *first[:40]], second[::-1]))
+    ]
+    assert made[0] == made[1] == made[2]
 
 
 def test_nothing_scored_is_no_zero() -> None:

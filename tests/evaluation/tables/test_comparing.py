@@ -102,11 +102,14 @@ ARMS: list[Condition] = [
     {"arm": "oracle", "repeat": 0},
 ]
 FEW = QUESTIONS[:12]
+ASKED = {"arms": ["rag", "brief-context", "oracle"]}
 
 
 def test_arms_are_compared_one_by_one_and_places_are_no_questions(tmp_path: Path) -> None:
-    first = folder(tmp_path / "a", lambda i, at: at.get("place") != 50 and i < 8, conditions=ARMS, questions=FEW)
-    second = folder(tmp_path / "b", lambda i, at: i < 8, conditions=ARMS, questions=FEW)
+    first = folder(
+        tmp_path / "a", lambda i, at: at.get("place") != 50 and i < 8, conditions=ARMS, questions=FEW, arguments=ASKED
+    )
+    second = folder(tmp_path / "b", lambda i, at: i < 8, conditions=ARMS[::-1], questions=FEW, arguments=ASKED)
     rows = differences(first, second)
     assert [(row["arm"], row["k"], row["pairs"], row["test"]) for row in rows] == [
         ("rag", 8, 36, "sign flips"), ("brief-context", 8, 36, "sign flips"), ("oracle", None, 12, "McNemar"),
@@ -120,7 +123,9 @@ def test_arms_are_compared_one_by_one_and_places_are_no_questions(tmp_path: Path
 
 def test_a_run_with_one_condition_against_one_with_arms(tmp_path: Path) -> None:
     """Each arm of the one is held against the whole other; a question's places are averaged."""
-    placed = folder(tmp_path / "a", lambda i, at: at.get("place") != 50, conditions=ARMS, questions=FEW)
+    placed = folder(
+        tmp_path / "a", lambda i, at: at.get("place") != 50, conditions=ARMS, questions=FEW, arguments=ASKED
+    )
     plain = folder(tmp_path / "b", lambda i, _: True, questions=FEW)
     rows = differences(placed, plain)
     assert [(row["arm"], row["pairs"]) for row in rows] == [("rag", 12), ("brief-context", 12), ("oracle", 12)]
@@ -242,7 +247,7 @@ def test_what_is_no_run(tmp_path: Path) -> None:
         (tmp_path / "empty.jsonl", "holds no record yet"),
         (begun, "holds no record yet"),
         (tmp_path, "is no run"),
-        (tmp_path / "nowhere", "No such file"),
+        (tmp_path / "nowhere", "(?i)no such file"),
     ):
         with pytest.raises(InputError, match=why):
             findings([path])

@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 import re
 
+import numpy as np
 import pytest
 
+from epicrisis.evaluation import statistics
 from epicrisis.evaluation.power import smallest_difference
 from epicrisis.evaluation.runs.records import Outcome
 from epicrisis.evaluation.statistics import Difference, Interval, paired_difference
@@ -71,7 +73,7 @@ def test_many_without_a_finding_are_one_sentence() -> None:
 def test_other_differences_are_called_as_the_table_calls_them() -> None:
     table = Table(
         "T",
-        ("arm", "lost in the middle", "p (Holm)", "less than rag", "p (Holm) of that"),
+        ("arm", "lost in the middle", "p (Holm)", "lost less than rag", "p (Holm) of that"),
         (("rag", BETTER, 0.02, None, None), ("brief-context", SAME, 0.8, WORSE, 0.03)),
     )
     told = conclusions(table)
@@ -79,7 +81,7 @@ def test_other_differences_are_called_as_the_table_calls_them() -> None:
         "rag: lost in the middle +6.2 points (95 % interval 1.1 to 11.3; p = 0.02, corrected for 3 "
     )
     assert told[1].startswith("brief-context: lost in the middle was not shown to differ from 0: +1.5 points (95 %")
-    assert told[2].startswith("brief-context: less than rag -10 points (95 % interval -19.0 to -1.0; p = 0.03")
+    assert told[2].startswith("brief-context: lost less than rag -10 points (95 % interval -19.0 to -1.0; p = 0.03")
     rules = Table("T", ("rule", "difference to the rule", "p (Holm)"), (("majority", BETTER, 0.02),))
     assert conclusions(rules)[0].startswith("majority: difference to the rule +6.2 points (")
 
@@ -111,6 +113,27 @@ def test_the_smallest_difference_is_that_of_the_discordant_questions(places: int
     found = paired_difference(first, second, {key: key[0] for key in first})
     expected = smallest_difference(200, 40 / 200, alpha=0.05 / 3)
     assert smallest(found, comparisons=3) == pytest.approx(expected, rel=0.05)
+
+
+def test_the_smallest_difference_of_a_mean_over_places_is_found_about_as_often_as_it_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Five places of forty questions find smaller differences than one place of them."""
+    monkeypatch.setattr(statistics, "RESAMPLES", 400)
+    dice = np.random.default_rng(1)
+    places = range(5)
+
+    def study(gap: float) -> Difference:
+        ease = dice.uniform(0.3, 0.6, 40)
+        first, second = (
+            {(i, p): float(dice.random() < ease[i] + half) for i in range(40) for p in places}
+            for half in (gap / 2, -gap / 2)
+        )
+        return paired_difference(first, second, {key: key[0] for key in first})
+
+    least = float(np.median([smallest(study(0.0)) or 1.0 for _ in range(15)]))
+    assert least < 0.8 * (smallest_difference(40, 0.0) or 0.0), "less than of forty that are right or wrong"
+    assert 0.65 < np.mean([study(least).p <= 0.05 for _ in range(120)]) < 0.9
 
 
 def test_it_claims_no_more_than_the_test_says() -> None:

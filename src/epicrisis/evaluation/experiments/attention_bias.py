@@ -83,7 +83,8 @@ def _groups(model: str, outcomes: Sequence[Outcome], measure: Measure) -> list[G
         k = None if "k" not in said else int(said["k"])
         distractors = None if "distractors" not in said else str(said["distractors"])
         parts.setdefault((str(said["arm"]), k, distractors), []).append(each)
-    ordered = sorted(parts, key=lambda part: part[1] is None)
+    arms = list(dict.fromkeys(arm for arm, _, _ in parts))
+    ordered = sorted(parts, key=lambda part: (part[1] is None, arms.index(part[0]), part[1], part[2] == RANDOM))
     return [
         Group(
             (model, *part),

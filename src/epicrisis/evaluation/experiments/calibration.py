@@ -13,11 +13,11 @@ import math
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.statistics import Difference, paired_difference, sign_test
+from epicrisis.evaluation.statistics import Difference, holm, paired_difference
 from epicrisis.evaluation.tables.table import Cell, Table
 from epicrisis.retrieval.signals import Signal
 
@@ -88,14 +88,19 @@ class Calibration:
         points = curve([each.label for each in self.judged], [each.percentile for each in self.judged])
         return specificity_at(points, recall).confusion
 
-    def difference(self, label: Label) -> Difference:
-        """Fitted less papers' rule, in the share that is judged rightly of the questions with this label: of `issue`
-        the recall, of `no-issue` the specificity. `p` is McNemar's, exact."""
-        mine = {each.key: each.fitted == (label == "no-issue") for each in self.judged if each.label == label}
-        theirs = {each.key: each.papers == (label == "no-issue") for each in self.judged if each.label == label}
-        between = paired_difference(*({key: float(right) for key, right in of.items()} for of in (mine, theirs)))
-        p = sign_test(sum(mine[k] and not theirs[k] for k in mine), sum(theirs[k] and not mine[k] for k in mine))
-        return Difference(between.value, between.interval, p, between.n, between.clusters)
+    @property
+    def differences(self) -> tuple[Difference, Difference]:
+        """Fitted less papers' rule, in recall and in specificity: the share judged rightly of the questions with the
+        issue, and of those without. `p` is McNemar's, exact, corrected by Holm for the two."""
+        recall, specificity = self._difference("issue"), self._difference("no-issue")
+        corrected = holm([recall.p, specificity.p])
+        return replace(recall, p=corrected[0]), replace(specificity, p=corrected[1])
+
+    def _difference(self, label: Label) -> Difference:
+        of = [each for each in self.judged if each.label == label]
+        mine = {each.key: float(each.fitted == (label == "no-issue")) for each in of}
+        theirs = {each.key: float(each.papers == (label == "no-issue")) for each in of}
+        return paired_difference(mine, theirs)
 
 
 def fit(
@@ -240,7 +245,7 @@ def calibration_table(each: Calibration, k: int = 16, partition: int = 4, source
         rows.append(
             (name, of.n, of.recall, of.specificity, of.precision, of.skipped, calls_saved(of, k, partition), of.apart)
         )
-    recall, specificity = each.difference("issue"), each.difference("no-issue")
+    recall, specificity = each.differences
     rows.insert(2, ("difference", recall.n + specificity.n, recall, specificity, None, None, None, None))
     chosen = Counter(str(rule.signal) for rule in each.folds)
     notes = (
@@ -254,7 +259,8 @@ def calibration_table(each: Calibration, k: int = 16, partition: int = 4, source
         f"parts for nothing. Calls saved a question, of {math.ceil(k / partition) + 1}, against always map-reduce.",
         "At its recall: each fold's signal, chosen on the other questions, under one threshold that gives the papers' "
         "rule's recall on these.",
-        "p: McNemar's exact test on the same questions, intervals by bootstrap over questions.",
+        "p: McNemar's exact test on the same questions, corrected by Holm for the two; intervals of differences by "
+        "bootstrap over questions, of rates Wilson's.",
     )
     columns = ("rule", "questions", "recall", "specificity", "precision", "skipped", "calls saved", "apart")
     return Table("A rule fitted on these documents", columns, tuple(rows), notes, source)

@@ -23,8 +23,8 @@ SHORTEST, LONGEST = 60, 300
 """Characters of a sentence; a shorter one could stand anywhere."""
 
 # Not a part of a word or of a longer number (`CD4`, `2-3`, `p<0.05` with its 0), and no year, which documents share.
-_NUMBER = re.compile(r"(?<![\w.,/<>=±-])(?:0|[1-9]\d*)(?:\.\d+)?(?![\w/±'-]|[.,]\d)")
-_YEAR = re.compile(r"(?:19|20)\d\d")
+_NUMBER = re.compile(r"(?<![\w.,/<>=±-])(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?![\w/±'-]|[.,]\d)")
+_YEAR = re.compile(r"(?:19|20)[0-9]{2}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,8 @@ def drawn(passages: Sequence[Passage], n: int) -> tuple[Dataset, Mapping[str, Pa
     """`n` questions from the first passages that yield one, one a document; and the passage that answers each, by the
     question's id.
 
-    Four options: the number, and three others that were left out elsewhere, of the same form and the nearest in size.
-    Raises InputError where the passages do not yield so many.
+    Four options: the number, and three others that were left out elsewhere, of the same form and near in size; whether
+    it is the least of them or the largest is drawn. Raises InputError where the passages do not yield so many.
     """
     gaps = list(_gaps(passages))
     made: list[tuple[Question, Passage]] = []
@@ -60,7 +60,7 @@ def drawn(passages: Sequence[Passage], n: int) -> tuple[Dataset, Mapping[str, Pa
 
 
 def _gaps(passages: Sequence[Passage]) -> Iterator[_Gap]:
-    """At most one a document: its first sentence that holds just one number."""
+    """At most one a document: its first sentence that holds just one number, and that number once."""
     seen: set[str] = set()
     for passage in passages:
         if passage.document_id in seen:
@@ -68,18 +68,28 @@ def _gaps(passages: Sequence[Passage]) -> Iterator[_Gap]:
         for start, end in sentences(passage.text):
             sentence = " ".join(passage.text[start:end].split())
             numbers = list(_NUMBER.finditer(sentence))
-            if SHORTEST <= len(sentence) <= LONGEST and len(numbers) == 1 and not _YEAR.fullmatch(numbers[0][0]):
-                found = numbers[0]
-                seen.add(passage.document_id)
-                yield _Gap(passage, f"{sentence[: found.start()]}{GAP}{sentence[found.end() :]}", found[0])
-                break
+            if not SHORTEST <= len(sentence) <= LONGEST or len(numbers) != 1:
+                continue
+            found = numbers[0]
+            # As in `12 patients (n=12)`, where what is left would tell.
+            if _YEAR.fullmatch(found[0]) or sentence.count(found[0]) > 1:
+                continue
+            seen.add(passage.document_id)
+            yield _Gap(passage, f"{sentence[: found.start()]}{GAP}{sentence[found.end() :]}", found[0])
+            break
 
 
 def _others(gap: _Gap, gaps: Sequence[_Gap]) -> list[str]:
-    """Three other numbers with as many decimals, the nearest in size; fewer where there are not so many."""
-    decimals, value = _decimals(gap.number), float(gap.number)
-    alike = {each.number for each in gaps if _decimals(each.number) == decimals and float(each.number) != value}
-    return sorted(alike, key=lambda number: (abs(float(number) - value), number))[: len(LETTERS) - 1]
+    """Three other numbers with as many decimals, next to it by size; fewer where there are not so many.
+
+    The nearest would stand on both sides of it, and whoever takes a middle one would be right more often than chance.
+    """
+    decimals = _decimals(gap.number)
+    alike = sorted({each.number for each in gaps if _decimals(each.number) == decimals}, key=float)
+    at = alike.index(gap.number)
+    below = hashlib.sha256(gap.text.encode()).digest()[0] % len(LETTERS)
+    start = max(0, min(at - below, len(alike) - len(LETTERS)))
+    return [number for number in alike[start : start + len(LETTERS)] if number != gap.number]
 
 
 def _decimals(number: str) -> int:

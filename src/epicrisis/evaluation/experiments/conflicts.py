@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from epicrisis.dates import last_day
-from epicrisis.errors import InputError
 from epicrisis.evaluation.runs.cases import canonical
 from epicrisis.evaluation.runs.records import Outcome, Record, outcomes
 from epicrisis.evaluation.tables.analysis import (
@@ -181,20 +180,12 @@ def _with(case: Parted, right: bool) -> Outcome:
 
 
 def split(records: Iterable[Record]) -> tuple[tuple[Parted, ...], tuple[Outcome, ...]]:
-    """BriefContext's cases and plain RAG's outcomes, by the condition `arm`, else by the strategy of the answer.
-
-    Raises InputError where one of them is not there.
-    """
+    """BriefContext's cases and plain RAG's outcomes, by the condition `arm`, else by the strategy of the answer."""
     arms: dict[str, list[Record]] = {OURS: [], RIVAL: []}
     for record in records:
         arm = record.get("condition", {}).get(_ARM, record["answer"]["strategy"])
         if arm in arms:
             arms[arm].append(record)
-    missing = [arm for arm, found in arms.items() if not found]
-    if missing:
-        raise InputError(
-            f"no record of {' and '.join(missing)}: name runs of both {OURS} and {RIVAL}, of the same questions"
-        )
     return parted(arms[OURS]), outcomes(arms[RIVAL])
 
 
@@ -228,7 +219,7 @@ def conflicts_table(
     )  # fmt: skip
     corrected = corrected_p(differences)
     remarks = (
-        chance(case.outcome for case in cases),
+        *chance(case.outcome for case in cases),
         "Resolved: share right among the conflicts. Not compared: RAG failed, or was not asked the same.",
         "The same questions at every condition: rows are not independent of each other.",
     )

@@ -28,8 +28,9 @@ NAME = "context-length"
 KS = (1, 2, 4, 8, 16, 32)
 ARMS = ("rag", "oracle", "closed-book")
 
-_PLACES = (
-    "Each k: the mean over the places that have a rank of their own among k, so over one at k = 1 and two at k = 2."
+_NOTES = (
+    "Each k: the mean over the places that have a rank of their own among k, so over one at k = 1 and two at k = 2.",
+    f"{positions.PASSAGES} Where it has more than k, they are read alone.",
 )
 
 
@@ -41,8 +42,9 @@ def cases(
     places: Sequence[int] = PLACES,
     arms: Sequence[str] = ARMS,
 ) -> tuple[Case, ...]:
-    """Conditions as in `positions.cases`, and raises as it does; the same cases where both ask the same k."""
-    return positions.cases(questions, study, ks=ks, places=places, arms=arms)
+    """Conditions as in `positions.cases`, and raises as it does; the same cases where both ask the same k. A key
+    document of more passages than k is read alone: at the shortest it is the context."""
+    return positions.cases(questions, study, ks=ks, places=places, arms=arms, at_least_keys=True)
 
 
 def tables(
@@ -62,7 +64,7 @@ def tables(
             baseline="the same arm at its smallest k",
             measure=measure,
             more=("SD over places", "SD over repeats"),
-            remarks=(_PLACES, *remarks),
+            remarks=(*_NOTES, *remarks),
             seed=seed,
         ),
         trend(runs, measure=measure, remarks=remarks, seed=seed),
@@ -136,10 +138,6 @@ def _slopes(by_k: Mapping[int | None, Sequence[Outcome]], measure: Measure) -> d
     middle = fmean(lengths.values())
     weights = {k: length - middle for k, length in lengths.items()}
     total = sum(weight * weight for weight in weights.values())
-    # In the order of the first k's questions: a set has none, and the resampling depends on it.
-    first = next(iter(shares.values()))
     return {
-        question: sum(weights[k] * shares[k][question] for k in shares) / total
-        for question in first
-        if question in everywhere
+        question: sum(weights[k] * share[question] for k, share in shares.items()) / total for question in everywhere
     }

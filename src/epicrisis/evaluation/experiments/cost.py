@@ -2,7 +2,8 @@
 
 Equation 5 leaves out what the reduce call reads (errata B5); with it, with prompts' beginnings that an endpoint has
 computed before, and with the questions that preflight answers from one prompt, it is a prediction that can be held
-against records. From shapes and records to tables; calls nothing. Tokens, seconds and US dollars are a question's.
+against records. From shapes and records to tables; calls nothing. Tokens, seconds and US dollars are a question's,
+asked once.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Literal, TypeAlias
 
-from epicrisis.errors import InputError
+import numpy as np
+import numpy.typing as npt
+
 from epicrisis.evaluation.runs.cases import Condition, canonical
 from epicrisis.evaluation.runs.records import Record
-from epicrisis.evaluation.statistics import Difference, Mean, mean_of, paired_difference
+from epicrisis.evaluation.statistics import Mean, mean_of
 from epicrisis.evaluation.tables.table import Cell, Table
-from epicrisis.settings import Price
 
 Equation: TypeAlias = Literal["published", "corrected"]
 
@@ -41,13 +43,6 @@ class Tokens:
 
     def __mul__(self, share: float) -> Tokens:
         return Tokens(self.input * share, self.output * share, self.calls * share, self.cached * share)
-
-    def cost(self, price: Price) -> float:
-        """US dollars; cached tokens cost what others do where they have no price of their own."""
-        cached = price.input if price.cached is None else price.cached
-        return (
-            (self.input - self.cached) * price.input + self.cached * cached + self.output * price.output
-        ) / 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +85,6 @@ def with_preflight(
     return rag(shape) * skipped + map_reduce(shape, equation, prefix_cache=prefix_cache) * (1 - skipped)
 
 
-def implied_instruction(
-    rag_input: float, map_reduce_input: float, parts: float, findings: float | None = None
-) -> float:
-    """How long the instruction must be for both inputs to come out: by equation 5, or, with what M findings take, by
-    the corrected one. Needs two parts or more, or findings."""
-    if findings is None:
-        return (map_reduce_input - rag_input) / (parts - 1)
-    return (map_reduce_input - rag_input - findings) / parts
-
-
 # -- measured ---------------------------------------------------------------------------------------------------------
 
 
@@ -118,8 +103,17 @@ class Spent:
     seconds: float
     """Summed over the calls; those made at once add up to more than the wall clock."""
     cost: float | None
-    plain: bool
-    """Each call made once and counted: no retry, no reply out of the cache, none asked for again."""
+    skipped: bool
+    """Read in one prompt by BriefContext, as its preflight said."""
+    counted: bool
+    """Every token of it is known: no call failed, none came out of the cache."""
+    again: bool
+    """A reply could not be read and was asked for once more."""
+
+    @property
+    def plain(self) -> bool:
+        """Calls made once each, as the equations have it."""
+        return self.counted and not self.again and self.total.calls > 0
 
     @property
     def total(self) -> Tokens:
@@ -135,10 +129,6 @@ class Spent:
         """Alike in the two arms of a pair."""
         return self.question, canonical({name: value for name, value in self.condition.items() if name != "arm"})
 
-    @property
-    def skipped(self) -> bool:
-        return self.arm == BRIEF_CONTEXT and self.maps.calls == 0
-
 
 def spent(records: Iterable[Record]) -> tuple[Spent, ...]:
     """What each case took, in their order."""
@@ -149,22 +139,23 @@ def _spent(record: Record) -> Spent:
     answer, condition = record["answer"], record.get("condition", {})
     calls = [event for event in answer["trace"] if event["event"] == "called"]
     stages = {"map": Tokens(0, 0, 0), "reduce": Tokens(0, 0, 0), "one": Tokens(0, 0, 0)}
-    for call in calls:
-        stage = call["stage"].partition(" ")[0]
-        stages[stage if stage in stages else "one"] += _tokens(call["usage"])
-    usage = answer["usage"]
+    names = [call["stage"].partition(" ")[0] for call in calls]
+    for name, call in zip(names, calls, strict=True):
+        stages[name if name in stages else "one"] += _tokens(call["usage"])
+    usage, arm = answer["usage"], condition.get("arm", answer["strategy"])
     return Spent(
         question=record["key"].removesuffix(f" {canonical(condition)}") if condition else record["key"],
         condition=condition,
-        arm=condition.get("arm", answer["strategy"]),
+        arm=arm,
         one=stages["one"],
         maps=stages["map"],
         reduce=stages["reduce"],
         seconds=usage["seconds"],
         cost=usage["cost"],
-        plain=answer["state"] != "failed"
-        and not any(call["sample"] for call in calls)
+        skipped=arm.startswith(BRIEF_CONTEXT) and bool(calls) and "map" not in names,
+        counted=answer["state"] != "failed"
         and not any(usage[name] for name in ("failed_calls", "uncounted_calls", "replayed_calls")),
+        again=any(call["sample"] for call in calls),
     )
 
 
@@ -176,122 +167,170 @@ def _tokens(usage: Any) -> Tokens:
 
 
 def measured_table(cases: Sequence[Spent], source: str = "") -> Table:
-    """What each arm took a question, and how much more than plain RAG, on the questions that both were asked."""
+    """What each arm took a question, and how much more than plain RAG, on the cases that both have counted."""
     rows: list[tuple[Cell, ...]] = []
     for arm, k in dict.fromkeys((case.arm, case.k) for case in cases):
         mine = [case for case in cases if (case.arm, case.k) == (arm, k)]
-        plain = [case for case in mine if case.plain]
-        costs = [case.cost for case in plain]
+        counted = [case for case in mine if case.counted]
+        costs = [case.cost for case in counted]
         rows.append(
             (
-                arm, k, len(mine), len(mine) - len(plain), sum(case.skipped for case in mine),
-                *(_mean(plain, name) for name in ("calls", "input", "cached", "output")),
-                mean_of([case.seconds for case in plain], _questions(plain)),
-                mean_of(costs, _questions(plain)) if any(cost is not None for cost in costs) else None,
-                None if arm == RAG else _more(plain, [case for case in cases if case.arm == RAG and case.plain]),
+                arm, k, len(mine), len(mine) - len(counted), sum(case.again for case in counted),
+                sum(case.skipped for case in mine),
+                *(_mean(counted, [getattr(case.total, name) for case in counted]) for name in _TOKENS),
+                _mean(counted, [case.seconds for case in counted]),
+                _mean(counted, costs) if any(cost is not None for cost in costs) else None,
+                None if arm == RAG else _more([(case, other) for case, other in _twins(cases, arm) if case.k == k]),
             )
         )  # fmt: skip
     columns = (
-        "arm", "k", "cases", "not plain", "from one prompt",
-        "calls", "input", "cached", "output", "seconds", "US dollars", "input beyond RAG's",
+        "arm", "k", "cases", "not counted", "asked again", "from one prompt", *_TOKENS, "seconds", "US dollars",
+        "input beyond RAG's",
     )  # fmt: skip
     told = (
-        "Means a question with 95 % intervals (bootstrap over questions), of plain cases: no retry, no reply out of "
-        "the cache, none asked for again. Tokens; seconds are summed over calls. Unknown prices are none, never 0.",
-        "From one prompt: preflight found the rankings to agree.",
+        "Means a case with 95 % intervals (bootstrap over questions), of the cases whose calls are all counted: none "
+        "failed and none came out of the cache. Tokens; seconds are summed over calls. Unknown prices are none, never "
+        "0.",
+        "Asked again: of the counted, those with a reply that could not be read and was asked for once more, which is "
+        "part of what they took. From one prompt: preflight found the rankings to agree.",
     )
     return Table("What it took", columns, tuple(rows), told, source)
 
 
-def _mean(cases: Sequence[Spent], name: str) -> Mean:
-    return mean_of([getattr(case.total, name) for case in cases], _questions(cases))
+_TOKENS = ("calls", "input", "cached", "output")
 
 
-def _questions(cases: Iterable[Spent]) -> list[str]:
-    return [case.question for case in cases]
+def _mean(cases: Sequence[Spent], taken: Sequence[float | None]) -> Mean:
+    return mean_of(taken, [case.question for case in cases], shares=False)
 
 
-def _more(cases: Sequence[Spent], rival: Sequence[Spent]) -> Difference | None:
-    first, second = ({case.twin: case.total.input for case in arm} for arm in (cases, rival))
-    if not first.keys() & second.keys():
+def _more(twins: Sequence[tuple[Spent, Spent]]) -> Mean | None:
+    if not twins:
         return None
-    return paired_difference(first, second, {twin: twin[0] for twin in first})
+    return _mean([case for case, _ in twins], [case.total.input - other.total.input for case, other in twins])
 
 
-def shape_of(cases: Sequence[Spent], instruction: float | None = None) -> Shape:
-    """The mean shape of these cases' questions, from plain RAG's prompts and closed book's (which are instruction and
-    question alone), and from the number of map calls.
-
-    Raises InputError where an arm is not there; `instruction` stands for closed book.
-    """
-    plain = [case for case in cases if case.plain]
-    rags = [case.one for case in plain if case.arm == RAG]
-    closed = [case.one.input for case in plain if case.arm == CLOSED_BOOK]
-    parted = [case.maps.calls for case in plain if case.arm == BRIEF_CONTEXT and not case.skipped]
-    missing = [
-        name
-        for name, found in ((RAG, rags), (f"{BRIEF_CONTEXT} in parts", parted), (CLOSED_BOOK, closed or instruction))
-        if not found
-    ]
-    if missing:
-        raise InputError(f"no plain case of {', '.join(missing)}: ask those arms too, with --cache off")
-    length = fmean(closed) if instruction is None else instruction
-    return Shape(
-        context=fmean(each.input for each in rags) - length,
-        instruction=length,
-        output=fmean(each.output for each in rags),
-        parts=fmean(parted),
-    )
+def _twins(cases: Iterable[Spent], arm: str = BRIEF_CONTEXT) -> list[tuple[Spent, Spent]]:
+    """The arm's counted cases, each with plain RAG's of the same question and condition."""
+    counted = [case for case in cases if case.counted]
+    rags = {case.twin: case for case in counted if case.arm == RAG}
+    return [(case, rags[case.twin]) for case in counted if case.arm == arm and case.twin in rags]
 
 
-def prediction_table(
-    cases: Sequence[Spent], instruction: float | None = None, price: Price | None = None, source: str = ""
-) -> Table:
-    """The equations, fed with plain RAG's measured prompts, against what BriefContext took, for each k. Raises as
-    `shape_of`."""
+def times(cases: Iterable[Spent], k: Cell) -> float | None:
+    """Tokens, in and out, of BriefContext to those of plain RAG at this k, on the cases that both have counted; `None`
+    where there is none."""
+    twins = [pair for pair in _twins(cases) if pair[0].k == k]
+    ours, theirs = (sum(pair[i].total.input + pair[i].total.output for pair in twins) for i in (0, 1))
+    return ours / theirs if theirs else None
+
+
+def prediction_table(cases: Sequence[Spent], source: str = "") -> Table:
+    """The equations, fed with plain RAG's measured prompts, against what BriefContext took, for each k: of the cases
+    that both answered by plain calls."""
+    closed = [case for case in cases if case.arm == CLOSED_BOOK and case.plain]
     rows: list[tuple[Cell, ...]] = []
-    shapes = []
-    for k in dict.fromkeys(case.k for case in cases if case.arm in (BRIEF_CONTEXT, RAG)) or (None,):
-        mine = [case for case in cases if case.k == k or case.arm == CLOSED_BOOK]
-        shape = shape_of(mine, instruction)
-        told = _predictions(shape, [case for case in mine if case.plain])
-        base = told[1][1]
-        rows += [
-            (
-                k, name, each.calls, each.input, each.cached, each.output, each.input / base.input,
-                each.output / base.output, None if price is None else each.cost(price),
-            )
-            for name, each in told
-        ]  # fmt: skip
+    shapes, lacking = [], []
+    for k in dict.fromkeys(case.k for case in cases if case.arm in (BRIEF_CONTEXT, RAG)):
+        twins = [(ours, rival) for ours, rival in _twins(cases) if ours.k == k and ours.plain and rival.plain]
+        ours, rivals = [case for case, _ in twins], [case for _, case in twins]
+        if not closed or not any(not case.skipped for case in ours):
+            lacking.append(f"{'' if k is None else f'k = {k}: '}{_LACKING}")
+            continue
+        shape = shape_of(ours, rivals, closed)
+        rows += _predicted(k, shape, ours, rivals, closed)
         shapes.append(
-            f"{shape.context:.0f} tokens of passages, {shape.instruction:.0f} of instruction and question, "
-            f"{shape.output:.0f} of output a call, {shape.parts:.1f} parts"
+            f"{len(twins)} cases, {shape.context:.0f} tokens of passages, {shape.instruction:.0f} of instruction and "
+            f"question, {shape.output:.0f} of output a call, {shape.parts:.1f} parts"
         )
-    notes = (
-        f"Shape: {'; '.join(shapes)}.",
-        "Predicted from plain RAG's and closed book's prompts alone: the prompts of map and reduce are others, and so "
-        "are their replies. Means a question; ratios are to what RAG took.",
+    told = (f"Of plain calls (each made once, all counted, no reply asked for again): {'; '.join(shapes)}.", *_TOLD)
+    columns = ("k", "what", *_TOKENS, "input to RAG's", "output to RAG's", "seconds", "US dollars")
+    return Table("Predicted and measured", columns, tuple(rows), (*(told if rows else ()), *lacking), source)
+
+
+_TOLD = (
+    "Predicted from plain RAG's and closed book's prompts alone: the prompts of map and reduce are others, and so are "
+    "their replies. Means a case; ratios are to what RAG took.",
+    "Predicted seconds and dollars: what a fresh token, a cached one and one of the reply took in plain RAG's and "
+    "closed book's calls, by least squares; nothing is cached but where it says so.",
+)
+_LACKING = (
+    f"no prediction, for there is no case that {RAG} and {BRIEF_CONTEXT} (in parts) both answered by plain calls, or "
+    f"none of {CLOSED_BOOK}: ask those arms too, with --cache off."
+)
+
+
+def shape_of(ours: Sequence[Spent], rivals: Sequence[Spent], closed: Sequence[Spent]) -> Shape:
+    """The mean shape of these cases' questions: from plain RAG's prompts and closed book's (which are instruction and
+    question alone), and from the number of BriefContext's map calls. None of them is empty."""
+    instruction = fmean(case.one.input for case in closed)
+    return Shape(
+        context=fmean(case.one.input for case in rivals) - instruction,
+        instruction=instruction,
+        output=fmean(case.one.output for case in rivals),
+        parts=fmean(case.maps.calls for case in ours if not case.skipped),
     )
-    columns = ("k", "what", "calls", "input", "cached", "output", "input to RAG's", "output to RAG's", "US dollars")
-    return Table("Predicted and measured", columns, tuple(rows), notes, source)
 
 
-def _predictions(shape: Shape, plain: Sequence[Spent]) -> list[tuple[str, Tokens]]:
-    """In pairs of what was predicted and what came; the second is measured RAG."""
-    ours = [case for case in plain if case.arm == BRIEF_CONTEXT]
-    skipped = fmean(case.skipped for case in ours)
-    return [
-        ("equation 4: RAG", rag(shape)),
-        ("measured: RAG", _total([case for case in plain if case.arm == RAG])),
-        ("equation 5 as printed", map_reduce(shape, "published")),
-        ("with the reduce call's input", map_reduce(shape)),
-        ("and a prefix cache", map_reduce(shape, prefix_cache=True)),
-        ("measured: read in parts", _total([case for case in ours if not case.skipped])),
-        (f"and preflight, {100 * skipped:.1f} % from one prompt", with_preflight(shape, skipped, prefix_cache=True)),
-        ("measured: all of BriefContext", _total(ours)),
+def _predicted(
+    k: Cell, shape: Shape, ours: Sequence[Spent], rivals: Sequence[Spent], closed: Sequence[Spent]
+) -> list[tuple[Cell, ...]]:
+    """The rows of one k, in pairs of what was predicted and what came."""
+    rates = [_rates([*rivals, *closed], name) for name in _TAKEN]
+    base = _taken(rivals)[0]
+
+    def row(what: str, tokens: Tokens, taken: Sequence[float | None]) -> tuple[Cell, ...]:
+        of_tokens = (getattr(tokens, name) for name in _TOKENS)
+        return (k, what, *of_tokens, tokens.input / base.input, tokens.output / base.output, *taken)
+
+    def predicted(what: str, tokens: Tokens) -> tuple[Cell, ...]:
+        return row(what, tokens, [None if rate is None else float(rate @ _kinds(tokens)) for rate in rates])
+
+    def measured(what: str, cases: Sequence[Spent]) -> tuple[Cell, ...]:
+        return row(f"measured: {what}", *_taken(cases))
+
+    rows = [
+        predicted("equation 4: RAG", rag(shape)),
+        measured("RAG", rivals),
+        predicted("equation 5 as printed", map_reduce(shape, "published")),
+        predicted("with the reduce call's input", map_reduce(shape)),
+        predicted("and a prefix cache", map_reduce(shape, prefix_cache=True)),
+        measured("read in parts", [case for case in ours if not case.skipped]),
     ]
+    if skipped := fmean(case.skipped for case in ours):
+        told = f"and preflight, {100 * skipped:.1f} % from one prompt"
+        rows += [
+            predicted(told, with_preflight(shape, skipped, prefix_cache=True)),
+            measured("all of BriefContext", ours),
+        ]
+    return rows
 
 
-def _total(cases: Sequence[Spent]) -> Tokens:
-    total = sum((case.total for case in cases), Tokens(0, 0, 0))
-    return total * (1 / len(cases))
+_TAKEN = ("seconds", "cost")
+
+
+def _taken(cases: Sequence[Spent]) -> tuple[Tokens, list[float | None]]:
+    """(tokens, [seconds, dollars]), means of the cases."""
+    tokens = sum((case.total for case in cases), Tokens(0, 0, 0)) * (1 / len(cases))
+    means = (mean_of([getattr(case, name) for case in cases]) for name in _TAKEN)
+    return tokens, [None if each.unscored else each.value for each in means]
+
+
+def _kinds(tokens: Tokens) -> npt.NDArray[np.float64]:
+    """(fresh, cached, of the reply)."""
+    return np.array([tokens.input - tokens.cached, tokens.cached, tokens.output])
+
+
+def _rates(cases: Sequence[Spent], name: str) -> npt.NDArray[np.float64] | None:
+    """What a token of each kind took of seconds or dollars, by least squares; `None` where the cases do not tell."""
+    taken = [getattr(case, name) for case in cases]
+    if any(each is None for each in taken):
+        return None
+    fresh, cached, output = np.array([_kinds(case.total) for case in cases]).T
+    columns = [fresh, cached, output] if cached.any() else [fresh, output]
+    rates, _, rank, _ = np.linalg.lstsq(np.stack(columns, axis=1), np.array(taken), rcond=None)
+    if rank < len(columns):
+        return None
+    # Where nothing was cached, a cached token is taken to be as dear as a fresh one.
+    found: npt.NDArray[np.float64] = rates.clip(min=0)[[0, 1, 2] if cached.any() else [0, 0, 1]]
+    return found

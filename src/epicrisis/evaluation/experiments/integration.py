@@ -19,7 +19,7 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation import statistics
 from epicrisis.evaluation.runs.cases import Case
 from epicrisis.evaluation.runs.records import Outcome, Record
-from epicrisis.evaluation.statistics import Difference, Interval, Mean, paired_difference
+from epicrisis.evaluation.statistics import Difference, Interval, Mean, of_all_alike, paired_difference
 from epicrisis.evaluation.tables.analysis import (
     FIGURES,
     STATES,
@@ -203,7 +203,7 @@ def _table(
     corrected = corrected_p([row.difference for row in rows])
     everyone = [each for outcomes in runs.values() for each in outcomes if each.condition["arm"] in (baseline, *arms)]
     compared = sum(p is not None for p in corrected)
-    more = (chance(everyone), *left_out(everyone), *_AVERAGES, *remarks)
+    more = (*chance(everyone), *left_out(everyone), *_AVERAGES, *remarks)
     return Table(
         f"Accuracy with real rankings, against {baseline}",
         ("model", "set", "arm", "k", *FIGURES, f"difference to {baseline}", P),
@@ -215,7 +215,8 @@ def _table(
 def _rows(model: str, outcomes: Sequence[Outcome], arms: Sequence[str], measure: Measure, seed: int) -> Iterator[_Row]:
     """The first of the arms is the baseline. One set alone has no averages."""
     of = {arm: [each for each in outcomes if each.condition["arm"] == arm] for arm in arms}
-    sets = list(dict.fromkeys(str(each.condition["dataset"]) for each in outcomes))
+    names = {str(each.condition["dataset"]) for each in outcomes}
+    sets = sorted(names, key=lambda name: (SETS.index(name) if name in SETS else len(SETS), name))
     for part in (*sets, *((MACRO, MICRO) if len(sets) > 1 else ())):
         for arm, mine in of.items():
             here, against = _of(part, mine), _of(part, of[arms[0]])
@@ -247,7 +248,7 @@ def macro_mean(outcomes: Sequence[Outcome], measure: Measure, seed: int = 0) -> 
     if not sets:
         return Mean(float("nan"), Interval(float("nan"), float("nan")), 0, unscored)
     value = fmean(fmean(of.values()) for of in sets)
-    interval = _interval([list(of.values()) for of in sets], seed)
+    interval = _interval([list(of.values()) for of in sets], (0.0, 1.0), seed)
     return Mean(value, interval, len(outcomes) - unscored, unscored)
 
 
@@ -269,21 +270,24 @@ def macro_difference(
         (name, pair): value * n / (len(both) * len(of)) for name, of in both.items() for pair, value in of.items()
     }
     flipped = paired_difference(weighed, dict.fromkeys(weighed, 0.0), seed=seed)
-    interval = _interval([list(of.values()) for of in both.values()], seed)
-    return Difference(flipped.value, interval, flipped.p, n, n)
+    interval = _interval([list(of.values()) for of in both.values()], (-1.0, 1.0), seed)
+    return replace(flipped, interval=interval)
 
 
 def _by_set(outcomes: Iterable[Outcome], measure: Measure) -> dict[str, dict[Pair, float]]:
-    """The mean score of each question by its set."""
+    """The mean score of each question by its set, the sets by name."""
     parts: dict[str, list[Outcome]] = {}
     for each in outcomes:
         parts.setdefault(str(each.condition["dataset"]), []).append(each)
-    scored = {name: by_pair(part, (), measure) for name, part in parts.items()}
+    scored = {name: by_pair(part, (), measure) for name, part in sorted(parts.items())}
     return {name: of for name, of in scored.items() if of}
 
 
-def _interval(sets: Sequence[Sequence[float]], seed: int) -> Interval:
-    """Of the mean of the sets' means, each set's questions drawn with replacement."""
+def _interval(sets: Sequence[Sequence[float]], limits: tuple[float, float], seed: int) -> Interval:
+    """Of the mean of the sets' means, each set's questions drawn with replacement. `limits`: of a score."""
+    if all(max(values) - min(values) < 1e-9 for values in sets):
+        alike = [of_all_alike(values[0], len(values), limits) for values in sets]
+        return Interval(fmean(each.low for each in alike), fmean(each.high for each in alike))
     drawn = np.mean([_redrawn(values, seed + number) for number, values in enumerate(sets)], axis=0)
     low, high = np.quantile(drawn, [0.025, 0.975])
     return Interval(float(low), float(high))

@@ -25,11 +25,12 @@ def first_rank(place: int, k: int, keys: int = 1) -> int:
 
 
 def distinct(places: Iterable[int], k: int, keys: int = 1) -> tuple[int, ...]:
-    """The places that have a rank of their own among `k`; of those that share one the first. One alone at k = 1."""
+    """The places that have a rank of their own among `k`; of those that share one the one that says it best, so that
+    the last rank is the 100th percentile. One alone at k = 1."""
     by_rank: dict[int, int] = {}
-    for place in places:
+    for place in sorted(places, key=lambda place: abs(place * (k - keys) - 100 * first_rank(place, k, keys))):
         by_rank.setdefault(first_rank(place, k, keys), place)
-    return tuple(by_rank.values())
+    return tuple(sorted(by_rank.values()))
 
 
 def placed(

@@ -27,11 +27,13 @@ ARMS = ("rag", "brief-context", "ends", "fused", "oracle", "closed-book")
 PUBLISHED = ("positions", "positions-averages", "positions-averages-preprint")
 """Tables of `published` to set beside these."""
 
-_SPREADS = (
+PASSAGES = "k counts passages; where the key document has several they stand together, and its place is their first's."
+_NOTES = (
     "SD over places, SD over repeats: of the means at each place and of each repeat. Both hold the chance of so many "
     "questions; a sample of its own for each repeat is not drawn.",
     "The preflight check takes no part: what is studied is map-reduce itself.",
     "What the bounds (the key alone, no document) differ by is shown, not tested.",
+    PASSAGES,
 )
 
 
@@ -42,19 +44,23 @@ def cases(
     ks: Sequence[int] = KS,
     places: Sequence[int] = PLACES,
     arms: Sequence[str] = ARMS,
+    at_least_keys: bool = False,
 ) -> tuple[Case, ...]:
     """Conditions `arm`, `k`, `place` (percentile) and `repeat`; arms that read no ranking have neither k nor place.
 
     The cases of a question follow each other, so that a prompt's beginning is still known to the model. Raises
-    InputError where a question or a document is missing, or an arm lacks what it needs.
+    InputError where a question or a document is missing, an arm lacks what it needs, or a key document has more
+    passages than k; `at_least_keys`: those stand alone then.
     """
     study.check(arms)
     placed_arms = [arm for arm in arms if arm not in UNPLACED]
     made: list[Case] = []
     for material in study.gather(questions, max(ks)):
         made += study.bounds(material, arms)
+        keys = len(material.keys)
         for k in ks:
-            rankings = {place: material.placed(k, place) for place in distinct(places, k, len(material.keys))}
+            read = max(k, keys) if at_least_keys else k
+            rankings = {place: material.placed(read, place) for place in distinct(places, read, keys)}
             for arm, (place, ranking) in product(placed_arms, rankings.items()):
                 made += study.cases(material, {"arm": arm, "k": k, "place": place}, ranking)
     return tuple(made)
@@ -70,7 +76,7 @@ def tables(
 ) -> tuple[Table, ...]:
     """Of finished runs, by the name of their model: each place; the averages over places with both spreads; and what
     the middle loses against the ends. `remarks` (the protocol's notes) stand under each."""
-    remarks = (*remarks, *_SPREADS)
+    remarks = (*remarks, *_NOTES)
     return (
         table(
             "Accuracy by the place of the key document (percentile)",
@@ -126,9 +132,10 @@ def _averages(model: str, outcomes: Sequence[Outcome], baseline: str, measure: M
     """Over the places, by k; the bounds stand at each k, against the same baseline."""
     unplaced = [each for each in outcomes if "k" not in each.condition]
     groups = []
-    for k, arms in groupby(_grid(outcomes), key=lambda pair: pair[0]):
+    by_k = {k: [arm for _, arm in pairs] for k, pairs in groupby(_grid(outcomes), key=lambda pair: pair[0])}
+    for k, arms in (by_k or {None: []}).items():
         rival = _of(outcomes, k=k, arm=baseline)
-        for _, arm in arms:
+        for arm in arms:
             here = _of(outcomes, k=k, arm=arm)
             spreads = spread(here, "place", measure), spread(here, "repeat", measure)
             against = rival if arm != baseline else ()
@@ -166,7 +173,7 @@ def middle(
         (*label, loss, corrected[i], less, corrected[len(labels) + i])
         for i, (label, loss, less) in enumerate(zip(labels, losses, spared, strict=True))
     )
-    columns = ("model", "k", "arm", "lost in the middle", P, f"less than {baseline}", f"{P} of that")
+    columns = ("model", "k", "arm", "lost in the middle", P, f"lost less than {baseline}", f"{P} of that")
     about = "Lost in the middle: share right with the key at either end, less the share right with it between them."
     return Table("What the middle loses", columns, rows, notes_of(measure, compared, (about, *remarks)))
 

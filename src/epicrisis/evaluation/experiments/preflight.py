@@ -337,8 +337,11 @@ def guards_table(
         "guard", "rule", "questions", "key not retrieved", "no key to find", "skipped", "skipped, key not retrieved",
         "skipped, no key",
     )  # fmt: skip
-    note = "Skipped though no key document is read: the rule is sure of a ranking that cannot hold the answer."
-    return Table("Preflight under leak guards", columns, tuple(rows), (note,), source)
+    notes = (
+        "Skipped though no key document is read: the rule is sure of a ranking that cannot hold the answer.",
+        "A guard by date leaves out the questions none of whose documents has one.",
+    )
+    return Table("Preflight under leak guards", columns, tuple(rows), notes, source)
 
 
 def labelled(

@@ -24,13 +24,13 @@ from epicrisis.evaluation.experiments.preflight import (
 from epicrisis.evaluation.experiments.rankings import GUARDS, Guard, Recorded, read_rankings
 from epicrisis.evaluation.findings import Findings, Source
 from epicrisis.evaluation.statistics import Mean
-from epicrisis.evaluation.tables.conclusions import conclusions
 from epicrisis.evaluation.tables.published import published
 from epicrisis.evaluation.tables.table import Table
 from epicrisis.retrieval.signals import Signal
 
 NAME = "preflight"
 K = 16
+HIDDEN: Guard = "source-hidden"
 OVERLAP = Signal("overlap", 3)
 """Of the papers' rule."""
 RULES = (PAPERS_RULE, Rule(OVERLAP, 0.2, depth=64), Rule(Signal("overlap", 5), 0.2), ALWAYS, NEVER)
@@ -64,7 +64,10 @@ def findings_of(folder: Path) -> Findings:
     return Findings(
         experiment=NAME,
         about="Can it be foreseen that the key document will be lost? (BriefContext, Supplementary Tables 4 and 5)",
-        sources=(Source(folder.resolve().name, _facts(recipe, arms), complete=True),),
+        # One guard hides what the other did not: both are of the same questions when they are done.
+        sources=(
+            Source(folder.resolve().name, _facts(recipe, arms), len(arms.get(HIDDEN, recorded)) == len(recorded)),
+        ),
         tables=tuple(replace(table, source=table.source or told) for table in tables),
         conclusions=tuple(said),
         published=tuple(published()[name] for name in ("preflight", "preflight-rates")),
@@ -79,12 +82,11 @@ def _fitted(recorded: Sequence[Recorded], definition: Definition, said: list[str
         said.append(f"No rule was fitted for the issue that the key document is {definition.name}: {error.message}.")
         return []
     said += _told(fitted)
-    made = [
+    made = (
         signals_table(recorded, definition),
         calibration_table(fitted, K),
         curve_table(recorded, OVERLAP, definition),
-    ]
-    said += conclusions(made[1])
+    )
     return [replace(each, title=f"{each.title} (issue: key document {definition.name})") for each in made]
 
 

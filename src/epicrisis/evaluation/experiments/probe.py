@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from epicrisis.evaluation.power import ALPHA
 from epicrisis.evaluation.runs.records import Outcome
 from epicrisis.evaluation.statistics import Difference
-from epicrisis.evaluation.tables.table import Cell, Table
+from epicrisis.evaluation.tables.analysis import corrected_p
+from epicrisis.evaluation.tables.showing import p_told
+from epicrisis.evaluation.tables.table import Table
 from epicrisis.types import Passage, Question, Ranking
 
 from . import positions
-from .cost import Spent, measured_table
+from .cost import Spent, measured_table, times
 from .evidence import Evidence
 
 NAME = "probe"
@@ -23,7 +26,6 @@ K = 16
 PLACES = (0, 50, 100)
 ARMS = ("rag", "brief-context", "oracle", "closed-book")
 N = 40
-LEVEL = 0.05
 
 _LOOKUP = (
     "Where no question set was named the questions are sentences of the library with a number left out: whoever finds "
@@ -56,55 +58,54 @@ def tables(
 
 
 def _answers(averages: Table, middle: Table, spent: Mapping[str, Sequence[Spent]]) -> Table:
-    """The two questions of the probe, for each run and k."""
-    rows: list[tuple[Cell, ...]] = []
-    for row in middle.rows:
-        model, k, arm, lost, p, *_ = row
-        if arm != "rag":
-            continue
-        rows.append((model, k, "Does it lose the middle?", _lost(lost, p)))
-        for gained in (each for each in averages.rows if each[:3] == (model, k, "brief-context")):
-            rows.append(
-                (model, k, "Is map-reduce worth it?", _worth(gained[-2], gained[-1], _times(spent[str(model)], k)))
-            )
-    notes = ("An effect is called shown where its corrected p is below 0.05.", _LOOKUP)
-    return Table("Answers", ("model", "k", "question", "answer"), tuple(rows), notes)
+    """The two questions of the probe, for each run and k; their p values are a family of their own."""
+    gains = {row[:2]: row[-2] for row in averages.rows if row[2] == "brief-context"}
+    asked = [
+        (row[:2], question, found if isinstance(found, Difference) else None)
+        for row in middle.rows
+        if row[2] == "rag"
+        for question, found in ((_MIDDLE, row[3]), (_WORTH, gains.get(row[:2])))
+    ]
+    corrected = corrected_p([found for _, _, found in asked])
+    rows = tuple(
+        (model, k, question, _lost(found, p) if question == _MIDDLE else _worth(found, p, times(spent[str(model)], k)))
+        for ((model, k), question, found), p in zip(asked, corrected, strict=True)
+    )
+    n = sum(p is not None for p in corrected)
+    notes = (
+        f"An effect is called shown where its p is at most {ALPHA:g}, corrected by Holm for the {n} tests of this "
+        "table alone.",
+        _LOOKUP,
+    )
+    return Table("Answers", ("model", "k", "question", "answer"), rows, notes)
 
 
-def _lost(lost: Cell, p: Cell) -> str:
-    if not isinstance(lost, Difference) or not isinstance(p, float):
+_MIDDLE, _WORTH = "Does it lose the middle?", "Is map-reduce worth it?"
+
+
+def _lost(lost: Difference | None, p: float | None) -> str:
+    if lost is None or p is None:
         return "Not to be said: the ends and the middle were not both asked."
-    told = f"{100 * lost.value:+.1f} points ({_points(lost)}; {_p(p)}, {lost.clusters} questions)"
-    if p < LEVEL:
-        return f"Yes: at the ends it is right more often than in the middle, {told}." if lost.value > 0 else (
-            f"No, the other way round: it is right more often in the middle, ends less middle {told}."
-        )  # fmt: skip
-    return f"Not shown: ends less middle {told}. A loss within that interval may be there."
+    told = f"{100 * lost.value:+.1f} points ({_points(lost)}; {p_told(p)}, {lost.clusters} questions)"
+    if p > ALPHA:
+        return f"Not shown: ends less middle {told}. A loss within that interval may be there."
+    if lost.value > 0:
+        return f"Yes: at the ends it is right more often than in the middle, {told}."
+    return f"No, the other way round: it is right more often in the middle, ends less middle {told}."
 
 
-def _worth(gain: Cell, p: Cell, times: float | None) -> str:
-    if not isinstance(gain, Difference) or not isinstance(p, float):
+def _worth(gain: Difference | None, p: float | None, times: float | None) -> str:
+    if gain is None or p is None:
         return "Not to be said: RAG and BriefContext were not both asked."
     dear = "" if times is None else f" It takes {times:.2f} times the tokens."
-    told = f"{100 * gain.value:+.1f} points against RAG ({_points(gain)}; {_p(p)}, {gain.clusters} questions)"
-    if p < LEVEL:
-        return f"{'Yes, it answers better' if gain.value > 0 else 'No, it answers worse'}: {told}.{dear}"
-    return f"Not shown: {told}.{dear} Plain RAG is the cheaper choice until more questions say otherwise."
-
-
-def _times(cases: Sequence[Spent], k: Cell) -> float | None:
-    """Tokens in and out of BriefContext to those of RAG; `None` where one of them has no plain case."""
-    total = {
-        arm: [case.total.input + case.total.output for case in cases if (case.arm, case.k) == (arm, k) and case.plain]
-        for arm in ("brief-context", "rag")
-    }
-    ours, rival = total["brief-context"], total["rag"]
-    return (sum(ours) / len(ours)) / (sum(rival) / len(rival)) if ours and rival else None
+    told = f"{100 * gain.value:+.1f} points against RAG ({_points(gain)}; {p_told(p)}, {gain.clusters} questions)"
+    if p > ALPHA:
+        cheaper = (
+            "" if times is None or times < 1 else " Plain RAG is the cheaper choice until more questions say otherwise."
+        )
+        return f"Not shown: {told}.{dear}{cheaper}"
+    return f"{'Yes, it answers better' if gain.value > 0 else 'No, it answers worse'}: {told}.{dear}"
 
 
 def _points(each: Difference) -> str:
     return f"95 % interval {100 * each.interval.low:+.1f} to {100 * each.interval.high:+.1f}"
-
-
-def _p(p: float) -> str:
-    return f"p = {p:.2g}" if p >= 0.0001 else "p < 0.0001"

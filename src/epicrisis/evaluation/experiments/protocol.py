@@ -15,8 +15,10 @@ from epicrisis.settings import PreflightSettings
 from epicrisis.types import By
 
 _IN_ALL = (
-    "The prompts and the reading of replies are ours under every protocol (errata C3, C5, M1); so are the model and "
-    "the library.",
+    "The prompts, the length of replies and their reading are ours under every protocol (errata C3, C5, C12, M1); so "
+    "are the model and the library.",
+    "Where the key document is placed and a question has several, one of them is, drawn by the seed, and the others "
+    "stand nowhere, unless all were asked for: then they stand together (C8).",
     "A missing text is an error of the run (C7: the notebooks skip it, and what follows moves up).",
 )
 
@@ -67,8 +69,9 @@ PROTOCOLS: Mapping[str, Protocol] = {
         temperature=None,
         map_reads="placed",
         notes=(
-            "Protocol published: 105 questions at random (the text says 20 %, of 500), 4 documents a map call (its "
-            "example); the temperature is not stated there and is that of the settings.",
+            "Protocol published: questions at random (105 unless another number was asked for; the text says 20 %, of "
+            "500), 4 documents a map call (its example); the temperature is not stated there and is that of the "
+            "settings.",
             *_IN_ALL,
         ),
     ),
@@ -81,11 +84,13 @@ PROTOCOLS: Mapping[str, Protocol] = {
         map_reads="retrieved",
         preflight=PreflightSettings(enabled=False, threshold=0.3, depth=64),
         notes=(
-            "Protocol as-coded: 35 questions of each class (B14), half of the documents a map call (C10), temperature "
-            "0.2; top_p, which the notebooks set by model (C12), is that of the settings.",
+            "Protocol as-coded: as many questions of each class (B14; 35 unless another number was asked for), half of "
+            "the documents a map call (C10), temperature 0.2; top_p, which the notebooks set by model (C12), is that "
+            "of the settings.",
             "BriefContext reads the retrieved ranking at every place, as in the notebooks (C1): its places are one and "
             "the same prompt, so that it is flat says nothing.",
-            "The preflight check is called nowhere (C2): an arm with it is the arm without it.",
+            "The preflight check is called nowhere (C2), so an arm with it is the arm without it, and how it would "
+            "count words (C6) plays no part.",
             *_IN_ALL,
         ),
     ),

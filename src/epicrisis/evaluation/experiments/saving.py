@@ -13,7 +13,7 @@ from statistics import fmean
 
 from epicrisis.answering.baselines import PROMPTS
 from epicrisis.answering.choices import ReplyForm
-from epicrisis.evaluation.statistics import Difference, Interval, Mean
+from epicrisis.evaluation.statistics import Mean
 from epicrisis.evaluation.tables.table import Cell, Table
 from epicrisis.models.chat.estimates import likely_prompt_tokens, likely_tokens
 from epicrisis.prompts import passage_text, render
@@ -22,7 +22,7 @@ from epicrisis.types import Question, Scope, Usage
 
 from .calibration import Calibration
 from .cost import Shape, Tokens, map_reduce, rag, with_preflight
-from .preflight import Confusion, Label, share
+from .preflight import Confusion, share
 from .rankings import Recorded
 
 SAMPLE = 100
@@ -39,8 +39,9 @@ def errors_table(each: Calibration, source: str = "") -> Table:
         ("fitted, at the papers' rule's recall", each.at_recall(each.papers.recall.value)),
     )
     rows: list[tuple[Cell, ...]] = [(name, of.n, *_errors(of), of.skipped, of.apart) for name, of in told]
-    less = ("fitted, held out, less papers'", each.papers.n, _less(each, "issue"), _less(each, "no-issue"), None, None)
-    rows.insert(2, less)
+    # Of the errors, which are what is not judged rightly.
+    recall, specificity = each.differences
+    rows.insert(2, ("fitted, held out, less papers'", each.papers.n, -recall, -specificity, None, None))
     columns = ("rule", "questions", "missed where needed", "run where not needed", "skipped", "apart")
     notes = (
         f"The issue: key document {each.definition.name}. Missed where needed: of the questions with the issue, those "
@@ -48,7 +49,7 @@ def errors_table(each: Calibration, source: str = "") -> Table:
         f"Fitted on all questions: {each.rule}. Held out: by rules fitted on the other folds' questions, so it tells "
         f"what such a rule is worth on new ones. {_asked_for(each)}",
         "Skipped: of all questions, those without a label (apart) included. Intervals: Wilson's, of differences by "
-        "bootstrap over questions; p: McNemar's exact test.",
+        "bootstrap over questions; p: McNemar's exact test, corrected by Holm for the two.",
     )
     return Table("Both errors of a preflight rule", columns, tuple(rows), notes, source)
 
@@ -61,13 +62,6 @@ def _asked_for(each: Calibration) -> str:
 
 def _errors(of: Confusion) -> tuple[Mean, Mean]:
     return share(of.fn, of.issues), share(of.fp, of.fp + of.tn)
-
-
-def _less(each: Calibration, label: Label) -> Difference:
-    """Of the errors, which are what is not judged rightly."""
-    right = each.difference(label)
-    interval = Interval(-right.interval.high, -right.interval.low, right.interval.confidence)
-    return Difference(-right.value, interval, right.p, right.n, right.clusters)
 
 
 # -- tokens and money -------------------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ Whatever is compared, questions are the clusters (errata B9) and the p values of
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,9 +32,10 @@ _MEASURES: Mapping[Measure, str] = {
     "right": "Share right: of all cases that did not fail; abstained and unparsed ones are not right, and stand apart.",
     "right-of-answered": "Share right: of the cases that state a choice; all others are not scored, and stand apart.",
 }
+INTERVALS = "Intervals are 95 %: Wilson's where each question stands once, else a bootstrap of whole questions."
 _TEST = (
-    "Intervals are 95 %: Wilson's where each question stands once, else a bootstrap of whole questions. Differences "
-    "are paired by question; p by sign-flipping whole questions, corrected by Holm for this table's {n} comparisons."
+    "Differences are paired by question and condition, over the pairs that both have scored; p by flipping the signs "
+    "of whole questions (McNemar's exact test where each stands once)"
 )
 
 
@@ -123,11 +123,13 @@ def spread(outcomes: Iterable[Outcome], over: str, measure: Measure) -> float | 
     return stdev(map(fmean, scores.values())) if len(scores) > 1 else None
 
 
-def chance(outcomes: Iterable[Outcome]) -> str:
-    """A note: what guessing would get."""
+def chance(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
+    """A note: what guessing would get; none without a question."""
     shares = {outcome.question: outcome.chance for outcome in outcomes if outcome.chance is not None}
-    value = fmean(shares.values()) if shares else math.nan
-    return f"Guessing among the options would be right in {100 * value:.1f} % of the {len(shares)} questions."
+    if not shares:
+        return ()
+    value = 100 * fmean(shares.values())
+    return (f"Guessing among the options would be right in {value:.1f} % of the {len(shares):,} questions.",)
 
 
 def left_out(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
@@ -141,8 +143,10 @@ def left_out(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
 
 
 def notes(measure: Measure, comparisons: int, more: Sequence[str] = ()) -> tuple[str, ...]:
-    """What a reader needs beside any such table."""
-    return (_MEASURES[measure], _TEST.format(n=comparisons), *more)
+    """What a reader needs beside any such table, `comparisons` of it tested."""
+    corrected = f", corrected by Holm for this table's {comparisons} comparisons" if comparisons > 1 else ""
+    test = (f"{_TEST}{corrected}.",) if comparisons else ()
+    return (_MEASURES[measure], INTERVALS, *test, *more)
 
 
 def table(
@@ -162,4 +166,4 @@ def table(
     compared = sum(row[-1] is not None for row in rows)
     everyone = [outcome for group in groups for outcome in group.outcomes]
     columns = (*labels, *FIGURES, *more, f"difference to {baseline}", P)
-    return Table(title, columns, rows, notes(measure, compared, (chance(everyone), *left_out(everyone), *remarks)))
+    return Table(title, columns, rows, notes(measure, compared, (*chance(everyone), *left_out(everyone), *remarks)))

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TypeAlias
 
 from epicrisis.evaluation.findings import Findings
+from epicrisis.evaluation.runs.cases import Condition
 from epicrisis.evaluation.runs.recorded import RecordedRun, differing, open_runs
 from epicrisis.evaluation.runs.records import Outcome, outcome_of_record
-from epicrisis.evaluation.statistics import Difference, sign_test
+from epicrisis.evaluation.statistics import Difference
 
 from .analysis import (
     FIGURES,
@@ -100,7 +101,20 @@ def _read(run: RecordedRun) -> _Asked:
             found.append(outcome_of_record(record))
         else:
             without += 1
+    arms = run.manifest.plan.arguments.get("arms", ()) if run.manifest else ()
+    # Calls at once end in any order; tables have one.
+    found.sort(key=lambda each: _place(each.condition, arms))
     return _Asked(run, tuple(found), without)
+
+
+def _place(condition: Condition, arms: Sequence[str]) -> list[tuple[str, float, str]]:
+    """For sorting: arms in the order in which they were asked for, else by name; numbers by size."""
+    return [
+        (name, float(arms.index(value) if name == "arm" and value in arms else len(arms)), value)
+        if isinstance(value, str)
+        else (name, float(value), "")
+        for name, value in sorted(condition.items())
+    ]
 
 
 # -- the tables -------------------------------------------------------------------------------------------------------
@@ -116,14 +130,8 @@ def runs_table(asked: Sequence[_Asked], measure: Measure, seed: int) -> Table:
             labels = (each.run.name, *(values.get(name) for name in names))
             rows.append((*labels, mean(outcomes, measure, seed), *counts(outcomes)))
     everyone = [outcome for each in asked for outcome in each.outcomes]
-    about, _ = notes(measure, 0)
-    intervals = "Intervals are 95 %: Wilson's where each question stands once, else a bootstrap of whole questions."
-    return Table(
-        "The runs",
-        ("run", *names, *FIGURES),
-        tuple(rows),
-        (about, intervals, chance(everyone), *left_out(everyone)) if everyone else (about,),
-    )
+    more = (*chance(everyone), *left_out(everyone))
+    return Table("The runs", ("run", *names, *FIGURES), tuple(rows), notes(measure, 0, more))
 
 
 def made_with_table(asked: Sequence[_Asked]) -> Table:
@@ -171,8 +179,6 @@ def _compared(
     if found is not None:
         once = found.n == found.clusters and {first[key] for key in scored} | {second[key] for key in scored} <= {0, 1}
         test = "McNemar" if once else "sign flips"
-        p = sign_test(won, lost) if once else found.p
-        found = Difference(found.value, found.interval, p, found.n, found.clusters)
     unscored = len(ours & others) - len(scored)
     return (len(scored), len(ours - others), len(others - ours), unscored, won, lost, test), found
 

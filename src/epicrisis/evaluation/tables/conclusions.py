@@ -14,7 +14,7 @@ from statistics import NormalDist
 from epicrisis.evaluation.power import ALPHA, POWER, often, points, smallest_difference
 from epicrisis.evaluation.statistics import Difference
 
-from .showing import AGAINST, is_p, label, p_value
+from .showing import AGAINST, is_p, label, p_told
 from .table import Cell, Table
 
 TO = "difference to "
@@ -57,13 +57,15 @@ def smallest(difference: Difference, comparisons: int = 1, power: float = POWER)
     """The least difference, as a share, that a comparison of so many questions with such a spread finds at this power,
     corrected for so many comparisons; `None` where no difference whatever would be found.
 
-    The spread is the interval's, so that places and repeats of a question count for as much as they tell.
+    The spread is the interval's, so that places and repeats of a question count for as much as they tell; what is a
+    mean over them is counted in steps of what a question that differs differs by.
     """
     interval, n = difference.interval, difference.clusters
     error = (interval.high - interval.low) / 2 / NormalDist().inv_cdf(0.5 + interval.confidence / 2)
-    # The share of discordant questions that would give this error (the variance of a paired difference of 0 and 1).
-    discordant = min(1.0, n * error * error + difference.value**2)
-    return smallest_difference(n, discordant, power, ALPHA / max(1, comparisons))
+    # The share of questions one step apart that would give this error (the variance of a paired difference).
+    discordant = min(1.0, (n * error * error + difference.value**2) / difference.step**2)
+    found = smallest_difference(n, discordant, power, ALPHA / max(1, comparisons))
+    return None if found is None else difference.step * found
 
 
 def _columns(table: Table) -> list[int]:
@@ -129,13 +131,10 @@ def _where(each: _Compared) -> str:
 
 def _test(each: _Compared, *, less: bool = False) -> str:
     """Interval and p; `less`: of how much less it is."""
-    interval, p = each.difference.interval, p_value(each.p)
+    interval = each.difference.interval
     low, high = (-interval.high, -interval.low) if less else (interval.low, interval.high)
     corrected = f", corrected for {each.comparisons} comparisons" if each.comparisons > 1 else ""
-    return (
-        f"{100 * interval.confidence:g} % interval {100 * low:.1f} to {100 * high:.1f}; "
-        f"p {p.replace('<', '< ') if p.startswith('<') else f'= {p}'}{corrected}"
-    )
+    return f"{100 * interval.confidence:g} % interval {100 * low:.1f} to {100 * high:.1f}; {p_told(each.p)}{corrected}"
 
 
 def _could(compared: Sequence[_Compared]) -> str:

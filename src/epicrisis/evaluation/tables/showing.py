@@ -45,7 +45,7 @@ def cell(value: Cell, heading: str = "", *, p: bool = False) -> str:
         case Difference():
             places = _places(value.value, value.interval.low, value.interval.high)
             shown = f"{_number(value.value, places, '+')} {_bracket(value.interval, places, '+')}"
-            return f"{shown} p = {p_value(value.p)}" if p else shown
+            return f"{shown} {p_told(value.p)}" if p else shown
         case _:
             return p_value(value) if is_p(heading) else _number(value, _places(value), percent=percent)
 
@@ -58,6 +58,12 @@ def is_p(heading: str) -> bool:
 def p_value(p: float) -> str:
     """Two digits, and never 0."""
     return "<0.0001" if p < 0.0001 else f"{p:.2g}"
+
+
+def p_told(p: float) -> str:
+    """In a sentence: `p = 0.02`, `p < 0.0001`."""
+    shown = p_value(p)
+    return f"p < {shown[1:]}" if shown.startswith("<") else f"p = {shown}"
 
 
 def _number(value: float, places: int, sign: str = "-", *, percent: bool = False) -> str:
