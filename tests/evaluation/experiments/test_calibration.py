@@ -70,6 +70,20 @@ def test_the_planted_signal_is_found() -> None:
     assert of.specificity.value > 0.95
 
 
+def test_a_rule_that_foresees_nothing_is_nothing_to_fit_to() -> None:
+    """Its recall is 0, and what has that recall and the best specificity is no check at all."""
+    never = [
+        Recorded(
+            f"{number}:x", "set", tuple((f"d{i}#0", 1.0) for i in range(K)), tuple((f"d{i}#0", 1.0) for i in range(K)),
+            None, tuple(f"d{i}#0" for i in range(K)), (f"d{place}",), (f"d{place}",),
+        )
+        for number, place in enumerate([0, 9] * 6)
+    ]  # fmt: skip
+    with pytest.raises(InputError, match=r"the papers' rule foresees none of 6 questions .* name one with --recall"):
+        fit(never)
+    assert 0 <= fit(never, recall=0.5).threshold < float("inf")
+
+
 def test_no_signal_and_threshold_does_better_on_the_questions_fitted_on() -> None:
     recorded = planted(2, 120)
     rule = fit(recorded, recall=0.8)

@@ -311,7 +311,7 @@ def test_the_tables_name_what_they_need() -> None:
             "preflight",
             "Holm",
             "did not fail",
-            "prompts and the reading of replies are ours",
+            "are ours under every protocol",
         ):
             assert each in said
     assert (

@@ -114,7 +114,7 @@ def fit(
     """The rule of highest specificity whose recall on these questions is at least `recall` (default: that of the
     papers' rule on them). Of equal ones the higher recall, then the earlier signal.
 
-    Raises InputError where not both kinds of question are there.
+    Raises InputError where not both kinds of question are there, or where that recall is 0.
     """
     labels = [definition.label(each) for each in recorded]
     counts = Counter(labels)
@@ -125,6 +125,12 @@ def fit(
         )
     if recall is None:
         recall = confusion(zip(labels, _papers(recorded), strict=True)).recall.value
+    if recall <= 0:
+        # The best rule of no recall never runs map-reduce, and is no threshold that settings could hold.
+        raise InputError(
+            f"the papers' rule foresees none of {counts['issue']} questions with the issue, so its recall is nothing "
+            "to fit to: name one with --recall, or give more questions"
+        )
     cut = [each.at_depth(depth) for each in recorded]
     best: tuple[tuple[float, float], Rule] | None = None
     for signal in signals:

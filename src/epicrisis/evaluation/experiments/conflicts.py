@@ -269,7 +269,11 @@ def parts_table(cases: Sequence[Parted], by: Sequence[str] = (), source: str = "
         "no choice", "one part chose", "several agree", "conflict",
     )  # fmt: skip
     return Table(
-        "What the parts said", columns, tuple(rows), ("The first four figures count parts, the others cases.",), source
+        "What the parts said",
+        columns,
+        tuple(rows),
+        ("From `parts that chose` to `failed` parts are counted, else cases.",),
+        source,
     )
 
 

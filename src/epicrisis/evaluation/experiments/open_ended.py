@@ -19,6 +19,7 @@ from epicrisis.evaluation.judging.agreement import Agreement, agreement
 from epicrisis.evaluation.judging.by_model import Judged
 from epicrisis.evaluation.judging.pairs import Paired
 from epicrisis.evaluation.judging.verdicts import Choice, Verdict
+from epicrisis.evaluation.power import ALPHA
 from epicrisis.evaluation.runs.cases import Case
 from epicrisis.evaluation.statistics import Mean, holm, mean_of, sign_test
 from epicrisis.evaluation.tables.table import Cell, Table
@@ -39,9 +40,9 @@ PEOPLE, MODELS = "verdicts-*", "judged-*.jsonl"
 STATES = ("answered", "abstained", "unparsed", "failed", pairs.NOT_ASKED)
 
 _VERDICTS = (
-    "Better, same, worse: BriefContext's answer against RAG's. Not judged, and in none of these: no verdict, or none "
-    "that can be read. Intervals are 95 % (Wilson); p by the exact sign test, ties left out, corrected by Holm for "
-    "this table's {n} tests.",
+    "Better, same, worse: BriefContext's answer against RAG's; answers of the same words are the same for every judge, "
+    "and shown to none. Not judged, and in none of these: no verdict, or none that can be read. Intervals are 95 % "
+    "(Wilson); p by the exact sign test, ties left out, corrected by Holm for this table's {n} tests.",
     "Of several reviewers the majority counts, and a pair without one is a tie; what each says alone is not tested.",
     "A model judges each pair in both orders; where they disagree it is a tie.",
 )
@@ -144,7 +145,7 @@ def conclusions(judgings: Mapping[str, Judging], *, seed: int = 0) -> tuple[str,
 
 def _found(p: float, what: str) -> str:
     told = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
-    return f"{what} is {'shown' if p < 0.05 else 'not shown'} (exact sign test, {told} corrected)"
+    return f"{what} is {'shown' if p <= ALPHA else 'not shown'} (exact sign test, {told} corrected)"
 
 
 def _raters(judging: Judging) -> list[_Rater]:

@@ -102,7 +102,7 @@ def _told(fitted: Calibration) -> list[str]:
 
 
 def _percent(share: Mean) -> str:
-    return f"{share.value:.1%} ({share.interval.low:.1%} to {share.interval.high:.1%})"
+    return f"{100 * share.value:.1f} % ({100 * share.interval.low:.1f} to {100 * share.interval.high:.1f})"
 
 
 def _facts(recipe: Mapping[str, Any], arms: Mapping[str, Sequence[Recorded]]) -> dict[str, Any]:
