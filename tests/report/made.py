@@ -141,7 +141,7 @@ def _spent() -> Iterator[cost.Spent]:
             ("closed-book", cost.Tokens(280, 120, 1), none, none),
         ):
             condition: Condition = {"arm": arm} if arm == "closed-book" else {"arm": arm, "k": 8}
-            yield cost.Spent(f"q{i}", condition, arm, asked, maps, reduce, 1.5, None, True)
+            yield cost.Spent(f"q{i}", condition, arm, asked, maps, reduce, 1.5, None)
 
 
 @cache

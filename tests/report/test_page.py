@@ -183,7 +183,7 @@ def test_a_note_is_told_once_in_a_section_and_referred_to() -> None:
     assert len(notes) == len(set(notes))
     told = {note for table in made.by_position().tables for note in table.notes}
     assert told <= set(notes)
-    assert "Also notes 1 , 3 , 4" in words(section.css_first(".again"))
+    assert "Also notes 1 , 2 , 4" in words(section.css_first(".again"))
 
 
 def test_the_papers_figures_are_named_as_theirs_with_source_and_errata() -> None:

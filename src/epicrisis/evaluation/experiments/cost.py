@@ -103,11 +103,11 @@ class Spent:
     seconds: float
     """Summed over the calls; those made at once add up to more than the wall clock."""
     cost: float | None
-    skipped: bool
+    skipped: bool = False
     """Read in one prompt by BriefContext, as its preflight said."""
-    counted: bool
+    counted: bool = True
     """Every token of it is known: no call failed, none came out of the cache."""
-    again: bool
+    again: bool = False
     """A reply could not be read and was asked for once more."""
 
     @property
