@@ -150,7 +150,7 @@ def paired_difference(
     sums, counts = _by_cluster(differences, of)
     means = abs(sums / counts)
     return Difference(
-        value=float(differences.mean()),
+        value=float(sums.sum() / len(shared)),
         interval=_bootstrap(sums, counts, (-1.0, 1.0), confidence, seed),
         p=_sign_flips(sums, seed),
         n=len(shared),
@@ -180,8 +180,10 @@ def _by_cluster(values: Floats, clusters: Sequence[Hashable]) -> tuple[Floats, F
     """(sum, count) of each cluster, in an order of their own: that of the cases must not decide what is drawn."""
     number = {cluster: i for i, cluster in enumerate(dict.fromkeys(clusters))}
     of = np.array([number[cluster] for cluster in clusters])
-    sums, counts = np.bincount(of, weights=values).astype(np.float64), np.bincount(of).astype(np.float64)
-    order = np.lexsort((counts, sums.round(9)))
+    order = np.argsort(values, kind="stable")
+    sums = np.bincount(of[order], weights=values[order]).astype(np.float64)
+    counts = np.bincount(of).astype(np.float64)
+    order = np.lexsort((counts, sums))
     return sums[order], counts[order]
 
 
@@ -205,7 +207,7 @@ def _bootstrap(
 
 def _sign_flips(sums: Floats, seed: int) -> float:
     """Two-sided p of the sum of the clusters' differences, were each as likely to have the other sign."""
-    moved = sums[sums != 0]
+    moved = sums[abs(sums) > 1e-9]
     if len(moved) == 0 or np.ptp(abs(moved)) < 1e-9:
         return sign_test(int((moved > 0).sum()), int((moved < 0).sum()))
     observed = abs(moved.sum()) - 1e-9

@@ -138,11 +138,11 @@ def _biased(asked: Asked, study: Study, grid: Grid, _: Settings) -> tuple[Case, 
 
 
 def _outcomes(run: RecordedRun) -> list[Outcome]:
-    return sorted(outcomes(run.records()), key=lambda each: rank_of(each.condition))
+    return sorted(outcomes(run.records()), key=lambda each: (rank_of(each.condition), each.question))
 
 
 def _spent(run: RecordedRun) -> list[cost.Spent]:
-    return sorted(cost.spent(run.records()), key=lambda each: rank_of(each.condition))
+    return sorted(cost.spent(run.records()), key=lambda each: (rank_of(each.condition), each.question))
 
 
 def _by_outcomes(tables: Callable[..., tuple[Table, ...]]) -> Callable[[Runs, Sequence[str]], tuple[Table, ...]]:
