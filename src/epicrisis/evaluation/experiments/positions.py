@@ -27,7 +27,7 @@ ARMS = ("rag", "brief-context", "ends", "fused", "oracle", "closed-book")
 PUBLISHED = ("positions", "positions-averages", "positions-averages-preprint")
 """Tables of `published` to set beside these."""
 
-PASSAGES = "k counts passages; where the key document has several they stand together, and its place is their first's."
+PASSAGES = "k counts passages; those of the key document stand together, at 0 before and at 100 behind all others."
 _NOTES = (
     "SD over places, SD over repeats: of the means at each place and of each repeat. Both hold the chance of so many "
     "questions; a sample of its own for each repeat is not drawn.",
