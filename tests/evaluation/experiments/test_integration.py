@@ -353,8 +353,8 @@ def test_averages_by_hand() -> None:
 
 def test_the_interval_of_a_macro_mean_is_that_of_its_sets() -> None:
     """Of sets that are all right and all wrong nothing can be drawn otherwise: each has Wilson's room."""
-    same = [outcomes_of({"a": "r" * 9, "b": "w" * 9}, arm) for arm in ("brief-context", "rag")]
-    sure, nothing = integration.macro_mean(same[0], "right"), integration.macro_difference(*same, "right")
+    one, other = (outcomes_of({"a": "r" * 9, "b": "w" * 9}, arm) for arm in ("brief-context", "rag"))
+    sure, nothing = integration.macro_mean(one, "right"), integration.macro_difference(one, other, "right")
     expected = wilson(9, 9).low / 2, (1 + wilson(0, 9).high) / 2
     assert (sure.value, sure.interval.low, sure.interval.high) == pytest.approx((0.5, *expected))
     assert nothing is not None
