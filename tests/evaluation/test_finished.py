@@ -137,6 +137,22 @@ def test_plain_runs_are_compared_whatever_ended_first(tmp_path: Path) -> None:
     assert before[0].experiment == "compare"
 
 
+def test_integration_tells_what_each_arm_took(tmp_path: Path) -> None:
+    """Preflight's share among it: nowhere else is BriefContext asked with its check and without."""
+    asked: list[Condition] = [
+        {"arm": arm, "dataset": "own", "k": 16, "repeat": 0}
+        for arm in ("rag", "brief-context", "brief-context+preflight")
+    ]
+    path = folder(
+        tmp_path / "run", lambda i, _: i % 2 == 0, questions=FEW, conditions=asked, name="integration",
+        arguments={"arms": [each["arm"] for each in asked], "protocol": "corrected"},
+    )  # fmt: skip
+    (found,) = findings_of([path])
+    took = found.tables[-1]
+    assert (took.title, took.source) == ("What it took", "qwen")
+    assert {row[:3] for row in took.rows} == {(each["arm"], 16, len(FEW)) for each in asked}
+
+
 def test_a_run_of_a_later_program_is_said_to_be_one(tmp_path: Path) -> None:
     path = positions(tmp_path / "run", name="telepathy")
     with pytest.raises(InputError, match="a run of telepathy, which this program does not know: update it"):

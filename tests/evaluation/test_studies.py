@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from epicrisis.errors import InputError
@@ -9,9 +12,17 @@ from epicrisis.evaluation.evaluating import NAME as EVALUATE
 from epicrisis.evaluation.experiments import integration, probe
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.protocol import PROTOCOLS
-from epicrisis.evaluation.studies import EXPERIMENTS, Grid, Request, _sample, experiment, protocol_of
+from epicrisis.evaluation.studies import EXPERIMENTS, Grid, Request, _sample, experiment, prepared, protocol_of
 from epicrisis.evaluation.tables.published import published
-from epicrisis.settings import Settings
+from epicrisis.library.ingest import add_documents
+from epicrisis.library.library import Library
+from epicrisis.opening import Opened
+from epicrisis.pipeline import Pipeline
+from epicrisis.retrieval.retriever import Retriever
+from epicrisis.settings import ROLES, ScopeSettings, Settings
+from epicrisis.testing.chat import ScriptedModel
+from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.types import Document
 from tests.evaluation.experiments.world import evidence, questions
 
 CORRECTED = PROTOCOLS["corrected"]
@@ -45,3 +56,56 @@ def test_a_plan_says_how_many_questions_were_drawn() -> None:
     assert _sample(("cloze",), CORRECTED, Request(questions=7, draw=3), whole=False) == {**own, "n": 7, "seed": 3}
     assert _sample(("mirage/pubmedqa",), CORRECTED, Request(), whole=False) == {**own, "n": 105}
     assert _sample(("medq",), CORRECTED, Request(), whole=True) == {"how": "all"}
+
+
+# -- over a library ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
+    encoder = HashingEncoder(64)
+    path = tmp_path_factory.mktemp("studies") / "library"
+    told = "In the trial of drug {0}x the risk was lower in {1} patients of the whole town."
+    documents = [Document(f"d{i}", told.format(i, 10 + i)) for i in range(24)]
+    with Library.create(
+        path, encoder_fingerprint=encoder.fingerprint, encoder_name="hashing", dimensions=64, max_tokens=64, overlap=0
+    ) as made:
+        add_documents(made, documents, encoder)
+    library = Library.open(path)
+    return Opened(library, Retriever(library, encoder))
+
+
+def pipeline(opened: Opened, settings: Settings) -> Pipeline:
+    return Pipeline(settings, dict.fromkeys(ROLES, ScriptedModel(lambda request: "")), opened)
+
+
+@pytest.mark.parametrize(("gold", "there"), [("one", 1), ("all", 2)])
+def test_one_gold_document_is_placed_or_all_of_them(tmp_path: Path, opened: Opened, gold: str, there: int) -> None:
+    """Errata C8: both are to be had, and the plan says which it was."""
+    path = tmp_path / "set.jsonl"
+    row = {
+        "id": "q",
+        "text": "Does drug 3x help?",
+        "options": ["yes", "no"],
+        "gold": "A",
+        "gold_documents": ["d3", "d4"],
+    }
+    path.write_text(json.dumps(row) + "\n", encoding="utf-8")
+    request = Request(sets=(str(path),), questions=1, gold="one" if gold == "one" else "all", grid=Grid(("rag",), (8,)))
+    settings = Settings()
+    plan, cases = prepared(experiment("positions"), request, settings, pipeline(opened, settings))
+    assert plan.arguments.get("gold", "one") == gold
+    for case in cases:
+        assert case.treatment.ranking is not None
+        documents = [passage.document_id for passage in case.treatment.ranking.passages]
+        assert len(documents) == 8
+        assert len({"d3", "d4"} & {*documents}) == there
+
+
+def test_the_librarys_own_questions_come_from_what_may_be_seen(opened: Opened) -> None:
+    settings = Settings(scope=ScopeSettings(hide=[f"d{i}" for i in range(12)]))
+    request = Request(questions=5, grid=Grid(("rag",), (4,)))
+    plan, cases = prepared(experiment("probe"), request, settings, pipeline(opened, settings))
+    assert plan.sample == {"how": "at-random", "n": 5, "seed": 0}
+    assert plan.dataset["n"] == len({case.question.id for case in cases}) == 5
+    assert not {f"d{i}" for i in range(12)} & {name for case in cases for name in case.question.gold_documents}
