@@ -14,7 +14,7 @@ from epicrisis.evaluation.statistics import Difference, Interval, Mean
 from epicrisis.evaluation.tables.published import published
 from epicrisis.evaluation.tables.table import Table
 from epicrisis.report.charts import COLOURS, Style, panels, styles
-from epicrisis.report.figures import PLOTS, PRINTED, Drawing, drawing, drawings
+from epicrisis.report.figures import PLOTS, PRINTED, Drawing, Plot, drawing, drawings
 from tests.report import made
 
 
@@ -90,6 +90,15 @@ def test_conflicts_are_stacked_counts() -> None:
     assert points_of(stacked[0])["k 8", "place 0", "win", None] == wins[8, 0]
     assert points_of(stacked[0])["all", "all", "win", None] == wins["all", "all"]
     assert rules[0].series == ("followed", "rule right")
+
+
+def test_counts_have_no_halves() -> None:
+    plot, table = Plot("T", "bars", ("win",), ("arm",)), Table("T", ("arm", "win"), (("rag", 1),))
+    axes = [
+        charted(drawing(plot, table, printed=percent))[0][1]["layer"][0]["encoding"]["x"]["axis"]
+        for percent in (False, True)
+    ]
+    assert [axis.get("tickMinStep") for axis in axes] == [1, None]
 
 
 def test_preflight_has_its_curve_its_rules_and_no_difference_among_rates() -> None:

@@ -18,6 +18,8 @@ from urllib.parse import unquote
 import pytest
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
+from epicrisis.evaluation.findings import Findings
+from epicrisis.evaluation.statistics import Interval, Mean
 from epicrisis.evaluation.tables.published import published
 from epicrisis.evaluation.tables.table import Table
 from epicrisis.report.cells import csv_of
@@ -238,6 +240,38 @@ def test_the_data_of_each_table_is_in_the_page() -> None:
         assert unquote(data) == csv_of(table)
         assert len(list(csv.reader(io.StringIO(unquote(data))))) == len(table.rows) + 1
     assert links[0].attributes["download"] == "positions-table-1.1.csv"
+
+
+def curve(points: int) -> Findings:
+    """Preflight's table of every threshold, so many of them."""
+    at = [i / points for i in range(points)]
+    rows = tuple((each, Mean(each, Interval(0, 1), 9), Mean(1 - each, Interval(0, 1), 9)) for each in at)
+    table = Table("Every threshold", ("threshold", "recall", "specificity"), rows)
+    return made.findings("preflight", (table,))
+
+
+@pytest.mark.parametrize("plots", [True, False])
+def test_a_long_curve_is_printed_in_steps_and_says_so(plots: bool) -> None:
+    tree = parsed(page((curve(203),), plots=plots))
+    rows = tree.css("tbody tr")
+    assert len(rows) == 203, "the screen has every row"
+    printed = [i for i, row in enumerate(rows) if "off-paper" not in (row.attributes.get("class") or "")]
+    assert printed == [*range(0, 203, 6), 202]
+    assert words(tree.css_first(".on-paper")) == (
+        "One row in 6 is printed: 168 of 203 rows are left out on paper. All are in the CSV file of table 1.1, which "
+        "the page offers on the screen."
+    )
+    (link,) = tree.css(".data a")
+    assert len(list(csv.reader(io.StringIO(unquote(link.attributes["href"] or ""))))) == 204
+    on_screen, on_paper = STYLE.split("@media print")
+    assert ".on-paper { display: none; }" in on_screen
+    assert ".off-paper" not in on_screen
+    assert ".off-paper { display: none; }" in on_paper
+
+
+def test_other_tables_are_printed_whole() -> None:
+    assert parsed(page((curve(60),), plots=False)).css(".off-paper, .on-paper") == []
+    assert parsed(plain()).css(".off-paper, .on-paper") == []
 
 
 # -- plots ------------------------------------------------------------------------------------------------------------

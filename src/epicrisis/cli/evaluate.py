@@ -77,6 +77,8 @@ group = typer.Typer(
     cls=_RunByDefault,
     no_args_is_help=True,
     help="Answer a question set and score the answers: `epicrisis evaluate SET ...`, or one of the commands below.",
+    epilog="Example: epicrisis evaluate mirage/pubmedqa --library ~/lib --model URL   (its options: "
+    "epicrisis evaluate run --help)",
 )
 
 
@@ -134,12 +136,19 @@ def run(
     local_only: LocalOnly = False,
     json: Json = False,
 ) -> None:
-    """Answer the questions of SET and score the answers."""
+    """Answer the questions of SET and score the answers: one record a question in a folder of the run's own.
+
+    Stopped at any moment, the same command goes on from there. `epicrisis questions list` names the sets.
+    """
+    from epicrisis.errors import InputError
     from epicrisis.evaluation.evaluating import prepared
     from epicrisis.evaluation.finished import findings_of
+    from epicrisis.pipeline import WITHOUT_LIBRARY
     from epicrisis.settings import load
 
     settings = load(said(context), config)
+    if library is None and settings.strategy not in WITHOUT_LIBRARY:
+        raise InputError(f"the strategy {settings.strategy} reads a library: name one with --library")
     folder = folder_of(output, questions, settings.strategy, settings.model_for("writer").name)
 
     def planned(pipeline: Pipeline) -> tuple[Plan, Sequence[Case]]:

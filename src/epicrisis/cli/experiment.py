@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from epicrisis.cli.common import translated
-from epicrisis.cli.evaluate import Data, Draw, Folder, Library, Sample, Yes
+from epicrisis.cli.evaluate import Data, Draw, Folder, Library, Yes
 from epicrisis.cli.options import (
     AtOnce,
     BudgetMinutes,
@@ -37,9 +37,43 @@ if TYPE_CHECKING:
     from epicrisis.evaluation.studies import Request
     from epicrisis.pipeline import Pipeline
 
+NAMES = (
+    "positions", "integration", "conflicts", "context-length", "preflight", "attention-bias", "cost", "open-ended",
+)  # fmt: skip
+_OF_CASES = {
+    "protocol": "--protocol", "sample": "-n", "draw": "--draw", "repeats": "--repeats", "ks": "-k",
+    "places": "--place", "arms": "--arm", "gold": "--gold",
+}  # fmt: skip
+"""Options of experiments whose cases a model answers; `preflight` has none."""
+
 Protocol = Annotated[
     Literal["published", "as-coded", "corrected"],
-    typer.Option(help="As the paper's text says, as its notebooks do, or as is right."),
+    typer.Option(help="By whose rules: the paper's text, its notebooks, or a sound study."),
+]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Question set, by name or file, in the paper's place (repeat for more); `cloze`: the "
+                 "probe's own."),
+]  # fmt: skip
+Sample = Annotated[
+    int | None,
+    typer.Option("--questions", "-n", min=1, help="So many of each set, drawn by --draw; of each class, where the "
+                 "protocol draws by class."),
+]  # fmt: skip
+Repeats = Annotated[int, typer.Option(min=1, help="Ask everything so often, each time with the next seed.")]
+Ks = Annotated[list[int] | None, typer.Option("-k", min=1, help="How many documents are read (repeat for more).")]
+Places = Annotated[
+    list[int] | None,
+    typer.Option("--place", min=0, max=100, help="Where the key document stands, 0 first, 100 last (repeat)."),
+]
+Arms = Annotated[
+    list[str] | None,
+    typer.Option("--arm", help="What is compared: rag, brief-context, closed-book, ... (repeat for more)."),
+]
+Gold = Annotated[Literal["one", "all"], typer.Option(help="Of several key documents place one, drawn, or all of them.")]
+Reranker = Annotated[
+    str | None,
+    typer.Option("--reranker", help="Of the arm `reranked`, and of preflight's signals: name, folder or URL."),
 ]
 
 
@@ -54,20 +88,19 @@ def register(app: typer.Typer) -> None:
 @translated
 def experiment(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="positions, conflicts, context-length, ...")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help=f"One of {', '.join(NAMES)}.")],
     library: Library = None,
     model: ModelName = None,
     protocol: Protocol = "corrected",
-    sets: Annotated[list[str] | None, typer.Option("--set", help="Question set (repeat for more).")] = None,
+    sets: Sets = None,
     sample: Sample = None,
     draw: Draw = 0,
-    repeats: Annotated[int, typer.Option(min=1, help="Ask everything so often, each time with the next seed.")] = 1,
-    ks: Annotated[list[int] | None, typer.Option("-k", min=1, help="How many documents (repeat for more).")] = None,
-    places: Annotated[
-        list[int] | None, typer.Option("--place", min=0, max=100, help="Percentile of the key document (repeat).")
-    ] = None,
-    arms: Annotated[list[str] | None, typer.Option("--arm", help="What is compared (repeat for more).")] = None,
-    reranker: Annotated[str | None, typer.Option("--reranker", help="Of the arm `reranked`.")] = None,
+    repeats: Repeats = 1,
+    ks: Ks = None,
+    places: Places = None,
+    arms: Arms = None,
+    gold: Gold = "one",
+    reranker: Reranker = None,
     output: Folder = None,
     data: Data = None,
     seed: Seed = None,
@@ -85,13 +118,24 @@ def experiment(
     local_only: LocalOnly = False,
     json: Json = False,
 ) -> None:
-    """Run an experiment of the papers: positions, integration, conflicts, context-length, preflight, attention-bias,
-    cost, open-ended."""
+    """Run an experiment of the papers, or go on with one, and show its tables.
+
+    Questions, documents a prompt and places are the paper's where not said. `cost` asks without kept replies, which
+    would tell no times, unless --cache says otherwise.
+    """
+    from epicrisis.errors import InputError
     from epicrisis.evaluation.studies import Grid, Request
 
+    if name not in NAMES:
+        raise InputError(f"no experiment is called {name}: known are {', '.join(NAMES)}")
+    flags = said(context)
     if name == "preflight":
-        _preflight(said(context), config, library, sets or (), data, output, reranker, json)
+        _preflight(context, flags, config, library, sets or (), data, output, reranker, json)
         return
+    if reranker is not None and name != "integration" and "reranked" not in (arms or ()):
+        raise InputError("--reranker is for the arm reranked: name that with --arm, beside the others that are wanted")
+    if name == "cost" and cache is None:
+        flags["cache"] = {"mode": "off"}
     request = Request(
         protocol=protocol,
         sets=tuple(sets or ()),
@@ -99,13 +143,15 @@ def experiment(
         questions=sample,
         draw=draw,
         repeats=repeats,
+        gold=gold,
         reranker=reranker,
         grid=Grid(tuple(arms or ()), tuple(ks or ()), tuple(places or ())),
     )
-    asked(name, request, said(context), config, library, output, yes=yes, json=json)
+    asked(name, request, flags, config, library, output, yes=yes, json=json)
 
 
 def _preflight(
+    context: typer.Context,
     flags: dict[str, Any],
     config: Path | None,
     library: Path | None,
@@ -120,6 +166,9 @@ def _preflight(
     from epicrisis.errors import InputError
     from epicrisis.settings import load
 
+    sources = {flag: context.get_parameter_source(name) for name, flag in _OF_CASES.items()}
+    if given := [flag for flag, source in sources.items() if source is not None and source.name != "DEFAULT"]:
+        raise InputError(f"preflight ranks whole question sets and asks no model: leave {', '.join(given)} out")
     if library is None:
         raise InputError("experiments take their documents from a library: name one with --library")
     settings = load({**flags, "rerank": {"name": reranker}, "by": "dense"}, config)

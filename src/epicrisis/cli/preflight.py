@@ -139,12 +139,16 @@ def calibrate(
 
 def study(settings: Settings, library: Path, sets: Sequence[str], data: Path | None, folder: Path, json: bool) -> None:
     """`epicrisis experiment preflight`: rankings with and without each question's own documents, and all tables."""
+    from epicrisis.errors import InputError
     from epicrisis.evaluation.experiments.preflight_findings import file_of
     from epicrisis.evaluation.finished import findings_of
     from epicrisis.privacy import set_local_only
 
     if settings.local_only:
         set_local_only(True)
+    kept = folder.iterdir() if folder.is_dir() else ()
+    if others := sorted(each.name for each in kept if not each.name.lstrip(".").startswith("rankings-")):
+        raise InputError(f"{folder} holds something else ({others[0]}...): name a folder that is empty or not there")
     asked = questions_of(settings, sets or SETS, data)
     for guard in ("none", "source-hidden"):
         rankings(settings, library, asked, file_of(folder, guard), guard, json)
@@ -235,7 +239,7 @@ def rankings(
         open_rankers(settings, library, guard, max(DEPTH, settings.k, settings.preflight.depth)) as (rankers, recipe),
         Progress(*columns, console=Console(stderr=True), disable=quiet) as progress,
     ):
-        file = RankingFile(_writable(path), recipe)
+        file = RankingFile(path, recipe)
         task = progress.add_task("Ranking" if guard == "none" else f"Ranking, {guard}", total=total)
         for name, questions in asked:
             for question, each in record(questions, name, rankers, file, guard, scope):
@@ -245,17 +249,6 @@ def rankings(
     if len(found) < total:
         typer.echo(f"{total - len(found)} questions have no document with a date and are left out", err=True)
     return [each for _, each in found], shape
-
-
-def _writable(path: Path) -> Path:
-    """The file's folder made. Raises StorageError."""
-    from epicrisis.errors import StorageError
-
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"{path} cannot be written ({error.strerror}): name another file with -o") from error
-    return path
 
 
 def _show(fitted: Calibration, tables: Sequence[Table], settings: Settings, json: bool) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from epicrisis.cli.common import fail, plain_name
+from epicrisis.cli.common import INTERRUPTED, fail, plain_name
+from epicrisis.cli.tables import say, show_data, show_findings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,8 +26,11 @@ if TYPE_CHECKING:
     from epicrisis.evaluation.statistics import Mean
     from epicrisis.pipeline import Pipeline
     from epicrisis.settings import Settings
+    from epicrisis.types import Answer
 
 NOT_ANSWERED = 2
+_OF_ALL = frozenset({"demo-model", "cache", "model"})
+"""Notices, by their kind, that hold for more than the one answer: each is shown once a run."""
 
 
 def folder_of(named: Path | None, *parts: str) -> Path:
@@ -45,37 +50,71 @@ async def run_cases(
     quiet: bool,
 ) -> Manifest:
     """Asks what has no record in the folder yet. `planned` says what the run asks, over the open pipeline."""
-    from epicrisis.evaluation.runs.folder import RECORDS, Run
+    from epicrisis.evaluation.runs.folder import MANIFEST, RECORDS, Run
     from epicrisis.evaluation.runs.loop import answer_cases
     from epicrisis.evaluation.runs.progress import Standing
     from epicrisis.evaluation.runs.records import outcome_of_record, read_records
     from epicrisis.pipeline import Pipeline
     from epicrisis.plan.threshold import ask_first
 
+    async def agreed(left: Sequence[Case]) -> None:
+        if not yes and (asked := await ask_first(pipeline, settings, [case.question for case in left])) is not None:
+            confirm(asked)
+
     async with Pipeline.open(settings, library) as pipeline:
         with _working("Preparing the cases", quiet):
             plan, cases = planned(pipeline)
+        # A run that is not agreed to leaves no folder behind, which would bar another one.
+        if not (begun := (folder / MANIFEST).exists()):
+            await agreed(cases)
         with Run.open(folder, plan, cases) as run:
-            left = [case.question for case in cases if not run.records.is_done(case.key)]
-            if not yes and (asked := await ask_first(pipeline, settings, left)) is not None:
-                confirm(asked)
+            if begun:
+                await agreed([case for case in cases if not run.records.is_done(case.key)])
             standing = Standing()
             if run.records.states:
                 standing.known(map(outcome_of_record, read_records(folder / RECORDS)))
+            told: set[str] = set()
             with _bars(cases, standing, quiet) as show:
                 async for case, answer in answer_cases(pipeline, cases, run.records, pipeline.at_once):
                     if answer is not None:
                         standing.add(case, answer)
-                        failed = answer.failure if answer.state == "failed" else None
-                        show(None if failed is None else f"{case.question.id}: {failed.message}")
+                        show(_remarks(case, answer, told))
+            _tell_long(cases, run.records.long, settings)
             return run.close()
+
+
+def _remarks(case: Case, answer: Answer, told: set[str]) -> list[str]:
+    """What is to be said of the answer while the run goes on: why it failed, and what no answer before it had said."""
+    from epicrisis.types import Notice
+
+    notices = [event.message for event in answer.trace if isinstance(event, Notice) and event.kind in _OF_ALL]
+    new = [f"note: {message}" for message in dict.fromkeys(notices) if message not in told]
+    told.update(notices)
+    failed = answer.failure if answer.state == "failed" else None
+    return [*new, *([f"{case.question.id}: {failed.message}"] if failed else [])]
+
+
+def _tell_long(cases: Sequence[Case], long: Set[str], settings: Settings) -> None:
+    """Says on standard error how many questions the encoder could not read whole."""
+    questions = {case.question.key for case in cases}
+    found = {case.question.key for case in cases if case.key in long}
+    if found:
+        how = f"(done about it: {settings.long_questions})"
+        typer.echo(
+            f"note: {len(found)} of {len(questions)} questions are longer than the encoder reads {how}", err=True
+        )
 
 
 def confirm(question: str) -> None:
     """Goes on where a person says yes."""
     if not sys.stdin.isatty():
-        fail(f"{question.removesuffix(' Go on?')}: give --yes to go on", NOT_ANSWERED)
-    if not typer.confirm(question, err=True):
+        fail(f"{question.removesuffix('. Go on?')}: give --yes to go on", NOT_ANSWERED)
+    try:
+        with _stoppable():
+            agreed = typer.confirm(question, err=True)
+    except typer.Abort:
+        fail("stopped; nothing was asked", INTERRUPTED)
+    if not agreed:
         fail("nothing was asked", NOT_ANSWERED)
 
 
@@ -84,7 +123,6 @@ def show_run(
 ) -> None:
     """What the run came to, or its first table alone. Ends the command with exit code 2 where a case failed."""
     from epicrisis.cli.screen import usage_line
-    from epicrisis.cli.tables import show_data, show_findings
     from epicrisis.types import Usage
 
     if json:
@@ -93,8 +131,8 @@ def show_run(
         for each in findings:
             show_findings(replace(each, tables=each.tables[:1], conclusions=()) if answers_alone else each)
         states = ", ".join(f"{count} {state}" for state, count in manifest.states.items())
-        typer.echo(f"\n{states or 'nothing was asked'}; kept in {folder} (epicrisis report {folder} -o report.html)")
-        typer.echo(usage_line(Usage(**manifest.usage)))
+        say(f"\n{states or 'nothing was asked'}; kept in {folder} (epicrisis report {folder} -o report.html)")
+        say(usage_line(Usage(**manifest.usage)))
     if failed := manifest.states.get("failed", 0):
         fail(f"{failed} cases failed; the same command asks them again", NOT_ANSWERED)
 
@@ -103,14 +141,24 @@ def show_run(
 def _working(what: str, quiet: bool) -> Iterator[None]:
     from rich.console import Console
 
-    with Console(stderr=True, quiet=quiet).status(what):
+    with Console(stderr=True, quiet=quiet).status(what), _stoppable():
         yield
 
 
 @contextmanager
-def _bars(cases: Sequence[Case], standing: Standing, quiet: bool) -> Iterator[Callable[[str | None], None]]:
+def _stoppable() -> Iterator[None]:
+    """Ctrl-C stops at once what runs here; asyncio's own handler would wait for its end."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _bars(cases: Sequence[Case], standing: Standing, quiet: bool) -> Iterator[Callable[[Sequence[str]], None]]:
     """A bar for each arm with its share right so far, and one for all with what was spent. The function that is given
-    draws them anew, with a line above them where there is one to say."""
+    draws them anew, with these lines above them."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -125,16 +173,16 @@ def _bars(cases: Sequence[Case], standing: Standing, quiet: bool) -> Iterator[Ca
         arms = {arm: progress.add_task(arm, total=n, so_far="") for arm, n in totals.items() if arm != ALL}
         whole = progress.add_task("all", total=len(cases), so_far="")
 
-        def show(line: str | None) -> None:
-            if line is not None:
-                progress.console.print(line, markup=False)
+        def show(lines: Sequence[str]) -> None:
+            for line in lines:
+                progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
             for arm, task in arms.items():
                 progress.update(task, completed=standing.ended[arm], so_far=_share(standing.share(arm)))
             spent = _spent(standing)
             so_far = f"{_share(standing.share(ALL))}  {spent}" if standing.scored[ALL] else spent
             progress.update(whole, completed=sum(standing.ended.values()), so_far=so_far)
 
-        show(None)
+        show(())
         yield show
 
 

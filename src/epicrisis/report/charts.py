@@ -258,7 +258,9 @@ def _stacked(drawing: Drawing, figures: Spec, marks: Sequence[Mark], looks: Mapp
     behind its end."""
     single = len(drawing.series) == 1
     end = max(end for _, end in _spans(marks)) * (1.25 if single else 1.02) or 1.0
-    x = {**figures, "field": "from", "scale": {"domain": [0, end], "nice": False}, "axis": _AXIS}
+    # Counts have no halves.
+    axis = _AXIS if drawing.unit else {**_AXIS, "tickMinStep": 1}
+    x = {**figures, "field": "from", "scale": {"domain": [0, end], "nice": False}, "axis": axis}
     shown = {
         "x": x, "x2": {"field": "to"}, **_series("fill", "colour", looks), **_series("stroke", "colour", looks),
         "fillOpacity": {"condition": {"test": "datum.hollow", "value": 0}, "value": 0.25},

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 GENERATOR = "epicrisis report"
 """Says, in the page's head, whose page it is."""
+_ON_PAPER = 40
+"""Rows of a long curve that are printed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,17 @@ class _Shown:
     """Numbers of the others."""
     csv: str
     figures: tuple[_Figure, ...]
+    step: int
+    """On paper every one of so many rows stands, and the last; the page says how many do not."""
     printed: Published | None = None
+
+    @property
+    def left_out(self) -> int:
+        """Rows that are not on paper."""
+        return sum(not self.on_paper(i) for i in range(len(self.rows)))
+
+    def on_paper(self, row: int) -> bool:
+        return row % self.step == 0 or row == len(self.rows) - 1
 
     @property
     def id(self) -> str:
@@ -118,11 +131,10 @@ def _policy(scripts: Sequence[str]) -> str:
 
 def _section(number: int, findings: Findings, plots: bool) -> _Section:
     made: list[tuple[Table, tuple[Drawing, ...], Published | None]] = [
-        (table, drawings(findings.experiment, table, findings.published) if plots else (), None)
-        for table in findings.tables
+        (table, drawings(findings.experiment, table, findings.published), None) for table in findings.tables
     ]
     for each in findings.published:
-        plot = PRINTED.get(each.name) if plots else None
+        plot = PRINTED.get(each.name)
         made.append((each.table, () if plot is None else (drawing(plot, each.table, printed=True),), each))
     # One look for one name in all figures of the section; the parts of bars have colours of their own.
     looks = {
@@ -130,15 +142,17 @@ def _section(number: int, findings: Findings, plots: bool) -> _Section:
         for bars in (False, True)
     }
     notes: dict[str, int] = {}
-    tables = [
-        _table(f"{number}.{i}", table, notes, tuple(_figure(each, looks[each.bars]) for each in drawn), printed)
-        for i, (table, drawn, printed) in enumerate(made, 1)
-    ]
+    tables = []
+    for i, (table, drawn, printed) in enumerate(made, 1):
+        figures = tuple(_figure(each, looks[each.bars]) for each in drawn) if plots else ()
+        # Row by row a long curve is read by nobody, and takes tens of pages.
+        step = math.ceil(len(table.rows) / _ON_PAPER) if any(each.many for each in drawn) else 1
+        tables.append(_table(f"{number}.{i}", table, notes, figures, printed, step))
     return _Section(number, findings, tuple(tables))
 
 
 def _table(
-    number: str, table: Table, notes: dict[str, int], figures: tuple[_Figure, ...], printed: Published | None
+    number: str, table: Table, notes: dict[str, int], figures: tuple[_Figure, ...], printed: Published | None, step: int
 ) -> _Shown:
     """`notes`: those of the section so far with their numbers; it grows by this table's."""
     known = dict(notes)
@@ -162,6 +176,7 @@ def _table(
         repeated=tuple(known[note] for note in table.notes if note in known),
         csv=f"data:text/csv;charset=utf-8,{quote(csv_of(table))}",
         figures=figures,
+        step=step,
         printed=printed,
     )
 
