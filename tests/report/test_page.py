@@ -18,7 +18,7 @@ from urllib.parse import unquote
 import pytest
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from epicrisis.evaluation.findings import Findings
+from epicrisis.evaluation.findings import Findings, Source
 from epicrisis.evaluation.statistics import Interval, Mean
 from epicrisis.evaluation.tables.published import published
 from epicrisis.evaluation.tables.table import Table
@@ -151,6 +151,12 @@ def test_headings_leave_no_level_out_and_the_contents_lead_where_they_say() -> N
     links = [(node.attributes["href"] or "").removeprefix("#") for node in tree.css("a[href^='#']")]
     assert set(links) <= set(ids)
     assert {"experiment-1", "table-1-1", "runs-7"} <= set(links)
+
+
+def test_two_sections_of_one_experiment_are_told_apart() -> None:
+    one, other = (replace(curve(3), sources=(Source(name, {}, True),)) for name in ("titles", "bodies"))
+    tree = parsed(page((one, made.by_position(), other), plots=False))
+    assert [words(node) for node in tree.css("h2")] == ["Preflight: titles", "Positions", "Preflight: bodies"]
 
 
 def test_every_table_is_named_and_its_heads_are_told_apart() -> None:

@@ -36,8 +36,8 @@ def report(
 ) -> None:
     """Make one HTML page of finished runs: tables, plots with their data, and what the papers print.
 
-    It works offline, without JavaScript and on paper. Runs of one experiment stand in the same tables. No model is
-    asked.
+    It works offline, without JavaScript and on paper. Runs of one experiment stand in the same tables, but for
+    `preflight`, which has a section for each library. No model is asked.
     """
     from epicrisis.errors import InputError
     from epicrisis.evaluation.finished import findings_of

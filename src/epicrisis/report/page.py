@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -81,19 +82,17 @@ class _Shown:
 @dataclass(frozen=True, slots=True)
 class _Section:
     number: int
+    heading: str
     findings: Findings
     tables: tuple[_Shown, ...]
-
-    @property
-    def heading(self) -> str:
-        return self.findings.experiment.replace("-", " ").capitalize()
 
 
 def page(findings: Sequence[Findings], title: str = "Report of experiments", *, plots: bool = True) -> str:
     """The page as HTML, whole; the same findings give the same page. Without the extra `report` it has no plots, and
     says so."""
     plots = plots and _can_draw()
-    sections = [_section(number, each, plots) for number, each in enumerate(findings, 1)]
+    headed = zip(_headings(findings), findings, strict=True)
+    sections = [_section(number, heading, each, plots) for number, (heading, each) in enumerate(headed, 1)]
     drawn = any(table.figures for section in sections for table in section.tables)
     scripts = (program().replace("</script", "<\\/script"), _file("charts.js")) if drawn else ()
     return _template().render(
@@ -129,7 +128,7 @@ def _policy(scripts: Sequence[str]) -> str:
 # -- sections ---------------------------------------------------------------------------------------------------------
 
 
-def _section(number: int, findings: Findings, plots: bool) -> _Section:
+def _section(number: int, heading: str, findings: Findings, plots: bool) -> _Section:
     made: list[tuple[Table, tuple[Drawing, ...], Published | None]] = [
         (table, drawings(findings.experiment, table, findings.published), None) for table in findings.tables
     ]
@@ -148,7 +147,17 @@ def _section(number: int, findings: Findings, plots: bool) -> _Section:
         # Row by row a long curve is read by nobody, and takes tens of pages.
         step = math.ceil(len(table.rows) / _ON_PAPER) if any(each.many for each in drawn) else 1
         tables.append(_table(f"{number}.{i}", table, notes, figures, printed, step))
-    return _Section(number, findings, tuple(tables))
+    return _Section(number, heading, findings, tuple(tables))
+
+
+def _headings(findings: Sequence[Findings]) -> list[str]:
+    """The experiments' names, with those of their runs where several sections are of one."""
+    often = Counter(each.experiment for each in findings)
+    runs = (", ".join(source.name for source in each.sources) for each in findings)
+    return [
+        each.experiment.replace("-", " ").capitalize() + (f": {names}" if often[each.experiment] > 1 else "")
+        for each, names in zip(findings, runs, strict=True)
+    ]
 
 
 def _table(
