@@ -160,6 +160,81 @@ def test_bad_input_is_one_line(run: Run, library: Path, asked: Path, seen: Itera
         assert said in result.stderr
 
 
+def test_names_of_experiments_are_those_there_are() -> None:
+    from epicrisis.cli.experiment import NAMES
+    from epicrisis.evaluation.studies import EXPERIMENTS
+
+    assert {*NAMES} == {*EXPERIMENTS, "preflight"} - {"probe"}
+
+
+def test_what_an_experiment_has_no_use_for_is_refused(
+    run: Run, library: Path, asked: Path, tmp_path: Path, seen: Iterator[Path]
+) -> None:
+    common = ("--library", library, "--set", asked)
+    ranked = run("experiment", "preflight", *common, "-n", 5, "--protocol", "corrected")
+    assert_one_line(ranked, "asks no model: leave --protocol, -n out")
+    assert_one_line(run("experiment", "cost", *common, "--reranker", "medcpt"), "name that with --arm")
+    assert_one_line(run("evaluate", asked), "the strategy brief-context reads a library: name one with --library")
+    elsewhere = run("experiment", "preflight", *common, "-o", library)
+    assert_one_line(elsewhere, "holds something else", "name a folder that is empty or not there")
+    assert not list(library.glob("rankings*"))
+    assert not (tmp_path / "runs").exists()
+
+
+def test_rankings_are_gone_on_with_in_their_folder(
+    run: Run, library: Path, asked: Path, tmp_path: Path, seen: Iterator[Path]
+) -> None:
+    command = ("experiment", "preflight", "--library", library, "--set", asked, "-o", tmp_path / "ranked", "--json")
+    first, again = run(*command), run(*command)
+    assert first.exit_code == again.exit_code == 0, first.stderr + again.stderr
+    assert json.loads(first.stdout) == json.loads(again.stdout)
+
+
+def test_what_is_not_agreed_to_leaves_nothing_behind(
+    run: Run, library: Path, asked: Path, tmp_path: Path, seen: Iterator[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EPICRISIS_MODELS__WRITER__PRICE", '{"input": 5000, "output": 5000}')
+    with served(reader(u_curve())) as server:
+        common = ("evaluate", asked, "--library", library, "--strategy", "rag", "--model", f"{server.url}#reader")
+        refused = run(*common, "-o", tmp_path / "run", "-k", 8)
+        assert_one_line(refused, "are expected to cost $", "): give --yes to go on")
+        assert not (tmp_path / "run").exists()
+        assert server.ledger.calls == 0
+        other = run(*common, "-o", tmp_path / "run", "-k", 4, "--yes")
+        assert other.exit_code == 0, other.stderr
+        assert_one_line(run(*common, "-o", tmp_path / "run", "-k", 8, "--yes"), "holds another run")
+
+
+def test_cost_is_measured_and_not_kept(
+    run: Run, library: Path, asked: Path, tmp_path: Path, seen: Iterator[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EPICRISIS_CACHE__MODE", "on")
+    with served(reader(lambda place, documents: 1.0)) as server:
+        common = ("experiment", "cost", "--library", library, "--set", asked, "-n", 3, "-k", 8, "--gold", "all")
+        command = (*common, "--model", f"{server.url}#reader", "--json")
+        kept = run(*command, "-o", tmp_path / "kept", "--cache", "on")
+        before = server.ledger.calls
+        result = run(*command, "-o", tmp_path / "measured")
+        asked_again = server.ledger.calls - before
+    assert kept.exit_code == result.exit_code == 0, kept.stderr + result.stderr
+    shown = json.loads(result.stdout)
+    assert asked_again == shown["manifest"]["usage"]["calls"] > 0
+    assert [row["not counted"] for row in rows(shown["findings"], "What it took")] == [0, 0, 0]
+    assert shown["manifest"]["plan"]["arguments"]["gold"] == "all"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("evaluate",), ("evaluate", "run"), ("experiment",), ("probe",), ("preflight", "calibrate")],
+)
+def test_help_has_an_example_that_is_the_command(command: tuple[str, ...], run: Run) -> None:
+    result = run(*command, "--help")
+    assert result.exit_code == 0
+    shown = " ".join(result.stdout.split())
+    assert f"epicrisis {' '.join(command).removesuffix(' run')} " in shown.rpartition("Example")[2]
+    assert "--library ~/lib" in shown.rpartition("Example")[2]
+
+
 def test_a_key_document_that_is_missing_ends_it_before_the_first_call(
     run: Run, library: Path, tmp_path: Path, seen: Iterator[Path]
 ) -> None:

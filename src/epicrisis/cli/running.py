@@ -113,6 +113,7 @@ def confirm(question: str) -> None:
         with _stoppable():
             agreed = typer.confirm(question, err=True)
     except typer.Abort:
+        typer.echo(err=True)
         fail("stopped; nothing was asked", INTERRUPTED)
     if not agreed:
         fail("nothing was asked", NOT_ANSWERED)

@@ -1,0 +1,98 @@
+"""What a run says beside its tables, and what it asks before it spends: for evaluate, experiment and probe."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import sys
+from dataclasses import replace
+
+import pytest
+import typer
+
+from epicrisis.cli import running
+from epicrisis.evaluation.runs.cases import Case
+from epicrisis.settings import Settings
+from epicrisis.types import Failure, Notice
+from tests.evaluation.written import QUESTIONS, answer
+
+CASE = Case(QUESTIONS[0])
+ASKED = "3 questions with rag are expected to cost $7.00. Go on?"
+
+
+def test_what_holds_for_the_whole_run_is_said_once() -> None:
+    told: set[str] = set()
+    demo, cut = Notice("demo-model", "tiny is for demonstration"), Notice("re-partitioned", "halved")
+    first = replace(answer(CASE.question, True), trace=(demo, demo, cut))
+    assert running._remarks(CASE, first, told) == ["note: tiny is for demonstration"]
+    assert running._remarks(CASE, first, told) == []
+    failed = replace(answer(CASE.question, "failed"), failure=Failure("EndpointBusy", "it is busy"), trace=(demo,))
+    assert running._remarks(CASE, failed, told) == ["0: it is busy"]
+    assert running._remarks(CASE, failed, set()) == ["note: tiny is for demonstration", "0: it is busy"]
+
+
+def test_questions_longer_than_the_encoder_are_counted_once(capsys: pytest.CaptureFixture[str]) -> None:
+    cases = [Case(question, {"arm": arm}) for question in QUESTIONS[:3] for arm in ("rag", "ends")]
+    running._tell_long(cases, {cases[0].key, cases[1].key, cases[4].key, "of another run"}, Settings())
+    shown = capsys.readouterr()
+    assert shown.err == "note: 2 of 3 questions are longer than the encoder reads (done about it: segments)\n"
+    assert shown.out == ""
+    running._tell_long(cases, set(), Settings())
+    assert capsys.readouterr().err == ""
+
+
+def asked_at_a_terminal(typed: bytes) -> tuple[str, int]:
+    """What is shown, and the exit code, where `typed` is the answer; asked within an event loop, as runs do."""
+    program = f"""
+import asyncio, sys, typer
+from epicrisis.cli.running import confirm
+async def asked():
+    confirm({ASKED!r})
+    print("it went on")
+try:
+    asyncio.run(asked())
+except typer.Exit as ended:
+    sys.exit(ended.exit_code)
+"""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execv(sys.executable, [sys.executable, "-c", program])
+    shown = b""
+    answered = False
+    while True:
+        try:
+            piece = os.read(terminal, 1024)
+        except OSError:
+            # The other end was closed.
+            break
+        if not piece:
+            break
+        shown += piece
+        if not answered and b"[y/N]" in shown:
+            os.write(terminal, typed)
+            answered = True
+    _, status = os.waitpid(child, 0)
+    return shown.decode(), os.waitstatus_to_exitcode(status)
+
+
+@pytest.mark.parametrize(
+    ("typed", "said", "code"),
+    [(b"y\n", "it went on", 0), (b"n\n", "nothing was asked", 2), (b"\x03", "stopped; nothing was asked", 130)],
+)
+def test_a_person_is_asked_and_may_stop_there(typed: bytes, said: str, code: int) -> None:
+    shown, ended = asked_at_a_terminal(typed)
+    assert shown.splitlines()[-1].endswith(said)
+    assert (ended, "Traceback" in shown) == (code, False)
+
+
+def test_where_nobody_can_be_asked_the_flag_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    with pytest.raises(typer.Exit) as ended:
+        running.confirm(ASKED)
+    assert ended.value.exit_code == running.NOT_ANSWERED
+    assert capsys.readouterr().err == (
+        "epicrisis: 3 questions with rag are expected to cost $7.00: give --yes to go on\n"
+    )
