@@ -61,6 +61,10 @@ Draw = Annotated[int, typer.Option("--draw", help="Seed by which the questions a
 Folder = Annotated[
     Path | None, typer.Option("-o", "--output", help="The run's folder; the same command goes on from it.")
 ]
+LeakGuard = Annotated[
+    Literal["none", "source-hidden", "before-source"],
+    typer.Option(help="Hide each question's own documents, or all that is not older than they are."),
+]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask before a large run (see epicrisis plan).")]
 
 
@@ -102,10 +106,7 @@ def run(
     model: ModelName = None,
     sample: Sample = None,
     draw: Draw = 0,
-    leak_guard: Annotated[
-        Literal["none", "source-hidden", "before-source"],
-        typer.Option(help="Hide each question's own documents, or all that is not older than they are."),
-    ] = "none",
+    leak_guard: LeakGuard = "none",
     output: Folder = None,
     data: Data = None,
     by: ByName = None,

@@ -118,11 +118,9 @@ def experiment(
     local_only: LocalOnly = False,
     json: Json = False,
 ) -> None:
-    """Run an experiment of the papers, or go on with one, and show its tables.
+    """Run an experiment of the papers, or go on with one, and show its tables. What is not said is as in the paper.
 
-    Questions, documents a prompt and places are the paper's where not said. `cost` asks without kept replies, which
-    would tell no times, unless --cache says otherwise.
-    """
+    `cost` asks without kept replies, which would tell no times, unless --cache says otherwise."""
     from epicrisis.errors import InputError
     from epicrisis.evaluation.studies import Grid, Request
 
@@ -134,6 +132,8 @@ def experiment(
         return
     if reranker is not None and name != "integration" and "reranked" not in (arms or ()):
         raise InputError("--reranker is for the arm reranked: name that with --arm, beside the others that are wanted")
+    if name == "open-ended" and repeats > 1:
+        raise InputError("open-ended asks each question once an arm: leave --repeats out")
     if name == "cost" and cache is None:
         flags["cache"] = {"mode": "off"}
     request = Request(
