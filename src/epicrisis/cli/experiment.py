@@ -137,16 +137,9 @@ def experiment(
     if name == "cost" and cache is None:
         flags["cache"] = {"mode": "off"}
     request = Request(
-        protocol=protocol,
-        sets=tuple(sets or ()),
-        data=data,
-        questions=sample,
-        draw=draw,
-        repeats=repeats,
-        gold=gold,
-        reranker=reranker,
-        grid=Grid(tuple(arms or ()), tuple(ks or ()), tuple(places or ())),
-    )
+        protocol=protocol, sets=tuple(sets or ()), data=data, questions=sample, draw=draw, repeats=repeats, gold=gold,
+        reranker=reranker, grid=Grid(tuple(arms or ()), tuple(ks or ()), tuple(places or ())),
+    )  # fmt: skip
     asked(name, request, flags, config, library, output, yes=yes, json=json)
 
 
