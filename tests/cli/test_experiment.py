@@ -174,11 +174,21 @@ def test_what_an_experiment_has_no_use_for_is_refused(
     ranked = run("experiment", "preflight", *common, "-n", 5, "--protocol", "corrected")
     assert_one_line(ranked, "asks no model: leave --protocol, -n out")
     assert_one_line(run("experiment", "cost", *common, "--reranker", "medcpt"), "name that with --arm")
+    assert_one_line(run("experiment", "open-ended", *common, "--repeats", 2), "leave --repeats out")
     assert_one_line(run("evaluate", asked), "the strategy brief-context reads a library: name one with --library")
     elsewhere = run("experiment", "preflight", *common, "-o", library)
     assert_one_line(elsewhere, "holds something else", "name a folder that is empty or not there")
     assert not list(library.glob("rankings*"))
     assert not (tmp_path / "runs").exists()
+
+
+def test_an_empty_library_answers_nothing(run: Run, asked: Path, tmp_path: Path, seen: Iterator[Path]) -> None:
+    document = tmp_path / "papers.jsonl"
+    document.write_text(json.dumps({"id": "d0", "text": text_of(0)}) + "\n", encoding="utf-8")
+    assert run("library", "add", tmp_path / "empty", document).exit_code == 0
+    assert run("library", "delete", tmp_path / "empty", "d0").exit_code == 0
+    refused = run("evaluate", asked, "--library", tmp_path / "empty", "--model", "http://127.0.0.1:9/v1#m")
+    assert_one_line(refused, "empty holds no document: add some with `epicrisis library add")
 
 
 def test_rankings_are_gone_on_with_in_their_folder(

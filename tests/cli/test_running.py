@@ -13,7 +13,7 @@ import typer
 
 from epicrisis.cli import running
 from epicrisis.evaluation.runs.cases import Case
-from epicrisis.settings import Settings
+from epicrisis.settings import Settings, load
 from epicrisis.types import Failure, Notice
 from tests.evaluation.written import QUESTIONS, answer
 
@@ -23,13 +23,22 @@ ASKED = "3 questions with rag are expected to cost $7.00. Go on?"
 
 def test_what_holds_for_the_whole_run_is_said_once() -> None:
     told: set[str] = set()
-    demo, cut = Notice("demo-model", "tiny is for demonstration"), Notice("re-partitioned", "halved")
-    first = replace(answer(CASE.question, True), trace=(demo, demo, cut))
-    assert running._remarks(CASE, first, told) == ["note: tiny is for demonstration"]
+    sent, cut = Notice("model", "map: no schema was sent"), Notice("re-partitioned", "halved")
+    first = replace(answer(CASE.question, True), trace=(sent, sent, cut))
+    assert running._remarks(CASE, first, told) == ["note: map: no schema was sent"]
     assert running._remarks(CASE, first, told) == []
-    failed = replace(answer(CASE.question, "failed"), failure=Failure("EndpointBusy", "it is busy"), trace=(demo,))
+    failed = replace(answer(CASE.question, "failed"), failure=Failure("EndpointBusy", "it is busy"), trace=(sent,))
     assert running._remarks(CASE, failed, told) == ["0: it is busy"]
-    assert running._remarks(CASE, failed, set()) == ["note: tiny is for demonstration", "0: it is busy"]
+    assert running._remarks(CASE, failed, set()) == ["note: map: no schema was sent", "0: it is busy"]
+
+
+def test_a_demonstration_model_is_named_as_one(capsys: pytest.CaptureFixture[str]) -> None:
+    running.note_demo(load({"models": {"writer": {"name": "smollm2-135m"}}}), ("writer", "map"))
+    assert capsys.readouterr().err == (
+        "note: smollm2-135m is a small model for demonstration, not for use: name a better one with --model\n"
+    )
+    running.note_demo(load({"models": {"writer": {"name": "http://127.0.0.1:9/v1#m"}}}), ("writer", "map"))
+    assert capsys.readouterr().err == ""
 
 
 def test_questions_longer_than_the_encoder_are_counted_once(capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,6 +25,7 @@ from epicrisis.cli.options import (
     Seed,
     said,
 )
+from epicrisis.cli.running import note_demo
 from epicrisis.cli.tables import say_sentence, show_data, show_table
 
 if TYPE_CHECKING:
@@ -126,6 +127,7 @@ def judge(
         # What quotes patients' records is not kept among the models.
         settings = settings.model_copy(update={"cache": settings.cache.model_copy(update={"mode": "off"})})
     role = "judge" if model is None else "writer"
+    note_demo(settings, [role])
     output = output or folder / MODELS.replace("*", plain_name(settings.model_for(role).name))
     file = asyncio.run(_judged(settings, role, paired, output, json))
     states = [reply.state for reply in file.replies.values()]

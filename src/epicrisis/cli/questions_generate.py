@@ -26,6 +26,7 @@ from epicrisis.cli.options import (
     Seed,
     said,
 )
+from epicrisis.cli.running import note_demo
 
 if TYPE_CHECKING:
     from epicrisis.evaluation.generating import Drawn, Made, QuestionFile
@@ -76,6 +77,7 @@ def generate(
     from epicrisis.types import Usage
 
     settings = load(said(context), config)
+    note_demo(settings, ["writer"])
     drawn = draw(sources, n, settings.seed, scope_of(settings.scope))
     for item in drawn.skipped:
         typer.echo(f"epicrisis: {', '.join(filter(None, (item.path, item.where)))}: {item.reason}", err=True)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from epicrisis.types import Answer
 
 NOT_ANSWERED = 2
-_OF_ALL = frozenset({"demo-model", "cache", "model"})
+_OF_ALL = frozenset({"cache", "model"})
 """Notices, by their kind, that hold for more than the one answer: each is shown once a run."""
 
 
@@ -50,18 +50,23 @@ async def run_cases(
     quiet: bool,
 ) -> Manifest:
     """Asks what has no record in the folder yet. `planned` says what the run asks, over the open pipeline."""
+    from epicrisis.errors import InputError
     from epicrisis.evaluation.runs.folder import MANIFEST, RECORDS, Run
     from epicrisis.evaluation.runs.loop import answer_cases
     from epicrisis.evaluation.runs.progress import Standing
     from epicrisis.evaluation.runs.records import outcome_of_record, read_records
     from epicrisis.pipeline import Pipeline
     from epicrisis.plan.threshold import ask_first
+    from epicrisis.settings import ROLES
 
     async def agreed(left: Sequence[Case]) -> None:
         if not yes and (asked := await ask_first(pipeline, settings, [case.question for case in left])) is not None:
             confirm(asked)
 
     async with Pipeline.open(settings, library) as pipeline:
+        if pipeline.opened is not None and pipeline.opened.library.count() == (0, 0):
+            raise InputError(f"{library} holds no document: add some with `epicrisis library add {library} FILES`")
+        note_demo(settings, ROLES)
         with _working("Preparing the cases", quiet):
             plan, cases = planned(pipeline)
         # A run that is not agreed to leaves no folder behind, which would bar another one.
@@ -103,6 +108,15 @@ def _tell_long(cases: Sequence[Case], long: Set[str], settings: Settings) -> Non
         typer.echo(
             f"note: {len(found)} of {len(questions)} questions are longer than the encoder reads {how}", err=True
         )
+
+
+def note_demo(settings: Settings, roles: Sequence[str]) -> None:
+    """Says on standard error which of these roles' models are for demonstration: none to rely on."""
+    from epicrisis.models.catalogue import is_demo
+
+    for name in filter(is_demo, dict.fromkeys(settings.model_for(role).name for role in roles)):
+        told = f"note: {name} is a small model for demonstration, not for use"
+        typer.echo(f"{told}: name a better one with --model", err=True)
 
 
 def confirm(question: str) -> None:
