@@ -1,6 +1,6 @@
 """Seconds of CPU that each scoring takes for 30,000 released replies: MIRAGE's of GPT-3.5, over and over.
 
-    EPICRISIS_DATA=... python benchmarks/scoring.py
+EPICRISIS_DATA=... python benchmarks/scoring.py
 """
 
 from __future__ import annotations
