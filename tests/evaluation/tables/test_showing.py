@@ -8,7 +8,7 @@ import re
 import pytest
 
 from epicrisis.evaluation.statistics import Difference, Interval, Mean
-from epicrisis.evaluation.tables.showing import cell, cells, forest, key_columns, label, markdown, p_value, text
+from epicrisis.evaluation.tables.showing import cell, cells, forest, key_columns, label, p_value, text
 from epicrisis.evaluation.tables.table import Cell, Table
 
 SHARE = Mean(0.625, Interval(0.55, 0.694), 40)
@@ -115,11 +115,6 @@ def test_wide_characters_keep_the_columns_straight() -> None:
 
 def test_an_empty_table_is_shown() -> None:
     assert "model  right" in text(Table("T", ("model", "right"), ()), 80)
-
-
-def test_markdown() -> None:
-    lines = markdown(Table("T", ("arm", "n"), (("a|b", 3),), ("note",), "source")).splitlines()
-    assert lines == ["## T", "source", "", "| arm | n |", "| --- | --- |", "| a\\|b | 3 |", "", "note"]
 
 
 def test_what_a_row_is_called() -> None:

@@ -1,4 +1,4 @@
-"""Tables as text: aligned columns for a terminal or a pipe, Markdown for pages, and intervals drawn as a forest plot.
+"""Tables as text: aligned columns for a terminal or a pipe, and intervals drawn as a forest plot.
 
 Nothing is cut: what does not fit a line goes on below, under the same row labels. Knows no terminal and no experiment.
 """
@@ -126,16 +126,6 @@ def _telling(table: Table, without: Sequence[str] = ()) -> list[int]:
     """Of the leading columns those in which rows differ; all of them where no two do."""
     keys = [i for i in range(key_columns(table)) if table.columns[i] not in without]
     return [i for i in keys if len({row[i] for row in table.rows}) > 1] or keys
-
-
-# -- Markdown ---------------------------------------------------------------------------------------------------------
-
-
-def markdown(table: Table) -> str:
-    """The table with its title as a heading, its source above and its notes below."""
-    rows = [list(table.columns), ["---" for _ in table.columns], *cells(table)]
-    lines = ["| " + " | ".join(each.replace("|", "\\|") for each in row) + " |" for row in rows]
-    return "\n".join([f"## {table.title}", table.source, "", *lines, "", *table.notes, ""])
 
 
 # -- plain text -------------------------------------------------------------------------------------------------------
