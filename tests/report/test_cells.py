@@ -10,7 +10,7 @@ import pytest
 
 from epicrisis.evaluation.statistics import Difference, Interval, Mean
 from epicrisis.evaluation.tables.table import Cell, Table
-from epicrisis.report.cells import NONE, Shown, Unit, csv_of, figure, p_value, shown, unit_of
+from epicrisis.report.cells import NONE, Shown, Unit, csv_of, figure, p_value, shown, unit_of, with_minus
 from tests.report import made
 
 HALF = Mean(0.5, Interval(0.4, 0.6), 80)
@@ -100,6 +100,11 @@ def test_no_share_of_the_experiments_is_above_one() -> None:
                     assert all(math.isnan(value) or 0 <= value <= 1 for value in values), (table.title, name)
                     seen += 1
     assert seen > 30
+
+
+def test_a_sentence_has_minus_signs_and_keeps_its_hyphens() -> None:
+    told = "brief-context of gpt-4: -4.5 points (-15.5 to 6.5; 95-percent, 2-3)"
+    assert with_minus(told) == "brief-context of gpt-4: −4.5 points (−15.5 to 6.5; 95-percent, 2-3)"
 
 
 def test_the_file_has_every_figure_in_full() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -131,6 +132,11 @@ def _number(value: float, places: int, signed: bool = False) -> str:
     """With a minus sign; what is shown as 0 has no sign."""
     rounded = round(value, places)
     return f"{rounded or 0.0:{'+' if signed and rounded else ''}.{places}f}".replace("-", "−")
+
+
+def with_minus(sentence: str) -> str:
+    """The sentence with minus signs where it has hyphens before figures: they do not break at a line's end."""
+    return re.sub(r"(?<=[ (])-(?=\d)", "−", sentence)
 
 
 # -- the file of figures ----------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from epicrisis.evaluation.tables.published import Published
 from epicrisis.evaluation.tables.showing import is_p, key_columns
 from epicrisis.evaluation.tables.table import Table
 
-from .cells import NONE, Shown, csv_of, shown, unit_of
+from .cells import NONE, Shown, csv_of, shown, unit_of, with_minus
 from .charts import Panel, Style, panels, program, styles
 from .errata import ERRATA
 from .figures import PRINTED, Drawing, drawing, drawings
@@ -245,4 +245,5 @@ def _template() -> Template:
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(undefined=StrictUndefined, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["with_minus"] = with_minus
     return environment.from_string(_file("page.html.jinja"))
