@@ -6,7 +6,7 @@ The one table from a name on the command line to the files in `experiments/`. As
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -115,11 +115,18 @@ def _placed(asked: Asked, study: Study, grid: Grid, _: Settings) -> tuple[Case, 
 
 
 def _integrated(asked: Asked, study: Study, grid: Grid, settings: Settings) -> tuple[Case, ...]:
-    # The protocol's check, unless the settings have one of their own.
-    check = None if settings.preflight == PreflightSettings() else settings.preflight
     if len(grid.ks) > 1:
         raise InputError(f"{integration.NAME} reads one k: give -k once, and run it again for another")
-    return integration.cases(asked, study, k=grid.ks[0], arms=grid.arms, check=check)
+    return _as_found(asked, study, grid, settings)
+
+
+def _as_found(asked: Asked, study: Study, grid: Grid, settings: Settings) -> tuple[Case, ...]:
+    """Nothing is placed, so the check looks at what it would see in use."""
+    if settings.rerank.name is not None:
+        raise InputError("this experiment reads passages in the order of the search: leave rerank out of the settings")
+    # The protocol's check, unless the settings have one of their own.
+    check = None if settings.preflight == PreflightSettings() else settings.preflight
+    return _once(each for k in grid.ks for each in integration.cases(asked, study, k=k, arms=grid.arms, check=check))
 
 
 def _open_ended(asked: Asked, _study: Study, _grid: Grid, _settings: Settings) -> tuple[Case, ...]:
@@ -127,14 +134,12 @@ def _open_ended(asked: Asked, _study: Study, _grid: Grid, _settings: Settings) -
 
 
 def _biased(asked: Asked, study: Study, grid: Grid, _: Settings) -> tuple[Case, ...]:
-    made: list[Case] = []
-    for k in grid.ks:
-        # The arms without documents are asked once, whatever k is.
-        known = {case.key for case in made}
-        made += [
-            each for each in attention_bias.cases(_all(asked), study, k=k, arms=grid.arms) if each.key not in known
-        ]
-    return tuple(made)
+    return _once(each for k in grid.ks for each in attention_bias.cases(_all(asked), study, k=k, arms=grid.arms))
+
+
+def _once(cases: Iterable[Case]) -> tuple[Case, ...]:
+    """The arms without documents are asked once, whatever k is."""
+    return tuple({case.key: case for case in cases}.values())
 
 
 def _outcomes(run: RecordedRun) -> list[Outcome]:
@@ -237,7 +242,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
             Grid(_BOTH, positions.KS, PLACES),
             _placed,
             _conflicts,
-            ("conflicts",),
+            ("conflicts", "conflicts-totals"),
         ),
         Experiment(
             context_length.NAME,
@@ -259,8 +264,8 @@ EXPERIMENTS: Mapping[str, Experiment] = {
             "cost",
             "What does map-reduce cost, predicted and measured? (BriefContext, equations 4 and 5)",
             _PUBMEDQA,
-            Grid((*_BOTH, "closed-book"), (16,), (50,)),
-            _placed,
+            Grid((*_BOTH, integration.CHECKED, integration.CLOSED), (integration.K,)),
+            _as_found,
             _cost,
             ("cost",),
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from epicrisis.errors import InputError
+from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.cost import (
+    CHECKED,
     CLOSED_BOOK,
     Shape,
     Spent,
@@ -25,20 +29,23 @@ from epicrisis.evaluation.experiments.cost import (
     times,
     with_preflight,
 )
+from epicrisis.evaluation.experiments.protocol import PROTOCOLS
 from epicrisis.evaluation.runs.cases import Case
 from epicrisis.evaluation.runs.folder import RECORDS
 from epicrisis.evaluation.runs.records import Record, read_records
 from epicrisis.evaluation.statistics import Mean
+from epicrisis.evaluation.studies import EXPERIMENTS
 from epicrisis.evaluation.tables.published import published
 from epicrisis.models.chat.prices import stated_cost
 from epicrisis.pipeline import Treatment
 from epicrisis.retrieval.ordering import in_order
-from epicrisis.settings import Price
+from epicrisis.settings import Price, Settings
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.types import Question, StrategyName, Usage
 from tests.answering.world import NOT_FOUND, by_stage, finding, passages, said
-from tests.evaluation.experiments.world import answer, questions, row
+from tests.evaluation.experiments.world import answer, evidence, questions, row
 
+CORRECTED = PROTOCOLS["corrected"]
 SHAPE = Shape(context=1000, instruction=100, output=50, parts=4)
 shapes = st.builds(Shape, st.floats(0, 1e5), st.floats(1, 1e4), st.floats(1, 1e3), st.integers(1, 50).map(float))
 
@@ -239,6 +246,9 @@ def test_the_corrected_equation_is_nearer_to_what_was_taken(tmp_path: Path) -> N
     measured = told["measured: read in parts"]
     printed, corrected = told["equation 5 as printed"], told["with the reduce call's input"]
     assert abs(corrected["input"] - measured["input"]) < abs(printed["input"] - measured["input"])
+    for name in ("input", "output", "seconds"):
+        assert measured[f"{name} interval"].low <= measured[name] <= measured[f"{name} interval"].high
+        assert corrected[f"{name} interval"] is None
     assert told["equation 4: RAG"]["input"] == pytest.approx(told["measured: RAG"]["input"])
     assert told["measured: RAG"]["input to RAG's"] == 1
     assert measured["calls"] == 3
@@ -288,7 +298,7 @@ def test_dollars_are_predicted_by_what_tokens_cost(tmp_path: Path, cached: float
     )
     unknown = prediction_table([replace(case, cost=None) for case in cases])
     assert set(unknown.column("US dollars")) == {None}
-    assert all(each is not None and float(str(each)) >= 0 for each in unknown.column("seconds"))
+    assert all(each is not None for each in unknown.column("seconds"))
 
 
 def test_what_preflight_spares_is_predicted_and_measured(tmp_path: Path) -> None:
@@ -304,8 +314,40 @@ def test_what_preflight_spares_is_predicted_and_measured(tmp_path: Path) -> None
         name: row(prediction_table(spent(mixed)), 8, name) for name in prediction_table(spent(mixed)).column("what")
     }
     assert told["and preflight, 33.3 % from one prompt"]["calls"] == pytest.approx((1 + 3 + 3) / 3)
-    assert told["measured: all of BriefContext"]["calls"] == pytest.approx((1 + 3 + 3) / 3)
+    assert told["measured: with preflight"]["calls"] == pytest.approx((1 + 3 + 3) / 3)
     assert told["measured: read in parts"]["calls"] == 3
+
+
+def test_the_experiment_asks_with_the_check_and_without(tmp_path: Path) -> None:
+    """Of each seven questions three have their key among the first three, where both rankings agree here."""
+    some = questions(14)
+    study = Study(evidence(words=lambda question, ids: [(id_, 0.0) for id_ in agreeing(question, ids)]), CORRECTED)
+    wanted = EXPERIMENTS["cost"]
+    made = wanted.make({"own": some}, study, replace(wanted.grid, ks=(8, 16)), Settings())
+    assert [case.condition.get("k") for case in made].count(None) == 14, "closed book once, whatever k is"
+    assert len({case.key for case in made}) == len(made) == 14 * (1 + 2 * 3)
+    asyncio.run(answer(made, ScriptedModel(by_stage(**REPLIES)), tmp_path / "run"))
+    cases = spent(list(read_records(tmp_path / "run" / RECORDS)))
+    assert row(measured_table(cases), CHECKED, 16)["from one prompt"] == 6
+    table = prediction_table(cases)
+    for k, parts in ((8, 2), (16, 4)):
+        mean = (6 * 1 + 8 * (parts + 1)) / 14
+        assert row(table, k, "measured: with preflight")["calls"] == pytest.approx(mean)
+        assert row(table, k, "and preflight, 42.9 % from one prompt")["calls"] == pytest.approx(mean)
+        assert row(table, k, "measured: read in parts")["calls"] == parts + 1
+
+
+def agreeing(question: Question, ids: Sequence[str]) -> Sequence[str]:
+    return ids if int(question.id) % 7 < 3 else ids[::-1]
+
+
+def test_what_was_found_is_read_in_that_order() -> None:
+    """A reranker of the settings would reorder what the check compares."""
+    settings = Settings.model_validate({"rerank": {"name": "overlap"}})
+    for name in ("cost", "integration"):
+        wanted = EXPERIMENTS[name]
+        with pytest.raises(InputError, match="leave rerank out of the settings"):
+            wanted.make({"own": questions(1)}, Study(evidence(), CORRECTED), wanted.grid, settings)
 
 
 def test_where_nothing_is_found_reduce_is_not_called(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from epicrisis.evaluation.tables.table import Cell, Table
 Equation: TypeAlias = Literal["published", "corrected"]
 
 RAG, BRIEF_CONTEXT, CLOSED_BOOK = "rag", "brief-context", "closed-book"
+CHECKED = "brief-context+preflight"
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,19 +239,22 @@ def prediction_table(cases: Sequence[Spent], source: str = "") -> Table:
             lacking.append(f"{'' if k is None else f'k = {k}: '}{_LACKING}")
             continue
         shape = shape_of(ours, rivals, closed)
-        rows += _predicted(k, shape, ours, rivals, closed)
+        same = {case.twin for case in rivals}
+        checked = [case for case, _ in _twins(cases, CHECKED) if case.plain and case.twin in same]
+        rows += _predicted(k, shape, ours, rivals, closed, checked or ours)
         shapes.append(
             f"{len(twins)} cases, {shape.context:.0f} tokens of passages, {shape.instruction:.0f} of instruction and "
             f"question, {shape.output:.0f} of output a call, {shape.parts:.1f} parts"
         )
     told = (f"Of plain calls (each made once, all counted, no reply asked for again): {'; '.join(shapes)}.", *_TOLD)
-    columns = ("k", "what", *_TOKENS, "input to RAG's", "output to RAG's", "seconds", "US dollars")
+    columns = ("k", "what", *_TOKENS, "input to RAG's", "output to RAG's", "seconds", "US dollars", *_INTERVALS)
     return Table("Predicted and measured", columns, tuple(rows), (*(told if rows else ()), *lacking), source)
 
 
 _TOLD = (
     "Predicted from plain RAG's and closed book's prompts alone: the prompts of map and reduce are others, and so are "
-    "their replies. Means a case; ratios are to what RAG took.",
+    "their replies. Means a case; ratios are to what RAG took. Intervals are 95 %, of the measured, by a bootstrap over "
+    "questions.",
     "Predicted seconds and dollars: what a fresh token, a cached one and one of the reply took in plain RAG's and "
     "closed book's calls, by least squares; nothing is cached but where it says so.",
 )
@@ -273,21 +277,28 @@ def shape_of(ours: Sequence[Spent], rivals: Sequence[Spent], closed: Sequence[Sp
 
 
 def _predicted(
-    k: Cell, shape: Shape, ours: Sequence[Spent], rivals: Sequence[Spent], closed: Sequence[Spent]
+    k: Cell,
+    shape: Shape,
+    ours: Sequence[Spent],
+    rivals: Sequence[Spent],
+    closed: Sequence[Spent],
+    checked: Sequence[Spent],
 ) -> list[tuple[Cell, ...]]:
-    """The rows of one k, in pairs of what was predicted and what came."""
+    """The rows of one k, in pairs of what was predicted and what came; `checked`: cases with the preflight check."""
     rates = [_rates([*rivals, *closed], name) for name in _TAKEN]
-    base = _taken(rivals)[0]
-
-    def row(what: str, tokens: Tokens, taken: Sequence[float | None]) -> tuple[Cell, ...]:
-        of_tokens = (getattr(tokens, name) for name in _TOKENS)
-        return (k, what, *of_tokens, tokens.input / base.input, tokens.output / base.output, *taken)
+    base = _summed(rivals)
 
     def predicted(what: str, tokens: Tokens) -> tuple[Cell, ...]:
-        return row(what, tokens, [None if rate is None else float(rate @ _kinds(tokens)) for rate in rates])
+        taken = (None if rate is None else float(rate @ _kinds(tokens)) for rate in rates)
+        return (k, what, *_cells(tokens, base), *taken, *[None] * len(_INTERVALS))
 
     def measured(what: str, cases: Sequence[Spent]) -> tuple[Cell, ...]:
-        return row(f"measured: {what}", *_taken(cases))
+        tokens = _summed(cases)
+        taken = [_mean(cases, [getattr(case, name) for case in cases]) for name in _TAKEN]
+        known = (None if each.unscored else each.value for each in taken)
+        read, wrote = (_mean(cases, [getattr(case.total, name) for case in cases]) for name in ("input", "output"))
+        intervals = (each.interval for each in (read, wrote, taken[0]))
+        return (k, f"measured: {what}", *_cells(tokens, base), *known, *intervals)
 
     rows = [
         predicted("equation 4: RAG", rag(shape)),
@@ -297,23 +308,27 @@ def _predicted(
         predicted("and a prefix cache", map_reduce(shape, prefix_cache=True)),
         measured("read in parts", [case for case in ours if not case.skipped]),
     ]
-    if skipped := fmean(case.skipped for case in ours):
+    if skipped := fmean(case.skipped for case in checked):
         told = f"and preflight, {100 * skipped:.1f} % from one prompt"
         rows += [
             predicted(told, with_preflight(shape, skipped, prefix_cache=True)),
-            measured("all of BriefContext", ours),
+            measured("with preflight", checked),
         ]
     return rows
 
 
 _TAKEN = ("seconds", "cost")
+_INTERVALS = ("input interval", "output interval", "seconds interval")
 
 
-def _taken(cases: Sequence[Spent]) -> tuple[Tokens, list[float | None]]:
-    """(tokens, [seconds, dollars]), means of the cases."""
-    tokens = sum((case.total for case in cases), Tokens(0, 0, 0)) * (1 / len(cases))
-    means = (mean_of([getattr(case, name) for case in cases]) for name in _TAKEN)
-    return tokens, [None if each.unscored else each.value for each in means]
+def _summed(cases: Sequence[Spent]) -> Tokens:
+    """The mean of the cases."""
+    return sum((case.total for case in cases), Tokens(0, 0, 0)) * (1 / len(cases))
+
+
+def _cells(tokens: Tokens, base: Tokens) -> tuple[float, ...]:
+    """The tokens, and how many times the base's they are."""
+    return (*(getattr(tokens, name) for name in _TOKENS), tokens.input / base.input, tokens.output / base.output)
 
 
 def _kinds(tokens: Tokens) -> npt.NDArray[np.float64]:

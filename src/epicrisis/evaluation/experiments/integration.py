@@ -45,7 +45,7 @@ from epicrisis.retrieval.signals import BY_WORDS
 from epicrisis.settings import PreflightSettings
 from epicrisis.types import Preflight, Question, Ranking
 
-from .arms import Material, Study
+from .arms import UNPLACED, Material, Study
 from .evidence import Evidence
 
 NAME = "integration"
@@ -53,6 +53,8 @@ SETS = ("mirage/medmcqa", "mirage/pubmedqa", "mirage/bioasq")
 K, MIRAGE_K = 16, 32
 COT, RAG, BRIEF, CHECKED, MIRAGE = "chain-of-thought", "rag", "brief-context", "brief-context+preflight", "mirage"
 ARMS = (COT, RAG, BRIEF, CHECKED, MIRAGE)
+CLOSED = "closed-book"
+"""Asked where it is named: what a prompt without documents takes (`cost`)."""
 PUBLISHED = ("integration", "integration-averages")
 """Tables of `published` to set beside these."""
 MACRO, MICRO = "macro average", "micro average"
@@ -60,7 +62,7 @@ MACRO, MICRO = "macro average", "micro average"
 RELEASED_MODEL, RELEASED = "GPT-3.5-turbo-0125", [58.04, 67.40, 90.29]
 """RAG by MIRAGE's leaderboard and its released outputs, in percent: not the row that the papers print (errata B6)."""
 
-_COMPARED = ((RAG, ARMS), (MIRAGE, (RAG, BRIEF, CHECKED)), (BRIEF, (CHECKED,)))
+_COMPARED = ((RAG, (*ARMS, CLOSED)), (MIRAGE, (RAG, BRIEF, CHECKED)), (BRIEF, (CHECKED,)))
 """Each baseline with what is held against it."""
 _AVERAGES = (
     "Macro average: of the sets, whatever their size (as the papers', errata B8); its interval draws each set's "
@@ -99,7 +101,7 @@ def _cases(
     study: Study, material: Material, condition: Mapping[str, str], k: int, mirage_k: int, check: PreflightSettings
 ) -> list[Case]:
     arm = condition["arm"]
-    if arm == COT:
+    if arm in UNPLACED:
         return study.cases(material, condition)
     if arm == MIRAGE and study.evidence.fused is not None:
         fused = study.evidence.fused(material.question, mirage_k)
@@ -110,9 +112,9 @@ def _cases(
 
 
 def _check(evidence: Evidence, arms: Sequence[str], check: PreflightSettings) -> None:
-    unknown = [arm for arm in arms if arm not in ARMS]
-    if unknown:
-        raise InputError(f"no arm is called {unknown[0]}: known are {', '.join(ARMS)}")
+    known = (*ARMS, CLOSED)
+    if unknown := [arm for arm in arms if arm not in known]:
+        raise InputError(f"no arm is called {unknown[0]}: known are {', '.join(known)}")
     if MIRAGE in arms and evidence.fused is None:
         raise InputError("the arm mirage needs a search by several retrievers: give one, or leave the arm out")
     if CHECKED not in arms or not check.enabled:
