@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import random
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from epicrisis.errors import EndpointRejected
+from epicrisis.evaluation import statistics
 from epicrisis.evaluation.experiments import positions
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.conflicts import (
@@ -228,6 +230,20 @@ def test_of_those_answered_alone() -> None:
     assert (resolved.n, resolved.unscored) == (7, 2)
 
 
+def test_no_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most 16 of 200 seeds, where BriefContext and plain RAG are right as often: any row of the table counts."""
+    monkeypatch.setattr(statistics, "RESAMPLES", 200)
+    alarms = 0
+    for seed in range(200):
+        dice = random.Random(seed)
+        at = [(number, place) for number in range(30) for place in (0, 50, 100)]
+        ours = [case(number, "AB", dice.choice("AB"), place=place) for number, place in at]
+        theirs = [rag(number, dice.random() < 0.5, place=place) for number, place in at]
+        table = conflicts_table(ours, theirs, ("place",), seed=seed)
+        alarms += min(p for p in table.column("p (Holm)") if isinstance(p, float)) < 0.05
+    assert 1 <= alarms <= 16
+
+
 def test_the_tests_of_a_table_are_corrected_together() -> None:
     """Twelve questions won at one place, six won and six lost at the other."""
     ours = [case(i, "AB", "A" if place == 0 or i % 2 else "B", place=place) for place in (0, 50) for i in range(12)]
@@ -247,9 +263,12 @@ def test_which_rule_by_hand() -> None:
     assert (majority["speaks"], majority["followed"].value, majority["rule right"].value) == (1, 1, 0)
     first = row(said, "first part")
     # First part / answer: 0 A/A, 1 A/B, 2 B/A, 3 B/B, 8 A/A, 9 A/C, 0 again A/A; two conflicts have no answer.
-    assert (first["speaks"], first["followed"].value, first["followed"].n) == (9, pytest.approx(4 / 7), 7)
+    assert (first["speaks"], first["no answer"]) == (9, 2)
+    assert (first["followed"].value, first["followed"].n) == (pytest.approx(4 / 7), 7)
     assert first["rule right"].value == pytest.approx(7 / 9)
     assert any("In 1 the answer is a choice that no part stated" in note for note in said.notes)
+    # Nine conflicts, q0 twice.
+    assert "Guessing among the options would be right in 33.3 % of the 8 questions." in said.notes
 
 
 @pytest.mark.parametrize(

@@ -140,5 +140,8 @@ def test_a_question_that_failed_somewhere_is_in_no_slope() -> None:
     ]
     by_k, trend = context_length.tables({"m": failed})
     assert row(trend, "m", "rag")["change a doubling"].n == 4
+    assert [row(trend, "m", "rag")[name] for name in ("questions", "not scored")] == [4, 1]
+    for table in (by_k, trend):
+        assert "Guessing among the options would be right in 33.3 % of the 5 questions." in table.notes
     assert (row(by_k, "m", "rag", 1)[SHARE].n, row(by_k, "m", "rag", 1)[SHARE].unscored) == (4, 1)
     assert row(by_k, "m", "rag", 8)["difference to the same arm at its smallest k"].clusters == 4

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import random
+from statistics import NormalDist
 
 import pytest
 from hypothesis import given
@@ -241,6 +243,22 @@ def test_the_areas_interval_by_hand() -> None:
     assert found.value == 0.75
     assert found.interval.low == pytest.approx(0.75 - 1.959964 * math.sqrt(1 / 8))
     assert found.interval.high == 1.0
+
+
+def test_a_signal_of_nothing_is_told_from_chance_as_seldom_as_it_says() -> None:
+    """At most 16 of 200 seeds; and one that tells something has its area in the interval as often as that says."""
+    alarms, covered = 0, 0
+    for seed in range(200):
+        dice = random.Random(seed)
+        kinds: list[Label] = ["issue" if dice.random() < 0.4 else "no-issue" for _ in range(80)]
+        noise = [dice.gauss(0, 1) for _ in kinds]
+        alone = area(kinds, noise).interval
+        alarms += not alone.low <= 0.5 <= alone.high
+        told = area(kinds, [value + (kind == "no-issue") for kind, value in zip(kinds, noise, strict=True)]).interval
+        # One standard deviation apart: the difference of two normals is above 0 with probability Phi(1 / sqrt 2).
+        covered += told.low <= NormalDist().cdf(1 / math.sqrt(2)) <= told.high
+    assert 1 <= alarms <= 16
+    assert covered >= 180
 
 
 # -- tables -----------------------------------------------------------------------------------------------------------

@@ -151,15 +151,32 @@ def rules_table(cases: Sequence[Parted], measure: Measure = "right", seed: int =
         followed = [_with(case, case.final == choice) for case, choice in spoke if case.final is not None]
         differences.append(difference(Group((), ours, theirs, _pair(ours)), measure, seed))
         rows.append(
-            (name, len(spoke), mean(followed, measure, seed), mean(theirs, measure, seed), mean(ours, measure, seed))
+            (
+                name,
+                len(spoke),
+                len(spoke) - len(followed),
+                mean(followed, measure, seed),
+                mean(theirs, measure, seed),
+                mean(ours, measure, seed),
+            )
         )
     compared = sum(each is not None for each in differences)
     corrected = corrected_p(differences)
-    columns = ("rule", "speaks", "followed", "rule right", "answer right", "difference to the rule", "p (Holm)")
+    columns = (
+        "rule",
+        "speaks",
+        "no answer",
+        "followed",
+        "rule right",
+        "answer right",
+        "difference to the rule",
+        "p (Holm)",
+    )
     unstated = sum(case.final is not None and case.final not in {p.choice for p in case.stated} for case in conflicts)
     remarks = (
         f"Of {len(conflicts)} conflicts. A rule speaks where it names one choice (no tie; a date, a quotation, a key "
-        "document is there); followed: of those where an answer was given.",
+        "document is there); no answer: of those, where none was given; followed: of the others.",
+        *chance(case.outcome for case in conflicts),
         f"In {unstated} the answer is a choice that no part stated.",
         "Rules overlap: that one is followed does not show that the model goes by it.",
     )

@@ -16,7 +16,7 @@ from epicrisis.evaluation.experiments.placing import PLACES
 from epicrisis.evaluation.runs.cases import Case
 from epicrisis.evaluation.runs.records import Outcome
 from epicrisis.evaluation.statistics import Difference, paired_difference
-from epicrisis.evaluation.tables.analysis import Group, Measure, P, Pair, by_pair, corrected_p, spread, table
+from epicrisis.evaluation.tables.analysis import Group, Measure, P, Pair, by_pair, chance, corrected_p, spread, table
 from epicrisis.evaluation.tables.analysis import notes as notes_of
 from epicrisis.evaluation.tables.table import Cell, Table
 from epicrisis.types import Question
@@ -104,19 +104,26 @@ def trend(
     squares, of the questions that are scored at every k."""
     labels: list[tuple[Cell, ...]] = []
     slopes: list[Difference | None] = []
+    scored: list[tuple[int, int]] = []
     for (model, outcomes), arm in product(runs.items(), _placed_arms(runs)):
         found = _slopes(_by_arm_and_k(outcomes)[arm], measure)
+        asked = len({each.question for each in outcomes if each.condition["arm"] == arm})
         labels.append((model, arm))
+        scored.append((len(found), asked - len(found)))
         slopes.append(paired_difference(found, dict.fromkeys(found, 0.0), seed=seed) if found else None)
     corrected = corrected_p(slopes)
-    rows = tuple((*label, slope, p) for label, slope, p in zip(labels, slopes, corrected, strict=True))
-    about = "A doubling: k to 2 k; a negative change means that the longer context is read worse."
+    rows = tuple((*label, slope, p, *n) for label, slope, p, n in zip(labels, slopes, corrected, scored, strict=True))
+    about = (
+        "A doubling: k to 2 k; a negative change means that the longer context is read worse. Of the questions "
+        "scored at every k."
+    )
     compared = sum(p is not None for p in corrected)
+    everyone = (each for outcomes in runs.values() for each in outcomes if "k" in each.condition)
     return Table(
         "What a doubling of the documents changes",
-        ("model", "arm", "change a doubling", P),
+        ("model", "arm", "change a doubling", P, "questions", "not scored"),
         rows,
-        notes_of(measure, compared, (about, *remarks)),
+        notes_of(measure, compared, (*chance(everyone), about, *remarks)),
     )
 
 

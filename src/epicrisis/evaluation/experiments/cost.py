@@ -253,8 +253,8 @@ def prediction_table(cases: Sequence[Spent], source: str = "") -> Table:
 
 _TOLD = (
     "Predicted from plain RAG's and closed book's prompts alone: the prompts of map and reduce are others, and so are "
-    "their replies. Means a case; ratios are to what RAG took. Intervals are 95 %, of the measured, by a bootstrap over "
-    "questions.",
+    "their replies. Means a case; ratios are to what RAG took. Intervals are 95 %, of what was measured, by a "
+    "bootstrap over questions.",
     "Predicted seconds and dollars: what a fresh token, a cached one and one of the reply took in plain RAG's and "
     "closed book's calls, by least squares; nothing is cached but where it says so.",
 )

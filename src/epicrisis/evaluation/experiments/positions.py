@@ -13,7 +13,7 @@ from epicrisis.evaluation.experiments.placing import PLACES, distinct
 from epicrisis.evaluation.runs.cases import Case
 from epicrisis.evaluation.runs.records import Outcome
 from epicrisis.evaluation.statistics import Difference, paired_difference
-from epicrisis.evaluation.tables.analysis import Group, Measure, P, Pair, by_pair, corrected_p, spread, table
+from epicrisis.evaluation.tables.analysis import Group, Measure, P, Pair, by_pair, chance, corrected_p, spread, table
 from epicrisis.evaluation.tables.analysis import notes as notes_of
 from epicrisis.evaluation.tables.table import Cell, Table
 from epicrisis.types import Question
@@ -160,22 +160,33 @@ def middle(
     labels: list[tuple[Cell, ...]] = []
     losses: list[Difference | None] = []
     spared: list[Difference | None] = []
+    scored: list[tuple[int, int]] = []
     for model, outcomes in runs.items():
         lost = {(k, arm): _lost(_of(outcomes, k=k, arm=arm), measure) for k, arm in _grid(outcomes)}
         for (k, arm), by_question in lost.items():
             labels.append((model, k, arm))
+            asked = len({each.question for each in _of(outcomes, k=k, arm=arm)})
+            scored.append((len(by_question), asked - len(by_question)))
             losses.append(_difference(by_question, dict.fromkeys(by_question, 0.0), seed))
             other = lost.get((k, baseline)) if arm != baseline else None
             spared.append(_difference(other, by_question, seed) if other else None)
     corrected = corrected_p([*losses, *spared])
     compared = sum(p is not None for p in corrected)
     rows = tuple(
-        (*label, loss, corrected[i], less, corrected[len(labels) + i])
+        (*label, loss, corrected[i], less, corrected[len(labels) + i], *scored[i])
         for i, (label, loss, less) in enumerate(zip(labels, losses, spared, strict=True))
     )
-    columns = ("model", "k", "arm", "lost in the middle", P, f"lost less than {baseline}", f"{P} of that")
-    about = "Lost in the middle: share right with the key at either end, less the share right with it between them."
-    return Table("What the middle loses", columns, rows, notes_of(measure, compared, (about, *remarks)))
+    columns = (
+        "model", "k", "arm", "lost in the middle", P, f"lost less than {baseline}", f"{P} of that", "questions",
+        "not scored",
+    )  # fmt: skip
+    about = (
+        "Lost in the middle: share right with the key at either end, less the share right with it between them, of the "
+        "questions that are scored at both."
+    )
+    everyone = (each for outcomes in runs.values() for each in outcomes if "k" in each.condition)
+    told = notes_of(measure, compared, (*chance(everyone), about, *remarks))
+    return Table("What the middle loses", columns, rows, told)
 
 
 def _lost(outcomes: Sequence[Outcome], measure: Measure) -> dict[Pair, float]:
