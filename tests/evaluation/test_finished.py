@@ -138,7 +138,7 @@ def test_plain_runs_are_compared_whatever_ended_first(tmp_path: Path) -> None:
 
 
 def test_integration_tells_what_each_arm_took(tmp_path: Path) -> None:
-    """Preflight's share among it: nowhere else is BriefContext asked with its check and without."""
+    """Preflight's share among it."""
     asked: list[Condition] = [
         {"arm": arm, "dataset": "own", "k": 16, "repeat": 0}
         for arm in ("rag", "brief-context", "brief-context+preflight")
@@ -150,6 +150,7 @@ def test_integration_tells_what_each_arm_took(tmp_path: Path) -> None:
     (found,) = findings_of([path])
     took = found.tables[-1]
     assert (took.title, took.source) == ("What it took", "qwen")
+    assert any("Protocol corrected" in note for note in took.notes)
     assert {row[:3] for row in took.rows} == {(each["arm"], 16, len(FEW)) for each in asked}
 
 

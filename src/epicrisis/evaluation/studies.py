@@ -177,7 +177,7 @@ def _remarked(tables: Sequence[Table], remarks: Sequence[str]) -> tuple[Table, .
 
 def _integration(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
     stood_in = dict.fromkeys(remark for run in runs for remark in integration.stood_in(run.records()))
-    took = (cost.measured_table(_spent(run), run.name) for run in runs)
+    took = (each for each in _cost(runs, remarks) if each.rows)
     return (*_by_outcomes(integration.tables)(runs, (*remarks, *stood_in)), *took)
 
 

@@ -301,7 +301,9 @@ def test_the_table_of_thresholds_is_json() -> None:
     assert table.column("TN") == (2, 1, 0)
     assert json.loads(json.dumps(table.column("threshold"), allow_nan=False)) == [None, 0.0, 1.0]
     assert table.column("precision")[0] is None
-    assert table.column("F1")[0] == 0
+    for each in (*table.column("precision")[1:], *table.column("F1")[1:]):
+        assert isinstance(each, Mean)
+        assert each.interval.low <= each.value <= each.interval.high
 
 
 def test_the_table_of_guards() -> None:

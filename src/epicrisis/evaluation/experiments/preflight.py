@@ -305,8 +305,8 @@ def curve_table(
     rows: list[tuple[Cell, ...]] = []
     for point in curve(labels, values):
         of = point.confusion
-        precision = of.precision.value if of.precision.n else None
-        rates = (precision, of.recall, of.specificity, _f1(of), of.skipped)
+        precision, f1 = (each if each.n else None for each in (of.precision, of.f1()))
+        rates = (precision, of.recall, of.specificity, f1, of.skipped)
         threshold = None if math.isinf(point.threshold) else point.threshold
         rows.append((threshold, of.tp, of.fn, of.fp, of.tn, *rates, of.apart))
     notes = (
@@ -315,10 +315,6 @@ def curve_table(
         "threshold; without one it never runs.",
     )
     return Table(f"Every threshold of {signal}", ("threshold", *_COUNTS, *_RATES), tuple(rows), notes, source)
-
-
-def _f1(each: Confusion) -> float | None:
-    return 2 * each.tp / (2 * each.tp + each.fp + each.fn) if each.tp + each.fp + each.fn else None
 
 
 def guards_table(
