@@ -14,6 +14,7 @@ from scipy.stats import mannwhitneyu
 
 from epicrisis.evaluation.experiments.preflight import (
     ALWAYS,
+    AS_CODED,
     BEYOND_3,
     NEVER,
     PAPERS_RULE,
@@ -34,6 +35,7 @@ from epicrisis.evaluation.experiments.preflight import (
     rules_table,
     specificity_at,
 )
+from epicrisis.evaluation.experiments.protocol import PROTOCOLS
 from epicrisis.evaluation.experiments.rankings import Recorded
 from epicrisis.evaluation.statistics import Mean
 from epicrisis.evaluation.tables.published import published
@@ -112,6 +114,18 @@ def test_names_are_told_apart() -> None:
 def test_the_papers_rule_is_the_one_of_the_pipeline(order: list[str]) -> None:
     each = recorded("abcdefgh", "a", bm25="".join(order))
     assert PAPERS_RULE.agree(each) == rankings_agree(each.dense, each.bm25).rankings_agree
+
+
+@given(st.permutations(list("abcdefgh")), st.integers(0, 8))
+def test_at_three_the_papers_threshold_and_the_codes_are_one_test_of_whole_lists(order: list[str], found: int) -> None:
+    """Errata B2; of a list of two, one shared is 1/4, between the two thresholds."""
+    each = recorded("abcdefgh", "a", bm25="".join(order[:found]))
+    shared = len({*order[:found][:3]} & {*"abc"})
+    apart = found == 2 and shared == 1
+    assert (PAPERS_RULE.agree(each) != AS_CODED.agree(each)) == apart
+    assert AS_CODED.depth == PROTOCOLS["as-coded"].preflight.depth
+    assert AS_CODED.threshold == PROTOCOLS["as-coded"].preflight.threshold
+    assert AS_CODED.signal.n == PROTOCOLS["as-coded"].preflight.n
 
 
 def test_always_and_never() -> None:

@@ -11,6 +11,7 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.experiments.calibration import Calibration, calibrate, calibration_table, signals_table
 from epicrisis.evaluation.experiments.preflight import (
     ALWAYS,
+    AS_CODED,
     NEVER,
     PAPERS_RULE,
     Definition,
@@ -33,8 +34,8 @@ K = 16
 HIDDEN: Guard = "source-hidden"
 OVERLAP = Signal("overlap", 3)
 """Of the papers' rule."""
-RULES = (PAPERS_RULE, Rule(OVERLAP, 0.2, depth=64), Rule(Signal("overlap", 5), 0.2), ALWAYS, NEVER)
-"""The papers' rule, deeper and wider, between the two that look at nothing."""
+RULES = (PAPERS_RULE, Rule(OVERLAP, 0.2, depth=64), AS_CODED, Rule(Signal("overlap", 5), 0.2), ALWAYS, NEVER)
+"""The papers' rule, deeper, as coded and wider, between the two that look at nothing."""
 
 
 def file_of(folder: Path, guard: Guard) -> Path:

@@ -85,8 +85,8 @@ PROTOCOLS: Mapping[str, Protocol] = {
         preflight=PreflightSettings(enabled=False, threshold=0.3, depth=64),
         notes=(
             "Protocol as-coded: as many questions of each class (B14; 35 unless another number was asked for), half of "
-            "the documents a map call (C10), temperature 0.2; top_p, which the notebooks set by model (C12), is that "
-            "of the settings.",
+            "the documents a map call (C10), temperature 0.2; top_p, which the notebooks set by model (C12: 0.1 "
+            "for GPT-3.5, 0.8 for Mixtral), is that of the settings.",
             "BriefContext reads the retrieved ranking at every place, as in the notebooks (C1): its places are one and "
             "the same prompt, so that it is flat says nothing.",
             "The preflight check is called nowhere (C2), so an arm with it is the arm without it, and how it would "
