@@ -48,6 +48,10 @@ def test_every_table_has_its_source() -> None:
         assert each.table.rows
 
 
+def test_every_row_of_the_errata_stands_beside_some_figure() -> None:
+    assert {name for each in published().values() for name in each.errata} == {f"B{i}" for i in range(1, 17)}
+
+
 def test_a_figure_by_its_row() -> None:
     each = published()["positions"]
     assert each.figure("BriefContext", "GPT-3.5-turbo-0125", 8, 50) == 60.95
