@@ -220,7 +220,7 @@ def test_cost_is_measured_and_not_kept(
 ) -> None:
     monkeypatch.setenv("EPICRISIS_CACHE__MODE", "on")
     with served(reader(lambda place, documents: 1.0)) as server:
-        common = ("experiment", "cost", "--library", library, "--set", asked, "-n", 3, "-k", 8, "--gold", "all")
+        common = ("experiment", "cost", "--library", library, "--set", asked, "-n", 3, "-k", 8)
         command = (*common, "--model", f"{server.url}#reader", "--json")
         kept = run(*command, "-o", tmp_path / "kept", "--cache", "on")
         before = server.ledger.calls
@@ -230,7 +230,7 @@ def test_cost_is_measured_and_not_kept(
     shown = json.loads(result.stdout)
     assert asked_again == shown["manifest"]["usage"]["calls"] > 0
     assert [row["not counted"] for row in rows(shown["findings"], "What it took")] == [0, 0, 0, 0]
-    assert shown["manifest"]["plan"]["arguments"]["gold"] == "all"
+    assert "gold" not in shown["manifest"]["plan"]["arguments"]
 
 
 @pytest.mark.parametrize(

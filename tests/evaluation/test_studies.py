@@ -102,6 +102,13 @@ def test_one_gold_document_is_placed_or_all_of_them(tmp_path: Path, opened: Open
         assert len({"d3", "d4"} & {*documents}) == there
 
 
+@pytest.mark.parametrize("name", ["integration", "cost", "open-ended"])
+def test_where_nothing_is_placed_no_gold_document_is_either(opened: Opened, name: str) -> None:
+    settings = Settings()
+    with pytest.raises(InputError, match=f"{name} places no document: leave --gold out"):
+        prepared(experiment(name), Request(gold="all"), settings, pipeline(opened, settings))
+
+
 def test_the_librarys_own_questions_come_from_what_may_be_seen(opened: Opened) -> None:
     settings = Settings(scope=ScopeSettings(hide=[f"d{i}" for i in range(12)]))
     request = Request(questions=5, grid=Grid(("rag",), (4,)))

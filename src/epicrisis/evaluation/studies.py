@@ -100,6 +100,8 @@ class Experiment:
     """Tables of `published` to set beside them."""
     whole: bool = False
     """Asked of whole question sets where nobody says how many; else of the protocol's sample."""
+    placed: bool = True
+    """Key documents are placed; else passages are read as they are found."""
     by_settings: bool = False
     """Retrieval and all else is as the settings say: no protocol is for it."""
     concluded: Callable[[Runs], tuple[str, ...]] | None = None
@@ -234,6 +236,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
             _integration,
             integration.PUBLISHED,
             whole=True,
+            placed=False,
         ),
         Experiment(
             "conflicts",
@@ -268,6 +271,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
             _as_found,
             _cost,
             ("cost",),
+            placed=False,
         ),
         Experiment(
             open_ended.NAME,
@@ -278,6 +282,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
             _judged,
             open_ended.PUBLISHED,
             whole=True,
+            placed=False,
             by_settings=True,
             concluded=_verdicts,
         ),
@@ -312,6 +317,8 @@ def prepared(
     protocol = replace(protocol_of(request.protocol), gold=request.gold)
     if wanted.by_settings and request.protocol != CORRECTED:
         raise InputError(f"{wanted.name} goes by the settings alone: leave --protocol out")
+    if request.gold != "one" and not wanted.placed:
+        raise InputError(f"{wanted.name} places no document: leave --gold out")
     names = request.sets or wanted.sets
     sets = [load(name, settings.home, request.data) for name in names if name != cloze.NAME]
     whole = wanted.whole and request.questions is None
