@@ -257,8 +257,8 @@ _TOLD = (
     "bootstrap over questions.",
     "Predicted seconds and dollars: what a fresh token, a cached one and one of the reply took in plain RAG's and "
     "closed book's calls, by least squares; nothing is cached but where it says so.",
-    "Cached: predicted is what the map calls of a question share, measured whatever a prompt shares with any call before "
-    "it, so also what cases of one question share.",
+    "Cached: predicted is what the map calls of a question share, measured whatever a prompt shares with any call "
+    "before it, so also what cases of one question share.",
 )
 _LACKING = (
     f"no prediction, for there is no case that {RAG} and {BRIEF_CONTEXT} (in parts) both answered by plain calls, or "
