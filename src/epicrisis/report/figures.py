@@ -237,7 +237,11 @@ def _mark(
     """`None` where there is no figure, or where the plot has no place for it."""
     cell = row[column]
     value = _number(cell)
-    if value is None or (kind is not None and not isinstance(cell, kind)):
+    if (
+        value is None
+        or (kind is Mean and isinstance(cell, Difference))
+        or (kind is Difference and isinstance(cell, Mean))
+    ):
         return None
     x = None
     if plot.kind == "line":

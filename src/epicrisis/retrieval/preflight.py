@@ -25,8 +25,8 @@ def rankings_agree(
 
     They agree when the signal is strictly greater than `threshold`. At n = 3 the overlap can only be 0, 0.2, 0.5 or 1,
     so every threshold from 0.2 to below 0.5 asks for two shared passages (errata B2); but where BM25 finds fewer than
-    three of the hits (the others share no word with the question) it can be 1/3 or 2/3 as well. Raises ValueError where
-    the signal needs a reranker and there is none.
+    three of the hits (the others share no word with the question) it can be 1/4, 1/3 or 2/3 as well, and one shared
+    passage may do. Raises ValueError where the signal needs a reranker and there is none.
     """
     what = Signal(signal, n)
     value = measured(what, dense, bm25, reranked)
