@@ -245,13 +245,13 @@ def test_the_corrected_equation_is_nearer_to_what_was_taken(tmp_path: Path) -> N
     told = {name: row(table, 8, name) for name in table.column("what")}
     measured = told["measured: read in parts"]
     printed, corrected = told["equation 5 as printed"], told["with the reduce call's input"]
-    assert abs(corrected["input"] - measured["input"]) < abs(printed["input"] - measured["input"])
+    took = measured["input"].value
+    assert abs(corrected["input"] - took) < abs(printed["input"] - took)
     for name in ("input", "output", "seconds"):
-        assert measured[f"{name} interval"].low <= measured[name] <= measured[f"{name} interval"].high
-        assert corrected[f"{name} interval"] is None
-    assert told["equation 4: RAG"]["input"] == pytest.approx(told["measured: RAG"]["input"])
+        assert measured[name].interval.low <= measured[name].value <= measured[name].interval.high
+    assert told["equation 4: RAG"]["input"] == pytest.approx(told["measured: RAG"]["input"].value)
     assert told["measured: RAG"]["input to RAG's"] == 1
-    assert measured["calls"] == 3
+    assert measured["calls"].value == 3
     assert len(table.rows) == 6, "nothing was answered from one prompt"
     assert any(note.startswith("Cached: predicted is what the map calls of a question share") for note in table.notes)
 
@@ -268,7 +268,8 @@ def test_what_was_compared_are_the_same_questions(tmp_path: Path) -> None:
     ]
     table = prediction_table(spent(changed))
     ours, rivals, _ = by_arm(records)
-    assert row(table, 8, "measured: RAG")["input"] == pytest.approx(sum(each.one.input for each in rivals[:2]) / 2)
+    mean = sum(each.one.input for each in rivals[:2]) / 2
+    assert row(table, 8, "measured: RAG")["input"].value == pytest.approx(mean)
     assert "2 cases" in table.notes[0]
     taken = [sum(each.total.input + each.total.output for each in arm[:2]) for arm in (ours, rivals)]
     assert times(spent(changed), 8) == pytest.approx(taken[0] / taken[1])
@@ -315,8 +316,8 @@ def test_what_preflight_spares_is_predicted_and_measured(tmp_path: Path) -> None
         name: row(prediction_table(spent(mixed)), 8, name) for name in prediction_table(spent(mixed)).column("what")
     }
     assert told["and preflight, 33.3 % from one prompt"]["calls"] == pytest.approx((1 + 3 + 3) / 3)
-    assert told["measured: with preflight"]["calls"] == pytest.approx((1 + 3 + 3) / 3)
-    assert told["measured: read in parts"]["calls"] == 3
+    assert told["measured: with preflight"]["calls"].value == pytest.approx((1 + 3 + 3) / 3)
+    assert told["measured: read in parts"]["calls"].value == 3
 
 
 def test_the_experiment_asks_with_the_check_and_without(tmp_path: Path) -> None:
@@ -333,9 +334,9 @@ def test_the_experiment_asks_with_the_check_and_without(tmp_path: Path) -> None:
     table = prediction_table(cases)
     for k, parts in ((8, 2), (16, 4)):
         mean = (6 * 1 + 8 * (parts + 1)) / 14
-        assert row(table, k, "measured: with preflight")["calls"] == pytest.approx(mean)
+        assert row(table, k, "measured: with preflight")["calls"].value == pytest.approx(mean)
         assert row(table, k, "and preflight, 42.9 % from one prompt")["calls"] == pytest.approx(mean)
-        assert row(table, k, "measured: read in parts")["calls"] == parts + 1
+        assert row(table, k, "measured: read in parts")["calls"].value == parts + 1
 
 
 def agreeing(question: Question, ids: Sequence[str]) -> Sequence[str]:

@@ -247,7 +247,7 @@ def prediction_table(cases: Sequence[Spent], source: str = "") -> Table:
             f"question, {shape.output:.0f} of output a call, {shape.parts:.1f} parts"
         )
     told = (f"Of plain calls (each made once, all counted, no reply asked for again): {'; '.join(shapes)}.", *_TOLD)
-    columns = ("k", "what", *_TOKENS, "input to RAG's", "output to RAG's", "seconds", "US dollars", *_INTERVALS)
+    columns = ("k", "what", *_TOKENS, "input to RAG's", "output to RAG's", "seconds", "US dollars")
     return Table("Predicted and measured", columns, tuple(rows), (*(told if rows else ()), *lacking), source)
 
 
@@ -292,15 +292,13 @@ def _predicted(
 
     def predicted(what: str, tokens: Tokens) -> tuple[Cell, ...]:
         taken = (None if rate is None else float(rate @ _kinds(tokens)) for rate in rates)
-        return (k, what, *_cells(tokens, base), *taken, *[None] * len(_INTERVALS))
+        return (k, what, *(getattr(tokens, name) for name in _TOKENS), *_times(tokens, base), *taken)
 
     def measured(what: str, cases: Sequence[Spent]) -> tuple[Cell, ...]:
-        tokens = _summed(cases)
-        taken = [_mean(cases, [getattr(case, name) for case in cases]) for name in _TAKEN]
-        known = (None if each.unscored else each.value for each in taken)
-        read, wrote = (_mean(cases, [getattr(case.total, name) for case in cases]) for name in ("input", "output"))
-        intervals = (each.interval for each in (read, wrote, taken[0]))
-        return (k, f"measured: {what}", *_cells(tokens, base), *known, *intervals)
+        tokens = (_mean(cases, [getattr(case.total, name) for case in cases]) for name in _TOKENS)
+        taken = (_mean(cases, [getattr(case, name) for case in cases]) for name in _TAKEN)
+        known = (None if each.unscored else each for each in taken)
+        return (k, f"measured: {what}", *tokens, *_times(_summed(cases), base), *known)
 
     rows = [
         predicted("equation 4: RAG", rag(shape)),
@@ -320,7 +318,6 @@ def _predicted(
 
 
 _TAKEN = ("seconds", "cost")
-_INTERVALS = ("input interval", "output interval", "seconds interval")
 
 
 def _summed(cases: Sequence[Spent]) -> Tokens:
@@ -328,9 +325,9 @@ def _summed(cases: Sequence[Spent]) -> Tokens:
     return sum((case.total for case in cases), Tokens(0, 0, 0)) * (1 / len(cases))
 
 
-def _cells(tokens: Tokens, base: Tokens) -> tuple[float, ...]:
-    """The tokens, and how many times the base's they are."""
-    return (*(getattr(tokens, name) for name in _TOKENS), tokens.input / base.input, tokens.output / base.output)
+def _times(tokens: Tokens, base: Tokens) -> tuple[float, float]:
+    """How many times the base's tokens, in and out."""
+    return tokens.input / base.input, tokens.output / base.output
 
 
 def _kinds(tokens: Tokens) -> npt.NDArray[np.float64]:
