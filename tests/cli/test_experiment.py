@@ -137,10 +137,15 @@ def test_evaluate_scores_a_set_and_a_guard_hides_the_source(
         hidden = run("evaluate", asked, *common, "-o", tmp_path / "hidden", "--leak-guard", "source-hidden")
         changed = run("evaluate", asked, *common, "-o", tmp_path / "plain", "--leak-guard", "source-hidden")
         undated = run("evaluate", asked, *common, "-o", tmp_path / "before", "--leak-guard", "before-source")
+        scope = ("--type", "Review", "--journal", "Gut")
+        narrowed = json.loads(run("evaluate", asked, *common, "-o", tmp_path / "narrowed", *scope).stdout)["manifest"]
     assert plain.exit_code == hidden.exit_code == 0, plain.stderr + hidden.stderr
     assert json.loads(plain.stdout)["manifest"]["states"].get("answered", 0) > N / 2
     assert json.loads(hidden.stdout)["manifest"]["states"] == {"abstained": N}
     assert undated.exit_code == 0, undated.stderr
+    asked_within = narrowed["plan"]["recipe"]["settings"]["scope"]
+    assert (asked_within["types"], asked_within["journals"]) == (["Review"], ["Gut"])
+    assert narrowed["states"] == {"abstained": N}, "no document of the library is a review"
     assert_one_line(changed)
     assert "arguments (guard) differ" in changed.stderr
 

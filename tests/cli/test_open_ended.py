@@ -128,7 +128,7 @@ def test_questions_are_proposed_and_go_on_where_they_were(papers: Path, tmp_path
     output = tmp_path / "questions.jsonl"
     with HostileServer(proposes) as server:
         arguments = ("questions", "generate", papers, "--model", f"{server.url}#writer", "-o", output, "--seed", 3)
-        first = run(*arguments, "--n", 2)
+        first = run(*arguments, "-n", 2)
         assert first.exit_code == 0, first.output
         assert "2 passages; in" in first.stdout
         assert "2 questions proposed, 0 accepted, 0 rejected" in first.stdout

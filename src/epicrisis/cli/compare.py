@@ -23,7 +23,7 @@ def register(app: typer.Typer) -> None:
 @translated
 def compare(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Folders of runs, or files of answers (ask --file).")
+        list[Path], typer.Argument(metavar="RUN", help="Folders of runs, or files of answers (ask --file).")
     ],
     measure: Annotated[
         Literal["right", "right-of-answered"],

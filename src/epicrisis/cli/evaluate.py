@@ -25,6 +25,7 @@ from epicrisis.cli.options import (
     EncoderName,
     Fuse,
     Hide,
+    Journals,
     Json,
     K,
     LocalOnly,
@@ -39,6 +40,7 @@ from epicrisis.cli.options import (
     Seed,
     Since,
     Strategy,
+    Types,
     Without,
     said,
 )
@@ -56,10 +58,11 @@ Data = Annotated[
     Path | None,
     typer.Option("--data", envvar="EPICRISIS_DATA", help="Where the sets' files are, if not where they are pulled to."),
 ]
-Sample = Annotated[int | None, typer.Option("--questions", "-n", help="So many of the set, drawn by --draw.")]
+Sample = Annotated[int | None, typer.Option("--questions", "-n", min=1, help="So many of the set, drawn by --draw.")]
 Draw = Annotated[int, typer.Option("--draw", help="Seed by which the questions are drawn.")]
 Folder = Annotated[
-    Path | None, typer.Option("-o", "--output", help="The run's folder; the same command goes on from it.")
+    Path | None,
+    typer.Option("-o", "--output", help="The run's folder, to go on from; else in `runs/`, named by what is asked."),
 ]
 LeakGuard = Annotated[
     Literal["none", "source-hidden", "before-source"],
@@ -118,6 +121,8 @@ def run(
     deadline: Deadline = None,
     since: Since = None,
     as_of: AsOf = None,
+    types: Types = None,
+    journals: Journals = None,
     without: Without = None,
     hide: Hide = None,
     rerank: Rerank = None,

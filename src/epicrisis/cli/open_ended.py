@@ -52,7 +52,9 @@ def register(app: typer.Typer) -> None:
 
 @translated
 def pairs(
-    runs: Annotated[list[Path], typer.Argument(help="A run's folder (or its records), or one for each arm.")],
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN", help="A run's folder (or its records), or one for each arm.")
+    ],
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="The folder to write; else `judging` in the first run's.")
     ] = None,

@@ -48,7 +48,7 @@ Preflight = Annotated[bool | None, typer.Option(help="Check first whether the ra
 Depth = Annotated[int | None, typer.Option("--depth", help="Dense hits that the preflight ranks anew.")]
 Seed = Annotated[int | None, typer.Option("--seed", help="Seed of the model's draws.")]
 Deadline = Annotated[float | None, typer.Option("--deadline", help="Seconds a question may take.")]
-AtOnce = Annotated[int | None, typer.Option("--at-once", help="Questions of --file worked on together.")]
+AtOnce = Annotated[int | None, typer.Option("--at-once", help="Questions worked on together.")]
 Cache = Annotated[
     Literal["on", "off", "replay"] | None,
     typer.Option("--cache", help="Keep replies, so that no call is paid for twice; replay: from kept ones alone."),

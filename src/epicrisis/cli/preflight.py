@@ -62,7 +62,8 @@ GuardName = Annotated[
     typer.Option("--guard", help="Also tell what the rules say where a question cannot find its own documents."),
 ]
 Output = Annotated[
-    Path | None, typer.Option("-o", "--output", help="Where the rankings are kept (JSONL), to go on from.")
+    Path | None,
+    typer.Option("-o", "--output", help="Where the rankings are kept (JSONL), to go on from; else in `runs/`."),
 ]
 Stated = Annotated[
     tuple[float, float] | None,

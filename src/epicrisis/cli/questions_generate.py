@@ -50,7 +50,7 @@ def generate(
     context: typer.Context,
     sources: Annotated[list[Path], typer.Argument(help="A library, or files and folders of documents.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Where the questions go (JSONL).")],
-    n: Annotated[int, typer.Option("--n", min=1, help="Passages to draw; each gives one question or none.")] = 50,
+    n: Annotated[int, typer.Option("-n", "--n", min=1, help="Passages to draw; each gives one question or none.")] = 50,
     model: ModelName = None,
     seed: Seed = None,
     at_once: AtOnce = None,

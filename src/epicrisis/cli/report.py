@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
 @translated
 def report(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Folders of runs, or files of answers (ask --file).")
+        list[Path], typer.Argument(metavar="RUN", help="Folders of runs, or files of answers (ask --file).")
     ],
     output: Annotated[
         Path | None,

@@ -25,7 +25,7 @@ def score(
     runs: Annotated[
         list[Path],
         typer.Argument(
-            metavar="RUN...",
+            metavar="RUN",
             help="Folders of runs, files of answers (ask --file), or MIRAGE's released replies: JSON lines of id and "
             "outputs, or a folder of test_<id>.json.",
         ),
