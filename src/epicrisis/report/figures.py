@@ -159,7 +159,7 @@ PLOTS: Mapping[str, tuple[tuple[Plot, ...], ...]] = {
     ),
     "cost": (
         _TOOK,
-        (Plot("Input tokens a question, predicted and measured", "bars", ("input",), ("what",), measured="measured"),),
+        (Plot("Input tokens a question, predicted and measured", "points", ("input",), ("what",), measured="measured"),),
     ),
     "open-ended": (
         (Plot("Better, same, worse", "bars", ("better", "same", "worse"), ("judge",)),),
@@ -237,11 +237,7 @@ def _mark(
     """`None` where there is no figure, or where the plot has no place for it."""
     cell = row[column]
     value = _number(cell)
-    if (
-        value is None
-        or (kind is Mean and isinstance(cell, Difference))
-        or (kind is Difference and isinstance(cell, Mean))
-    ):
+    if value is None or (isinstance(cell, Mean | Difference) and type(cell) is not kind):
         return None
     x = None
     if plot.kind == "line":
