@@ -53,7 +53,7 @@ Protocol = Annotated[
 Sets = Annotated[
     list[str] | None,
     typer.Option("--set", help="Question set, by name or file, in the paper's place (repeat for more); `cloze`: the "
-                 "probe's own."),
+                 "probe's own, not for `preflight`."),
 ]  # fmt: skip
 Sample = Annotated[
     int | None,
