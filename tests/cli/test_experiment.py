@@ -178,6 +178,8 @@ def test_what_an_experiment_has_no_use_for_is_refused(
     common = ("--library", library, "--set", asked)
     ranked = run("experiment", "preflight", *common, "-n", 5, "--protocol", "corrected")
     assert_one_line(ranked, "asks no model: leave --protocol, -n out")
+    own = run("experiment", "preflight", "--library", library, "--set", "cloze")
+    assert_one_line(own, "cloze is for probe and experiments", "name a set or a file")
     assert_one_line(run("experiment", "cost", *common, "--reranker", "medcpt"), "name that with --arm")
     assert_one_line(run("experiment", "open-ended", *common, "--repeats", 2), "leave --repeats out")
     assert_one_line(run("evaluate", asked), "the strategy brief-context reads a library: name one with --library")

@@ -54,6 +54,7 @@ def test_a_run_of_positions_is_read_for_conflicts_and_cost_as_well(tmp_path: Pat
     for each in found.values():
         assert each.sources[0].complete
         assert all(any("Protocol corrected" in note for note in table.notes) for table in each.tables)
+        assert all(any("one is placed, drawn by the seed" in note for note in table.notes) for table in each.tables)
         assert not any("not complete" in said or "Warning" in said for said in each.conclusions)
 
 
@@ -151,6 +152,7 @@ def test_integration_tells_what_each_arm_took(tmp_path: Path) -> None:
     took = found.tables[-1]
     assert (took.title, took.source) == ("What it took", "qwen")
     assert any("Protocol corrected" in note for note in took.notes)
+    assert not any("placed" in note for note in took.notes), "nothing is"
     assert {row[:3] for row in took.rows} == {(each["arm"], 16, len(FEW)) for each in asked}
 
 

@@ -23,7 +23,7 @@ from epicrisis.settings import ROLES, ScopeSettings, Settings
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document
-from tests.evaluation.experiments.world import evidence, questions
+from tests.evaluation.experiments.world import evidence, passage, questions
 
 CORRECTED = PROTOCOLS["corrected"]
 
@@ -100,6 +100,18 @@ def test_one_gold_document_is_placed_or_all_of_them(tmp_path: Path, opened: Open
         documents = [passage.document_id for passage in case.treatment.ranking.passages]
         assert len(documents) == 8
         assert len({"d3", "d4"} & {*documents}) == there
+
+
+def test_at_the_shortest_the_key_document_is_the_context(tmp_path: Path) -> None:
+    """A key document of two passages among one: context length reads it alone, positions refuses."""
+    asked = {"own": questions(1)}
+    two = evidence(passages_of=lambda question: {"gold:0": (passage("gold:0", "One half."), passage("gold:0", "Another.", 1))})
+    study, grid = Study(two, CORRECTED), Grid(("rag",), (1,), (0,))
+    (case,) = EXPERIMENTS["context-length"].make(asked, study, grid, Settings())
+    assert case.treatment.ranking is not None
+    assert [each.id for each in case.treatment.ranking.passages] == ["gold:0#0", "gold:0#1"]
+    with pytest.raises(InputError, match="2 key passages do not fit among 1"):
+        EXPERIMENTS["positions"].make(asked, study, grid, Settings())
 
 
 @pytest.mark.parametrize("name", ["integration", "cost", "open-ended"])

@@ -12,7 +12,7 @@ from epicrisis.errors import InputError
 
 from .evaluating import NAME as EVALUATE
 from .experiments import positions, preflight_findings
-from .experiments.protocol import PROTOCOLS
+from .experiments.protocol import PLACED, PROTOCOLS
 from .findings import Findings
 from .runs.recorded import RecordedRun, differing, open_runs
 from .studies import EXPERIMENTS, Experiment
@@ -52,7 +52,7 @@ def _findings(name: str, runs: Sequence[RecordedRun]) -> Iterator[Findings]:
 
 
 def _of(wanted: Experiment, runs: Sequence[RecordedRun]) -> Findings:
-    tables = wanted.tables(runs, _protocols(runs))
+    tables = wanted.tables(runs, [*_protocols(runs), *(PLACED if _places(runs) else ())])
     said = [*_unfinished(runs), *_unlike(runs)]
     said += wanted.concluded(runs) if wanted.concluded else (each for table in tables for each in conclusions(table))
     return Findings(
@@ -72,6 +72,11 @@ def _protocols(runs: Sequence[RecordedRun]) -> list[str]:
     often = Counter(note for _, note in notes)
     told = (note if often[note] == len(runs) else f"{name}: {note}" for name, note in notes)
     return list(dict.fromkeys(told))
+
+
+def _places(runs: Sequence[RecordedRun]) -> bool:
+    """Whether documents are placed in any of them: conflicts and cost are read off such runs as well."""
+    return any(run.manifest is not None and EXPERIMENTS[run.manifest.plan.name].placed for run in runs)
 
 
 def _unfinished(runs: Sequence[RecordedRun]) -> Iterator[str]:

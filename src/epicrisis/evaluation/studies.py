@@ -116,6 +116,10 @@ def _placed(asked: Asked, study: Study, grid: Grid, _: Settings) -> tuple[Case, 
     return positions.cases(_all(asked), study, ks=grid.ks, places=grid.places, arms=grid.arms)
 
 
+def _lengthened(asked: Asked, study: Study, grid: Grid, _: Settings) -> tuple[Case, ...]:
+    return context_length.cases(_all(asked), study, ks=grid.ks, places=grid.places, arms=grid.arms)
+
+
 def _integrated(asked: Asked, study: Study, grid: Grid, settings: Settings) -> tuple[Case, ...]:
     if len(grid.ks) > 1:
         raise InputError(f"{integration.NAME} reads one k: give -k once, and run it again for another")
@@ -252,7 +256,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
             "Is a short context read better than a long one with the same key document? (BriefContext, Figure 5)",
             _PUBMEDQA,
             Grid(context_length.ARMS, context_length.KS, PLACES),
-            _placed,
+            _lengthened,
             _by_outcomes(context_length.tables),
         ),
         Experiment(
@@ -368,7 +372,7 @@ def _grid(wanted: Experiment, request: Request) -> Grid:
         ("--place", request.grid.places, wanted.grid.places),
     ):
         if theirs and not ours:
-            raise InputError(f"{wanted.name} does not vary that: leave {flag} out, or set it in the settings file")
+            raise InputError(f"{wanted.name} does not vary that: leave {flag} out")
     return Grid(
         request.grid.arms or wanted.grid.arms,
         request.grid.ks or wanted.grid.ks,

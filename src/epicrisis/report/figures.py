@@ -159,7 +159,7 @@ PLOTS: Mapping[str, tuple[tuple[Plot, ...], ...]] = {
     ),
     "cost": (
         _TOOK,
-        (Plot("Input tokens a question, predicted and measured", "points", ("input",), ("what",), measured="measured"),),
+        (Plot("Input tokens, predicted and measured", "points", ("input",), ("what",), measured="measured"),),
     ),
     "open-ended": (
         (Plot("Better, same, worse", "bars", ("better", "same", "worse"), ("judge",)),),

@@ -72,9 +72,11 @@ def test_the_class_is_the_verdict_or_the_letter() -> None:
 
 def test_what_cannot_be_drawn_is_said() -> None:
     for n in (0, 121):
-        with pytest.raises(InputError, match="made has 120 questions: draw between 1 and that many"):
+        with pytest.raises(InputError, match="made has 120 questions: draw between 1 and that many \\(-n\\), not"):
             at_random(MADE, n, seed=0)
-    with pytest.raises(InputError, match="made has 20 maybe, 40 no, 60 yes: draw between 1 and 20 a class, not 21"):
+    with pytest.raises(
+        InputError, match="made has 20 maybe, 40 no, 60 yes: draw between 1 and 20 a class \\(-n\\), not 21"
+    ):
         per_class(MADE, 21, seed=0)
     unlabelled = replace(MADE, classes={})
     with pytest.raises(InputError, match="120 questions of made have no class"):

@@ -191,6 +191,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
             {"plan": {"name": "n", "arguments": "k", "recipe": {}, "dataset": {}, "sample": {}, "seed": 0}},
             "no manifest",
         ),
+        ({"format": 2, "library_id": "abc"}, "is no manifest of a run"),
         ({"format": 2, "of another time": True}, "has format 2, this program knows 1: use the one that made it"),
     ],
 )

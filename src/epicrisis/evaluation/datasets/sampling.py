@@ -22,7 +22,7 @@ def at_random(dataset: Dataset, n: int, seed: int) -> Dataset:
     """`n` questions, each as likely as any other, in the set's order. Raises InputError where there are not so many."""
     if not 1 <= n <= len(dataset.questions):
         raise InputError(
-            f"{dataset.name} has {len(dataset.questions)} questions: draw between 1 and that many, not {n}"
+            f"{dataset.name} has {len(dataset.questions)} questions: draw between 1 and that many (-n), not {n}"
         )
     return _only(dataset, sorted(dataset.questions, key=lambda question: _place(question, seed))[:n])
 
@@ -37,7 +37,7 @@ def per_class(dataset: Dataset, n: int, seed: int) -> Dataset:
         raise InputError(f"{sizes['']} questions of {dataset.name} have no class (no gold letter): draw at random")
     if n < 1 or n > min(sizes.values()):
         held = ", ".join(f"{size} {name}" for name, size in sorted(sizes.items()))
-        raise InputError(f"{dataset.name} has {held}: draw between 1 and {min(sizes.values())} a class, not {n}")
+        raise InputError(f"{dataset.name} has {held}: draw between 1 and {min(sizes.values())} a class (-n), not {n}")
     drawn: Counter[str] = Counter()
     chosen = []
     for question in sorted(dataset.questions, key=lambda question: _place(question, seed)):

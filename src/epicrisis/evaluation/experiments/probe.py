@@ -6,12 +6,12 @@ The positions study in small, over questions of a set or over ones that the libr
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from epicrisis.evaluation.power import ALPHA
 from epicrisis.evaluation.runs.records import Outcome
-from epicrisis.evaluation.statistics import Difference
+from epicrisis.evaluation.statistics import Difference, Mean
 from epicrisis.evaluation.tables.analysis import corrected_p
 from epicrisis.evaluation.tables.showing import p_told
 from epicrisis.evaluation.tables.table import Table
@@ -73,11 +73,24 @@ def _answers(averages: Table, middle: Table, spent: Mapping[str, Sequence[Spent]
     )
     n = sum(p is not None for p in corrected)
     notes = (
+        *_bounds(averages),
         f"An effect is called shown where its p is at most {ALPHA:g}, corrected by Holm for the {n} tests of this "
         "table alone.",
         _LOOKUP,
     )
     return Table("Answers", ("model", "k", "question", "answer"), rows, notes)
+
+
+def _bounds(averages: Table) -> Iterator[str]:
+    """What is to be known first: whether the model answers from the passage at all."""
+    shares = {row[:3]: row[3].value for row in averages.rows if isinstance(row[3], Mean)}
+    for model, k in dict.fromkeys(row[:2] for row in averages.rows):
+        alone, without = (shares.get((model, k, arm)) for arm in ("oracle", "closed-book"))
+        if alone is not None and without is not None:
+            yield (
+                f"{model}: right in {100 * alone:.1f} % with that passage alone, in {100 * without:.1f} % without any. "
+                "What is not answered from the passage alone, no place can lose."
+            )
 
 
 _MIDDLE, _WORTH = "Does it lose the middle?", "Is map-reduce worth it?"

@@ -17,10 +17,13 @@ from epicrisis.types import By
 _IN_ALL = (
     "The prompts, the length of replies and their reading are ours under every protocol (errata C3, C5, C12, M1); so "
     "are the model and the library.",
-    "Where the key document is placed and a question has several, one of them is, drawn by the seed, and the others "
-    "stand nowhere, unless all were asked for: then they stand together (C8).",
     "A missing text is an error of the run (C7: the notebooks skip it, and what follows moves up).",
 )
+PLACED = (
+    "Of a question's several key documents one is placed, drawn by the seed, and the others stand nowhere, unless all "
+    "were asked for: then they stand together (C8).",
+)
+"""For a reader of tables of experiments that place documents, by whatever protocol."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,7 +117,7 @@ class VerdictFile:
             made, reply = _parsed(path, line)
             if made != self._recipe:
                 differ = changed(made, self._recipe)
-                raise InputError(f"{path} holds verdicts made otherwise ({differ} differ): name another file with -o")
+                raise InputError(f"{path} holds verdicts made otherwise ({differ} differ): name another file")
             self._note(reply)
 
     def is_done(self, pair: str, order: Order) -> bool:
@@ -147,7 +147,7 @@ def _parsed(path: Path, line: Line) -> tuple[dict[str, Any], Reply]:
         known = False
     if not known:
         raise InputError(
-            f"{path}, line {line.number}, is no verdict of a model: take the line out, or name another file with -o"
+            f"{path}, line {line.number}, is no verdict of a model: take the line out, or name another file"
         )
     return recipe, reply
 

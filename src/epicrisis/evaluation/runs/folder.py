@@ -173,7 +173,8 @@ def read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST
     try:
         values = json.loads(path.read_bytes())
-        if (made := values["format"]) != FORMAT:
+        # A library's manifest has the same name.
+        if (made := values["format"]) != FORMAT and "library_id" not in values:
             raise InputError(f"{path} has format {made}, this program knows {FORMAT}: use the one that made it")
         values["sessions"] = tuple(Session(**session) for session in values["sessions"])
         manifest = Manifest(**{**values, "plan": Plan(**values["plan"])})

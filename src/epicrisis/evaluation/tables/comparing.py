@@ -155,8 +155,9 @@ def differences_table(asked: Sequence[_Asked], measure: Measure, seed: int) -> T
             differences.append(found)
     corrected = corrected_p(differences)
     n = sum(found is not None for found in differences)
-    corrections = f"p is corrected by Holm for {n} comparisons" if n > 1 else "there is one comparison to correct p for"
-    how = f"Intervals are 95 %, by a bootstrap of whole questions; {corrections}."
+    corrections = {0: "there is nothing to compare", 1: "there is one comparison to correct p for"}
+    correction = corrections.get(n, f"p is corrected by Holm for {n} comparisons")
+    how = f"Intervals are 95 %, by a bootstrap of whole questions; {correction}."
     return Table(
         "Differences, paired by question",
         ("run", AGAINST, *names, *_HEADS, f"{TO}the other", P),
