@@ -146,15 +146,11 @@ def run(
 
     Stopped at any moment, the same command goes on from there. `epicrisis questions list` names the sets.
     """
-    from epicrisis.errors import InputError
     from epicrisis.evaluation.evaluating import prepared
     from epicrisis.evaluation.finished import findings_of
-    from epicrisis.pipeline import WITHOUT_LIBRARY
     from epicrisis.settings import load
 
     settings = load(said(context), config)
-    if library is None and settings.strategy not in WITHOUT_LIBRARY:
-        raise InputError(f"the strategy {settings.strategy} reads a library: name one with --library")
     folder = folder_of(output, questions, settings.strategy, settings.model_for("writer").name)
 
     def planned(pipeline: Pipeline) -> tuple[Plan, Sequence[Case]]:

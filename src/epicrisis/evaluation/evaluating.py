@@ -6,7 +6,7 @@ from pathlib import Path
 
 from epicrisis.errors import InputError
 from epicrisis.opening import scope_of
-from epicrisis.pipeline import Pipeline, Treatment
+from epicrisis.pipeline import WITHOUT_LIBRARY, Pipeline, Treatment
 from epicrisis.settings import Settings
 from epicrisis.types import Question
 
@@ -31,8 +31,10 @@ def prepared(
 ) -> tuple[Plan, tuple[Case, ...]]:
     """The run's plan and its cases: all questions of the set of that name or path, or `n` of them, drawn by `draw`.
 
-    Raises InputError: no such set, fewer questions, a guard that cannot be kept.
+    Raises InputError: no library where one is read, no such set, fewer questions, a guard that cannot be kept.
     """
+    if pipeline.opened is None and settings.strategy not in WITHOUT_LIBRARY:
+        raise InputError(f"the strategy {settings.strategy} reads a library: name one with --library")
     dataset = load(questions, settings.home, data)
     sample = dataset if n is None else at_random(dataset, n, draw)
     plan = Plan(
