@@ -14,28 +14,19 @@ from epicrisis.evaluation.evaluating import prepared
 from epicrisis.evaluation.experiments.rankings import Guard
 from epicrisis.evaluation.runs.cases import Case
 from epicrisis.evaluation.runs.folder import Plan
-from epicrisis.library.ingest import add_documents
-from epicrisis.library.library import Library
 from epicrisis.opening import Opened
 from epicrisis.pipeline import Pipeline
-from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document
+from tests.evaluation.hashed import opened_library
 
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
-    encoder = HashingEncoder(64)
     path = tmp_path_factory.mktemp("evaluating") / "library"
     documents = [Document("old", "A trial of drugs.", date="2001-05-03"), Document("undated", "Drugs.")]
-    with Library.create(
-        path, encoder_fingerprint=encoder.fingerprint, encoder_name="hashing", dimensions=64, max_tokens=64, overlap=0
-    ) as made:
-        add_documents(made, documents, encoder)
-    library = Library.open(path)
-    return Opened(library, Retriever(library, encoder))
+    return opened_library(path, documents)
 
 
 def asked(path: Path, *gold: Sequence[str]) -> str:

@@ -14,16 +14,13 @@ from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.protocol import PROTOCOLS
 from epicrisis.evaluation.studies import EXPERIMENTS, Grid, Request, _sample, experiment, prepared, protocol_of
 from epicrisis.evaluation.tables.published import published
-from epicrisis.library.ingest import add_documents
-from epicrisis.library.library import Library
 from epicrisis.opening import Opened
 from epicrisis.pipeline import Pipeline
-from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings import ROLES, ScopeSettings, Settings
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document
 from tests.evaluation.experiments.world import evidence, passage, questions
+from tests.evaluation.hashed import opened_library
 
 CORRECTED = PROTOCOLS["corrected"]
 
@@ -63,16 +60,10 @@ def test_a_plan_says_how_many_questions_were_drawn() -> None:
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
-    encoder = HashingEncoder(64)
     path = tmp_path_factory.mktemp("studies") / "library"
     told = "In the trial of drug {0}x the risk was lower in {1} patients of the whole town."
     documents = [Document(f"d{i}", told.format(i, 10 + i)) for i in range(24)]
-    with Library.create(
-        path, encoder_fingerprint=encoder.fingerprint, encoder_name="hashing", dimensions=64, max_tokens=64, overlap=0
-    ) as made:
-        add_documents(made, documents, encoder)
-    library = Library.open(path)
-    return Opened(library, Retriever(library, encoder))
+    return opened_library(path, documents)
 
 
 def pipeline(opened: Opened, settings: Settings) -> Pipeline:

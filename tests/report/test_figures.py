@@ -117,11 +117,12 @@ def test_preflight_has_its_curve_its_rules_and_no_difference_among_rates() -> No
 
 
 def test_predictions_are_hollow_and_measurements_filled() -> None:
-    (bars,) = drawn(made.costing())["Predicted and measured"]
-    hollow = {mark.row for mark in bars.marks if mark.hollow}
+    (points,) = drawn(made.costing())["Predicted and measured"]
+    hollow = {mark.row for mark in points.marks if mark.hollow}
     assert "equation 5 as printed" in hollow
-    assert {mark.row for mark in bars.marks} - hollow == {"measured: RAG", "measured: read in parts"}
-    assert bars.unit == ""
+    assert {mark.row for mark in points.marks} - hollow == {"measured: RAG", "measured: read in parts"}
+    assert all((mark.low is None) == mark.hollow for mark in points.marks), "what was measured has its interval"
+    assert points.unit == ""
 
 
 def test_attention_bias_names_each_row_by_what_tells_it_apart() -> None:

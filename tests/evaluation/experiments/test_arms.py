@@ -13,15 +13,12 @@ from epicrisis.evaluation.experiments.arms import ARMS, Study
 from epicrisis.evaluation.experiments.evidence import Evidence, of_library
 from epicrisis.evaluation.experiments.protocol import PROTOCOLS, Protocol
 from epicrisis.evaluation.runs.cases import Case
-from epicrisis.library.ingest import add_documents
-from epicrisis.library.library import Library
 from epicrisis.opening import Opened
-from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings import Settings
-from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.rerankers import TermOverlapReranker
 from epicrisis.types import Document, Question
 from tests.evaluation.experiments.world import evidence, key_of, passage, questions
+from tests.evaluation.hashed import opened_library
 
 # -- protocols and samples --------------------------------------------------------------------------------------------
 
@@ -101,7 +98,6 @@ def test_all_of_several_stand_together() -> None:
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
-    encoder = HashingEncoder(64)
     path = tmp_path_factory.mktemp("arms") / "library"
     asked = questions(5)
     documents = [Document(q.gold_documents[0], key_of(q).text) for q in asked]
@@ -110,12 +106,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
         for q in asked
         for j in range(12)
     ]
-    with Library.create(
-        path, encoder_fingerprint=encoder.fingerprint, encoder_name="hashing", dimensions=64, max_tokens=64, overlap=0
-    ) as made:
-        add_documents(made, documents, encoder)
-    library = Library.open(path)
-    return Opened(library, Retriever(library, encoder))
+    return opened_library(path, documents)
 
 
 def material(opened: Opened, **settings: object) -> Evidence:

@@ -1,7 +1,7 @@
 """Does this model lose the middle of a long prompt, on these documents? Is map-reduce worth its cost for it?
 
 The positions study in small, over questions of a set or over ones that the library's own documents answer
-(`evaluation.cloze`), with the two plain answers at its end. No figure of a paper.
+(`cloze`), with the two plain answers at its end. No figure of a paper.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -119,7 +119,8 @@ class Run:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Not per thread: whoever closes the run frees the lock.
         lock = alone(folder, FileLock(folder / LOCK, timeout=0, thread_local=False))
-        try:
+        with ExitStack() as held:
+            held.callback(lock.release)
             plan = replace(plan, **{each.name: to_json(getattr(plan, each.name)) for each in dataclasses.fields(plan)})
             known = read_manifest(folder) if (folder / MANIFEST).exists() else None
             _check(folder, known, plan)
@@ -127,10 +128,8 @@ class Run:
             sessions = (*(known.sessions if known else ()), _begun())
             run = cls(folder, Manifest(plan, len(cases), sessions), records, lock, keys)
             run._write()
-            return run
-        except BaseException:
-            lock.release()
-            raise
+            held.pop_all()
+        return run
 
     @property
     def left(self) -> int:
