@@ -289,7 +289,7 @@ def parts_table(cases: Sequence[Parted], by: Sequence[str] = (), source: str = "
         "What the parts said",
         columns,
         tuple(rows),
-        ("From `parts that chose` to `failed` parts are counted, else cases.",),
+        ("Parts are counted in the columns from parts that chose to failed, cases in all others.",),
         source,
     )
 
