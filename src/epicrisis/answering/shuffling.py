@@ -1,0 +1,49 @@
+"""Orders in which a question's options are shown, and letters mapped back (the context-retrieval study, section 3.1).
+
+Balanced and seeded: every option stands in every place equally often where the votes are a multiple of the options, else
+as equally as they can (errata P3: the study's code falls back to the order as it is once its permutations run out).
+Pure: draws from no global random state.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The options of one vote as the model sees them: `letters[i]` is the question's own letter of what stands in place i
+    under the question's i-th letter."""
+
+    options: Mapping[str, str]
+    letters: tuple[str, ...]
+
+    def own(self, letter: str) -> str:
+        """The question's own letter of what was shown under `letter`."""
+        return self.letters[list(self.options).index(letter)]
+
+
+def as_they_are(options: Mapping[str, str]) -> Shown:
+    """The options in their own order."""
+    return Shown(options, tuple(options))
+
+
+def shuffled(options: Mapping[str, str], votes: int, seed: int) -> tuple[Shown, ...]:
+    """For each vote an order of the options, drawn by the seed.
+
+    Each block of as many votes as there are options is a Latin square: a random order and its rotations, in random
+    turn. No option is ever more than one vote ahead of another in a place.
+    """
+    letters = tuple(options)
+    drawn = random.Random(seed)
+    orders: list[tuple[str, ...]] = []
+    while len(orders) < votes and letters:
+        first = tuple(drawn.sample(letters, len(letters)))
+        square = [first[i:] + first[:i] for i in range(len(letters))]
+        orders += drawn.sample(square, len(square))
+    return tuple(
+        Shown({place: options[own] for place, own in zip(letters, order, strict=True)}, order)
+        for order in orders[:votes]
+    )  # fmt: skip
