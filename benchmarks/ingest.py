@@ -11,13 +11,13 @@ import tempfile
 import time
 from pathlib import Path
 
+from epicrisis.configuration import load
 from epicrisis.corpus.reading import read
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.ingest_report import IngestReport
 from epicrisis.library.library import Library
 from epicrisis.models.encoder import load_encoder
 from epicrisis.seams import Encoder
-from epicrisis.settings import load
 from epicrisis.types import Document, Passage, Scope
 
 OVERLAP = 32

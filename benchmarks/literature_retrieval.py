@@ -25,10 +25,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from epicrisis.configuration import load
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.models.encoder import load_encoder
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.settings import load
 from epicrisis.types import By, Document, Scope
 
 METHODS: tuple[By, ...] = ("bm25", "dense", "hybrid")

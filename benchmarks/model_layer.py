@@ -40,6 +40,7 @@ from rivals.measured import Job, cpu_seconds
 from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.choices import ReplyForm
 from epicrisis.answering.context import Context
+from epicrisis.answers import Event, Retrieved
 from epicrisis.models.chat.endpoints.endpoint import parse_endpoint
 from epicrisis.models.chat.layers.budget import Budget
 from epicrisis.models.chat.layers.cache import ReplyCache
@@ -51,7 +52,7 @@ from epicrisis.settings import BudgetSettings, ModelSettings
 from epicrisis.testing.hostile import HostileServer, Ledger
 from epicrisis.testing.replies import schema_reply
 from epicrisis.testing.wire import prompt_of
-from epicrisis.types import Event, Hit, Passage, Question, Ranking, Retrieved, Scope
+from epicrisis.types import Hit, Passage, Question, Ranking, Scope
 
 MODEL = "hostile"
 ROUNDS = 3

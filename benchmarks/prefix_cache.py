@@ -30,13 +30,14 @@ from pathlib import Path
 from epicrisis.answering.baselines import rag
 from epicrisis.answering.brief_context import map_reduce
 from epicrisis.answering.context import Context
+from epicrisis.answers import Answer, Called, Event, Usage
+from epicrisis.configuration import load
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import Library
 from epicrisis.models.chat.embedded import EmbeddedModel
 from epicrisis.models.pull import find
-from epicrisis.settings import load
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Answer, Called, Document, Event, Question, Ranking, Scope, Usage
+from epicrisis.types import Document, Question, Ranking, Scope
 
 MOST = 1.15
 LEAST_SHARED = 0.2

@@ -17,13 +17,14 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+from epicrisis.configuration import load
 from epicrisis.corpus.questions import read_questions
 from epicrisis.corpus.reading import read
 from epicrisis.evaluation.runs.loop import RecordFile, answer_all
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.models.encoder import load_encoder
 from epicrisis.pipeline import Pipeline
-from epicrisis.settings import Settings, load
+from epicrisis.settings import Settings
 from epicrisis.types import Question
 
 QUESTIONS = 30

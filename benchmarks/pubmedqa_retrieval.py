@@ -13,12 +13,12 @@ import tempfile
 import time
 from pathlib import Path
 
+from epicrisis.configuration import load
 from epicrisis.corpus.questions import read_questions
 from epicrisis.corpus.reading import read
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.models.encoder import load_encoder
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.settings import load
 from epicrisis.types import By, Question, Scope
 
 METHODS: tuple[By, ...] = ("dense", "bm25", "hybrid")

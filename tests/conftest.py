@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
+from epicrisis.configuration import load
 from epicrisis.corpus.questions import read_questions
 from epicrisis.corpus.reading import read
 from epicrisis.models.encoder import load_encoder
 from epicrisis.models.pull import installed
 from epicrisis.seams import Encoder
-from epicrisis.settings import load
 from epicrisis.types import Question
 
 if TYPE_CHECKING:

@@ -21,10 +21,12 @@ FLOORS = {
         [
             ["dates", "facets"],
             ["types"],
+            ["answers"],
             ["errors", "plain"],
             ["seams"],
             ["privacy"],
             ["settings", "prompts"],
+            ["configuration"],
             ["logs"],
             ["corpus", "models", "testing"],
             ["library"],
@@ -43,7 +45,7 @@ FLOORS = {
 }
 EDGE = {"__init__", "__main__"}
 """The package's face and its door: they may import any room."""
-ONLY = {room: {"types", "errors", "seams", "prompts", room} for room in ("retrieval", "answering")}
+ONLY = {room: {"types", "answers", "errors", "seams", "prompts", room} for room in ("retrieval", "answering")}
 FORBIDDEN_CALLS = {"print", "eval", "exec"}
 
 

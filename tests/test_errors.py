@@ -7,8 +7,8 @@ import re
 import pytest
 
 from epicrisis import errors
+from epicrisis.answers import Failure, Usage
 from epicrisis.errors import EpicrisisError
-from epicrisis.types import Failure, Usage
 
 RETRYABLE = {"EndpointUnreachable", "EndpointTimeout", "EndpointBusy", "ReplyInvalid"}
 

@@ -8,12 +8,13 @@ from pathlib import Path
 
 from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.context import Context
+from epicrisis.answers import Answer, Called, Event, Usage
 from epicrisis.models.chat.layers.stack import layered
 from epicrisis.models.load import load_chat
 from epicrisis.settings import ModelSettings
 from epicrisis.testing.faults import Fault
 from epicrisis.testing.hostile import HostileServer
-from epicrisis.types import Answer, Called, Event, Hit, Passage, Question, Ranking, Scope, Usage
+from epicrisis.types import Hit, Passage, Question, Ranking, Scope
 
 QUESTIONS = 1000
 AT_ONCE = 64

@@ -12,11 +12,7 @@ from typing import Any, get_args
 
 import pytest
 
-from epicrisis.errors import EndpointBusy, StorageError
-from epicrisis.logs import LogFile, log_call, log_error, log_event, open_log
-from epicrisis.prompts import Prompt
-from epicrisis.seams import ChatReply, ChatRequest, Message
-from epicrisis.types import (
+from epicrisis.answers import (
     Answer,
     Answered,
     AnswerStarted,
@@ -25,20 +21,20 @@ from epicrisis.types import (
     Delta,
     Event,
     Failure,
-    Hit,
     MapFinished,
     MapStarted,
     Notice,
     Partial,
-    Passage,
-    Preflight,
     PreflightChecked,
-    Question,
     Quotation,
-    Ranking,
     Retrieved,
     Usage,
 )
+from epicrisis.errors import EndpointBusy, StorageError
+from epicrisis.logs import LogFile, log_call, log_error, log_event, open_log
+from epicrisis.prompts import Prompt
+from epicrisis.seams import ChatReply, ChatRequest, Message
+from epicrisis.types import Hit, Passage, Preflight, Question, Ranking
 
 KEY = "q1:0123456789abcdef"
 PATIENT = "Anna Maria Muster, born 1950"

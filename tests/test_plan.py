@@ -24,6 +24,8 @@ from epicrisis.answering.choices import (
     QUOTE_CHARACTERS,
     ReplyForm,
 )
+from epicrisis.answers import Answer, Usage
+from epicrisis.configuration import load
 from epicrisis.errors import EndpointUnreachable, InputError, UserError
 from epicrisis.library.library import Library
 from epicrisis.models.chat.layers.layer import Layer
@@ -36,11 +38,11 @@ from epicrisis.plan.replies import reply
 from epicrisis.plan.threshold import ask_first, check_threshold
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.seams import Capabilities, ChatModel, ChatReply, ChatRequest, Message, OnDelta, StoredDocument
-from epicrisis.settings import Settings, load
+from epicrisis.settings import Settings
 from epicrisis.testing.chat import ScriptedModel, words
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.stores import MemoryStore, content_hash
-from epicrisis.types import Answer, Passage, Question, Usage
+from epicrisis.types import Passage, Question
 
 ENCODER = HashingEncoder()
 OPTIONS = {"A": "yes", "B": "no", "C": "maybe"}

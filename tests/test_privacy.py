@@ -436,8 +436,8 @@ def test_what_is_no_file_keeps_its_mode() -> None:
 
 def test_a_runs_recipe_holds_no_secret() -> None:
     """It stands in every line of a run's records."""
+    from epicrisis.configuration import load
     from epicrisis.pipeline import Pipeline
-    from epicrisis.settings import load
 
     planted = "s3cr3t"
     name = f"http://user:{planted}@127.0.0.1:9/v1?key={planted}#m"

@@ -12,13 +12,14 @@ import pytest
 from epicrisis.answering.baselines import rag
 from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.context import Context
+from epicrisis.answers import Answer
 from epicrisis.library.library import Library
 from epicrisis.prompts import unfence
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.seams import ChatRequest, Encoder
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.reader import Key, position_biased_reader, u_curve
-from epicrisis.types import Answer, By, Passage, Question, Ranking, Scope
+from epicrisis.types import By, Passage, Question, Ranking, Scope
 
 pytestmark = [pytest.mark.data, pytest.mark.models]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from epicrisis.configuration import load
 from epicrisis.errors import SettingsError
 from epicrisis.opening import scope_of
-from epicrisis.settings import load
 from epicrisis.types import Question, Scope
 
 

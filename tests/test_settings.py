@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from epicrisis.configuration import known_keys, load
 from epicrisis.errors import SettingsError
-from epicrisis.settings import ROLES, ModelSettings, Price, Settings, known_keys, load
+from epicrisis.settings import ROLES, ModelSettings, Price, Settings
 
 
 @pytest.fixture(autouse=True)

@@ -6,11 +6,12 @@ import asyncio
 
 import pytest
 
+from epicrisis.answers import Answer, PreflightChecked, Retrieved
 from epicrisis.pipeline import AS_SET, Pipeline, Treatment
 from epicrisis.retrieval.ordering import in_order
 from epicrisis.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.types import Answer, PreflightChecked, Question, Ranking, Retrieved
+from epicrisis.types import Question, Ranking
 from tests.answering.world import NOT_FOUND, items_of, passages, stages, verdict
 
 QUESTION = Question("Does aspirin prevent stroke?", {"A": "yes", "B": "no"}, "choice")

@@ -10,9 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.dates import last_day
-from epicrisis.plain import to_json
-from epicrisis.types import (
+from epicrisis.answers import (
     EVENT_NAMES,
     Answer,
     Answered,
@@ -22,21 +20,18 @@ from epicrisis.types import (
     Delta,
     Event,
     Failure,
-    Hit,
     MapFinished,
     MapStarted,
     Notice,
     Partial,
-    Passage,
-    Preflight,
     PreflightChecked,
-    Question,
     Quotation,
-    Ranking,
     Retrieved,
-    Scope,
     Usage,
 )
+from epicrisis.dates import last_day
+from epicrisis.plain import to_json
+from epicrisis.types import Hit, Passage, Preflight, Question, Ranking, Scope
 
 
 def passage(date: str | None = None, patient: str | None = None, document_id: str = "d") -> Passage:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.context import Context
+from epicrisis.answers import Called, Event, Usage
 from epicrisis.models.chat.layers.stack import layered
 from epicrisis.models.load import load_chat
 from epicrisis.settings import ModelSettings
-from epicrisis.types import Called, Event, Hit, Passage, Question, Ranking, Scope, Usage
+from epicrisis.types import Hit, Passage, Question, Ranking, Scope
 from rivals.measured import Answer, Job, run
 
 

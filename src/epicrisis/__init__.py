@@ -11,18 +11,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from epicrisis.answers import Answer, Citation, Event
     from epicrisis.pipeline import Pipeline, ask, stream
     from epicrisis.plain import to_json
     from epicrisis.settings import Settings
-    from epicrisis.types import Answer, Citation, Document, Event, Passage, Question, Ranking, Scope
+    from epicrisis.types import Document, Passage, Question, Ranking, Scope
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Answer": "types",
-    "Citation": "types",
+    "Answer": "answers",
+    "Citation": "answers",
     "Document": "types",
-    "Event": "types",
+    "Event": "answers",
     "Passage": "types",
     "Pipeline": "pipeline",
     "Question": "types",

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from .types import Failure, Usage
+from .answers import Failure, Usage
 
 
 class EpicrisisError(Exception):

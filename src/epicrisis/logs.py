@@ -18,11 +18,7 @@ from pathlib import Path
 from typing import Any, assert_never
 
 from epicrisis import errors
-from epicrisis.errors import ChatError, StorageError
-from epicrisis.privacy import open_private
-from epicrisis.prompts import Prompt
-from epicrisis.seams import ChatReply, ChatRequest
-from epicrisis.types import (
+from epicrisis.answers import (
     EVENT_NAMES,
     Answered,
     AnswerStarted,
@@ -36,6 +32,10 @@ from epicrisis.types import (
     PreflightChecked,
     Retrieved,
 )
+from epicrisis.errors import ChatError, StorageError
+from epicrisis.privacy import open_private
+from epicrisis.prompts import Prompt
+from epicrisis.seams import ChatReply, ChatRequest
 
 _LOGGER = logging.getLogger("epicrisis")
 _LOGGER.addHandler(logging.NullHandler())

@@ -25,6 +25,8 @@ from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
 from epicrisis.answering.baselines import PROMPTS, chain_of_thought, closed_book, rag
 from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.context import Context, Sampling
+from epicrisis.answers import Answer, Answered, Called, Delta, Event, Notice, Usage
+from epicrisis.configuration import load
 from epicrisis.errors import EpicrisisError, InputError
 from epicrisis.logs import log_error, log_event, open_log
 from epicrisis.models.catalogue import is_demo
@@ -33,21 +35,8 @@ from epicrisis.privacy import quiet_logs, set_local_only, without_secrets
 from epicrisis.prompts import folder_hash
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.seams import ChatModel
-from epicrisis.settings import ROLES, ModelSettings, Settings, load
-from epicrisis.types import (
-    Answer,
-    Answered,
-    Called,
-    Delta,
-    Event,
-    Notice,
-    Preflight,
-    Question,
-    Ranking,
-    Scope,
-    StrategyName,
-    Usage,
-)
+from epicrisis.settings import ROLES, ModelSettings, Settings
+from epicrisis.types import Preflight, Question, Ranking, Scope, StrategyName
 
 Strategy: TypeAlias = Callable[[Question, Context], Awaitable[Answer]]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
-from .types import EVENT_NAMES, Quotation
+from .answers import EVENT_NAMES, Quotation
 
 
 def to_json(value: Any) -> Any:

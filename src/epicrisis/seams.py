@@ -13,7 +13,8 @@ from typing import Any, Literal, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from .types import Hit, Passage, Scope, Usage
+from .answers import Usage
+from .types import Hit, Passage, Scope
 
 Vectors: TypeAlias = npt.NDArray[np.float32]
 

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from epicrisis.answering.baselines import chain_of_thought, closed_book, rag
+from epicrisis.answers import AnswerStarted, Called, Delta, Retrieved
 from epicrisis.errors import EndpointRejected, ScopeViolation
 from epicrisis.seams import ChatRequest
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.types import AnswerStarted, Called, Delta, Retrieved, Scope
+from epicrisis.types import Scope
 from tests.answering.world import (
     NOT_FOUND,
     OPEN_QUESTION,

@@ -9,6 +9,18 @@ import pytest
 
 from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.context import Sampling
+from epicrisis.answers import (
+    Answer,
+    AnswerStarted,
+    Called,
+    Delta,
+    MapFinished,
+    MapStarted,
+    Notice,
+    PreflightChecked,
+    Retrieved,
+    Usage,
+)
 from epicrisis.errors import (
     BudgetExceeded,
     EndpointBusy,
@@ -19,19 +31,7 @@ from epicrisis.errors import (
 )
 from epicrisis.seams import Capabilities, ChatReply, ChatRequest, OnDelta
 from epicrisis.testing.chat import Script, ScriptedModel
-from epicrisis.types import (
-    Answer,
-    AnswerStarted,
-    Called,
-    Delta,
-    MapFinished,
-    MapStarted,
-    Notice,
-    PreflightChecked,
-    Retrieved,
-    Scope,
-    Usage,
-)
+from epicrisis.types import Scope
 from tests.answering.world import (
     NOT_FOUND,
     OPEN_QUESTION,

@@ -12,11 +12,11 @@ import pytest
 
 from epicrisis.answering.choices import Reply, ReplyForm, Unreadable
 from epicrisis.answering.context import SECOND_TRY_TEMPERATURE, Sampling, ask, failure_of, fits, unanswered
+from epicrisis.answers import Called, Delta, Failure, Notice, Usage
 from epicrisis.errors import ChatError, EndpointBusy, EndpointRejected, EndpointTimeout, ReplyTruncated, ReplyWithheld
 from epicrisis.prompts import Prompt
 from epicrisis.seams import Capabilities, ChatReply, ChatRequest, Message, OnDelta
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.types import Called, Delta, Failure, Notice, Usage
 from tests.answering.world import NOT_FOUND, OPEN_QUESTION, World, said, world
 
 PROMPT = Prompt((Message("system", "Be brief."), Message("user", "Why?")), "why@000000000000")

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from epicrisis.answering.baselines import rag
 from epicrisis.answering.brief_context import brief_context, map_reduce, partition
+from epicrisis.answers import Notice
 from epicrisis.errors import ContextOverflow
 from epicrisis.seams import Capabilities, ChatRequest
 from epicrisis.testing.chat import Script, ScriptedModel
-from epicrisis.types import Notice, Passage
+from epicrisis.types import Passage
 from tests.answering.world import (
     NOT_FOUND,
     QUESTION,

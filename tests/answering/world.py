@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from epicrisis.answering.context import Context
+from epicrisis.answers import Answer, Event
 from epicrisis.prompts import unfence
 from epicrisis.seams import ChatModel, ChatRequest
 from epicrisis.testing.chat import Script, ScriptedModel
-from epicrisis.types import Answer, Event, Hit, Passage, Preflight, Question, Ranking, Scope
+from epicrisis.types import Hit, Passage, Preflight, Question, Ranking, Scope
 
 T = TypeVar("T")
 

@@ -13,11 +13,11 @@ import typer
 from typer.testing import CliRunner, Result
 
 from epicrisis.cli import preflight
+from epicrisis.configuration import load
 from epicrisis.corpus.questions import read_questions
 from epicrisis.evaluation.experiments.rankings import DEPTH, RankingFile, Recorded, open_rankers
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.seams import Encoder
-from epicrisis.settings import load
 from epicrisis.types import Document, Question
 from tests.cli.test_bad_input import assert_one_line
 

@@ -11,10 +11,11 @@ from dataclasses import replace
 import pytest
 import typer
 
+from epicrisis.answers import Failure, Notice
 from epicrisis.cli import running
+from epicrisis.configuration import load
 from epicrisis.evaluation.runs.cases import Case
-from epicrisis.settings import Settings, load
-from epicrisis.types import Failure, Notice
+from epicrisis.settings import Settings
 from tests.evaluation.written import QUESTIONS, answer
 
 CASE = Case(QUESTIONS[0])

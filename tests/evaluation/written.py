@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from epicrisis.answers import Answer
 from epicrisis.evaluation.runs.cases import Case, Condition
 from epicrisis.evaluation.runs.folder import Plan, Run
 from epicrisis.evaluation.runs.loop import RecordFile
-from epicrisis.types import Answer, Question, State
+from epicrisis.types import Question, State
 
 QUESTIONS = tuple(
     Question(f"Does it help, {i}?", {"A": "yes", "B": "no", "C": "maybe"}, "choice", str(i), "ABC"[i % 3])

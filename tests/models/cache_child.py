@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from epicrisis.answers import Usage
 from epicrisis.models.chat.layers.cache import ReplyCache
 from epicrisis.models.chat.layers.cached import CachedModel
 from epicrisis.models.chat.layers.stack import layered
@@ -17,7 +18,6 @@ from epicrisis.models.load import load_chat
 from epicrisis.seams import ChatReply, ChatRequest, Message
 from epicrisis.settings import ModelSettings
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.types import Usage
 
 CALLS = 500
 

@@ -21,10 +21,10 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.answers import Usage
 from epicrisis.errors import InputError, StorageError
 from epicrisis.models.chat.layers.cache import CacheStats, ReplyCache
 from epicrisis.seams import Capabilities, ChatReply, OptionLogprobs
-from epicrisis.types import Usage
 from tests.models.cache_child import CALLS, key, reply
 
 FULL = ChatReply(

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from epicrisis.answers import Usage
 from epicrisis.errors import EndpointRejected, NotCached, ReplyInvalid
 from epicrisis.models.chat.layers.cache import ReplyCache
 from epicrisis.models.chat.layers.cached import CachedModel, reply_key
 from epicrisis.seams import Capabilities, ChatReply, ChatRequest, Message, OnDelta
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
-from epicrisis.types import Usage
 from tests.models.virtual import asked
 
 REPLAYED = Usage(replayed_calls=1, replayed_tokens=4)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from epicrisis.answers import Usage
 from epicrisis.errors import ChatError, EndpointTimeout, ReplyInvalid, ReplyTruncated
 from epicrisis.models.chat.endpoints import connection, receiving
 from epicrisis.models.chat.layers.stack import layered
@@ -16,7 +17,6 @@ from epicrisis.seams import ChatRequest, Message
 from epicrisis.settings import ModelSettings
 from epicrisis.testing.faults import Fault
 from epicrisis.testing.hostile import HostileServer, Ledger
-from epicrisis.types import Usage
 from tests.loopback import Endpoint, Scripted, completion, serving
 
 REQUEST = ChatRequest((Message("user", "Does the blind worm see?"),), max_tokens=400)

@@ -17,12 +17,12 @@ from typing import Any, TypeVar
 
 import pytest
 
+from epicrisis.answers import Usage
 from epicrisis.errors import ContextOverflow, ModelFileInvalid
 from epicrisis.models.chat import embedded
 from epicrisis.models.chat.embedded import BATCH_TOKENS, EmbeddedModel
 from epicrisis.seams import ChatReply, ChatRequest, Message, OnDelta
 from epicrisis.testing.chat import check_chat_model
-from epicrisis.types import Usage
 
 T = TypeVar("T")
 

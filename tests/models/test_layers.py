@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.answers import Usage
 from epicrisis.errors import BudgetExceeded, ChatError, EndpointBusy, EndpointUnreachable, ReplyInvalid
 from epicrisis.models.chat.estimates import most_prompt_tokens
 from epicrisis.models.chat.layers.budget import Budget
@@ -18,7 +19,6 @@ from epicrisis.models.chat.layers.stack import layered
 from epicrisis.seams import ChatModel, ChatReply, ChatRequest
 from epicrisis.settings import BudgetSettings, ModelSettings, Price
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
-from epicrisis.types import Usage
 from tests.models.virtual import SlowModel, asked, now, run
 
 PROMPT = most_prompt_tokens(asked())

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from epicrisis.answers import Usage
 from epicrisis.models.chat.prices import listed_cost, price_of
 from epicrisis.privacy import set_local_only
 from epicrisis.settings import ModelSettings, Price
-from epicrisis.types import Usage
 
 USAGE = Usage(
     calls=1, prompt_tokens=1_000_000, cached_tokens=400_000, completion_tokens=100_000, reasoning_tokens=50_000

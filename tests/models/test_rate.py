@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from epicrisis.answers import Usage
 from epicrisis.errors import EndpointBusy
 from epicrisis.models.chat.estimates import likely_prompt_tokens
 from epicrisis.models.chat.layers.rate import LOOK_AGAIN_SECONDS, RateLimitedModel
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
-from epicrisis.types import Usage
 from tests.models.virtual import Call, SlowModel, asked, now, run
 
 PROMPT = likely_prompt_tokens(asked().messages)

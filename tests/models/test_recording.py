@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from epicrisis.answers import Usage
 from epicrisis.errors import EndpointRejected, StorageError
 from epicrisis.models.chat.layers.cache import ReplyCache
 from epicrisis.models.chat.layers.cached import CachedModel
@@ -19,7 +20,6 @@ from epicrisis.models.chat.layers.recording import RecordingModel
 from epicrisis.plain import to_json
 from epicrisis.seams import ChatRequest
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
-from epicrisis.types import Usage
 from tests.models.virtual import SlowModel, asked, run
 
 

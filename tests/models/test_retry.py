@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from epicrisis.answers import Usage
 from epicrisis.errors import (
     BudgetExceeded,
     ChatError,
@@ -21,7 +22,6 @@ from epicrisis.models.chat.layers.layer import Layer
 from epicrisis.models.chat.layers.retry import RetryingModel
 from epicrisis.seams import Capabilities, ChatReply, ChatRequest, Message, OnDelta
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
-from epicrisis.types import Usage
 from tests.models.virtual import asked, now, run
 
 REQUEST = asked()

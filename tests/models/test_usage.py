@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from epicrisis.answers import Usage
 from epicrisis.errors import EpicrisisError
 from epicrisis.models.chat.endpoints.counting import told
 from epicrisis.models.chat.endpoints.endpoint import parse_endpoint
@@ -22,7 +23,6 @@ from epicrisis.seams import ChatReply, ChatRequest, Message
 from epicrisis.settings import Price
 from epicrisis.testing.faults import Fault
 from epicrisis.testing.hostile import HostileServer
-from epicrisis.types import Usage
 from tests.loopback import USAGE, Endpoint, Scripted, completion, serving, sse
 
 REQUEST = ChatRequest((Message("user", "Does the blind worm see?"),), max_tokens=40)

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from epicrisis.answers import Usage
 from epicrisis.errors import ChatError
 from epicrisis.models.chat.layers.layer import Layer
 from epicrisis.seams import Capabilities, ChatReply, ChatRequest, Message, OnDelta
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.types import Usage
 
 T = TypeVar("T")
 

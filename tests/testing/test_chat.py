@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import pytest
 
+from epicrisis.answers import Usage
 from epicrisis.errors import ContextOverflow, EndpointBusy
 from epicrisis.seams import Capabilities, ChatReply, ChatRequest, Message, OnDelta
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
-from epicrisis.types import Usage
 
 
 def request_of(text: str) -> ChatRequest:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from epicrisis.answering.choices import Reply, ReplyForm, Unreadable
 from epicrisis.answering.citations import cite, locate_all
 from epicrisis.answering.context import Context, ask, fits, unanswered
+from epicrisis.answers import Answer, AnswerStarted, Failure, Quotation, Retrieved
 from epicrisis.errors import ChatError, ContextOverflow
 from epicrisis.prompts import Prompt, fence_passages, render
-from epicrisis.types import Answer, AnswerStarted, Failure, Passage, Question, Quotation, Retrieved
+from epicrisis.types import Passage, Question
 
 PROMPTS = "epicrisis.answering.prompts"
 

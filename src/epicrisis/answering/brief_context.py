@@ -17,9 +17,7 @@ from epicrisis.answering.baselines import PROMPTS, answer_from, conclude
 from epicrisis.answering.choices import FINDING_CHARACTERS, Reply, ReplyForm, Unreadable
 from epicrisis.answering.citations import locate_all
 from epicrisis.answering.context import Context, ask, failure_of, fits, unanswered
-from epicrisis.errors import ChatError, ContextOverflow
-from epicrisis.prompts import Prompt, fence, fence_passages, render
-from epicrisis.types import (
+from epicrisis.answers import (
     Answer,
     AnswerStarted,
     Called,
@@ -29,14 +27,14 @@ from epicrisis.types import (
     MapStarted,
     Notice,
     Partial,
-    Passage,
-    Preflight,
     PreflightChecked,
-    Question,
     Quotation,
     Retrieved,
     Usage,
 )
+from epicrisis.errors import ChatError, ContextOverflow
+from epicrisis.prompts import Prompt, fence, fence_passages, render
+from epicrisis.types import Passage, Preflight, Question
 
 NAME = "brief-context"
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from epicrisis.answers import Citation, Quotation
 from epicrisis.prompts import unescape
-from epicrisis.types import Citation, Passage, Quotation
+from epicrisis.types import Passage
 
 MIN_WORDS = 3
 """A quotation of fewer words is found almost anywhere, so finding it shows nothing."""

@@ -11,23 +11,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from epicrisis.answering.choices import Reply, ReplyForm, TextStream, Unreadable
+from epicrisis.answers import Answer, Called, Delta, Event, Failure, Notice, Usage
 from epicrisis.errors import ChatError, EndpointTimeout, ReplyTruncated, ReplyWithheld
 from epicrisis.prompts import Prompt
 from epicrisis.seams import ChatModel, ChatReply, ChatRequest, OnDelta
-from epicrisis.types import (
-    Answer,
-    Called,
-    Delta,
-    Event,
-    Failure,
-    Notice,
-    Preflight,
-    Question,
-    Ranking,
-    Scope,
-    State,
-    Usage,
-)
+from epicrisis.types import Preflight, Question, Ranking, Scope, State
 
 SECOND_TRY_TEMPERATURE = 0.5
 """At temperature 0 the same prompt gives the same unreadable reply."""

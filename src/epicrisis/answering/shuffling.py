@@ -1,8 +1,8 @@
 """Orders in which a question's options are shown, and letters mapped back (the context-retrieval study, section 3.1).
 
-Balanced and seeded: every option stands in every place equally often where the votes are a multiple of the options, else
-as equally as they can (errata P3: the study's code falls back to the order as it is once its permutations run out).
-Pure: draws from no global random state.
+Balanced and seeded: every option stands in every place equally often where the votes are a multiple of the options,
+else as equally as can be (errata P3: the study's code falls back to the order as it is once its permutations run out).
+Draws from no global random state.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The options of one vote as the model sees them: `letters[i]` is the question's own letter of what stands in place i
-    under the question's i-th letter."""
+    """The options of one vote as the model sees them: `letters[i]` is the question's own letter of what stands in
+    place i, under the question's i-th letter."""
 
     options: Mapping[str, str]
     letters: tuple[str, ...]

@@ -52,9 +52,10 @@ from epicrisis.cli.options import (
 from epicrisis.cli.questions import many, one
 
 if TYPE_CHECKING:
+    from epicrisis.answers import Answer
     from epicrisis.evaluation.runs.loop import RecordFile
     from epicrisis.settings import Settings
-    from epicrisis.types import Answer, Question
+    from epicrisis.types import Question
 
 NOT_ANSWERED = 2
 
@@ -111,8 +112,8 @@ def ask(
     json: Json = False,
 ) -> None:
     """Answer a question from a library, every step and its evidence shown."""
+    from epicrisis.configuration import load
     from epicrisis.errors import InputError
-    from epicrisis.settings import load
 
     settings = load(said(context), config)
     if file is not None:
@@ -136,9 +137,9 @@ def _one(settings: Settings, library: Path, text: str, options: str | None, json
 
 
 async def _shown(settings: Settings, library: Path, question: Question, json: bool) -> Answer:
+    from epicrisis.answers import Answered
     from epicrisis.cli.screen import Screen
     from epicrisis.pipeline import Pipeline
-    from epicrisis.types import Answered
 
     screen = Screen()
     async with Pipeline.open(settings, library) as pipeline:

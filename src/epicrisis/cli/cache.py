@@ -51,11 +51,11 @@ def clear(library: Library = None, config: Config = None, json: Json = False) ->
 
 
 def _cache(library: Path | None, config: Path | None) -> ReplyCache:
+    from epicrisis.configuration import load
     from epicrisis.library.folder import REPLIES
     from epicrisis.library.manifest import read_manifest
     from epicrisis.models.chat.layers.cache import ReplyCache
     from epicrisis.privacy import local_path
-    from epicrisis.settings import load
 
     settings = load({}, config)
     if library is not None:

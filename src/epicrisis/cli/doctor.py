@@ -40,8 +40,8 @@ def doctor(config: Config = None, local_only: LocalOnly = False, json: Json = Fa
 
     With --local-only also what that would refuse.
     """
+    from epicrisis.configuration import load
     from epicrisis.errors import SettingsError
-    from epicrisis.settings import load
 
     refusal = None
     try:

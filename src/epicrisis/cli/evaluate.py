@@ -146,9 +146,9 @@ def run(
 
     Stopped at any moment, the same command goes on from there. `epicrisis questions list` names the sets.
     """
+    from epicrisis.configuration import load
     from epicrisis.evaluation.evaluating import prepared
     from epicrisis.evaluation.finished import findings_of
-    from epicrisis.settings import load
 
     settings = load(said(context), config)
     folder = folder_of(output, questions, settings.strategy, settings.model_for("writer").name)

@@ -156,8 +156,8 @@ def _preflight(
 ) -> None:
     """No chat model answers, so it is no run of cases."""
     from epicrisis.cli.preflight import study
+    from epicrisis.configuration import load
     from epicrisis.errors import InputError
-    from epicrisis.settings import load
 
     sources = {flag: context.get_parameter_source(name) for name, flag in _OF_CASES.items()}
     if given := [flag for flag, source in sources.items() if source is not None and source.name != "DEFAULT"]:
@@ -181,10 +181,10 @@ def asked(
     answers_alone: bool = False,
 ) -> None:
     """Runs the experiment of that name, or goes on with it, and shows what it came to, or its first table alone."""
+    from epicrisis.configuration import load
     from epicrisis.evaluation.finished import findings_of
     from epicrisis.evaluation.studies import experiment as called
     from epicrisis.evaluation.studies import prepared
-    from epicrisis.settings import load
 
     wanted = called(name)
     settings = load({**flags, "strategy": "brief-context"}, config)

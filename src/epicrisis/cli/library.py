@@ -58,12 +58,12 @@ def add(
     Interrupted, the same command goes on where it stopped. PubMed's files may come in any order: the latest revision
     and the latest deletion count.
     """
+    from epicrisis.configuration import load
     from epicrisis.corpus.reading import read
     from epicrisis.library.ingest import add_documents, check_vectors, open_or_create
     from epicrisis.models.precomputed import PrecomputedEncoder
     from epicrisis.opening import encoder_to_add
     from epicrisis.privacy import local_path, set_local_only
-    from epicrisis.settings import load
 
     settings = load({"encoder": encoder, "local_only": local_only or None}, config)
     if settings.local_only:

@@ -21,9 +21,9 @@ def register(app: typer.Typer) -> None:
 @translated
 def list_(config: Config = None, json: Json = False) -> None:
     """Every model of the catalogue: its kind, size, licence, and whether it is here."""
+    from epicrisis.configuration import load
     from epicrisis.models.catalogue import catalogue
     from epicrisis.models.pull import installed
-    from epicrisis.settings import load
 
     here = {model.name for model in installed(load({}, config).home)}
     rows: list[dict[str, Any]] = [
@@ -61,9 +61,9 @@ def pull(
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
+    from epicrisis.configuration import load
     from epicrisis.models import pull as pulling
     from epicrisis.models.catalogue import catalogue, pinned
-    from epicrisis.settings import load
 
     settings = load({"local_only": local_only or None}, config)
     for name in names:

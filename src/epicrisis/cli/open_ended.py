@@ -119,9 +119,9 @@ def judge(
 ) -> None:
     """Let a model judge the pairs, each in both orders. Interrupted, the same command goes on."""
     from epicrisis.cli.screen import usage_line
+    from epicrisis.configuration import load
     from epicrisis.evaluation.experiments.open_ended import MODELS
     from epicrisis.evaluation.judging.pairs import read
-    from epicrisis.settings import load
 
     settings = load(said(context), config)
     paired = read(folder)

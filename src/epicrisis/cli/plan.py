@@ -102,7 +102,7 @@ def plan(
 
     Searches the library and counts the prompts; but for --time no model is asked anything.
     """
-    from epicrisis.settings import load
+    from epicrisis.configuration import load
 
     settings = load({**said(context), "strategy": None}, config)
     questions, skipped = _asked(question, options, file)

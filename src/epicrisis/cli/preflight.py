@@ -27,12 +27,13 @@ from epicrisis.cli.options import (
 from epicrisis.cli.tables import say, say_sentence, show_data, show_findings, show_table
 
 if TYPE_CHECKING:
+    from epicrisis.answers import Usage
     from epicrisis.evaluation.experiments.calibration import Calibration
     from epicrisis.evaluation.experiments.cost import Shape
     from epicrisis.evaluation.experiments.rankings import Guard, Recorded
     from epicrisis.evaluation.tables.table import Table
     from epicrisis.settings import Settings
-    from epicrisis.types import Question, Scope, Usage
+    from epicrisis.types import Question, Scope
 
 SETS = ("mirage/pubmedqa", "mirage/bioasq")
 PAPER = "paper"
@@ -114,11 +115,11 @@ def calibrate(
     among the first 3 nor the last 3 (middle); not found (not-retrieved); one of several is (several-...). Ends with the
     lines for the settings file.
     """
+    from epicrisis.configuration import load
     from epicrisis.evaluation.experiments import calibration
     from epicrisis.evaluation.experiments.preflight import PAPERS_RULE, definitions, guards_table
     from epicrisis.evaluation.experiments.saving import errors_table, saved, saving_table
     from epicrisis.privacy import set_local_only
-    from epicrisis.settings import load
 
     settings = load(said(context), config)
     if settings.local_only:
@@ -180,11 +181,11 @@ def _price(settings: Settings, stated: tuple[float, float] | None) -> tuple[Call
     """What a usage costs, and whose price that is."""
     from math import inf
 
+    from epicrisis.answers import Usage
     from epicrisis.errors import InputError
     from epicrisis.models.chat.prices import price_of, stated_cost
     from epicrisis.privacy import without_secrets
     from epicrisis.settings import Price
-    from epicrisis.types import Usage
 
     if stated is not None:
         if not all(0 <= each < inf for each in stated):

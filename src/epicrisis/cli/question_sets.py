@@ -98,6 +98,6 @@ def pull(
 
 
 def _settings(home: Path | None, config: Path | None, local_only: bool = False) -> Settings:
-    from epicrisis.settings import load
+    from epicrisis.configuration import load
 
     return load({"home": home, "local_only": local_only or None}, config)

@@ -70,11 +70,11 @@ def generate(
     Read the file and set "state" of each line to "accepted" or "rejected": only accepted ones are questions then.
     Interrupted, the same command goes on; with a larger --n it adds to what is there.
     """
+    from epicrisis.answers import Usage
     from epicrisis.cli.screen import usage_line
+    from epicrisis.configuration import load
     from epicrisis.evaluation.generating import draw
     from epicrisis.opening import scope_of
-    from epicrisis.settings import load
-    from epicrisis.types import Usage
 
     settings = load(said(context), config)
     note_demo(settings, ["writer"])

@@ -19,6 +19,7 @@ from epicrisis.cli.tables import say, show_data, show_findings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from epicrisis.answers import Answer
     from epicrisis.evaluation.findings import Findings
     from epicrisis.evaluation.runs.cases import Case
     from epicrisis.evaluation.runs.folder import Manifest, Plan
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from epicrisis.evaluation.statistics import Mean
     from epicrisis.pipeline import Pipeline
     from epicrisis.settings import Settings
-    from epicrisis.types import Answer
 
 NOT_ANSWERED = 2
 _OF_ALL = frozenset({"cache", "model"})
@@ -90,7 +90,7 @@ async def run_cases(
 
 def _remarks(case: Case, answer: Answer, told: set[str]) -> list[str]:
     """What is to be said of the answer while the run goes on: why it failed, and what no answer before it had said."""
-    from epicrisis.types import Notice
+    from epicrisis.answers import Notice
 
     notices = [event.message for event in answer.trace if isinstance(event, Notice) and event.kind in _OF_ALL]
     new = [f"note: {message}" for message in dict.fromkeys(notices) if message not in told]
@@ -137,8 +137,8 @@ def show_run(
     findings: Sequence[Findings], manifest: Manifest, folder: Path, *, json: bool, answers_alone: bool = False
 ) -> None:
     """What the run came to, or its first table alone. Ends the command with exit code 2 where a case failed."""
+    from epicrisis.answers import Usage
     from epicrisis.cli.screen import usage_line
-    from epicrisis.types import Usage
 
     if json:
         show_data({"folder": str(folder), "manifest": manifest, "findings": findings})

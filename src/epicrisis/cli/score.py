@@ -54,9 +54,9 @@ def score(
     Abstained, unparsed and empty replies stand apart; MIRAGE's scorings, which put a letter where a reply has none,
     give its published figures to the digit.
     """
+    from epicrisis.configuration import load
     from epicrisis.evaluation.scoring.reading import SCORINGS
     from epicrisis.evaluation.scoring.rescoring import rescored, table
-    from epicrisis.settings import load
 
     found = rescored(
         runs, load(config=config).home, scorings=(scoring,) if scoring else SCORINGS, dataset=dataset, data=data

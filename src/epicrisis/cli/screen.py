@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from epicrisis.types import (
+from epicrisis.answers import (
     Answer,
     Answered,
     AnswerStarted,
@@ -23,12 +23,11 @@ from epicrisis.types import (
     MapStarted,
     Notice,
     Partial,
-    Preflight,
     PreflightChecked,
-    Ranking,
     Retrieved,
     Usage,
 )
+from epicrisis.types import Preflight, Ranking
 
 SNIPPET = 90
 

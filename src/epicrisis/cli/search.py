@@ -65,10 +65,10 @@ def search(
 ) -> None:
     """Find the passages nearest to a query: dense, by words (BM25), or both fused (RRF)."""
     from epicrisis.cli.screen import Screen
+    from epicrisis.configuration import load
     from epicrisis.errors import InputError
     from epicrisis.opening import open_retriever, scope_of
     from epicrisis.privacy import set_local_only
-    from epicrisis.settings import load
 
     if not query.strip():
         raise InputError("the query is empty: say what to look for")

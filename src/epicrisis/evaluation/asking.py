@@ -13,12 +13,13 @@ from typing import Any, Generic, TypeVar
 
 from epicrisis.answering.choices import Unreadable
 from epicrisis.answering.context import SECOND_TRY_TEMPERATURE, Sampling
+from epicrisis.answers import Failure, Usage
 from epicrisis.errors import ChatError, ReplyTruncated, ReplyWithheld
 from epicrisis.pipeline import Pipeline
 from epicrisis.prompts import Prompt
 from epicrisis.seams import ChatModel, ChatRequest
 from epicrisis.settings import Models, Settings
-from epicrisis.types import Failure, Scope, Usage
+from epicrisis.types import Scope
 
 T = TypeVar("T")
 

@@ -27,6 +27,7 @@ from typing import Any, Literal, TypeAlias
 
 from epicrisis.answering.choices import Unreadable
 from epicrisis.answering.citations import locate
+from epicrisis.answers import Failure, Quotation, Usage
 from epicrisis.corpus.inputs import Skipped, shown
 from epicrisis.corpus.reading import read
 from epicrisis.corpus.splitting import split
@@ -36,7 +37,7 @@ from epicrisis.library.lookup import at_random
 from epicrisis.library.manifest import NAME as MANIFEST
 from epicrisis.plain import to_json
 from epicrisis.prompts import Prompt, fence_passages, passage_text, render
-from epicrisis.types import Document, Failure, Passage, Quotation, Scope, Usage
+from epicrisis.types import Document, Passage, Scope
 
 from .asking import Asker, Form, object_of, read_object, text_of
 from .runs.lines import alone, append_line, read_lines

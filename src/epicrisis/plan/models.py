@@ -12,13 +12,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from epicrisis.answers import Usage
 from epicrisis.errors import ChatError, ContextOverflow, UserError
 from epicrisis.models.chat.layers.layer import Layer
 from epicrisis.plan.figures import Size, Speed
 from epicrisis.plan.replies import reply
 from epicrisis.prompts import unfence
 from epicrisis.seams import Capabilities, ChatModel, ChatReply, ChatRequest, Message, OnDelta, OptionLogprobs
-from epicrisis.types import Usage
 
 PROMPT_WORDS = 200
 REPLY_TOKENS = 50

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
+from epicrisis.answers import Answer, Called, Event, MapStarted, Notice, Usage
 from epicrisis.errors import ChatError, InputError, UserError
 from epicrisis.models.chat.prices import price_of
 from epicrisis.opening import scope_of
@@ -24,7 +25,7 @@ from epicrisis.plan.models import CountingModel, PlanningModel, measure
 from epicrisis.prompts import passage_text
 from epicrisis.seams import ChatModel
 from epicrisis.settings import ROLES, BudgetSettings, CacheSettings, ModelSettings, Settings
-from epicrisis.types import Answer, Called, Event, MapStarted, Notice, Question, Ranking, Scope, Usage
+from epicrisis.types import Question, Ranking, Scope
 
 SAMPLE_ABOVE = 200
 """More questions than this are planned by a sample of so many, where nothing else is said."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from epicrisis.answers import Usage
 from epicrisis.models.chat.prices import price_of
 from epicrisis.pipeline import Pipeline
 from epicrisis.plan.figures import Plan, dollars
 from epicrisis.plan.planning import planned
 from epicrisis.settings import ROLES, Settings
-from epicrisis.types import Question, Usage
+from epicrisis.types import Question
 
 QUICK_SAMPLE = 20
 

@@ -6,10 +6,10 @@ import asyncio
 import re
 from collections.abc import Callable, Sequence
 
+from epicrisis.answers import Usage
 from epicrisis.errors import ChatError, ContextOverflow
 from epicrisis.seams import Capabilities, ChatModel, ChatReply, ChatRequest, Message, OnDelta
 from epicrisis.testing.encoders import require
-from epicrisis.types import Usage
 
 Script = Callable[[ChatRequest], str]
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from epicrisis.answers import Usage
 from epicrisis.errors import InputError
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.cost import (
@@ -41,7 +42,7 @@ from epicrisis.pipeline import Treatment
 from epicrisis.retrieval.ordering import in_order
 from epicrisis.settings import Price, Settings
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.types import Question, StrategyName, Usage
+from epicrisis.types import Question, StrategyName
 from tests.answering.world import NOT_FOUND, by_stage, finding, passages, said
 from tests.evaluation.experiments.world import answer, evidence, questions, row
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.configuration import load
 from epicrisis.errors import InputError, ModelMissing, StorageError
 from epicrisis.evaluation.experiments.rankings import (
     Guard,
@@ -23,7 +24,6 @@ from epicrisis.evaluation.experiments.rankings import (
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.seams import Encoder, StoredDocument
-from epicrisis.settings import load
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.rerankers import TermOverlapReranker
 from epicrisis.testing.stores import MemoryStore

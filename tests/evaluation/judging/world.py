@@ -6,10 +6,11 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from epicrisis.answers import Answer
 from epicrisis.evaluation.judging.pairs import Paired, pairs_of
 from epicrisis.evaluation.runs.cases import Case
 from epicrisis.plain import to_json
-from epicrisis.types import Answer, Question, State
+from epicrisis.types import Question, State
 
 ARMS = ("rag", "brief-context")
 WRITER = "writer-model"

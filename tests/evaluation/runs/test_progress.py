@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from epicrisis.answers import Answer, Failure, Usage
 from epicrisis.evaluation.runs.cases import Case
 from epicrisis.evaluation.runs.progress import ALL, Standing, arm_of
 from epicrisis.evaluation.runs.records import Outcome
 from epicrisis.evaluation.statistics import wilson
-from epicrisis.types import Answer, Failure, Question, State, Usage
+from epicrisis.types import Question, State
 
 ASKED = Question("Does it?", {"A": "yes", "B": "no"}, "choice", "1", "A")
 

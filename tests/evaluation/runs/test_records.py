@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from epicrisis.answers import Answer, Called, Notice, Partial, Usage
 from epicrisis.errors import InputError
 from epicrisis.evaluation.runs.cases import Case
 from epicrisis.evaluation.runs.loop import SCHEMA_VERSION, RecordFile
 from epicrisis.evaluation.runs.records import Outcome, outcome_of, outcomes, read_records, without_volatile
-from epicrisis.types import Answer, Called, Notice, Partial, Question, Usage
+from epicrisis.types import Question
 
 QUESTION = Question("Does it help?", {"A": "yes", "B": "no"}, "choice", "7", "A")
 

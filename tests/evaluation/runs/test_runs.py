@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.answers import Answer, Usage
 from epicrisis.errors import BudgetExceeded, ChatError, ContextOverflow, EndpointUnreachable, InputError, RunStopped
 from epicrisis.evaluation.runs.loop import RecordFile, answer_all
 from epicrisis.pipeline import Pipeline
 from epicrisis.seams import ChatReply, ChatRequest, OnDelta
 from epicrisis.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.types import Answer, Question, Usage
+from epicrisis.types import Question
 
 SAID = json.dumps({"result": {"found": True, "answer": "It does.", "choice": "A"}})
 QUESTIONS = [Question(f"Is it number {i}?", {"A": "yes", "B": "no"}, "choice", id=str(i)) for i in range(60)]

@@ -13,12 +13,13 @@ from statistics import fmean
 
 from epicrisis.answering.baselines import PROMPTS
 from epicrisis.answering.choices import ReplyForm
+from epicrisis.answers import Usage
 from epicrisis.evaluation.statistics import Mean
 from epicrisis.evaluation.tables.table import Cell, Table
 from epicrisis.models.chat.estimates import likely_prompt_tokens, likely_tokens
 from epicrisis.prompts import passage_text, render
 from epicrisis.seams import PassageStore
-from epicrisis.types import Question, Scope, Usage
+from epicrisis.types import Question, Scope
 
 from .calibration import Calibration
 from .cost import Shape, Tokens, map_reduce, rag, with_preflight

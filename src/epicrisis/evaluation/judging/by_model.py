@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 from epicrisis.answering.choices import Unreadable
+from epicrisis.answers import Failure, Usage
 from epicrisis.corpus.inputs import check_file
 from epicrisis.errors import InputError
 from epicrisis.evaluation.asking import Asker, Form, read_object, text_of
@@ -21,7 +22,6 @@ from epicrisis.evaluation.runs.recipes import changed
 from epicrisis.evaluation.runs.working import worked_off
 from epicrisis.plain import to_json
 from epicrisis.prompts import Prompt, fence, render
-from epicrisis.types import Failure, Usage
 
 from .pairs import Pair
 from .verdicts import CHOICES, Choice

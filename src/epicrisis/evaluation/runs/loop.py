@@ -14,11 +14,12 @@ from typing import Any
 
 from filelock import FileLock
 
+from epicrisis.answers import Answer, Failure, Usage
 from epicrisis.errors import InputError
 from epicrisis.pipeline import Pipeline
 from epicrisis.plain import to_json
 from epicrisis.retrieval.retriever import QUESTION_CUT
-from epicrisis.types import Answer, Failure, Question, Usage
+from epicrisis.types import Question
 
 from .cases import Case, Condition, case_key
 from .lines import Line, alone, append_line, read_lines

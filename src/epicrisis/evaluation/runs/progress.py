@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from epicrisis.answers import Answer, Usage
 from epicrisis.evaluation.statistics import Mean, wilson
 from epicrisis.evaluation.tables.analysis import score
-from epicrisis.types import Answer, Usage
 
 from .cases import Case
 from .records import Outcome, outcome_of

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, get_args
 
+from epicrisis.answers import Answer, Usage
 from epicrisis.errors import InputError
-from epicrisis.types import Answer, State, Usage
+from epicrisis.types import State
 
 from .cases import Case, Condition, canonical
 from .lines import Line, read_lines

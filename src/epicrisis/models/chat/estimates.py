@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from epicrisis.answers import Usage
 from epicrisis.seams import ChatRequest, Message
-from epicrisis.types import Usage
 
 _TEMPLATE_TOKENS = 64
 """What chat templates put before all messages (some write a system message of their own), from above."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from epicrisis.answers import Usage
 from epicrisis.errors import ChatError, EndpointRejected, EpicrisisError, ReplyInvalid, ReplyWithheld
 from epicrisis.models.chat.endpoints import counting
 from epicrisis.models.chat.endpoints.body import body_of, notes_of, refused_parameter
@@ -30,7 +31,6 @@ from epicrisis.models.chat.endpoints.usage import usage_of
 from epicrisis.models.chat.estimates import UNTOLD
 from epicrisis.models.chat.prices import listed_cost
 from epicrisis.seams import Capabilities, ChatReply, ChatRequest, Message, OnDelta, OptionLogprobs
-from epicrisis.types import Usage
 
 if TYPE_CHECKING:
     from epicrisis.models.chat.endpoints.connection import Connection

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from epicrisis.answers import Usage
 from epicrisis.models.chat.endpoints.endpoint import parse_endpoint
 from epicrisis.settings import ModelSettings, Price
-from epicrisis.types import Usage
 
 MILLION = 1_000_000
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+from epicrisis.answers import Usage
 from epicrisis.errors import (
     ChatError,
     ContextOverflow,
@@ -27,7 +28,6 @@ from epicrisis.errors import (
 )
 from epicrisis.models.chat.endpoints.retry_after import retry_after
 from epicrisis.models.chat.estimates import UNTOLD
-from epicrisis.types import Usage
 
 FAILED = Usage(calls=1, failed_calls=1)
 """A call that surely was not worked on."""

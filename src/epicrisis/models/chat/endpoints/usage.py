@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from epicrisis.answers import Usage
 from epicrisis.errors import ChatError
 from epicrisis.models.chat.endpoints import counting
 from epicrisis.models.chat.endpoints.probing import Probing
 from epicrisis.models.chat.endpoints.receiving import Received
 from epicrisis.models.chat.estimates import likely_prompt_tokens, likely_tokens
 from epicrisis.seams import ChatRequest
-from epicrisis.types import Usage
 
 
 async def usage_of(

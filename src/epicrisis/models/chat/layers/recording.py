@@ -15,12 +15,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from epicrisis.answers import Failure, Usage
 from epicrisis.errors import EpicrisisError, StorageError
 from epicrisis.models.chat.layers.layer import Layer
 from epicrisis.plain import to_json
 from epicrisis.privacy import open_private
 from epicrisis.seams import ChatModel, ChatReply, ChatRequest, OnDelta
-from epicrisis.types import Failure, Usage
 
 
 class RecordingModel(Layer):

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from epicrisis.answers import Usage
 from epicrisis.errors import ChatError, EndpointBusy, EpicrisisError
 from epicrisis.models.chat.layers.layer import Layer
 from epicrisis.seams import Capabilities, ChatModel, ChatReply, ChatRequest, Message, OnDelta
-from epicrisis.types import Usage
 
 T = TypeVar("T")
 

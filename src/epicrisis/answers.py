@@ -1,0 +1,214 @@
+"""The nouns of answering: how a question ended with all that led there, and the events that tell of it meanwhile.
+
+Knows what is read and found (`types`), and nothing of who answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Literal, TypeAlias
+
+from .types import Preflight, Question, Ranking, State
+
+# -- what is answered -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What was spent, retries and failed tries included. `cost` in US dollars; `None` is unknown, never 0."""
+
+    calls: int = 0
+    failed_calls: int = 0
+    uncounted_calls: int = 0
+    """Calls, most of them failed, whose tokens nobody told: then the tokens here are a lower bound."""
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    """Those of the prompt's tokens that the endpoint had computed before."""
+    completion_tokens: int = 0
+    reasoning_tokens: int = 0
+    """Those of the completion's tokens that were thinking."""
+    seconds: float = 0.0
+    """Summed over the calls: concurrent calls add up to more than the wall clock."""
+    cost: float | None = 0.0
+    replayed_calls: int = 0
+    """Replies that came out of the cache: they are in none of the figures above."""
+    replayed_tokens: int = 0
+    """What those had cost when they were made, prompt and completion."""
+
+    def __add__(self, other: Usage) -> Usage:
+        known = self.cost is not None and other.cost is not None
+        sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self) if f.name != "cost"}
+        return Usage(**sums, cost=(self.cost or 0.0) + (other.cost or 0.0) if known else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why something did not work, in words a user can act on."""
+
+    kind: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Quotation:
+    """Words said to stand in a passage. `start`/`end` are offsets into the document's text where they were found."""
+
+    passage_id: str
+    text: str
+    start: int | None = None
+    end: int | None = None
+
+    @property
+    def verified(self) -> bool:
+        """True when the words were found verbatim in the passage."""
+        return self.start is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """What one map call found. `nothing` is a report; `failed` is not: it says nothing about the passages."""
+
+    partition: int
+    """Number of the partition, from 0."""
+    passages: tuple[str, ...]
+    state: Literal["relevant", "nothing", "failed"]
+    text: str = ""
+    choice: str | None = None
+    quotations: tuple[Quotation, ...] = ()
+    usage: Usage = Usage()
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """`[number]` in the answer's text: where a claim stands. `start`/`end`: the quotation in the document, where it
+    was verified, else the passage."""
+
+    number: int
+    passage_id: str
+    document_id: str
+    title: str
+    source: str
+    date: str | None
+    start: int
+    end: int
+    quotation: str
+    verified: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How a question ended, with everything that led there."""
+
+    question: Question
+    strategy: str
+    state: State
+    text: str = ""
+    choice: str | None = None
+    citations: tuple[Citation, ...] = ()
+    partials: tuple[Partial, ...] = ()
+    preflight: Preflight | None = None
+    usage: Usage = Usage()
+    failure: Failure | None = None
+    trace: Trace = ()
+
+
+# -- what happens meanwhile -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieved:
+    """The ranking that the strategy will read."""
+
+    ranking: Ranking
+
+
+@dataclass(frozen=True, slots=True)
+class PreflightChecked:
+    """The two lists were compared."""
+
+    verdict: Preflight
+
+
+@dataclass(frozen=True, slots=True)
+class MapStarted:
+    """One map call was sent."""
+
+    partition: int
+    passages: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MapFinished:
+    """One map call came back, or was given up."""
+
+    partial: Partial
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerStarted:
+    """The call that writes the answer was sent: the reduce call, or the only call of the other strategies."""
+
+    stage: str
+    documents: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """A piece of the answer's text as it streams. Not kept in the trace: the whole is in the answer."""
+
+    stage: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """One call of a chat model ended. The prompt is named by its hash, so that a trace can be shared without it."""
+
+    stage: str
+    model: str
+    prompt_sha256: str
+    template: str
+    """Name and hash of the prompt file."""
+    seed: int
+    sample: int
+    finish_reason: str
+    usage: Usage
+    at: float
+    """Seconds since the epoch (volatile)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something a reader must know: a question cut at the encoder's window, a retry, a re-partition, a fallback."""
+
+    kind: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The last event, always."""
+
+    answer: Answer
+
+
+Event: TypeAlias = (
+    Retrieved | PreflightChecked | MapStarted | MapFinished | AnswerStarted | Delta | Called | Notice | Answered
+)
+
+Trace: TypeAlias = tuple[Event, ...]
+"""The recorded events of one question, in order, without `Delta` and `Answered`."""
+
+EVENT_NAMES: Mapping[type, str] = {
+    Retrieved: "retrieved",
+    PreflightChecked: "preflight",
+    MapStarted: "map-started",
+    MapFinished: "map-finished",
+    AnswerStarted: "answer-started",
+    Delta: "delta",
+    Called: "called",
+    Notice: "notice",
+    Answered: "answered",
+}

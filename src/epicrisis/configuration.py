@@ -1,0 +1,133 @@
+"""The settings in force: flags, then environment, then a TOML file, then the defaults. Read once, at the edge.
+
+Environment: `EPICRISIS_` and the key, `__` between levels (`EPICRISIS_MODELS__WRITER__NAME`); lists and tables as JSON.
+File: `--config`, else `epicrisis.toml` in the working folder, else the one in the user's configuration folder. Unknown
+keys are refused, in the environment too, and the nearest right one is named.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from epicrisis.errors import SettingsError
+from epicrisis.privacy import without_secrets
+from epicrisis.settings import KEYS, Settings
+
+# Read by others than these settings: the folder of test data, the file of settings, the keys.
+_OTHER_VARIABLES = {"EPICRISIS_DATA", "EPICRISIS_CONFIG", "EPICRISIS_REQUIRE_ALL"}
+_UNTOLD = {"api_key_env", "api_key_file", "extra"}
+"""What is written here by mistake may be a key: no message repeats it."""
+
+
+def load(flags: Mapping[str, Any] | None = None, config: Path | None = None) -> Settings:
+    """The settings in force. `flags`: nested values that win over everything, `None` meaning "not said".
+
+    Raises SettingsError with the place and the cure.
+    """
+    path = _config_path(config)
+    values = _read_toml(path) if path else {}
+    values = _merge(values, _from_environment(os.environ))
+    values = _merge(values, _without_none(flags or {}))
+    if "home" not in values and os.environ.get("XDG_DATA_HOME"):
+        values["home"] = Path(os.environ["XDG_DATA_HOME"]) / "epicrisis"
+    try:
+        settings = Settings.model_validate(values)
+    except ValidationError as error:
+        raise SettingsError(_explain(error)) from None
+    return settings.model_copy(update={"home": settings.home.expanduser()})
+
+
+def _config_path(config: Path | None) -> Path | None:
+    named = config or (Path(os.environ["EPICRISIS_CONFIG"]) if os.environ.get("EPICRISIS_CONFIG") else None)
+    if named is not None:
+        if not named.is_file():
+            raise SettingsError(f"no settings file at {named}: give --config an existing TOML file")
+        return named
+    base = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser()
+    return next(
+        (path for path in (Path("epicrisis.toml"), base / "epicrisis" / "epicrisis.toml") if path.is_file()), None
+    )
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} is not a TOML file: {error}") from None
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for name in sorted(environment):
+        if not name.startswith("EPICRISIS_") or name in _OTHER_VARIABLES or name.startswith(KEYS):
+            continue
+        *tables, key = name.removeprefix("EPICRISIS_").lower().split("__")
+        place = values
+        for table in tables:
+            place = place.setdefault(table, {})
+            if not isinstance(place, dict):
+                raise SettingsError(f"{name} and a shorter variable say two things: unset one of them")
+        place[key] = _plain(environment[name])
+    return values
+
+
+def _plain(value: str) -> Any:
+    """Lists and tables are written as JSON; all else is its own text, and so is what only begins like them."""
+    try:
+        return json.loads(value) if value.lstrip()[:1] in ("[", "{") else value
+    except ValueError:
+        return value
+
+
+def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(below)
+    for key, value in above.items():
+        old = merged.get(key)
+        merged[key] = _merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return merged
+
+
+def _without_none(flags: Mapping[str, Any]) -> dict[str, Any]:
+    cleaned = {k: _without_none(v) if isinstance(v, Mapping) else v for k, v in flags.items() if v is not None}
+    return {key: value for key, value in cleaned.items() if value != {}}
+
+
+def known_keys(table: type[BaseModel] = Settings, prefix: str = "") -> Iterator[str]:
+    """Every key there is, dotted."""
+    for name, field in table.model_fields.items():
+        kinds = (field.annotation, *get_args(field.annotation))
+        inner = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+        if inner is None:
+            yield prefix + name
+        else:
+            yield from known_keys(inner, f"{prefix}{name}.")
+
+
+def _explain(error: ValidationError) -> str:
+    """One thing wrong, in one line: an unknown key where there is one, as what seems to be missing may be that."""
+    wrong = error.errors(include_url=False)
+    first = next((each for each in wrong if each["type"] == "extra_forbidden"), wrong[0])
+    key = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(key, list(known_keys()), n=1, cutoff=0.5)
+        cure = f"did you mean {near[0]}?" if near else f"known are {', '.join(known_keys())}"
+        return f"unknown setting {key}: {cure}"
+    said = first["msg"].removeprefix("Value error, ")
+    return said if not key else f"setting {key}: {said[:1].lower()}{said[1:]}{_told(first['input'], key)}"
+
+
+def _told(value: Any, key: str) -> str:
+    """What the setting says, where that cannot be a secret."""
+    if _UNTOLD & set(key.split(".")) or not isinstance(value, (str, int, float)):
+        return ""
+    return f" (it says {(without_secrets(value.strip()) if isinstance(value, str) else value)!r})"
