@@ -6,7 +6,7 @@ Knows what is read and found (`types`), and nothing of who answers.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Literal, TypeAlias
 
 from .types import Preflight, Question, Ranking, State
@@ -81,6 +81,39 @@ class Partial:
 
 
 @dataclass(frozen=True, slots=True)
+class Vote:
+    """One of several draws of an answer to the same question (self-consistency). Only one that is `answered` counts."""
+
+    number: int
+    """From 0."""
+    shown: tuple[str, ...]
+    """The question's own letters, in the order in which their texts were shown."""
+    state: State
+    choice: str | None = None
+    """The question's own letter, whatever it was shown under."""
+    text: str = ""
+    usage: Usage = Usage()
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """One of the open answers that OpenMedprompt makes on its way to the last."""
+
+    number: int
+    """From 0."""
+    state: State
+    text: str = ""
+    critique: str = ""
+    """What the model itself had to say against it (self-reflection)."""
+    rewards: Mapping[str, float] = field(default_factory=dict)
+    """By attribute; empty where nobody scored it."""
+    usage: Usage = Usage()
+    """Of the answer alone, not of its critique."""
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Citation:
     """`[number]` in the answer's text: where a claim stands. `start`/`end`: the quotation in the document, where it
     was verified, else the passage."""
@@ -112,6 +145,17 @@ class Answer:
     usage: Usage = Usage()
     failure: Failure | None = None
     trace: Trace = ()
+    votes: tuple[Vote, ...] = ()
+    distribution: Mapping[str, float] = field(default_factory=dict)
+    """How votes, or the probability of the next token, spread over the options: shares of those that state one."""
+    decided_by: str = ""
+    """Of votes: `majority`, the rule that broke a tie, `tie` where none did; of open answers which was taken."""
+    drafts: tuple[Draft, ...] = ()
+
+    @property
+    def confidence(self) -> float | None:
+        """The choice's share; `None` where there is no choice, or nothing that spreads."""
+        return None if self.choice is None else self.distribution.get(self.choice)
 
 
 # -- what happens meanwhile -----------------------------------------------------------------------------------------
@@ -129,6 +173,29 @@ class PreflightChecked:
     """The two lists were compared."""
 
     verdict: Preflight
+
+
+@dataclass(frozen=True, slots=True)
+class ExamplesFound:
+    """The solved questions that the prompt will show, best first."""
+
+    ids: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+    """Those that were found and are the question itself, by id or by text: nobody may read its answer there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Voted:
+    """One vote came back, or was given up."""
+
+    vote: Vote
+
+
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """One draft of an open answer came back, or was given up."""
+
+    draft: Draft
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +262,18 @@ class Answered:
 
 
 Event: TypeAlias = (
-    Retrieved | PreflightChecked | MapStarted | MapFinished | AnswerStarted | Delta | Called | Notice | Answered
+    Retrieved
+    | PreflightChecked
+    | ExamplesFound
+    | MapStarted
+    | MapFinished
+    | Voted
+    | Drafted
+    | AnswerStarted
+    | Delta
+    | Called
+    | Notice
+    | Answered
 )
 
 Trace: TypeAlias = tuple[Event, ...]
@@ -204,8 +282,11 @@ Trace: TypeAlias = tuple[Event, ...]
 EVENT_NAMES: Mapping[type, str] = {
     Retrieved: "retrieved",
     PreflightChecked: "preflight",
+    ExamplesFound: "examples",
     MapStarted: "map-started",
     MapFinished: "map-finished",
+    Voted: "voted",
+    Drafted: "drafted",
     AnswerStarted: "answer-started",
     Delta: "delta",
     Called: "called",

@@ -24,13 +24,16 @@ from epicrisis.answers import (
     AnswerStarted,
     Called,
     Delta,
+    Drafted,
     Event,
+    ExamplesFound,
     Failure,
     MapFinished,
     MapStarted,
     Notice,
     PreflightChecked,
     Retrieved,
+    Voted,
 )
 from epicrisis.errors import ChatError, StorageError
 from epicrisis.privacy import open_private
@@ -150,6 +153,12 @@ def _told(event: Event) -> dict[str, Any]:
         case MapFinished(partial):
             found = {"partition": partial.partition, "passages": len(partial.passages), "state": _id(partial.state)}
             return {**found, "quotations": len(partial.quotations), "error": _kind(partial.failure)}
+        case ExamplesFound(ids, left_out):
+            return {"examples": len(ids), "left_out": len(left_out)}
+        case Voted(vote):
+            return {"vote": vote.number, "state": _id(vote.state), "error": _kind(vote.failure)}
+        case Drafted(draft):
+            return {"draft": draft.number, "state": _id(draft.state), "error": _kind(draft.failure)}
         case AnswerStarted(stage, documents):
             return {"stage": _id(stage), "documents": documents}
         case Called():
@@ -163,7 +172,12 @@ def _told(event: Event) -> dict[str, Any]:
         case Answered(answer):
             names = {"strategy": _id(answer.strategy), "state": _id(answer.state)}
             cited = {"citations": len(answer.citations), "verified": sum(each.verified for each in answer.citations)}
-            counts = {**cited, "partials": len(answer.partials), "usage": asdict(answer.usage)}
+            counts = {
+                **cited,
+                "partials": len(answer.partials),
+                "votes": len(answer.votes),
+                "usage": asdict(answer.usage),
+            }
             return {**names, "error": _kind(answer.failure), **counts}
         case Delta():
             return {}

@@ -30,7 +30,10 @@ SignalKind: TypeAlias = Literal["overlap", "rank-biased-overlap", "dense-gap", "
 """What a preflight check looks at; see `retrieval.signals`."""
 
 Splitter: TypeAlias = Literal["tokens", "medrag", "whole"]
-StrategyName: TypeAlias = Literal["brief-context", "rag", "closed-book", "chain-of-thought"]
+StrategyName: TypeAlias = Literal[
+    "brief-context", "rag", "closed-book", "chain-of-thought", "zero-shot", "self-consistency", "medprompt",
+    "ensemble-refining", "self-reflection",
+]  # fmt: skip
 """How they are answered from."""
 
 
@@ -90,6 +93,21 @@ class Question:
         """Its id and a hash of what is asked, so that a changed question is another question."""
         asked = json.dumps([self.text, dict(self.options), self.patient], ensure_ascii=False)
         return f"{self.id}:{hashlib.sha256(asked.encode()).hexdigest()[:16]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A solved question as a prompt shows it: the question, and a reply that came to its answer."""
+
+    id: str
+    text: str
+    answer: str
+    """One or two sentences; of an open question the whole answer."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    choice: str | None = None
+    """The right option's letter; `None` without options."""
+    reasoning: str = ""
+    """The steps to it, where they were written out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from epicrisis.answering.choices import Reply, ReplyForm, TextStream, Unreadable
+from epicrisis.answering.voting import Voting
 from epicrisis.answers import Answer, Called, Delta, Event, Failure, Notice, Usage
 from epicrisis.errors import ChatError, EndpointTimeout, ReplyTruncated, ReplyWithheld
 from epicrisis.prompts import Prompt
 from epicrisis.seams import ChatModel, ChatReply, ChatRequest, OnDelta
-from epicrisis.types import Preflight, Question, Ranking, Scope, State
+from epicrisis.types import Example, Preflight, Question, Ranking, Scope, State
 
 SECOND_TRY_TEMPERATURE = 0.5
 """At temperature 0 the same prompt gives the same unreadable reply."""
@@ -34,6 +35,14 @@ class Sampling:
 
 
 @dataclass(frozen=True, slots=True)
+class Examples:
+    """Solved questions for one prompt, best first; and the ids of those left out, for they are the question itself."""
+
+    shown: tuple[Example, ...]
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Context:
     """Everything a strategy may use. `deadline` is a time of `time.monotonic()`."""
 
@@ -48,35 +57,61 @@ class Context:
     sampling: Mapping[str, Sampling] = field(default_factory=dict)
     """By role."""
     deadline: float | None = None
+    voting: Voting = field(default_factory=Voting)
+    examples: Callable[[Question], Awaitable[Examples]] | None = None
+    """The solved questions to show; `None` where no library of them is named."""
+
+
+def spent_by(context: Context) -> tuple[Context, list[Usage]]:
+    """The same context, and a list that its calls' usage goes to as well: what one of several side by side took."""
+    spent: list[Usage] = []
+
+    def emit(event: Event) -> None:
+        if isinstance(event, Called):
+            spent.append(event.usage)
+        context.emit(event)
+
+    return replace(context, emit=emit), spent
 
 
 async def ask(
-    context: Context, role: str, stage: str, prompt: Prompt, form: ReplyForm, *, stream: bool = False
+    context: Context,
+    role: str,
+    stage: str,
+    prompt: Prompt,
+    form: ReplyForm,
+    *,
+    stream: bool = False,
+    sampling: Sampling | None = None,
+    sample: int = 0,
 ) -> Reply:
     """One reply, read. An unreadable, overlong or withheld one is asked for once more, with another draw.
+
+    `sampling` in place of the role's own; `sample` tells draws of the same prompt apart.
 
     Raises ChatError where the call failed, ReplyTruncated where both replies ended by length, Unreadable where
     neither could be read.
     """
-    drawn = context.sampling.get(role, Sampling())
+    drawn = sampling or context.sampling.get(role, Sampling())
     request = ChatRequest(
         prompt.messages,
         form.max_tokens,
         temperature=drawn.temperature,
         top_p=drawn.top_p,
         seed=context.seed,
+        sample=sample,
         schema=form.schema(),
         max_reasoning_tokens=drawn.max_reasoning_tokens,
     )
     try:
         return form.read(
-            await _call(context, role, stage, prompt, request, _deltas(context, stage, form) if stream else None)
+            (await call(context, role, stage, prompt, request, _deltas(context, stage, form) if stream else None)).text
         )
     except (Unreadable, ReplyTruncated, ReplyWithheld) as error:
         context.emit(Notice("asked-again", f"{stage}: {error}; asked once more"))
     hotter = max(drawn.temperature, SECOND_TRY_TEMPERATURE)
-    again = replace(request, sample=1, seed=context.seed + 1, temperature=hotter)
-    return form.read(await _call(context, role, stage, prompt, again, None))
+    again = replace(request, sample=sample + 1, seed=context.seed + 1, temperature=hotter)
+    return form.read((await call(context, role, stage, prompt, again, None)).text)
 
 
 def _deltas(context: Context, stage: str, form: ReplyForm) -> OnDelta:
@@ -96,10 +131,10 @@ def _deltas(context: Context, stage: str, form: ReplyForm) -> OnDelta:
     return on_delta
 
 
-async def _call(
-    context: Context, role: str, stage: str, prompt: Prompt, request: ChatRequest, on_delta: OnDelta | None
-) -> str:
-    """The reply's text; the call is on record however it ends."""
+async def call(
+    context: Context, role: str, stage: str, prompt: Prompt, request: ChatRequest, on_delta: OnDelta | None = None
+) -> ChatReply:
+    """One reply as it came; the call is on record however it ends. Raises ChatError, ReplyTruncated."""
     model = context.models[role]
 
     def record(finish_reason: str, usage: Usage) -> None:
@@ -124,7 +159,7 @@ async def _call(
         raise ReplyTruncated(
             f"the reply was cut at {request.max_tokens} tokens: this model does not keep to the form it was asked for"
         )
-    return reply.text
+    return reply
 
 
 async def _within_deadline(

@@ -1,0 +1,33 @@
+"""Solved questions as earlier turns of the conversation (Medprompt's few-shot examples).
+
+Each is asked in the words of the prompt file that asks the question itself, and answered in the form that its reply
+must have. Texts of examples are data: escaped like a document's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+from epicrisis.answering.baselines import PROMPTS
+from epicrisis.prompts import Prompt, escape, render
+from epicrisis.seams import Message
+from epicrisis.types import Example
+
+
+def with_examples(prompt: Prompt, template: str, examples: Sequence[Example]) -> Prompt:
+    """The prompt with the examples between its system message and the question, the best one nearest to it."""
+    system, *asked = prompt.messages
+    turns: list[Message] = []
+    for example in reversed(examples):
+        (_, question) = render(PROMPTS, template, question=example.text, options=example.options).messages
+        turns += [question, Message("assistant", escape(json.dumps(_reply(example), ensure_ascii=False)))]
+    return replace(prompt, messages=(system, *turns, *asked))
+
+
+def _reply(example: Example) -> dict[str, object]:
+    result: dict[str, object] = {"found": True, "answer": example.answer}
+    if example.choice is not None:
+        result["choice"] = example.choice
+    return {"reasoning": example.reasoning, "result": result} if example.reasoning else {"result": result}
