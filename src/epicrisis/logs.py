@@ -143,24 +143,10 @@ def _line(fields: dict[str, Any]) -> str:
 def _told(event: Event) -> dict[str, Any]:
     """All that is written of an event: numbers, and names that are this program's own."""
     match event:
-        case Retrieved(ranking):
-            return {"retriever": _id(ranking.retriever), "hits": len(ranking.hits), "notes": len(ranking.notes)}
-        case PreflightChecked(verdict):
-            signal = {"signal": _id(verdict.signal), "value": verdict.value}
-            return {"agree": verdict.rankings_agree, **signal, "depth": verdict.depth}
-        case MapStarted(partition, passages):
-            return {"partition": partition, "passages": len(passages)}
-        case MapFinished(partial):
-            found = {"partition": partial.partition, "passages": len(partial.passages), "state": _id(partial.state)}
-            return {**found, "quotations": len(partial.quotations), "error": _kind(partial.failure)}
-        case ExamplesFound(ids, left_out):
-            return {"examples": len(ids), "left_out": len(left_out)}
-        case Voted(vote):
-            return {"vote": vote.number, "state": _id(vote.state), "error": _kind(vote.failure)}
-        case Drafted(draft):
-            return {"draft": draft.number, "state": _id(draft.state), "error": _kind(draft.failure)}
-        case AnswerStarted(stage, documents):
-            return {"stage": _id(stage), "documents": documents}
+        case Retrieved() | PreflightChecked() | ExamplesFound():
+            return _found(event)
+        case MapStarted() | MapFinished() | Voted() | Drafted() | AnswerStarted():
+            return _step(event)
         case Called():
             names = {key: _id(getattr(event, key)) for key in ("stage", "model", "prompt_sha256", "template")}
             ended = event.finish_reason
@@ -172,17 +158,38 @@ def _told(event: Event) -> dict[str, Any]:
         case Answered(answer):
             names = {"strategy": _id(answer.strategy), "state": _id(answer.state)}
             cited = {"citations": len(answer.citations), "verified": sum(each.verified for each in answer.citations)}
-            counts = {
-                **cited,
-                "partials": len(answer.partials),
-                "votes": len(answer.votes),
-                "usage": asdict(answer.usage),
-            }
-            return {**names, "error": _kind(answer.failure), **counts}
+            parts = {name: len(getattr(answer, name)) for name in ("partials", "votes", "drafts")}
+            return {**names, "error": _kind(answer.failure), **cited, **parts, "usage": asdict(answer.usage)}
         case Delta():
             return {}
         case _:
             assert_never(event)
+
+
+def _found(event: Retrieved | PreflightChecked | ExamplesFound) -> dict[str, Any]:
+    match event:
+        case Retrieved(ranking):
+            return {"retriever": _id(ranking.retriever), "hits": len(ranking.hits), "notes": len(ranking.notes)}
+        case PreflightChecked(verdict):
+            signal = {"signal": _id(verdict.signal), "value": verdict.value}
+            return {"agree": verdict.rankings_agree, **signal, "depth": verdict.depth}
+        case ExamplesFound(ids, left_out):
+            return {"examples": len(ids), "left_out": len(left_out)}
+
+
+def _step(event: MapStarted | MapFinished | Voted | Drafted | AnswerStarted) -> dict[str, Any]:
+    match event:
+        case MapStarted(partition, passages):
+            return {"partition": partition, "passages": len(passages)}
+        case MapFinished(partial):
+            found = {"partition": partial.partition, "passages": len(partial.passages), "state": _id(partial.state)}
+            return {**found, "quotations": len(partial.quotations), "error": _kind(partial.failure)}
+        case Voted(vote):
+            return {"vote": vote.number, "state": _id(vote.state), "error": _kind(vote.failure)}
+        case Drafted(draft):
+            return {"draft": draft.number, "state": _id(draft.state), "error": _kind(draft.failure)}
+        case AnswerStarted(stage, documents):
+            return {"stage": _id(stage), "documents": documents}
 
 
 def _kind(failure: Failure | None) -> str | None:
