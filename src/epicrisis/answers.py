@@ -104,6 +104,7 @@ class Draft:
     """From 0."""
     state: State
     text: str = ""
+    choice: str | None = None
     critique: str = ""
     """What the model itself had to say against it (self-reflection)."""
     rewards: Mapping[str, float] = field(default_factory=dict)

@@ -35,12 +35,13 @@ _MARKERS = re.compile(
     r"""(?ix)
     (?P<opener>
         < (?= \\* (?: \| | ｜ | \s* /? \s* (?:documents|s|SYS|bos|eos|pad|unk|(?:start|end)_of_turn) \s* > ) )
-      | \[ (?= \\* \s* (?: (?:doc|finding) \s* \d+ | /? \s* (?:INST|SYSTEM_PROMPT|\w*TOOL_\w+|\w+_TOOLS) ) \s* \] )
+      | \[ (?= \\* \s* (?: (?:doc|finding|answer) \s* \d+
+                        | /? \s* (?:INST|SYSTEM_PROMPT|\w*TOOL_\w+|\w+_TOOLS) ) \s* \] )
     )
     (?P<escapes> \\* )
     """
 )
-_LABELS = re.compile(r"(?m)^\[(?:doc|finding) \d+\] ")
+_LABELS = re.compile(r"(?m)^\[(?:doc|finding|answer) \d+\] ")
 _USER_PART = "\n=== user ===\n"
 
 

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from epicrisis.answering.choices import Reply, ReplyForm, TextStream, Unreadable
+from epicrisis.answering.refining import Refining
 from epicrisis.answering.voting import Voting
 from epicrisis.answers import Answer, Called, Delta, Event, Failure, Notice, Usage
 from epicrisis.errors import ChatError, EndpointTimeout, ReplyTruncated, ReplyWithheld
@@ -60,6 +61,9 @@ class Context:
     voting: Voting = field(default_factory=Voting)
     examples: Callable[[Question], Awaitable[Examples]] | None = None
     """The solved questions to show; `None` where no library of them is named."""
+    refining: Refining = field(default_factory=Refining)
+    reward: Callable[[Question, str], Awaitable[Mapping[str, float]]] | None = None
+    """How good an answer is, by attribute; its calls are on record like any other. Raises ChatError."""
 
 
 def spent_by(context: Context) -> tuple[Context, list[Usage]]:
