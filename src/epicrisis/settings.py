@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializ
 from epicrisis.dates import last_day
 from epicrisis.errors import InputError
 from epicrisis.privacy import host_of, local_path, outside, without_secrets
-from epicrisis.types import By, Remedy, SignalKind, StrategyName
+from epicrisis.types import By, Keep, Remedy, SignalKind, StrategyName, TieRule
 
 ROLES = ("writer", "map", "reduce")
 
@@ -129,12 +129,15 @@ class ModelSettings(_Table):
 
 
 class Models(_Table):
-    """One chat model a role; without a name of its own it is the writer's. `judge` compares finished runs' answers."""
+    """One chat model a role; without a name of its own it is the writer's. `judge` judges finished runs' answers,
+    `reward` scores drafts of answers."""
 
     writer: ModelSettings = ModelSettings()
     map: ModelSettings | None = None
     reduce: ModelSettings | None = None
     judge: ModelSettings | None = None
+    reward: ModelSettings | None = None
+    """A chat model, or a folder of a reward model (extra `torch`); without a name nobody scores."""
 
 
 class PreflightSettings(_Table):
@@ -155,6 +158,40 @@ class RerankSettings(_Table):
     name: Address | None = None
     depth: int = Field(64, ge=1, le=1000)
     api_key_env: Variable = KEYS
+
+
+class VoteSettings(_Table):
+    """Self-consistency: the same question asked so often, at that temperature, and the majority's choice taken."""
+
+    n: int = Field(5, ge=1, le=1000)
+    temperature: float = Field(0.7, ge=0, le=2)
+    top_p: float = Field(1.0, gt=0, le=1)
+    shuffle: bool | None = None
+    """The options in another order for each vote; where not said, as the strategy has it (Medprompt does)."""
+    tie: TieRule = "abstain"
+
+
+class ExampleSettings(_Table):
+    """Solved questions to show before the question (`epicrisis examples build`)."""
+
+    library: LocalPath | None = None
+    k: int = Field(5, ge=0, le=100)
+    choose: Literal["nearest", "random", "fixed"] = "nearest"
+    """`random`: others for each question, drawn by the seed; `fixed`: the same for all. Both are controls."""
+    rerank: Address | None = None
+    """A reranker over the nearest `rerank_times` k of them (errata P7: made for query and article)."""
+    rerank_times: int = Field(3, ge=1, le=100)
+    leak_similarity: float = Field(0.8, gt=0, le=1)
+    """An example whose text is so similar to the question's is the question itself, and left out."""
+
+
+class RefineSettings(_Table):
+    """OpenMedprompt: drafts of ensemble refining, rounds of self-reflection, and which of its drafts is the answer."""
+
+    drafts: int = Field(5, ge=1, le=1000)
+    rounds: int = Field(5, ge=0, le=1000)
+    keep: Keep | None = None
+    """Where not said: the best by the reward model where there is one, else the last."""
 
 
 class CacheSettings(_Table):
@@ -219,6 +256,9 @@ class Settings(_Table):
     fuse: tuple[LocalPath, ...] = ()
     """Further libraries of the same passages, made with other encoders: their dense rankings are fused."""
     scope: ScopeSettings = ScopeSettings()
+    votes: VoteSettings = VoteSettings()
+    examples: ExampleSettings = ExampleSettings()
+    refine: RefineSettings = RefineSettings()
     seed: int = 0
     deadline_seconds: float | None = Field(None, gt=0)
     questions_at_once: int | None = Field(None, ge=1)

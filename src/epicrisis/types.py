@@ -29,6 +29,13 @@ Remedy: TypeAlias = Literal["cut", "last-sentence-first", "segments"]
 SignalKind: TypeAlias = Literal["overlap", "rank-biased-overlap", "dense-gap", "bm25-gap", "reranker-overlap"]
 """What a preflight check looks at; see `retrieval.signals`."""
 
+TieRule: TypeAlias = Literal["abstain", "first-vote"]
+"""What comes of votes that are tied; `first-vote`: of the leading options the one that a vote stated first, as the
+context-retrieval study's code does."""
+
+Keep: TypeAlias = Literal["last", "best"]
+"""Which draft of self-reflection is the answer: the last, as published; or the one of highest reward (errata P8)."""
+
 Splitter: TypeAlias = Literal["tokens", "medrag", "whole"]
 StrategyName: TypeAlias = Literal[
     "brief-context", "rag", "closed-book", "chain-of-thought", "zero-shot", "self-consistency", "medprompt",
@@ -108,6 +115,14 @@ class Example:
     """The right option's letter; `None` without options."""
     reasoning: str = ""
     """The steps to it, where they were written out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Examples:
+    """Solved questions for one prompt, best first; and the ids of those left out, for they are the question itself."""
+
+    shown: tuple[Example, ...]
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from epicrisis.answers import Answer, Called, Delta, Event, Failure, Notice, Usa
 from epicrisis.errors import ChatError, EndpointTimeout, ReplyTruncated, ReplyWithheld
 from epicrisis.prompts import Prompt
 from epicrisis.seams import ChatModel, ChatReply, ChatRequest, OnDelta
-from epicrisis.types import Example, Preflight, Question, Ranking, Scope, State
+from epicrisis.types import Examples, Preflight, Question, Ranking, Scope, State
 
 SECOND_TRY_TEMPERATURE = 0.5
 """At temperature 0 the same prompt gives the same unreadable reply."""
@@ -33,14 +33,6 @@ class Sampling:
     temperature: float = 0.0
     top_p: float = 1.0
     max_reasoning_tokens: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Examples:
-    """Solved questions for one prompt, best first; and the ids of those left out, for they are the question itself."""
-
-    shown: tuple[Example, ...]
-    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

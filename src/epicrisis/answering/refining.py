@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
-Keep: TypeAlias = Literal["last", "best"]
-"""Which draft of self-reflection is the answer: the last, as published; or the one of highest reward (errata P8)."""
+from epicrisis.types import Keep
 
 
 @dataclass(frozen=True, slots=True)

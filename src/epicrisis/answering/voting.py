@@ -9,13 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
 
 from epicrisis.answers import Vote
-from epicrisis.types import State
-
-TieRule: TypeAlias = Literal["abstain", "first-vote"]
-"""`first-vote`: of the leading options the one that a vote stated first, as the study's code does."""
+from epicrisis.types import State, TieRule
 
 MAJORITY, TIE = "majority", "tie"
 
