@@ -32,7 +32,7 @@ FLOORS = {
             ["library"],
             ["retrieval"],
             ["answering"],
-            ["opening"],
+            ["opening", "treatment"],
             ["pipeline"],
             ["plan"],
             ["evaluation"],

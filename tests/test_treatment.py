@@ -7,10 +7,11 @@ import asyncio
 import pytest
 
 from epicrisis.answers import Answer, PreflightChecked, Retrieved
-from epicrisis.pipeline import AS_SET, Pipeline, Treatment
+from epicrisis.pipeline import Pipeline
 from epicrisis.retrieval.ordering import in_order
 from epicrisis.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
+from epicrisis.treatment import AS_SET, Treatment
 from epicrisis.types import Question, Ranking
 from tests.answering.world import NOT_FOUND, items_of, passages, stages, verdict
 

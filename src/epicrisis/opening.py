@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -16,6 +17,7 @@ from epicrisis.corpus.chunking import sentences
 from epicrisis.errors import ModelMissing, SettingsError, StorageError
 from epicrisis.library.folder import REPLIES
 from epicrisis.library.library import Library
+from epicrisis.library.lookup import at_random
 from epicrisis.models.chat.layers.budget import Budget
 from epicrisis.models.chat.layers.cache import ReplyCache
 from epicrisis.models.chat.layers.stack import layered
@@ -24,12 +26,15 @@ from epicrisis.models.load import load_chat
 from epicrisis.models.precomputed import PrecomputedEncoder
 from epicrisis.models.rerankers import load_reranker
 from epicrisis.privacy import local_path
+from epicrisis.retrieval.examples import chosen
 from epicrisis.retrieval.retriever import Retriever, Searched
 from epicrisis.seams import ChatModel, Encoder
-from epicrisis.settings import ROLES, ModelSettings, ScopeSettings, Settings
-from epicrisis.types import Question, Scope
+from epicrisis.settings import ROLES, ExampleSettings, ModelSettings, RerankSettings, ScopeSettings, Settings
+from epicrisis.types import Examples, Passage, Question, Scope
 
 DEFAULT_ENCODER = "minilm"
+_EXAMPLES_AT_LEAST = 20
+"""Passages looked at for the examples of one question."""
 _DRAWN_ALIKE = {"temperature": 0.0, "top_p": 1.0, "max_reasoning_tokens": 0}
 """These are each request's own."""
 SLOTS = 1
@@ -135,6 +140,48 @@ def _searched(settings: Settings, path: Path, encoder_name: str | None) -> tuple
 
     encoder = load_encoder(encoder_name or read_manifest(path).encoder_name, settings.home, settings.threads)
     return Library.open(path, encoder_fingerprint=encoder.fingerprint), encoder
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleSearch:
+    """A library of solved questions, and which of them are shown."""
+
+    opened: Opened
+    wanted: ExampleSettings
+    seed: int
+
+    def find(self, question: Question) -> Examples:
+        """Those to show, best first: as many as are wanted, or all there are. Raises InputError where the library holds
+        anything else."""
+        depth = max(_EXAMPLES_AT_LEAST, self.wanted.k * self.wanted.rerank_times)
+        while True:
+            passages = self._passages(question, depth)
+            found = chosen(passages, question, self.wanted.k, self.wanted.leak_similarity)
+            if len(found.shown) == self.wanted.k or len(passages) < depth:
+                return found
+            # Long questions have several passages, and some are left out.
+            depth *= 2
+
+    def _passages(self, question: Question, depth: int) -> tuple[Passage, ...]:
+        if self.wanted.choose == "nearest":
+            return self.opened.retriever.rank(question.text, depth, "dense", Scope()).passages
+        drawn = f"{self.seed}/{question.key if self.wanted.choose == 'random' else ''}"
+        return at_random(self.opened.library, depth, int(sha256(drawn.encode()).hexdigest()[:8], 16), Scope())
+
+
+def open_examples(settings: Settings) -> ExampleSearch | None:
+    """The library of solved questions that the settings name, opened for reading; `None` where they name none.
+
+    Raises UserError as `open_retriever` does.
+    """
+    wanted = settings.examples
+    if wanted.library is None:
+        return None
+    changes = {
+        "by": "dense", "strategy": "rag", "encoder": None, "fuse": (),
+        "rerank": RerankSettings(name=wanted.rerank, depth=max(1, wanted.k * wanted.rerank_times)),
+    }  # fmt: skip
+    return ExampleSearch(open_retriever(settings.model_copy(update=changes), wanted.library), wanted, settings.seed)
 
 
 def _key(variable: str) -> Callable[[], str | None]:

@@ -16,7 +16,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
@@ -25,18 +25,24 @@ from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
 from epicrisis.answering.baselines import PROMPTS, chain_of_thought, closed_book, rag
 from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.context import Context, Sampling
+from epicrisis.answering.next_token import zero_shot
+from epicrisis.answering.open_medprompt import ensemble_refining, self_reflection
+from epicrisis.answering.refining import Refining
+from epicrisis.answering.self_consistency import medprompt, self_consistency
+from epicrisis.answering.voting import Voting
 from epicrisis.answers import Answer, Answered, Called, Delta, Event, Notice, Usage
 from epicrisis.configuration import load
-from epicrisis.errors import EpicrisisError, InputError
+from epicrisis.errors import EpicrisisError, InputError, SettingsError
 from epicrisis.logs import log_error, log_event, open_log
 from epicrisis.models.catalogue import is_demo
-from epicrisis.opening import Opened, open_cache, open_models, open_retriever, scope_of
+from epicrisis.opening import ExampleSearch, Opened, open_cache, open_examples, open_models, open_retriever, scope_of
 from epicrisis.privacy import quiet_logs, set_local_only, without_secrets
 from epicrisis.prompts import folder_hash
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.seams import ChatModel
 from epicrisis.settings import ROLES, ModelSettings, Settings
-from epicrisis.types import Preflight, Question, Ranking, Scope, StrategyName
+from epicrisis.treatment import AS_SET, Treatment, treated
+from epicrisis.types import Examples, Preflight, Question, Ranking, Scope
 
 Strategy: TypeAlias = Callable[[Question, Context], Awaitable[Answer]]
 
@@ -45,13 +51,21 @@ STRATEGIES: Mapping[str, Strategy] = {
     "rag": rag,
     "closed-book": closed_book,
     "chain-of-thought": chain_of_thought,
+    "zero-shot": zero_shot,
+    "self-consistency": self_consistency,
+    "medprompt": medprompt,
+    "ensemble-refining": ensemble_refining,
+    "self-reflection": self_reflection,
 }
-WITHOUT_LIBRARY = frozenset({"closed-book", "chain-of-thought"})
+WITHOUT_LIBRARY = frozenset(STRATEGIES) - {"brief-context", "rag"}
+"""They read no library of passages; some read one of solved questions."""
+WITH_EXAMPLES = frozenset({"medprompt", "ensemble-refining", "self-reflection"})
 
 SEARCHES_AT_ONCE = 2
 
 _DECIDES = {
     "encoder", "by", "strategy", "k", "partition", "rrf_k", "preflight", "long_questions", "rerank", "scope", "seed",
+    "votes", "examples", "refine",
 }  # fmt: skip
 """Settings that decide the answers."""
 _DECIDES_REPLIES = {
@@ -62,29 +76,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Treatment:
-    """How one question is answered where an experiment wants it otherwise than the settings say; `None`: as they say.
-
-    `temperature` and `top_p` hold for every role.
-    """
-
-    strategy: StrategyName | None = None
-    ranking: Ranking | None = None
-    """Read as it is by whatever would search; nothing is searched then."""
-    preflight: bool | Preflight = True
-    """False: none, whatever the settings say; a verdict: that one, nothing is looked at."""
-    partition: int | None = None
-    seed: int | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    scope: Scope | None = None
-    """What the question may see."""
-
-
-AS_SET = Treatment()
-
-
 class Pipeline:
     """A library, its encoder and the chat models, ready to answer. Use as an async context manager, or `aclose()`."""
 
@@ -93,6 +84,7 @@ class Pipeline:
         settings: Settings,
         models: Mapping[str, ChatModel],
         opened: Opened | None = None,
+        examples: ExampleSearch | None = None,
         *,
         notes: Sequence[str] = (),
         held: ExitStack | None = None,
@@ -101,6 +93,7 @@ class Pipeline:
         self._settings = settings
         self._models = models
         self._opened = opened
+        self._examples = examples
         self._notes = tuple(notes)
         self._held = held or ExitStack()
         self._searches = asyncio.Semaphore(SEARCHES_AT_ONCE)
@@ -120,11 +113,19 @@ class Pipeline:
             opened = None
             if library is not None and settings.strategy not in WITHOUT_LIBRARY:
                 opened = held.enter_context(open_retriever(settings, library))
+            examples = open_examples(settings) if settings.strategy in WITH_EXAMPLES else None
+            if examples is not None:
+                held.enter_context(examples.opened)
+            elif settings.strategy == "medprompt":
+                raise SettingsError(
+                    "medprompt shows solved questions: name a library of them with examples.library (--examples), made "
+                    "by `epicrisis examples build`"
+                )
             cache, note = open_cache(settings, opened)
             if cache is not None:
                 held.callback(cache.close)
             models = open_models(settings, cache)
-            return cls(settings, models, opened, notes=[note] if note else [], held=held.pop_all())
+            return cls(settings, models, opened, examples, notes=[note] if note else [], held=held.pop_all())
 
     async def events(
         self, question: Question, scope: Scope | None = None, treatment: Treatment = AS_SET
@@ -146,7 +147,7 @@ class Pipeline:
                 seen = scope or treatment.scope or scope_of(self._settings.scope, question=question)
                 context = self.context(emit, seen)
                 strategy = STRATEGIES[treatment.strategy or self._settings.strategy]
-                return await strategy(question, _treated(context, treatment))
+                return await strategy(question, treated(context, treatment))
             except EpicrisisError as error:
                 log_error(question.key, error)
                 raise
@@ -231,6 +232,10 @@ class Pipeline:
                 n=check.n, threshold=check.threshold, depth=check.depth, signal=check.signal,
             )  # fmt: skip
 
+        async def examples(question: Question) -> Examples:
+            assert self._examples is not None
+            return await self._offload(self._examples.find, question)
+
         deadline = settings.deadline_seconds
         return Context(
             models=self._models,
@@ -242,6 +247,9 @@ class Pipeline:
             seed=settings.seed,
             sampling={role: _sampling(settings.model_for(role)) for role in ROLES},
             deadline=None if deadline is None else time.monotonic() + deadline,
+            voting=Voting(**settings.votes.model_dump()),
+            examples=None if self._examples is None else examples,
+            refining=Refining(settings.refine.drafts, settings.refine.rounds, settings.refine.keep or "last"),
         )
 
     def _needed(self) -> Retriever:
@@ -266,40 +274,6 @@ class Pipeline:
             for name in names
             if is_demo(name)
         ]
-
-
-def _treated(context: Context, treatment: Treatment) -> Context:
-    """The context with what the treatment says in place of what the settings say."""
-    return replace(
-        context,
-        retrieve=context.retrieve if treatment.ranking is None else _giving(treatment.ranking),
-        preflight=_preflight(context, treatment.preflight),
-        partition=treatment.partition or context.partition,
-        seed=context.seed if treatment.seed is None else treatment.seed,
-        sampling={role: _drawn(sampling, treatment) for role, sampling in context.sampling.items()},
-    )
-
-
-def _preflight(context: Context, wanted: bool | Preflight) -> Callable[[Question], Awaitable[Preflight]] | None:
-    if isinstance(wanted, Preflight):
-        return _giving(wanted)
-    return context.preflight if wanted else None
-
-
-def _drawn(sampling: Sampling, treatment: Treatment) -> Sampling:
-    temperature, top_p = treatment.temperature, treatment.top_p
-    return replace(
-        sampling,
-        temperature=sampling.temperature if temperature is None else temperature,
-        top_p=sampling.top_p if top_p is None else top_p,
-    )
-
-
-def _giving(value: T) -> Callable[[Question], Awaitable[T]]:
-    async def give(_: Question) -> T:
-        return value
-
-    return give
 
 
 def _sampling(model: ModelSettings) -> Sampling:

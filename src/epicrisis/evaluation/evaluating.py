@@ -6,8 +6,9 @@ from pathlib import Path
 
 from epicrisis.errors import InputError
 from epicrisis.opening import scope_of
-from epicrisis.pipeline import WITHOUT_LIBRARY, Pipeline, Treatment
+from epicrisis.pipeline import WITHOUT_LIBRARY, Pipeline
 from epicrisis.settings import Settings
+from epicrisis.treatment import Treatment
 from epicrisis.types import Question
 
 from .datasets.load import load

@@ -32,11 +32,11 @@ from epicrisis.evaluation.runs.folder import RECORDS
 from epicrisis.evaluation.runs.records import Outcome, Record, read_records
 from epicrisis.evaluation.statistics import Mean, sign_test
 from epicrisis.evaluation.tables.table import Table
-from epicrisis.pipeline import Treatment
 from epicrisis.retrieval.ordering import in_order
 from epicrisis.seams import ChatRequest
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.reader import u_curve
+from epicrisis.treatment import Treatment
 from epicrisis.types import Passage, Question, Ranking, State
 from tests.answering.world import NOT_FOUND, by_stage, finding, said, stage_of
 from tests.evaluation.experiments.world import answer, evidence, near, questions, reader, row

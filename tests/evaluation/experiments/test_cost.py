@@ -38,10 +38,10 @@ from epicrisis.evaluation.statistics import Mean
 from epicrisis.evaluation.studies import EXPERIMENTS
 from epicrisis.evaluation.tables.published import published
 from epicrisis.models.chat.prices import stated_cost
-from epicrisis.pipeline import Treatment
 from epicrisis.retrieval.ordering import in_order
 from epicrisis.settings import Price, Settings
 from epicrisis.testing.chat import ScriptedModel
+from epicrisis.treatment import Treatment
 from epicrisis.types import Question, StrategyName
 from tests.answering.world import NOT_FOUND, by_stage, finding, passages, said
 from tests.evaluation.experiments.world import answer, evidence, questions, row

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from epicrisis.errors import InputError
 from epicrisis.evaluation.experiments.placing import placed
 from epicrisis.evaluation.runs.cases import Case, Condition
-from epicrisis.pipeline import Treatment
 from epicrisis.retrieval.fusion import reciprocal_rank_fusion
 from epicrisis.retrieval.ordering import at_both_ends, in_order
 from epicrisis.retrieval.rerank import reranked
+from epicrisis.treatment import Treatment
 from epicrisis.types import Passage, Preflight, Question, Ranking, StrategyName
 
 from .evidence import Evidence

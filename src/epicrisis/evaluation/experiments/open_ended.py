@@ -23,7 +23,7 @@ from epicrisis.evaluation.power import ALPHA
 from epicrisis.evaluation.runs.cases import Case
 from epicrisis.evaluation.statistics import Mean, holm, mean_of, sign_test
 from epicrisis.evaluation.tables.table import Cell, Table
-from epicrisis.pipeline import Treatment
+from epicrisis.treatment import Treatment
 from epicrisis.types import Question, StrategyName
 
 NAME = "open-ended"

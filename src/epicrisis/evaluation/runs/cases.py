@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from epicrisis.pipeline import AS_SET, Treatment
+from epicrisis.treatment import AS_SET, Treatment
 from epicrisis.types import Question
 
 Condition: TypeAlias = Mapping[str, str | int | float | bool]

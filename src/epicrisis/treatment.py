@@ -1,0 +1,78 @@
+"""What an experiment would have otherwise than the settings say, for one question. Opens nothing and calls no model."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from epicrisis.answering.context import Context, Sampling
+from epicrisis.answering.refining import Refining
+from epicrisis.answering.voting import Voting
+from epicrisis.types import Examples, Preflight, Question, Ranking, Scope, StrategyName
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Treatment:
+    """How one question is answered where an experiment wants it otherwise than the settings say; `None`: as they say.
+
+    `temperature` and `top_p` hold for every role.
+    """
+
+    strategy: StrategyName | None = None
+    ranking: Ranking | None = None
+    """Read as it is by whatever would search; nothing is searched then."""
+    preflight: bool | Preflight = True
+    """False: none, whatever the settings say; a verdict: that one, nothing is looked at."""
+    partition: int | None = None
+    seed: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    scope: Scope | None = None
+    """What the question may see."""
+    voting: Voting | None = None
+    refining: Refining | None = None
+    examples: Examples | None = None
+    """Shown as they are; nothing is looked for then."""
+
+
+AS_SET = Treatment()
+
+
+def treated(context: Context, treatment: Treatment) -> Context:
+    """The context with what the treatment says in place of what the settings say."""
+    return replace(
+        context,
+        retrieve=context.retrieve if treatment.ranking is None else _giving(treatment.ranking),
+        preflight=_preflight(context, treatment.preflight),
+        partition=treatment.partition or context.partition,
+        seed=context.seed if treatment.seed is None else treatment.seed,
+        sampling={role: _drawn(sampling, treatment) for role, sampling in context.sampling.items()},
+        voting=treatment.voting or context.voting,
+        refining=treatment.refining or context.refining,
+        examples=context.examples if treatment.examples is None else _giving(treatment.examples),
+    )
+
+
+def _preflight(context: Context, wanted: bool | Preflight) -> Callable[[Question], Awaitable[Preflight]] | None:
+    if isinstance(wanted, Preflight):
+        return _giving(wanted)
+    return context.preflight if wanted else None
+
+
+def _drawn(sampling: Sampling, treatment: Treatment) -> Sampling:
+    temperature, top_p = treatment.temperature, treatment.top_p
+    return replace(
+        sampling,
+        temperature=sampling.temperature if temperature is None else temperature,
+        top_p=sampling.top_p if top_p is None else top_p,
+    )
+
+
+def _giving(value: T) -> Callable[[Question], Awaitable[T]]:
+    async def give(_: Question) -> T:
+        return value
+
+    return give
