@@ -68,7 +68,7 @@ def position_biased_reader(
         named = max((text for text in keys if text in asked), key=len, default=None)
         key = None if named is None else keys[named]
         place = None if key is None else _place_of(key, items)
-        attends = place is not None and _draw(seed, request.seed, prompt) < curve(place, len(items))
+        attends = place is not None and drawn(seed, request.seed, prompt) < curve(place, len(items))
         schema = request.schema or {"type": "object"}
         if key is None or place is None or not attends:
             return json.dumps(fill(schema, {"found": False, "quotes": [], "choice": None}, "nothing relevant"))
@@ -87,7 +87,7 @@ def _place_of(key: Key, items: Sequence[str]) -> int | None:
     return None
 
 
-def _draw(*parts: object) -> float:
+def drawn(*parts: object) -> float:
     """A number in [0, 1) that depends on the parts alone."""
     digest = hashlib.sha256("\0".join(map(str, parts)).encode()).digest()
     return int.from_bytes(digest[:8], "big") / 2**64

@@ -1,0 +1,105 @@
+"""What votes come to, and the orders in which options are shown: hand-made cases and properties."""
+
+from __future__ import annotations
+
+import itertools
+import string
+from collections import Counter
+from random import Random
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from epicrisis.answering.shuffling import as_they_are, shuffled
+from epicrisis.answering.voting import tally
+from epicrisis.answers import Vote
+from epicrisis.types import State, TieRule
+
+LETTERS = "ABCD"
+
+
+def votes(stated: str) -> list[Vote]:
+    """One a letter; `-` abstained, `?` could not be read, `!` failed."""
+    states: dict[str, State] = {"-": "abstained", "?": "unparsed", "!": "failed"}
+    return [
+        Vote(i, tuple(LETTERS), states.get(each, "answered"), None if each in states else each)
+        for i, each in enumerate(stated)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("stated", "tie", "state", "choice", "decided_by"),
+    [
+        ("AAB", "abstain", "answered", "A", "majority"),
+        ("ABBCC", "abstain", "abstained", None, "tie"),
+        ("CBBCA", "first-vote", "answered", "C", "first-vote"),
+        ("ABCD", "abstain", "abstained", None, "tie"),
+        ("A---B", "abstain", "abstained", None, "majority"),
+        ("AA--B", "abstain", "answered", "A", "majority"),
+        ("A!!!?", "abstain", "answered", "A", "majority"),
+        ("!-?", "abstain", "abstained", None, ""),
+        ("!?!", "abstain", "unparsed", None, ""),
+        ("!!", "first-vote", "failed", None, ""),
+    ],
+)
+def test_what_votes_come_to(stated: str, tie: TieRule, state: State, choice: str | None, decided_by: str) -> None:
+    counted = tally(votes(stated), LETTERS, tie)
+    assert (counted.state, counted.choice, counted.decided_by) == (state, choice, decided_by)
+
+
+def test_the_spread_is_of_the_votes_that_state_an_option() -> None:
+    assert tally(votes("AAB-!"), LETTERS).distribution == {"A": 2 / 3, "B": 1 / 3, "C": 0.0, "D": 0.0}
+    assert tally(votes("-!"), LETTERS).distribution == {}
+
+
+@given(st.text(alphabet=LETTERS + "-?!", min_size=1, max_size=25), st.randoms(use_true_random=False))
+def test_the_order_in_which_votes_come_back_changes_nothing(stated: str, random: Random) -> None:
+    made = votes(stated)
+    mixed = list(made)
+    random.shuffle(mixed)
+    for tie in get_args(TieRule):
+        assert tally(mixed, LETTERS, tie) == tally(made, LETTERS, tie)
+
+
+@given(st.text(alphabet=LETTERS + "-?!", min_size=1, max_size=25))
+def test_a_choice_has_the_most_votes_and_more_than_abstain(stated: str) -> None:
+    counted = tally(votes(stated), LETTERS)
+    often = Counter(each for each in stated if each in LETTERS)
+    if counted.choice is None:
+        assert counted.state != "answered"
+    else:
+        assert all(often[counted.choice] > often[other] for other in often if other != counted.choice)
+        assert often[counted.choice] >= stated.count("-")
+
+
+# -- orders of options ------------------------------------------------------------------------------------------------
+
+
+def options(n: int) -> dict[str, str]:
+    return {letter: f"text {letter}" for letter in string.ascii_uppercase[:n]}
+
+
+@given(st.integers(2, 6), st.integers(1, 40), st.integers(0, 10**6))
+def test_every_option_stands_in_every_place_as_often_as_can_be(n: int, times: int, seed: int) -> None:
+    """Errata P3: also where votes exceed the permutations of the options (15 of 20 votes on three options, there)."""
+    shown = shuffled(options(n), times, seed)
+    assert len(shown) == times
+    often = Counter((place, letter) for each in shown for place, letter in enumerate(each.letters))
+    counts = [often[place, letter] for place, letter in itertools.product(range(n), options(n))]
+    assert max(counts) - min(counts) <= (1 if times % n else 0)
+
+
+@given(st.integers(1, 6), st.integers(1, 12), st.integers(0, 10**6))
+def test_letters_are_mapped_back_to_what_stood_there(n: int, times: int, seed: int) -> None:
+    own = options(n)
+    for shown in (*shuffled(own, times, seed), as_they_are(own)):
+        assert list(shown.options) == list(own), "letters keep their places"
+        assert all(own[shown.own(letter)] == text for letter, text in shown.options.items())
+
+
+def test_orders_go_by_the_seed_and_by_nothing_else() -> None:
+    assert shuffled(options(4), 8, 1) == shuffled(options(4), 8, 1)
+    assert shuffled(options(4), 8, 1) != shuffled(options(4), 8, 2)
+    assert shuffled(options(4), 20, 3)[:8] == shuffled(options(4), 8, 3), "more votes change none of the first"
