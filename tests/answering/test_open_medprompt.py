@@ -1,0 +1,185 @@
+"""Ensemble refining and self-reflection over scripted models: which calls are made, what each sees, what is kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import pytest
+
+from epicrisis.answering.open_medprompt import TEMPERATURES, TOP_PS, ensemble_refining, self_reflection
+from epicrisis.answering.refining import Refining
+from epicrisis.answers import Called, Drafted, ExamplesFound, Notice
+from epicrisis.errors import EndpointRejected
+from epicrisis.seams import ChatRequest
+from epicrisis.testing.chat import ScriptedModel
+from epicrisis.types import Example, Examples, Question
+from tests.answering.world import NOT_FOUND, OPEN_QUESTION, QUESTION, items_of, run, world
+
+EXAMPLES = Examples((Example("e0", "What helps in gout?", "Colchicine does."),))
+
+
+async def found(question: Question) -> Examples:
+    return EXAMPLES
+
+
+def answered(text: str, **more: str) -> str:
+    return json.dumps({"reasoning": "So.", "result": {"found": True, "answer": text, **more}})
+
+
+def stage(request: ChatRequest) -> str:
+    """`draft`, `synthesis`, `critique` or `improvement`, by the words of its prompt."""
+    asked = request.messages[-1].content
+    if "Several drafts" in asked:
+        return "synthesis"
+    if "Say what is wrong" in asked:
+        return "critique"
+    return "improvement" if "A reviewer says" in asked else "draft"
+
+
+def script(request: ChatRequest) -> str:
+    if stage(request) == "critique":
+        return json.dumps({"result": {"found": True, "critique": f"Too short: {items_of(request)[0]}"}})
+    return answered({"draft": f"Draft {request.sample}.", "synthesis": "All in all."}.get(stage(request), "Better."))
+
+
+def stages(model: ScriptedModel) -> list[str]:
+    return [stage(request) for request in model.requests]
+
+
+# -- ensemble refining ------------------------------------------------------------------------------------------------
+
+
+def test_drafts_are_varied_and_summed_up_once() -> None:
+    model = ScriptedModel(script)
+    asked = world(model, (), refining=Refining(drafts=6), examples=found)
+    answer = run(ensemble_refining, asked, OPEN_QUESTION)
+    assert (answer.state, answer.text, answer.decided_by) == ("answered", "All in all.", "synthesis")
+    assert stages(model) == ["draft"] * 6 + ["synthesis"]
+    *drafts, synthesis = model.requests
+    assert all(each.temperature in TEMPERATURES and each.top_p in TOP_PS for each in drafts)
+    assert len({(each.temperature, each.top_p) for each in drafts}) > 3
+    assert synthesis.temperature == 0
+    assert items_of(synthesis) == [f"Draft {i}." for i in range(6)]
+    assert [draft.text for draft in answer.drafts] == items_of(synthesis)
+    assert asked.of(ExamplesFound) == [ExamplesFound(("e0",))]
+    assert "What helps in gout?" in drafts[0].messages[1].content
+    assert len(asked.of(Drafted)) == 6
+    assert len(asked.of(Called)) == 7
+
+
+def test_more_drafts_change_none_of_the_first() -> None:
+    """So that those of a smaller N come out of the cache."""
+    few, many = ScriptedModel(script), ScriptedModel(script)
+    run(ensemble_refining, world(few, (), refining=Refining(drafts=3)), OPEN_QUESTION)
+    run(ensemble_refining, world(many, (), refining=Refining(drafts=8)), OPEN_QUESTION)
+    assert many.requests[:3] == few.requests[:3]
+
+
+def test_lost_drafts_are_named_and_what_is_left_is_summed_up() -> None:
+    def loses(request: ChatRequest) -> str:
+        if stage(request) == "draft" and request.sample == 0:
+            raise EndpointRejected("no")
+        return NOT_FOUND if stage(request) == "draft" and request.sample == 1 else script(request)
+
+    asked = world(ScriptedModel(loses), (), refining=Refining(drafts=3))
+    answer = run(ensemble_refining, asked, OPEN_QUESTION)
+    assert [draft.state for draft in answer.drafts] == ["failed", "abstained", "answered"]
+    assert answer.state == "answered"
+    assert [notice.message for notice in asked.of(Notice)] == ["1 of 3 drafts could not be had or read: 0"]
+
+
+@pytest.mark.parametrize(("reply", "state"), [(NOT_FOUND, "abstained"), ("{", "unparsed")])
+def test_without_any_draft_nothing_is_summed_up(reply: str, state: str) -> None:
+    model = ScriptedModel(lambda _: reply)
+    answer = run(ensemble_refining, world(model, (), refining=Refining(drafts=2)), OPEN_QUESTION)
+    assert answer.state == state
+    assert "synthesis" not in stages(model)
+
+
+def test_options_are_shown_and_a_choice_is_stated() -> None:
+    model = ScriptedModel(lambda _: answered("It does.", choice="A"))
+    answer = run(ensemble_refining, world(model, (), refining=Refining(drafts=2)), QUESTION)
+    assert (answer.state, answer.choice) == ("answered", "A")
+    assert all("A. yes" in request.messages[-1].content for request in model.requests)
+
+
+# -- self-reflection --------------------------------------------------------------------------------------------------
+
+
+def rewarding(scores: Mapping[str, float]) -> object:
+    async def reward(question: Question, text: str) -> Mapping[str, float]:
+        return {"truthfulness": scores[text], "helpfulness": scores[text]}
+
+    return reward
+
+
+def in_turn(*texts: str) -> ScriptedModel:
+    """Drafts say these in turn."""
+    left = iter(texts)
+    return ScriptedModel(lambda request: script(request) if stage(request) == "critique" else answered(next(left)))
+
+
+SCORES = {"One.": 0.2, "Two.": 0.9, "Three.": 0.4}
+
+
+def test_each_round_is_a_critique_and_a_better_answer() -> None:
+    """2 N + 1 calls, as in the study's code; examples in the first draft alone (errata P8)."""
+    model = in_turn("One.", "Two.", "Three.")
+    asked = world(model, (), refining=Refining(rounds=2, keep="last"), examples=found, reward=rewarding(SCORES))
+    answer = run(self_reflection, asked, OPEN_QUESTION)
+    assert stages(model) == ["draft", "critique", "improvement", "critique", "improvement"]
+    assert (answer.text, answer.decided_by) == ("Three.", "last draft")
+    assert [draft.text for draft in answer.drafts] == ["One.", "Two.", "Three."]
+    assert [draft.critique for draft in answer.drafts] == ["Too short: One.", "Too short: Two.", ""]
+    assert [draft.rewards["truthfulness"] for draft in answer.drafts] == [0.2, 0.9, 0.4]
+    first, _, second, _, _ = model.requests
+    assert len(first.messages) == 4
+    assert len(second.messages) == 2
+    seen = second.messages[-1].content
+    assert "A reviewer says of it: Too short: One." in seen
+    assert "truthfulness 0.20, helpfulness 0.20." in seen
+    assert items_of(second) == ["One."]
+
+
+def test_the_best_by_reward_is_kept_as_corrected() -> None:
+    asked = world(in_turn(*SCORES), (), refining=Refining(rounds=2, keep="best"), reward=rewarding(SCORES))
+    answer = run(self_reflection, asked, OPEN_QUESTION)
+    assert (answer.text, answer.decided_by) == ("Two.", "best reward")
+
+
+def test_without_a_reward_model_no_scores_are_shown_and_the_last_stands() -> None:
+    model = in_turn(*SCORES)
+    answer = run(self_reflection, world(model, (), refining=Refining(rounds=2, keep="best")), OPEN_QUESTION)
+    assert (answer.text, answer.decided_by) == ("Three.", "last draft")
+    assert not any("reward model" in request.messages[-1].content for request in model.requests)
+
+
+def test_a_reward_that_fails_is_said_and_the_scored_ones_count() -> None:
+    async def reward(question: Question, text: str) -> Mapping[str, float]:
+        if text == "Two.":
+            raise EndpointRejected("no")
+        return {"truthfulness": SCORES[text]}
+
+    asked = world(in_turn(*SCORES), (), refining=Refining(rounds=2), reward=reward)
+    answer = run(self_reflection, asked, OPEN_QUESTION)
+    assert (answer.text, answer.decided_by) == ("Three.", "best reward")
+    assert [notice.message for notice in asked.of(Notice)] == ["draft 1 has no reward: no"]
+
+
+def test_a_round_that_fails_leaves_what_came_before() -> None:
+    def fails(request: ChatRequest) -> str:
+        if stage(request) == "critique":
+            raise EndpointRejected("no")
+        return script(request)
+
+    asked = world(ScriptedModel(fails), (), refining=Refining(rounds=3))
+    answer = run(self_reflection, asked, OPEN_QUESTION)
+    assert (answer.state, answer.text) == ("answered", "Draft 0.")
+    assert [notice.message for notice in asked.of(Notice)] == ["round 1: no; what came before stands"]
+
+
+def test_a_first_draft_that_abstains_is_not_pressed() -> None:
+    model = ScriptedModel(lambda _: NOT_FOUND)
+    answer = run(self_reflection, world(model, (), refining=Refining(rounds=3)), OPEN_QUESTION)
+    assert (answer.state, stages(model)) == ("abstained", ["draft"])
