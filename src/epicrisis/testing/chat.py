@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from epicrisis.answers import Usage
 from epicrisis.errors import ChatError, ContextOverflow
-from epicrisis.seams import Capabilities, ChatModel, ChatReply, ChatRequest, Message, OnDelta
+from epicrisis.seams import Capabilities, ChatModel, ChatReply, ChatRequest, Message, OnDelta, OptionLogprobs
 from epicrisis.testing.encoders import require
 
 Script = Callable[[ChatRequest], str]
+Probabilities = Callable[[ChatRequest], Mapping[str, float]]
 
 
 def words(text: str) -> int:
@@ -23,11 +25,20 @@ class ScriptedModel:
     """Replies what `script` says of each request; every request is kept in `requests`, in order of arrival.
 
     A script may raise a ChatError, to play a failing endpoint. One word is one token; a prompt over
-    `context_tokens` is refused as an endpoint would.
+    `context_tokens` is refused as an endpoint would. `probabilities` of the next token, by option, are told where a
+    request asks for them; those that it does not name are missing.
     """
 
-    def __init__(self, script: Script, *, name: str = "scripted", context_tokens: int = 1_000_000) -> None:
+    def __init__(
+        self,
+        script: Script,
+        *,
+        name: str = "scripted",
+        context_tokens: int = 1_000_000,
+        probabilities: Probabilities | None = None,
+    ) -> None:
         self._script = script
+        self._probabilities = probabilities
         self._name = name
         self._context_tokens = context_tokens
         self.requests: list[ChatRequest] = []
@@ -53,7 +64,15 @@ class ScriptedModel:
             for piece in re.findall(r"\s*\S+|\s+$", text):
                 on_delta(piece)
         usage = Usage(calls=1, prompt_tokens=prompt_tokens, completion_tokens=words(text))
-        return ChatReply(text, "stop", self._name, usage)
+        return ChatReply(text, "stop", self._name, usage, option_logprobs=self._told(request))
+
+    def _told(self, request: ChatRequest) -> OptionLogprobs | None:
+        if not request.options or self._probabilities is None:
+            return None
+        told = self._probabilities(request)
+        mass = sum(told.values())
+        values = {option: math.log(told[option] / mass) for option in request.options if option in told}
+        return OptionLogprobs(values, mass, tuple(option for option in request.options if option not in told))
 
     async def count_tokens(self, messages: Sequence[Message]) -> int:
         return sum(words(message.content) for message in messages)

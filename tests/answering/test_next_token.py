@@ -1,0 +1,63 @@
+"""Zero-shot by next token: what the options' probabilities come to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from epicrisis.answering.next_token import zero_shot
+from epicrisis.answers import Notice
+from epicrisis.testing.chat import ScriptedModel
+from epicrisis.types import Question
+from tests.answering.world import OPEN_QUESTION, run, world
+
+ASKED = Question("What is it?", {"A": "gout", "B": "scurvy", "C": "rickets"}, "choice")
+
+
+def telling(told: Mapping[str, float]) -> ScriptedModel:
+    return ScriptedModel(lambda _: "A", probabilities=lambda _: told)
+
+
+def test_the_most_probable_option_is_the_choice() -> None:
+    model = telling({"A": 0.2, "B": 0.6, "C": 0.1})
+    answer = run(zero_shot, world(model, ()), ASKED)
+    assert (answer.state, answer.choice, answer.text, answer.decided_by) == ("answered", "B", "scurvy", "probability")
+    assert answer.distribution == pytest.approx({"A": 2 / 9, "B": 6 / 9, "C": 1 / 9})
+    assert answer.confidence == pytest.approx(2 / 3)
+    (request,) = model.requests
+    assert (request.max_tokens, request.schema, request.options) == (1, None, ("A", "B", "C"))
+    assert "A. gout\nB. scurvy\nC. rickets" in request.messages[-1].content
+
+
+def test_options_that_are_not_told_are_as_good_as_impossible() -> None:
+    answer = run(zero_shot, world(telling({"C": 0.9}), ()), ASKED)
+    assert (answer.choice, dict(answer.distribution)) == ("C", {"A": 0.0, "B": 0.0, "C": 1.0})
+
+
+def test_two_that_are_equally_probable_are_no_choice() -> None:
+    answer = run(zero_shot, world(telling({"A": 0.25, "B": 0.25, "C": 0.1}), ()), ASKED)
+    assert (answer.state, answer.choice, answer.decided_by) == ("abstained", None, "tie")
+
+
+def test_a_model_that_meant_something_else_is_said() -> None:
+    asked = world(telling({"A": 0.02, "B": 0.01, "C": 0.01}), ())
+    assert run(zero_shot, asked, ASKED).choice == "A"
+    assert [notice.message for notice in asked.of(Notice)] == [
+        "only 4 % of the next token's probability is on the options"
+    ]
+
+
+@pytest.mark.parametrize("model", [ScriptedModel(lambda _: "A"), telling({})])
+def test_where_nothing_is_told_the_cure_is(model: ScriptedModel) -> None:
+    answer = run(zero_shot, world(model, ()), ASKED)
+    assert answer.state == "failed"
+    assert answer.failure is not None
+    assert "name a model that tells log-probabilities" in answer.failure.message
+
+
+def test_a_question_without_options_has_no_probabilities() -> None:
+    answer = run(zero_shot, world(telling({"A": 1.0}), ()), OPEN_QUESTION)
+    assert answer.state == "failed"
+    assert answer.failure is not None
+    assert "closed-book" in answer.failure.message
