@@ -57,6 +57,28 @@ class Reranker(Protocol):
         """What a reader must know of such a scoring: texts that are longer than its window. No text of theirs."""
 
 
+class RewardModel(Protocol):
+    """Scores an answer to a question by several attributes, higher is better."""
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """Their names, in order."""
+
+    def score(self, question: str, answer: str) -> Mapping[str, float]:
+        """One figure for each attribute, on the model's own scale. Raises ContextOverflow where both do not fit its
+        window: nothing is cut."""
+
+
+class NliModel(Protocol):
+    """Does one text follow from another?"""
+
+    def probabilities(self, pairs: Sequence[tuple[str, str]]) -> Vectors:
+        """`(n, 3)` for pairs (premise, hypothesis): of entailment, neutral, contradiction; each row adds up to 1.
+
+        Raises ContextOverflow where a pair does not fit the window.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class StoredDocument:
     """One document as a store takes it: its passages in order and their vectors `(len(passages), d)`.

@@ -100,6 +100,34 @@ def make_decoder(folder: Path, seed: int) -> tuple[Any, Any]:
     return model, tokenizer
 
 
+def make_reward_model(folder: Path, seed: int, rows: int = 19) -> tuple[Any, Any, Any]:
+    """A checkpoint as ArmoRM's is: Llama under `model.`, its head, and the gate that nobody needs here."""
+    import torch
+    from safetensors.torch import save_file
+    from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
+    from transformers import LlamaConfig, LlamaModel, PreTrainedTokenizerFast
+
+    folder.mkdir(parents=True, exist_ok=True)
+    marks = ["begin_of_text", "start_header_id", "end_header_id", "eot_id"]
+    vocabulary = {word: at for at, word in enumerate(["<unk>", *(f"<|{mark}|>" for mark in marks), "user", *WORDS])}
+    words = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    words.add_special_tokens([AddedToken(f"<|{mark}|>", special=True) for mark in marks])
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="<unk>")
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(seed)
+    shape = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1}
+    model = LlamaModel(LlamaConfig(vocab_size=len(vocabulary), intermediate_size=64, **shape)).eval()
+    _spread(model)
+    head = torch.randn(rows, 32)
+    weights = {f"model.{name}": tensor.contiguous() for name, tensor in model.state_dict().items()}
+    gate = {"gating.layers.0.weight": torch.randn(8, 32), "reward_transform_matrix": torch.eye(rows)}
+    save_file(weights | gate | {"regression_layer.weight": head}, folder / "model.safetensors", {"format": "pt"})
+    config = model.config.to_dict() | {"architectures": ["LlamaForRewardModelWithGating"], "num_objectives": rows}
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    return model, head, tokenizer
+
+
 def to_onnx(model: Any, folder: Path) -> None:
     """The model as `model.onnx` in place of its safetensors."""
     import torch

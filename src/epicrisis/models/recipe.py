@@ -17,6 +17,8 @@ from epicrisis.models.files import ModelFiles, read_json
 
 _EXAMPLE = '{"settings": {"pooling": "mean", "normalise": true, "max_tokens": 256}}'
 _EXAMPLE_RERANKER = '{"settings": {"scoring": "cross-encoder", "max_tokens": 512}}'
+_EXAMPLE_REWARD = '{"settings": {"rows": ["helpfulness", "honesty"], "attributes": ["honesty"], "max_tokens": 4096}}'
+_EXAMPLE_NLI = '{"settings": {"labels": ["contradiction", "neutral", "entailment"], "max_tokens": 512}}'
 _STEPS = {"Transformer", "Pooling", "Normalize"}
 
 
@@ -63,6 +65,34 @@ class RerankerRecipe(_Recipe):
     """The tensor among the weights that maps token vectors, where the network does not do it itself."""
 
 
+_LLAMA_3 = (
+    "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\n{question}<|eot_id|>"
+    "<|start_header_id|>assistant<|end_header_id|>\n\n{answer}<|eot_id|>"
+)
+
+
+class RewardRecipe(_Recipe):
+    """How a question and its answer become rewards: the vector of the last token times a head, a row an attribute."""
+
+    attributes: tuple[str, ...] = Field(min_length=1)
+    """The rows that are told, by name."""
+    rows: tuple[str, ...] = Field(min_length=1)
+    """All rows of the head, in order."""
+    head: str = "regression_layer.weight"
+    """The tensor among the weights, `(rows, d)`."""
+    turns: str = _LLAMA_3
+    """The conversation, with `{question}` and `{answer}`."""
+    max_tokens: int = Field(4096, ge=4)
+
+
+class NliRecipe(_Recipe):
+    """Which of the network's three numbers stands for what, and its window."""
+
+    labels: tuple[str, ...] = Field(min_length=3, max_length=3)
+    """`entailment`, `neutral` and `contradiction` in the order of the network's numbers."""
+    max_tokens: int = Field(ge=4)
+
+
 R = TypeVar("R", bound=_Recipe)
 
 
@@ -76,6 +106,18 @@ def reranker_recipe(files: ModelFiles) -> RerankerRecipe:
     """Raises ModelFileInvalid with the cure where nothing says it."""
     settings = files.settings or _own(files.folder) or _transformers(files.folder)
     return _read(RerankerRecipe, settings, files.folder, _EXAMPLE_RERANKER)
+
+
+def reward_recipe(files: ModelFiles) -> RewardRecipe:
+    """ArmoRM's own, where nothing says it. Raises ModelFileInvalid with the cure."""
+    settings = files.settings or _own(files.folder) or _armorm(files.folder)
+    return _read(RewardRecipe, settings, files.folder, _EXAMPLE_REWARD)
+
+
+def nli_recipe(files: ModelFiles) -> NliRecipe:
+    """Raises ModelFileInvalid with the cure where nothing says it."""
+    settings = files.settings or _own(files.folder) or _labels(files.folder)
+    return _read(NliRecipe, settings, files.folder, _EXAMPLE_NLI)
 
 
 def _read(shape: type[R], settings: Mapping[str, Any], folder: Path, example: str) -> R:
@@ -167,3 +209,35 @@ def _transformers(folder: Path) -> dict[str, Any]:
     if any(str(name).endswith("ForSequenceClassification") for name in network.get("architectures") or ()):
         found["scoring"] = "cross-encoder"
     return found
+
+
+def _armorm(folder: Path) -> dict[str, Any]:
+    """The rows of ArmoRM's head (Wang et al. 2024, its model card), and the four that the context-retrieval study shows
+    to the writer."""
+    network = read_json(folder / "config.json") or {}
+    if "LlamaForRewardModelWithGating" not in (network.get("architectures") or ()):
+        return {}
+    return {"rows": _ARMORM, "attributes": STUDIED}
+
+
+def _labels(folder: Path) -> dict[str, Any]:
+    """The labels as transformers keeps them, in whatever words they begin with."""
+    network = read_json(folder / "config.json") or {}
+    named = {str(label).casefold()[:6]: int(at) for at, label in (network.get("id2label") or {}).items()}
+    found = {key: value for key, value in _window(folder).items() if key == "max_tokens"}
+    kinds = ("entailment", "neutral", "contradiction")
+    if {kind[:6] for kind in kinds} == set(named):
+        found["labels"] = sorted(kinds, key=lambda kind: named[kind[:6]])
+    return found
+
+
+STUDIED = ("ultrafeedback-truthfulness", "ultrafeedback-honesty", "ultrafeedback-helpfulness", "prometheus-score")
+_ARMORM = (
+    *(f"helpsteer-{name}" for name in ("helpfulness", "correctness", "coherence", "complexity", "verbosity")),
+    *(f"ultrafeedback-{name}" for name in ("overall_score", "instruction_following", "truthfulness", "honesty")),
+    "ultrafeedback-helpfulness",
+    "beavertails-is_safe",
+    "prometheus-score",
+    *(f"argilla-{name}" for name in ("overall_quality", "judge_lm")),
+    *(f"code-{name}" for name in ("complexity", "style", "explanation", "instruction-following", "readability")),
+)

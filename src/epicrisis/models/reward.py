@@ -1,0 +1,66 @@
+"""A reward model of several attributes, as ArmoRM is made (Wang et al. 2024): a language model, and a head with a row
+for each attribute, by which the last token's vector is multiplied.
+
+The gate that weighs the attributes into one preference is not used: the study shows single attributes to its writer. No
+code of the model's own is run. Knows nothing of who asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from epicrisis.errors import ContextOverflow, ModelFileInvalid
+from epicrisis.models.files import ModelFiles
+from epicrisis.models.networks import load_network, load_tensor
+from epicrisis.models.pull import find
+from epicrisis.models.recipe import RewardRecipe, reward_recipe
+from epicrisis.models.tokens import load_tokenizer
+from epicrisis.prompts import escape
+from epicrisis.seams import RewardModel
+
+
+def load_reward_model(name: str, home: Path, threads: int | None = None) -> RewardModel:
+    """The reward model of that catalogue name, or in that folder; needs the extra `torch`. Contacts nothing.
+
+    Raises ModelMissing or ModelFileInvalid with the cure.
+    """
+    files = find(name, "reward", home)
+    return MultiAttributeReward(files, reward_recipe(files), threads)
+
+
+class MultiAttributeReward:
+    """Rewards are the head's numbers as they stand: ArmoRM's lie about between 0 and 1."""
+
+    def __init__(self, files: ModelFiles, recipe: RewardRecipe, threads: int | None = None) -> None:
+        self._recipe = recipe
+        self._tokenizer = load_tokenizer(files.files["tokenizer.json"])
+        self._network = load_network(files, threads)
+        self._head = load_tensor(files, recipe.head)
+        if len(self._head) != len(recipe.rows):
+            raise ModelFileInvalid(
+                f"{files.folder}: its head has {len(self._head)} rows, {len(recipe.rows)} are named: mend rows in its "
+                "model.json"
+            )
+        if unknown := [name for name in recipe.attributes if name not in recipe.rows]:
+            raise ModelFileInvalid(f"{files.folder} has no attribute {unknown[0]}: mend attributes in its model.json")
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        return self._recipe.attributes
+
+    def score(self, question: str, answer: str) -> Mapping[str, float]:
+        # A text that holds the template's own tokens would end its turn.
+        turns = self._recipe.turns.replace("{answer}", escape(answer), 1).replace("{question}", escape(question), 1)
+        ids = self._tokenizer.encode(turns, add_special_tokens=False).ids
+        if len(ids) > self._recipe.max_tokens:
+            raise ContextOverflow(
+                f"question and answer have {len(ids)} tokens, the reward model reads {self._recipe.max_tokens}: score "
+                "shorter answers"
+            )
+        row = np.array([ids], dtype=np.int64)
+        last = self._network.run(row, np.ones_like(row), np.zeros_like(row))[0, -1]
+        rewards = dict(zip(self._recipe.rows, (self._head @ last).tolist(), strict=True))
+        return {name: rewards[name] for name in self._recipe.attributes}
