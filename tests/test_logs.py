@@ -19,7 +19,10 @@ from epicrisis.answers import (
     Called,
     Citation,
     Delta,
+    Draft,
+    Drafted,
     Event,
+    ExamplesFound,
     Failure,
     MapFinished,
     MapStarted,
@@ -29,6 +32,8 @@ from epicrisis.answers import (
     Quotation,
     Retrieved,
     Usage,
+    Vote,
+    Voted,
 )
 from epicrisis.errors import EndpointBusy, StorageError
 from epicrisis.logs import LogFile, log_call, log_error, log_event, open_log
@@ -56,6 +61,9 @@ EVENTS: tuple[Event, ...] = (
     PreflightChecked(VERDICT),
     MapStarted(2, ("d#0",)),
     MapFinished(PARTIAL),
+    ExamplesFound(("e1", "e2"), ("e3",)),
+    Voted(Vote(1, ("B", "A"), "unparsed", None, PATIENT, Usage(), FAILURE)),
+    Drafted(Draft(2, "answered", PATIENT, critique=PATIENT)),
     AnswerStarted("reduce", 3),
     Delta("reduce", "Text"),
     CALLED,
@@ -112,6 +120,9 @@ def test_what_is_told_of_each_event(log: Path) -> None:
     assert told["map-started"] == {"partition": 2, "passages": 1}
     found = {"partition": 2, "passages": 1, "state": "relevant", "quotations": 1, "error": "EndpointBusy"}
     assert told["map-finished"] == found
+    assert told["examples"] == {"examples": 2, "left_out": 1}
+    assert told["voted"] == {"vote": 1, "state": "unparsed", "error": "EndpointBusy"}
+    assert told["drafted"] == {"draft": 2, "state": "answered", "error": None}
     assert told["answer-started"] == {"stage": "reduce", "documents": 3}
     usage = told["called"].pop("usage")
     assert (usage["calls"], usage["cost"], usage["prompt_tokens"]) == (3, None, 0)
@@ -120,7 +131,7 @@ def test_what_is_told_of_each_event(log: Path) -> None:
     assert told["notice"] == {"kind": "retried"}
     assert told["answered"].pop("usage")["calls"] == 4
     ended = {"strategy": "brief-context", "state": "answered", "error": "EndpointBusy"}
-    assert told["answered"] == {**ended, "citations": 1, "verified": 1, "partials": 1}
+    assert told["answered"] == {**ended, "citations": 1, "verified": 1, "partials": 1, "votes": 0, "drafts": 0}
 
 
 @pytest.mark.parametrize(

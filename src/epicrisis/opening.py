@@ -25,11 +25,12 @@ from epicrisis.models.encoder import load_encoder
 from epicrisis.models.load import load_chat
 from epicrisis.models.precomputed import PrecomputedEncoder
 from epicrisis.models.rerankers import load_reranker
+from epicrisis.models.reward import load_reward_model
 from epicrisis.privacy import local_path
 from epicrisis.retrieval.examples import chosen
 from epicrisis.retrieval.retriever import Retriever, Searched
-from epicrisis.seams import ChatModel, Encoder
-from epicrisis.settings import ROLES, ExampleSettings, ModelSettings, RerankSettings, ScopeSettings, Settings
+from epicrisis.seams import ChatModel, Encoder, RewardModel
+from epicrisis.settings import ExampleSettings, ModelSettings, RerankSettings, ScopeSettings, Settings
 from epicrisis.types import Examples, Passage, Question, Scope
 
 DEFAULT_ENCODER = "minilm"
@@ -49,7 +50,7 @@ def open_models(settings: Settings, cache: ReplyCache | None) -> dict[str, ChatM
     budget = Budget(settings.budget)
     made: list[tuple[ModelSettings, ChatModel]] = []
     models: dict[str, ChatModel] = {}
-    for role in ROLES:
+    for role in settings.roles:
         wanted = settings.model_for(role).model_copy(update=_DRAWN_ALIKE)
         model = next((known for same, known in made if same == wanted), None)
         if model is None:
@@ -182,6 +183,12 @@ def open_examples(settings: Settings) -> ExampleSearch | None:
         "rerank": RerankSettings(name=wanted.rerank, depth=max(1, wanted.k * wanted.rerank_times)),
     }  # fmt: skip
     return ExampleSearch(open_retriever(settings.model_copy(update=changes), wanted.library), wanted, settings.seed)
+
+
+def open_reward(settings: Settings) -> RewardModel | None:
+    """The trained reward model that the settings name; `None` where they name none. Raises UserError."""
+    name = settings.refine.reward_model
+    return None if name is None else load_reward_model(name, settings.home, settings.threads)
 
 
 def _key(variable: str) -> Callable[[], str | None]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import string
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -28,19 +28,29 @@ from epicrisis.answering.context import Context, Sampling
 from epicrisis.answering.next_token import zero_shot
 from epicrisis.answering.open_medprompt import ensemble_refining, self_reflection
 from epicrisis.answering.refining import Refining
-from epicrisis.answering.self_consistency import medprompt, self_consistency
+from epicrisis.answering.reward import judged
+from epicrisis.answering.self_consistency import NO_EXAMPLES, medprompt, self_consistency
 from epicrisis.answering.voting import Voting
 from epicrisis.answers import Answer, Answered, Called, Delta, Event, Notice, Usage
 from epicrisis.configuration import load
 from epicrisis.errors import EpicrisisError, InputError, SettingsError
 from epicrisis.logs import log_error, log_event, open_log
 from epicrisis.models.catalogue import is_demo
-from epicrisis.opening import ExampleSearch, Opened, open_cache, open_examples, open_models, open_retriever, scope_of
+from epicrisis.opening import (
+    ExampleSearch,
+    Opened,
+    open_cache,
+    open_examples,
+    open_models,
+    open_retriever,
+    open_reward,
+    scope_of,
+)
 from epicrisis.privacy import quiet_logs, set_local_only, without_secrets
 from epicrisis.prompts import folder_hash
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.seams import ChatModel
-from epicrisis.settings import ROLES, ModelSettings, Settings
+from epicrisis.seams import ChatModel, RewardModel
+from epicrisis.settings import ModelSettings, Settings
 from epicrisis.treatment import AS_SET, Treatment, treated
 from epicrisis.types import Examples, Preflight, Question, Ranking, Scope
 
@@ -85,6 +95,7 @@ class Pipeline:
         models: Mapping[str, ChatModel],
         opened: Opened | None = None,
         examples: ExampleSearch | None = None,
+        reward: RewardModel | None = None,
         *,
         notes: Sequence[str] = (),
         held: ExitStack | None = None,
@@ -94,16 +105,19 @@ class Pipeline:
         self._models = models
         self._opened = opened
         self._examples = examples
+        self._reward = reward
         self._notes = tuple(notes)
         self._held = held or ExitStack()
         self._searches = asyncio.Semaphore(SEARCHES_AT_ONCE)
 
     @classmethod
-    def open(cls, settings: Settings, library: Path | str | None) -> Self:
-        """Opens what the strategy of the settings needs and nothing more. `library` may be None without retrieval.
+    def open(cls, settings: Settings, library: Path | str | None, strategies: Collection[str] = ()) -> Self:
+        """Opens what the strategy of the settings needs, and these, and nothing more. `library` may be None without
+        retrieval.
 
         Raises UserError (no such library, another encoder, no such model) before any call is made.
         """
+        needed = {settings.strategy, *strategies}
         quiet_logs()
         if settings.local_only:
             set_local_only(True)
@@ -111,21 +125,26 @@ class Pipeline:
             if settings.log is not None:
                 held.callback(open_log(settings.log, settings.log_text).close)
             opened = None
-            if library is not None and settings.strategy not in WITHOUT_LIBRARY:
+            if library is not None and needed - WITHOUT_LIBRARY:
                 opened = held.enter_context(open_retriever(settings, library))
-            examples = open_examples(settings) if settings.strategy in WITH_EXAMPLES else None
+            examples = open_examples(settings) if needed & WITH_EXAMPLES else None
             if examples is not None:
                 held.enter_context(examples.opened)
-            elif settings.strategy == "medprompt":
-                raise SettingsError(
-                    "medprompt shows solved questions: name a library of them with examples.library (--examples), made "
-                    "by `epicrisis examples build`"
-                )
+            elif "medprompt" in needed:
+                raise SettingsError(NO_EXAMPLES)
             cache, note = open_cache(settings, opened)
             if cache is not None:
                 held.callback(cache.close)
             models = open_models(settings, cache)
-            return cls(settings, models, opened, examples, notes=[note] if note else [], held=held.pop_all())
+            return cls(
+                settings,
+                models,
+                opened,
+                examples,
+                open_reward(settings) if "self-reflection" in needed else None,
+                notes=[note] if note else [],
+                held=held.pop_all(),
+            )
 
     async def events(
         self, question: Question, scope: Scope | None = None, treatment: Treatment = AS_SET
@@ -183,7 +202,7 @@ class Pipeline:
     def at_once(self) -> int:
         """How many questions of a run are worked on together. Embedded models take one, so that the calls of a question
         follow each other and share their prompt's beginning."""
-        wanted = [self._settings.model_for(role) for role in ROLES]
+        wanted = [self._settings.model_for(role) for role in self._settings.roles]
         calls = wanted[0].concurrency if all(model.is_endpoint for model in wanted) else 1
         return self._settings.questions_at_once or calls
 
@@ -193,7 +212,7 @@ class Pipeline:
             "epicrisis": version("epicrisis"),
             "prompts": folder_hash(PROMPTS),
             "settings": self._settings.model_dump(include=_DECIDES),
-            "models": {role: _told(self._settings.model_for(role)) for role in ROLES},
+            "models": {role: _told(self._settings.model_for(role)) for role in self._settings.roles},
         }
         if self._opened is not None:
             libraries = (self._opened.library, *self._opened.others)
@@ -236,6 +255,11 @@ class Pipeline:
             assert self._examples is not None
             return await self._offload(self._examples.find, question)
 
+        async def reward(question: Question, text: str, _: Context) -> Mapping[str, float]:
+            assert self._reward is not None
+            return await self._offload(self._reward.score, question.text, text)
+
+        scored = reward if self._reward is not None else judged if "reward" in settings.roles else None
         deadline = settings.deadline_seconds
         return Context(
             models=self._models,
@@ -245,11 +269,14 @@ class Pipeline:
             preflight=preflight if settings.preflight.enabled else None,
             partition=settings.partition,
             seed=settings.seed,
-            sampling={role: _sampling(settings.model_for(role)) for role in ROLES},
+            sampling={role: _sampling(settings.model_for(role)) for role in settings.roles},
             deadline=None if deadline is None else time.monotonic() + deadline,
             voting=Voting(**settings.votes.model_dump()),
             examples=None if self._examples is None else examples,
-            refining=Refining(settings.refine.drafts, settings.refine.rounds, settings.refine.keep or "last"),
+            refining=Refining(
+                settings.refine.drafts, settings.refine.rounds, settings.refine.keep or ("best" if scored else "last")
+            ),
+            reward=scored,
         )
 
     def _needed(self) -> Retriever:
@@ -264,7 +291,7 @@ class Pipeline:
 
     def _warnings(self) -> list[Notice]:
         kept = [Notice("cache", note) for note in self._notes]
-        names = dict.fromkeys(self._settings.model_for(role).name for role in ROLES)
+        names = dict.fromkeys(self._settings.model_for(role).name for role in self._settings.roles)
         return kept + [
             Notice(
                 "demo-model",

@@ -137,7 +137,7 @@ class Models(_Table):
     reduce: ModelSettings | None = None
     judge: ModelSettings | None = None
     reward: ModelSettings | None = None
-    """A chat model, or a folder of a reward model (extra `torch`); without a name nobody scores."""
+    """A chat model that marks drafts, where `refine.reward_model` is not at hand; without either nobody does."""
 
 
 class PreflightSettings(_Table):
@@ -190,6 +190,8 @@ class RefineSettings(_Table):
 
     drafts: int = Field(5, ge=1, le=1000)
     rounds: int = Field(5, ge=0, le=1000)
+    reward_model: Installed | None = None
+    """A trained reward model: a catalogue name or a folder (extra `torch`)."""
     keep: Keep | None = None
     """Where not said: the best by the reward model where there is one, else the last."""
 
@@ -299,6 +301,11 @@ class Settings(_Table):
                     "something on this machine, or turn local_only off"
                 )
         return self
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The roles that chat models play: `reward` only where the settings name a model for it."""
+        return ROLES if self.models.reward is None else (*ROLES, "reward")
 
     def model_for(self, role: str) -> ModelSettings:
         """The settings of the model that plays this role. A table without a name changes the writer's own settings."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from epicrisis.answering.context import Context
 from epicrisis.answering.open_medprompt import TEMPERATURES, TOP_PS, ensemble_refining, self_reflection
 from epicrisis.answering.refining import Refining
 from epicrisis.answers import Called, Drafted, ExamplesFound, Notice
@@ -108,7 +109,7 @@ def test_options_are_shown_and_a_choice_is_stated() -> None:
 
 
 def rewarding(scores: Mapping[str, float]) -> object:
-    async def reward(question: Question, text: str) -> Mapping[str, float]:
+    async def reward(question: Question, text: str, _: Context) -> Mapping[str, float]:
         return {"truthfulness": scores[text], "helpfulness": scores[text]}
 
     return reward
@@ -156,7 +157,7 @@ def test_without_a_reward_model_no_scores_are_shown_and_the_last_stands() -> Non
 
 
 def test_a_reward_that_fails_is_said_and_the_scored_ones_count() -> None:
-    async def reward(question: Question, text: str) -> Mapping[str, float]:
+    async def reward(question: Question, text: str, _: Context) -> Mapping[str, float]:
         if text == "Two.":
             raise EndpointRejected("no")
         return {"truthfulness": SCORES[text]}

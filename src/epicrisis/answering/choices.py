@@ -40,6 +40,7 @@ _WEIGHED = re.compile(
         | will | does | did | has | had | seems | appears | states | says | suggests | describes | refers | means)\b
     """
 )
+_REPLY_KEYS = frozenset({"result", "found", "choice", "answer"})
 _EDGES = "()[]\"'*. \n"
 
 
@@ -105,7 +106,7 @@ class ReplyForm:
 
     def read(self, text: str) -> Reply:
         """What the reply says. Raises Unreadable."""
-        replies = [self._from_json(found) for found in _json_objects(text)]
+        replies = [self._from_json(found) for found in json_objects(text)]
         if len({(reply.found, reply.choice) for reply in replies}) > 1:
             raise Unreadable("the reply holds several answers that differ")
         return replies[0] if replies else self._from_prose(text)
@@ -248,8 +249,8 @@ def _split_letter(text: str) -> tuple[str, str, str]:
     return (found[1], found[2], found[3]) if found else (text, "", "")
 
 
-def _json_objects(text: str) -> list[dict[str, Any]]:
-    """The JSON objects in the text that could be a reply, bare or between other words."""
+def json_objects(text: str, keys: frozenset[str] = _REPLY_KEYS) -> list[dict[str, Any]]:
+    """The JSON objects in the text that have one of these keys, bare or between other words."""
     decoder = json.JSONDecoder(strict=False)
     objects: list[dict[str, Any]] = []
     at = text.find("{")
@@ -259,7 +260,7 @@ def _json_objects(text: str) -> list[dict[str, Any]]:
         except (ValueError, RecursionError):
             end = at + 1
         else:
-            if value.keys() & {"result", "found", "choice", "answer"}:
+            if value.keys() & keys:
                 objects.append(value)
         at = text.find("{", end)
     return objects

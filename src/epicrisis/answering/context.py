@@ -9,8 +9,9 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, TypeVar
 
-from epicrisis.answering.choices import Reply, ReplyForm, TextStream, Unreadable
+from epicrisis.answering.choices import TextStream, Unreadable
 from epicrisis.answering.refining import Refining
 from epicrisis.answering.voting import Voting
 from epicrisis.answers import Answer, Called, Delta, Event, Failure, Notice, Usage
@@ -19,6 +20,10 @@ from epicrisis.prompts import Prompt
 from epicrisis.seams import ChatModel, ChatReply, ChatRequest, OnDelta
 from epicrisis.types import Examples, Preflight, Question, Ranking, Scope, State
 
+Read = TypeVar("Read", covariant=True)
+
+ANSWER = "answer"
+"""The field of a reply that streams."""
 SECOND_TRY_TEMPERATURE = 0.5
 """At temperature 0 the same prompt gives the same unreadable reply."""
 
@@ -54,8 +59,8 @@ class Context:
     examples: Callable[[Question], Awaitable[Examples]] | None = None
     """The solved questions to show; `None` where no library of them is named."""
     refining: Refining = field(default_factory=Refining)
-    reward: Callable[[Question, str], Awaitable[Mapping[str, float]]] | None = None
-    """How good an answer is, by attribute; its calls are on record like any other. Raises ChatError."""
+    reward: Callable[[Question, str, Context], Awaitable[Mapping[str, float]]] | None = None
+    """How good an answer is, by attribute. Raises ChatError, Unreadable."""
 
 
 def spent_by(context: Context) -> tuple[Context, list[Usage]]:
@@ -70,20 +75,33 @@ def spent_by(context: Context) -> tuple[Context, list[Usage]]:
     return replace(context, emit=emit), spent
 
 
+class Form(Protocol[Read]):
+    """What is asked of a reply: its schema, its greatest length, and how it is read."""
+
+    @property
+    def max_tokens(self) -> int: ...
+
+    def schema(self) -> Mapping[str, Any]: ...
+
+    def read(self, text: str) -> Read:
+        """Raises Unreadable."""
+
+
 async def ask(
     context: Context,
     role: str,
     stage: str,
     prompt: Prompt,
-    form: ReplyForm,
+    form: Form[Read],
     *,
     stream: bool = False,
     sampling: Sampling | None = None,
     sample: int = 0,
-) -> Reply:
+) -> Read:
     """One reply, read. An unreadable, overlong or withheld one is asked for once more, with another draw.
 
-    `sampling` in place of the role's own; `sample` tells draws of the same prompt apart.
+    `sampling` in place of the role's own; `sample` tells draws of the same prompt apart; with `stream` the text of the
+    reply's `answer` is told as it comes.
 
     Raises ChatError where the call failed, ReplyTruncated where both replies ended by length, Unreadable where
     neither could be read.
@@ -99,10 +117,9 @@ async def ask(
         schema=form.schema(),
         max_reasoning_tokens=drawn.max_reasoning_tokens,
     )
+    on_delta = _deltas(context, stage) if stream else None
     try:
-        return form.read(
-            (await call(context, role, stage, prompt, request, _deltas(context, stage, form) if stream else None)).text
-        )
+        return form.read((await call(context, role, stage, prompt, request, on_delta)).text)
     except (Unreadable, ReplyTruncated, ReplyWithheld) as error:
         context.emit(Notice("asked-again", f"{stage}: {error}; asked once more"))
     hotter = max(drawn.temperature, SECOND_TRY_TEMPERATURE)
@@ -110,14 +127,14 @@ async def ask(
     return form.read((await call(context, role, stage, prompt, again, None)).text)
 
 
-def _deltas(context: Context, stage: str, form: ReplyForm) -> OnDelta:
+def _deltas(context: Context, stage: str) -> OnDelta:
     """Emits the answer's text, and only that, out of the JSON that streams by."""
-    stream = TextStream(form.text_field)
+    stream = TextStream(ANSWER)
 
     def on_delta(piece: str | None) -> None:
         nonlocal stream
         if piece is None:
-            stream = TextStream(form.text_field)
+            stream = TextStream(ANSWER)
             context.emit(Notice("restarted", f"{stage}: the reply broke off; what came of it is void, it starts over"))
             return
         text = stream.feed(piece)
@@ -176,7 +193,7 @@ async def _within_deadline(
     raise EndpointTimeout("the question's deadline passed: give --deadline more seconds", usage=spent)
 
 
-async def fits(context: Context, role: str, prompt: Prompt, form: ReplyForm) -> bool:
+async def fits(context: Context, role: str, prompt: Prompt, form: Form[Any]) -> bool:
     """Whether the prompt and the longest reply fit the model's window; True where the window is not known.
 
     The tokens are counted only where it could be otherwise: no token stands for less than one byte.

@@ -192,8 +192,8 @@ async def _scored(question: Question, context: Context, draft: Draft) -> Draft:
     if context.reward is None or draft.state != "answered":
         return draft
     try:
-        rewards = await context.reward(question, draft.text)
-    except ChatError as error:
+        rewards = await context.reward(question, draft.text, context)
+    except (ChatError, Unreadable) as error:
         context.emit(Notice("left-out", f"draft {draft.number} has no reward: {error}"))
         return draft
     return replace(draft, rewards=rewards)

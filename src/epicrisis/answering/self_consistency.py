@@ -18,10 +18,14 @@ from epicrisis.answering.shuffling import Shown, as_they_are, shuffled
 from epicrisis.answering.turns import with_examples
 from epicrisis.answering.voting import TIE, tally
 from epicrisis.answers import Answer, AnswerStarted, ExamplesFound, Failure, Notice, Usage, Vote, Voted
-from epicrisis.errors import ChatError, ContextOverflow
+from epicrisis.errors import ChatError, ContextOverflow, InputError
 from epicrisis.prompts import Prompt, render
 from epicrisis.types import Example, Question
 
+NO_EXAMPLES = (
+    "medprompt shows solved questions: name a library of them with examples.library (--examples), made by `epicrisis "
+    "examples build`"
+)
 SELF_CONSISTENCY, MEDPROMPT = "self-consistency", "medprompt"
 
 
@@ -32,7 +36,8 @@ async def self_consistency(question: Question, context: Context) -> Answer:
 
 async def medprompt(question: Question, context: Context) -> Answer:
     """The same with solved questions shown before, and options shuffled unless the settings say otherwise."""
-    assert context.examples is not None, "the pipeline opens no Medprompt without a library of examples"
+    if context.examples is None:
+        raise InputError(NO_EXAMPLES)
     found = await context.examples(question)
     context.emit(ExamplesFound(tuple(each.id for each in found.shown), found.left_out))
     return await _voted(question, context, MEDPROMPT, found.shown, shuffle=context.voting.shuffle is not False)

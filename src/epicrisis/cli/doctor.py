@@ -63,7 +63,6 @@ def examine(settings: Settings) -> dict[str, Any]:
     """All that `doctor` tells. Contacts nothing."""
     from epicrisis.models.pull import installed
     from epicrisis.privacy import TELEMETRY_OFF
-    from epicrisis.settings import ROLES
 
     return {
         "python": platform.python_version(),
@@ -72,7 +71,7 @@ def examine(settings: Settings) -> dict[str, Any]:
         "packages": {name: _version(name) for name in PARTS},
         "home": str(settings.home),
         "models": [model.name for model in installed(settings.home)],
-        "roles": {role: _role(settings.model_for(role)) for role in ROLES},
+        "roles": {role: _role(settings.model_for(role)) for role in settings.roles},
         "local_only": settings.local_only,
         "contacts": _contacts(settings),
         "pulls": [{**row, "refused": settings.local_only} for row in _pulls()],
@@ -100,10 +99,9 @@ def _role(model: ModelSettings) -> dict[str, Any]:
 def _contacts(settings: Settings) -> list[dict[str, Any]]:
     """Hosts beyond this machine that a question could reach, and how."""
     from epicrisis.privacy import outside
-    from epicrisis.settings import ROLES
 
     asked: dict[tuple[str, str], list[str]] = {}
-    for role in ROLES:
+    for role in settings.roles:
         model = settings.model_for(role)
         asked.setdefault((model.name, _key(model)), []).append(f"the {role} model")
     asked.setdefault((settings.rerank.name or "", _key(settings.rerank)), []).append("the reranker")

@@ -142,6 +142,7 @@ async def _planned(
 
     from epicrisis.errors import SettingsError
     from epicrisis.pipeline import STRATEGIES
+    from epicrisis.plan.planning import PLAIN
     from epicrisis.plan.planning import plan as planned
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -151,7 +152,7 @@ async def _planned(
         def advance(total: int) -> None:
             progress.update(task, advance=1, total=total)
 
-        wanted = list(dict.fromkeys(strategies or STRATEGIES))
+        wanted = list(dict.fromkeys(strategies or PLAIN))
         if unknown := [name for name in wanted if name not in STRATEGIES]:
             raise SettingsError(f"there is no strategy {unknown[0]!r}: known are {', '.join(STRATEGIES)}")
         return await planned(settings, library, questions, wanted, sample=sample, timed=timed, advance=advance)

@@ -57,7 +57,6 @@ async def run_cases(
     from epicrisis.evaluation.runs.records import outcome_of_record, read_records
     from epicrisis.pipeline import Pipeline
     from epicrisis.plan.threshold import ask_first
-    from epicrisis.settings import ROLES
 
     async def agreed(left: Sequence[Case]) -> None:
         if not yes and (asked := await ask_first(pipeline, settings, [case.question for case in left])) is not None:
@@ -66,7 +65,7 @@ async def run_cases(
     async with Pipeline.open(settings, library) as pipeline:
         if pipeline.opened is not None and pipeline.opened.library.count() == (0, 0):
             raise InputError(f"{library} holds no document: add some with `epicrisis library add {library} FILES`")
-        note_demo(settings, ROLES)
+        note_demo(settings, settings.roles)
         with _working("Preparing the cases", quiet):
             plan, cases = planned(pipeline)
         # A run that is not agreed to leaves no folder behind, which would bar another one.

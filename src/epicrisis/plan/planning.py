@@ -15,17 +15,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
+from epicrisis.answering.context import Context
 from epicrisis.answers import Answer, Called, Event, MapStarted, Notice, Usage
 from epicrisis.errors import ChatError, InputError, UserError
 from epicrisis.models.chat.prices import price_of
+from epicrisis.models.recipe import STUDIED
 from epicrisis.opening import scope_of
 from epicrisis.pipeline import STRATEGIES, WITHOUT_LIBRARY, Pipeline
 from epicrisis.plan.figures import SIZES, Plan, Range, Size, Speed, StrategyPlan, total
 from epicrisis.plan.models import CountingModel, PlanningModel, measure
 from epicrisis.prompts import passage_text
 from epicrisis.seams import ChatModel
-from epicrisis.settings import ROLES, BudgetSettings, CacheSettings, ModelSettings, Settings
-from epicrisis.types import Question, Ranking, Scope
+from epicrisis.settings import BudgetSettings, CacheSettings, ModelSettings, Settings
+from epicrisis.types import Question, Ranking, Scope, StrategyName
+
+PLAIN: Sequence[StrategyName] = ("brief-context", "rag", "closed-book", "chain-of-thought")
+"""Planned where nobody names others: those that need neither options nor solved questions."""
 
 SAMPLE_ABOVE = 200
 """More questions than this are planned by a sample of so many, where nothing else is said."""
@@ -38,7 +43,7 @@ async def plan(
     settings: Settings,
     library: Path | str | None,
     questions: Sequence[Question],
-    strategies: Sequence[str] = tuple(STRATEGIES),
+    strategies: Sequence[str] = PLAIN,
     *,
     sample: int | None = None,
     timed: bool = False,
@@ -63,7 +68,7 @@ async def plan(
             "log": None,
         }
     )  # fmt: skip
-    async with Pipeline.open(bare, library) as pipeline:
+    async with Pipeline.open(bare, library, strategies) as pipeline:
         return await planned(pipeline, bare, questions, strategies, sample=sample, timed=timed, advance=advance)
 
 
@@ -142,7 +147,7 @@ class _Desk:
 async def _open_desk(pipeline: Pipeline, settings: Settings, timed: bool) -> _Desk:
     models = pipeline.context(lambda event: None, Scope()).models
     shared = {id(model): CountingModel(model) for model in models.values()}
-    counting = {role: shared[id(models[role])] for role in ROLES}
+    counting = {role: shared[id(models[role])] for role in settings.roles}
     used = {model.name: model for model in counting.values()}
     try:
         speeds = {name: await measure(model) for name, model in used.items()} if timed else {}
@@ -153,9 +158,9 @@ async def _open_desk(pipeline: Pipeline, settings: Settings, timed: bool) -> _De
         pipeline,
         settings,
         counting,
-        {role: price_of(settings.model_for(role)) for role in ROLES},
+        {role: price_of(settings.model_for(role)) for role in settings.roles},
         speeds,
-        {counting[role].name: _calls_at_once(settings.model_for(role)) for role in ROLES},
+        {counting[role].name: _calls_at_once(settings.model_for(role)) for role in settings.roles},
         all(each.exact_token_counts for each in capabilities),
     )
 
@@ -185,10 +190,14 @@ class _Outcome:
 
     @property
     def path(self) -> float:
-        """Seconds from the first call to the last, where map calls run side by side and nothing else waits."""
-        maps = [call.usage.seconds for call in self.calls if call.stage.startswith("map ")]
-        others = [call.usage.seconds for call in self.calls if not call.stage.startswith("map ")]
-        return max(maps, default=0.0) + sum(others)
+        """Seconds from the first call to the last, where calls that wait for none of each other run side by side."""
+        beside = [call.usage.seconds for call in self.calls if self._runs_beside(call)]
+        others = [call.usage.seconds for call in self.calls if not self._runs_beside(call)]
+        return max(beside, default=0.0) + sum(others)
+
+    def _runs_beside(self, call: Called) -> bool:
+        kinds = ("map", "vote") if self.answer.strategy == "self-reflection" else ("map", "vote", "draft")
+        return call.stage.split()[0] in kinds
 
     @property
     def overflows(self) -> bool:
@@ -212,7 +221,10 @@ async def _outcomes(desk: _Desk, question: Question, strategies: Sequence[str]) 
         return ranking
 
     preflight = None if context.preflight is None else _once(context.preflight)
-    context = replace(context, retrieve=retrieve, preflight=preflight, deadline=None)
+    examples = None if context.examples is None else _once(context.examples)
+    # A trained reward model is no chat model: it costs no call, and its scores a few tokens.
+    reward = _middling if desk.settings.refine.reward_model is not None else context.reward
+    context = replace(context, retrieve=retrieve, preflight=preflight, examples=examples, reward=reward, deadline=None)
 
     async def outcome(name: str, size: Size) -> _Outcome:
         events: list[Event] = []
@@ -224,6 +236,10 @@ async def _outcomes(desk: _Desk, question: Question, strategies: Sequence[str]) 
         name: (await outcome(name, least), await outcome(name, expected), await outcome(name, most))
         for name in strategies
     }
+
+
+async def _middling(question: Question, text: str, context: Context) -> Mapping[str, float]:
+    return dict.fromkeys(STUDIED, 0.5)
 
 
 def _once(search: Callable[[Question], Awaitable[T]]) -> Callable[[Question], Awaitable[T]]:

@@ -9,7 +9,7 @@ from epicrisis.models.chat.prices import price_of
 from epicrisis.pipeline import Pipeline
 from epicrisis.plan.figures import Plan, dollars
 from epicrisis.plan.planning import planned
-from epicrisis.settings import ROLES, Settings
+from epicrisis.settings import Settings
 from epicrisis.types import Question
 
 QUICK_SAMPLE = 20
@@ -22,7 +22,7 @@ async def ask_first(pipeline: Pipeline, settings: Settings, questions: Sequence[
     `planned` raises.
     """
     million = Usage(prompt_tokens=1_000_000, completion_tokens=1_000_000)
-    free = all(price_of(settings.model_for(role))(million) == 0 for role in ROLES)
+    free = all(price_of(settings.model_for(role))(million) == 0 for role in settings.roles)
     if not questions or free or settings.cache.mode == "replay":
         return None
     return check_threshold(

@@ -1,0 +1,49 @@
+"""A chat model as reward model."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from epicrisis.answering.choices import Unreadable
+from epicrisis.answering.open_medprompt import self_reflection
+from epicrisis.answering.refining import Refining
+from epicrisis.answering.reward import ATTRIBUTES, MarksForm, judged
+from epicrisis.answers import Called
+from epicrisis.seams import ChatRequest
+from epicrisis.testing.chat import ScriptedModel
+from tests.answering.world import OPEN_QUESTION, items_of, run, said, world
+
+MARKS = dict.fromkeys(ATTRIBUTES, 4)
+
+
+def test_marks_are_read_bare_and_between_words() -> None:
+    told = json.dumps(MARKS)
+    assert MarksForm().read(told) == MarksForm().read(f"Here: {told}.") == dict.fromkeys(ATTRIBUTES, 4.0)
+    schema = MarksForm().schema()
+    assert list(schema["properties"]) == [*ATTRIBUTES]
+    assert schema["properties"]["honesty"] == {"type": "integer", "minimum": 1, "maximum": 5}
+
+
+@pytest.mark.parametrize(
+    "reply",
+    ["four", "{}", json.dumps({**MARKS, "honesty": 6}), json.dumps({**MARKS, "honesty": True}), '{"honesty": 3}'],
+)
+def test_what_is_no_mark_is_not_guessed(reply: str) -> None:
+    with pytest.raises(Unreadable, match="no marks from 1 to 5"):
+        MarksForm().read(reply)
+
+
+def test_the_judge_is_the_model_of_its_role_and_on_record() -> None:
+    def writes(request: ChatRequest) -> str:
+        return json.dumps({"reasoning": "So.", **json.loads(said(answer="It does."))})
+
+    judge = ScriptedModel(lambda _: json.dumps(MARKS), name="judge")
+    asked = world(
+        ScriptedModel(writes), (), models={"reward": judge}, refining=Refining(rounds=0, keep="best"), reward=judged
+    )
+    answer = run(self_reflection, asked, OPEN_QUESTION)
+    assert answer.drafts[0].rewards == dict.fromkeys(ATTRIBUTES, 4.0)
+    assert [call.model for call in asked.of(Called)] == ["scripted", "judge"]
+    assert items_of(judge.requests[0]) == ["It does."]
