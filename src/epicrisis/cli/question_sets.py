@@ -41,6 +41,7 @@ def list_(home: Home = None, config: Config = None, json: Json = False) -> None:
         {
             "name": each.name,
             "questions": each.count,
+            "split": each.split,
             "here": is_here(each.name, folder, sets=sets),
             "licence": each.licence,
             "sources": [file.url for file in each.files],
@@ -51,12 +52,13 @@ def list_(home: Home = None, config: Config = None, json: Json = False) -> None:
     if json:
         show_json(rows)
         return
+    width = max(map(len, sets))
     for each, row in zip(sets.values(), rows, strict=True):
         state = "here" if row["here"] else "not pulled"
-        typer.echo(f"{each.name:<17} {each.count:>5,} questions  {state:<11} {each.licence}")
-        typer.echo(f"{'':<17} {each.description}")
+        typer.echo(f"{each.name:<{width}} {each.count:>6,} questions  {state:<11} {each.licence}")
+        typer.echo(f"{'':<{width}} {each.description}")
         for file in each.files:
-            typer.echo(f"{'':<17} {file.url}")
+            typer.echo(f"{'':<{width}} {file.url}")
 
 
 @group.command(epilog="Example: epicrisis questions pull mirage/pubmedqa medq")

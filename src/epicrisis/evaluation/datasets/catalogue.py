@@ -32,7 +32,10 @@ class PinnedSet:
     description: str
     files: tuple[SourceFile, ...]
     count: int
-    sha256: str
+    split: str | None = None
+    """Which part of its source it is: `train`, `validation` or `test`; `None` where the source is not split."""
+    sha256: str | None = None
+    """`None` where nobody has read the questions: then their number, as the authors state it, is the check."""
 
     @property
     def licence(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import cast
 
@@ -11,7 +11,7 @@ from epicrisis.corpus.questions import read_questions
 from epicrisis.errors import InputError
 from epicrisis.types import Question
 
-from . import medq, mirage, pubmedqa
+from . import medq, mirage, prompt_engine, published, pubmedqa
 from .catalogue import PinnedSet, SourceFile, catalogue
 from .dataset import Dataset, classes_by_gold
 
@@ -20,7 +20,8 @@ FOLDER = "datasets"
 
 
 def load(name: str, home: Path, place: Path | None = None, *, sets: Mapping[str, PinnedSet] | None = None) -> Dataset:
-    """The question set called so, else the file of that path, as `corpus.questions.read_questions` describes it.
+    """The question set called so, else the file of that path, of a form that `published.read` knows or as
+    `corpus.questions.read_questions` describes it.
 
     `place` is where a pinned set's file is: the file itself, the folder it lies in, or the folder above; without it
     `home/datasets`. Raises InputError where the set is not there, is another one than the pinned one, or a question of
@@ -31,7 +32,7 @@ def load(name: str, home: Path, place: Path | None = None, *, sets: Mapping[str,
         return _own(name, known)
     pinned = known[name]
     dataset = read_pinned(pinned, [_find(file, pinned, place or home / FOLDER) for file in pinned.files])
-    if (len(dataset.questions), dataset.sha256) != (pinned.count, pinned.sha256):
+    if len(dataset.questions) != pinned.count or pinned.sha256 not in (None, dataset.sha256):
         raise InputError(
             f"the file read for {name} holds {len(dataset.questions)} questions that are not the {pinned.count} pinned "
             f"ones: run `epicrisis questions pull {name}`, or give your own questions as JSON lines"
@@ -42,26 +43,35 @@ def load(name: str, home: Path, place: Path | None = None, *, sets: Mapping[str,
 def read_pinned(pinned: PinnedSet, paths: list[Path]) -> Dataset:
     """What the files hold for this set, whether or not it is what is pinned. Raises InputError."""
     source, _, part = pinned.name.partition("/")
-    if source == "mirage":
-        questions = mirage.read(paths[0], cast(mirage.Subset, part))
-        return Dataset(pinned.name, questions, classes_by_gold(questions), licence=pinned.licence)
-    if source == "pubmedqa":
-        questions, documents = pubmedqa.read(*paths)
-        return Dataset(pinned.name, questions, classes_by_gold(questions), documents, pinned.licence)
-    questions, domains = medq.read(paths[0])
-    return Dataset(pinned.name, questions, domains, licence=pinned.licence)
+    match source:
+        case "mirage":
+            questions = mirage.read(paths[0], cast(mirage.Subset, part))
+        case "mmlu":
+            questions = mirage.read_subject(paths[0], part)
+        case "pubmedqa":
+            questions, documents = pubmedqa.read(*paths)
+            return Dataset(pinned.name, questions, classes_by_gold(questions), documents, pinned.licence)
+        case "medq":
+            questions, domains = medq.read(paths[0])
+            return Dataset(pinned.name, questions, domains, licence=pinned.licence)
+        case _:
+            questions = prompt_engine.read(paths[0])
+    return Dataset(pinned.name, questions, classes_by_gold(questions), licence=pinned.licence)
 
 
 def _own(name: str, known: Mapping[str, PinnedSet]) -> Dataset:
     path = Path(name).expanduser()
     if not path.exists():
         raise InputError(f"{name} is neither a question set ({', '.join(known)}) nor a file; check the name")
-    questions: list[Question] = []
+    questions = published.read(path) or tuple(_read(path))
+    return Dataset(shown(path.name), questions, classes_by_gold(questions))
+
+
+def _read(path: Path) -> Iterator[Question]:
     for item in read_questions(path):
         if isinstance(item, Skipped):
             raise InputError(f"{', '.join(filter(None, (item.path, item.where)))}: {item.reason}")
-        questions.append(item)
-    return Dataset(shown(path.name), tuple(questions), classes_by_gold(questions))
+        yield item
 
 
 def _find(file: SourceFile, pinned: PinnedSet, place: Path) -> Path:

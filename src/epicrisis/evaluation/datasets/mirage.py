@@ -51,6 +51,11 @@ def read(path: Path, subset: Subset) -> tuple[Question, ...]:
     return tuple(_question(path, subset, key, entry) for key, entry in entries.items())
 
 
+def read_subject(path: Path, subject: str) -> tuple[Question, ...]:
+    """The questions of one of MMLU's six subjects, which their ids name (`college_biology-017`). Raises InputError."""
+    return tuple(question for question in read(path, "mmlu") if question.id.rpartition("-")[0] == subject)
+
+
 def _question(path: Path, subset: Subset, key: str, entry: _Entry) -> Question:
     if entry.answer not in entry.options:
         raise InputError(f"{shown(path)}: {subset}.{key}: the answer is no letter of the options; pull the file again")

@@ -1,0 +1,67 @@
+"""The question files of the context-retrieval study's repository, HPAI-BSC/prompt_engine: MedQA, MedMCQA, CareQA, MMLU.
+
+One object a file: `{key: {id, question, correct_answer, options}}`, the answer a letter, or a text where there are no
+options. Knows nothing of splits: what a file holds is not always what it is called (errata P13).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from epicrisis.corpus.inputs import because, check_file, shown
+from epicrisis.errors import InputError
+from epicrisis.types import Question
+
+_Filled = Annotated[str, Field(min_length=1)]
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    id: _Filled | None = None
+    question: _Filled
+    correct_answer: _Filled
+    options: dict[Annotated[str, Field(pattern="^[A-Z]$")], _Filled] | None = Field(default=None, min_length=2)
+    context: list[str] | None = None
+
+
+def read(path: Path) -> tuple[Question, ...]:
+    """The questions in the file's order; ids are the entries' own, as `medqa_4opt_validation_0`, or else their keys.
+
+    Raises InputError for any other file, at an entry that is broken, and for PubMedQA's files of that repository: the
+    abstracts in them belong to the prompt (errata P9), and a question has no place for them.
+    """
+    check_file(path)
+    try:
+        entries = TypeAdapter(dict[str, _Entry]).validate_json(path.read_bytes())
+    except OSError as error:
+        raise InputError(f"{shown(path)}: {because(error)}; check the path and its permissions") from error
+    except ValidationError as error:
+        where = ".".join(map(str, error.errors()[0]["loc"][:3]))
+        raise InputError(
+            f"{shown(path)}: not a question file of HPAI-BSC/prompt_engine (at {where or 'the start'}); pull it again"
+        ) from None
+    questions = tuple(_question(path, key, entry) for key, entry in entries.items())
+    if not questions:
+        raise InputError(f"{shown(path)}: holds no question; pull it again")
+    if len({question.id for question in questions}) < len(questions):
+        raise InputError(f"{shown(path)}: two of its questions have the same id; pull it again")
+    return questions
+
+
+def _question(path: Path, key: str, entry: _Entry) -> Question:
+    if entry.context is not None:
+        raise InputError(f"{shown(path)}: its questions come with abstracts; ask pubmedqa/test, which keeps them")
+    options = entry.options or {}
+    if options and entry.correct_answer not in options:
+        raise InputError(f"{shown(path)}: {key}: the answer is no letter of the options; pull the file again")
+    return Question(
+        text=entry.question,
+        options=options,
+        form="choice" if options else "open",
+        id=entry.id or key,
+        gold=entry.correct_answer,
+    )

@@ -1,0 +1,142 @@
+"""Exam questions in the files that their authors publish: MedQA, MedMCQA and CareQA, told by the keys of a row.
+
+| | a row's keys | the right option |
+|---|---|---|
+| MedQA | `question`, `options` | `answer_idx`, a letter |
+| MedMCQA | `id`, `question`, `opa` to `opd` | `cop`, a number |
+| CareQA | `unique_id`, `question`, `op1` to `op4` | `cop`, a number |
+
+A file is JSON lines, whatever its name (MedMCQA's own are called `.json`), or one JSON list. Knows nothing of splits.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from epicrisis.corpus import jsonl
+from epicrisis.corpus.inputs import Skipped, because, check_file, shown
+from epicrisis.errors import InputError
+from epicrisis.types import Question
+
+from . import prompt_engine
+
+_OPTIONS = {"answer_idx": (), "opa": ("opa", "opb", "opc", "opd"), "op1": ("op1", "op2", "op3", "op4")}
+"""By the key that tells a row's form, the keys of its options; MedQA's are in one object."""
+_LETTERS = "ABCD"
+_UNTOLD = {"None", "-1"}
+"""What `cop` reads as where the right option is kept secret."""
+
+_Row: TypeAlias = tuple[str, dict[str, Any]]
+"""Where it stands in the file, and what stands there."""
+
+
+def read(path: Path) -> tuple[Question, ...] | None:
+    """The questions in the file's order, `None` for a file of another form; `prompt_engine`'s files are read too.
+
+    Ids are the rows' own, else their numbers from 1. A row without its right option, as in MedMCQA's test split, is a
+    question without gold. Raises InputError at a row that cannot be read, and where nobody can tell what number `cop`
+    counts from.
+    """
+    check_file(path)
+    rows = _rows(path)
+    if rows is None:
+        return prompt_engine.read(path) if _is_prompt_engine(_whole(path)) else None
+    first = _first_option(path, rows)
+    questions: dict[str, Question] = {}
+    for number, (where, row) in enumerate(rows, 1):
+        question = _question(path, where, _as_line(row, first), str(number))
+        if question.id in questions:
+            raise InputError(f"{shown(path)}, {where}: its id was there before; give each question its own")
+        questions[question.id] = question
+    return tuple(questions.values())
+
+
+def _rows(path: Path) -> list[_Row] | None:
+    """All rows of a file whose first one is of a known form. Raises InputError where a later one is no object."""
+    lines = jsonl.objects(path)
+    head = next(lines)
+    if not isinstance(head, Skipped) and _form(head[1]):
+        return [(f"line {head[0]}", head[1]), *_sound(lines)]
+    whole = _whole(path)
+    if not isinstance(whole, list) or not whole or not _form(whole[0]):
+        return None
+    return [(f"entry {number}", row) for number, row in enumerate(whole, 1)]
+
+
+def _sound(lines: Iterable[tuple[int, dict[str, Any]] | Skipped]) -> Iterable[_Row]:
+    for line in lines:
+        if isinstance(line, Skipped):
+            raise InputError(f"{line.path}, {line.where}: {line.reason}")
+        yield f"line {line[0]}", line[1]
+
+
+def _whole(path: Path) -> Any:
+    """The file as one JSON value; `None` where it is none, or is called otherwise."""
+    if path.suffix.lower() != ".json":
+        return None
+    try:
+        return json.loads(path.read_bytes())
+    except OSError as error:
+        raise InputError(f"{shown(path)}: {because(error)}; check the path and its permissions") from error
+    except (ValueError, RecursionError):
+        return None
+
+
+def _is_prompt_engine(whole: Any) -> bool:
+    entries = whole.values() if isinstance(whole, dict) else ()
+    return any(isinstance(entry, dict) and "correct_answer" in entry for entry in entries)
+
+
+def _form(row: Any) -> str | None:
+    """The key that tells the form."""
+    return next((key for key in _OPTIONS if key in row), None) if isinstance(row, dict) else None
+
+
+def _first_option(path: Path, rows: Iterable[_Row]) -> int:
+    """The number of option A. MedMCQA's own files count from 1, those of the hub from 0, and no row tells which."""
+    numbers = {str(row.get("cop")) for _, row in rows if isinstance(row, dict)}
+    if numbers <= _UNTOLD:
+        return 0
+    if ("0" in numbers) == ("4" in numbers):
+        raise InputError(
+            f"{shown(path)}: option numbers (cop) from 0 to 3 and from 1 to 4 cannot be told apart in it; give the "
+            "whole file, or write the letters: JSON lines with text, options and gold"
+        )
+    return 0 if "0" in numbers else 1
+
+
+def _as_line(row: Any, first: int) -> dict[str, Any]:
+    """The row with the keys that `corpus.questions` documents."""
+    form = _form(row)
+    if form is None:
+        return {}
+    options = [row.get(key) for key in _OPTIONS[form]] or row.get("options")
+    gold, number = row.get("answer_idx"), str(row.get("cop"))
+    if form != "answer_idx" and number not in _UNTOLD:
+        # A number that no option has stays what it is: then the gold is no letter, and the line is refused.
+        gold = {str(first + place): letter for place, letter in enumerate(_LETTERS)}.get(number, number)
+    return {
+        "id": row.get("id", row.get("unique_id")),
+        "question": row.get("question"),
+        "options": options,
+        "gold": gold,
+    }
+
+
+def _question(path: Path, where: str, line: dict[str, Any], number: str) -> Question:
+    from pydantic import ValidationError
+
+    from epicrisis.corpus.outside import QuestionLine, fault, reason
+
+    try:
+        if wrong := fault(line):
+            raise InputError(f"{shown(path)}, {where}: {wrong}; correct or remove it")
+        read = QuestionLine.model_validate(line)
+    except ValidationError as error:
+        raise InputError(f"{shown(path)}, {where}: {reason(error)}; correct or remove it") from None
+    if not read.options:
+        raise InputError(f"{shown(path)}, {where}: it has no options; correct or remove it")
+    return Question(text=read.text, options=read.options, form="choice", id=read.id or number, gold=read.gold)
