@@ -27,7 +27,7 @@ class Coefficient:
 
     value: float | None
     interval: Interval | None
-    """95 %, by a bootstrap of the units; `None` where every resample gives the same."""
+    """95 %, by a bootstrap of the clusters; `None` where every resample gives the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,20 +43,26 @@ class Agreement:
     alpha: Coefficient
 
 
-def agreement(raters: Sequence[Mapping[U, Hashable]], seed: int = 0) -> Agreement:
-    """`raters`: what each says, by unit; units may be missing. Raises ValueError for fewer than two raters."""
+def agreement(
+    raters: Sequence[Mapping[U, Hashable]], seed: int = 0, clusters: Mapping[U, Hashable] | None = None
+) -> Agreement:
+    """`raters`: what each says, by unit; units may be missing. `clusters`: the cluster of each unit (its question),
+    resampled whole; else each is its own. Raises ValueError for fewer than two raters."""
     if len(raters) < 2:
         raise ValueError("agreement is between two raters or more")
     units = dict.fromkeys(unit for rater in raters for unit in rater)
-    said = [[rater[unit] for rater in raters if unit in rater] for unit in units]
-    shared = [values for values in said if len(values) > 1]
+    said = {unit: [rater[unit] for rater in raters if unit in rater] for unit in units}
+    judged = [unit for unit, values in said.items() if len(values) > 1]
+    shared = [said[unit] for unit in judged]
+    of = judged if clusters is None else [clusters[unit] for unit in judged]
+    once = len(set(of)) == len(of)
     raw = [fmean(first == second for first, second in permutations(values, 2)) for values in shared]
     return Agreement(
         raters=len(raters),
         units=len(shared),
-        raw=mean_of(raw, seed=seed),
-        kappa=_coefficient(_tables(shared), kappa_of, seed) if len(raters) == 2 else None,
-        alpha=_coefficient(_coincidences(shared), alpha_of, seed),
+        raw=mean_of(raw, None if once else of, seed=seed),
+        kappa=_coefficient(_summed(_tables(shared), of), kappa_of, seed) if len(raters) == 2 else None,
+        alpha=_coefficient(_summed(_coincidences(shared), of), alpha_of, seed),
     )
 
 
@@ -102,16 +108,24 @@ def _coincidences(said: Sequence[Sequence[Hashable]]) -> Floats:
     return tables
 
 
+def _summed(tables: Floats, of: Sequence[Hashable]) -> Floats:
+    """(clusters, c, c): the sum of each cluster's tables."""
+    number = {cluster: i for i, cluster in enumerate(dict.fromkeys(of))}
+    sums = np.zeros((len(number), *tables.shape[1:]))
+    np.add.at(sums, [number[cluster] for cluster in of], tables)
+    return sums
+
+
 def _numbers(said: Sequence[Sequence[Hashable]]) -> dict[Hashable, int]:
     return {value: i for i, value in enumerate(dict.fromkeys(value for values in said for value in values))}
 
 
 def _coefficient(tables: Floats, of: Callable[[Floats], Floats], seed: int) -> Coefficient:
-    """`tables`: one a unit; the coefficient is of their sum."""
+    """`tables`: one a cluster; the coefficient is of their sum."""
     if len(tables) == 0 or not np.isfinite(value := float(of(tables.sum(axis=0)))):
         return Coefficient(None, None)
-    units = len(tables)
-    drawn = np.random.default_rng(seed).multinomial(units, np.full(units, 1 / units), size=RESAMPLES)
+    clusters = len(tables)
+    drawn = np.random.default_rng(seed).multinomial(clusters, np.full(clusters, 1 / clusters), size=RESAMPLES)
     resampled = of(np.tensordot(drawn, tables, axes=1))
     low, high = np.quantile(resampled[np.isfinite(resampled)], [0.025, 0.975])
     return Coefficient(value, Interval(float(low), float(high)) if low < high else None)
