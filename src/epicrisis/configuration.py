@@ -1,4 +1,5 @@
-"""The settings in force: flags, then environment, then a TOML file, then the defaults. Read once, at the edge.
+"""The settings in force: flags, then environment, then a TOML file, then a preset, then the defaults. Read once, at the
+edge.
 
 Environment: `EPICRISIS_` and the key, `__` between levels (`EPICRISIS_MODELS__WRITER__NAME`); lists and tables as JSON.
 File: `--config`, else `epicrisis.toml` in the working folder, else the one in the user's configuration folder. Unknown
@@ -11,7 +12,8 @@ import difflib
 import json
 import os
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import resources
 from pathlib import Path
 from typing import Any, get_args
 
@@ -34,8 +36,9 @@ def load(flags: Mapping[str, Any] | None = None, config: Path | None = None) -> 
     """
     path = _config_path(config)
     values = _read_toml(path) if path else {}
-    values = _merge(values, _from_environment(os.environ))
-    values = _merge(values, _without_none(flags or {}))
+    values = merged(values, _from_environment(os.environ))
+    values = merged(values, _without_none(flags or {}))
+    values = merged(_preset(values.get("preset")), values)
     if "home" not in values and os.environ.get("XDG_DATA_HOME"):
         values["home"] = Path(os.environ["XDG_DATA_HOME"]) / "epicrisis"
     try:
@@ -57,6 +60,19 @@ def _config_path(config: Path | None) -> Path | None:
     )
 
 
+def presets() -> dict[str, dict[str, Any]]:
+    """Every preset there is, as a file of settings would say it."""
+    return tomllib.loads(resources.files("epicrisis").joinpath("presets.toml").read_text(encoding="utf-8"))
+
+
+def _preset(name: object) -> dict[str, Any]:
+    if name is None:
+        return {}
+    if name not in presets():
+        raise SettingsError(f"no preset is called {name}: known are {', '.join(presets())}")
+    return presets()[str(name)]
+
+
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
@@ -64,6 +80,23 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise SettingsError(f"{path} is not a TOML file: {error}") from None
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def overrides(said: Sequence[str]) -> dict[str, Any]:
+    """`KEY=VALUE` texts, the keys dotted (`votes.n=20`), nested as settings are; lists and tables as JSON. Raises
+    SettingsError where one is not of that form."""
+    values: dict[str, Any] = {}
+    for text in said:
+        key, separator, value = text.partition("=")
+        if not separator or not key.strip():
+            raise SettingsError("a setting is said as KEY=VALUE, such as votes.n=20")
+        *tables, last = key.strip().split(".")
+        values = merged(values, _nested(tables, {last: _plain(value)}))
+    return values
+
+
+def _nested(tables: Sequence[str], value: dict[str, Any]) -> dict[str, Any]:
+    return {tables[0]: _nested(tables[1:], value)} if tables else value
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
@@ -89,12 +122,13 @@ def _plain(value: str) -> Any:
         return value
 
 
-def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(below)
+def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Both tables as one; where both say something the upper one holds."""
+    both = dict(below)
     for key, value in above.items():
-        old = merged.get(key)
-        merged[key] = _merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
-    return merged
+        old = both.get(key)
+        both[key] = merged(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return both
 
 
 def _without_none(flags: Mapping[str, Any]) -> dict[str, Any]:

@@ -175,6 +175,8 @@ class ExampleSettings(_Table):
     """Solved questions to show before the question (`epicrisis examples build`)."""
 
     library: LocalPath | None = None
+    encoder: Installed | None = None
+    """What a new library of them is made with; where not said, `minilm`."""
     k: int = Field(5, ge=0, le=100)
     choose: Literal["nearest", "random", "fixed"] = "nearest"
     """`random`: others for each question, drawn by the seed; `fixed`: the same for all. Both are controls."""
@@ -224,6 +226,18 @@ class PlanSettings(_Table):
     """Where the price is unknown."""
 
 
+class EnergySettings(_Table):
+    """What a run's energy is estimated by, where no meter tells it, and what it emits. No answer depends on it."""
+
+    watts_per_core: float = Field(12.0, ge=0)
+    """Of a processor core at work, where RAPL cannot be read: what Green Algorithms takes for any processor."""
+    endpoint_watts: float | None = Field(None, ge=0)
+    """Of all machines behind the endpoints together, while a run lasts; where not said their energy is unknown."""
+    kg_co2_per_kwh: float = Field(0.205, ge=0)
+    """Of the electricity. The context-retrieval study's (Table 13: 197.31 kg for 962.48 kWh), which calls it the
+    European Union's; no one's grid in particular."""
+
+
 class ScopeSettings(_Table):
     """What a search may see, beside the patient; see `epicrisis.types.Scope`. `hide_gold`: a question's own documents
     are hidden from it (leak guard, errata B15)."""
@@ -240,6 +254,8 @@ class ScopeSettings(_Table):
 class Settings(_Table):
     """All settings."""
 
+    preset: str | None = None
+    """Settings by one name (`presets.toml`), below all others: `cr`, `cr-benchmark`."""
     home: LocalPath = Path("~/.local/share/epicrisis")
     """Where pulled models lie."""
     encoder: Installed | None = None
@@ -268,6 +284,7 @@ class Settings(_Table):
     cache: CacheSettings = CacheSettings()
     budget: BudgetSettings = BudgetSettings()
     plan: PlanSettings = PlanSettings()
+    energy: EnergySettings = EnergySettings()
     record: LocalPath | None = None
     """A JSONL file for every prompt and reply. It holds their texts: whoever reads it reads the documents."""
     log: LocalPath | None = None

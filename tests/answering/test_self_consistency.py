@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,20 @@ def test_a_model_that_always_says_the_first_gives_no_letter(votes: int) -> None:
     assert answer.distribution == dict.fromkeys("ABCD", 0.25)
     unshuffled = run(self_consistency, world(always("A"), (), voting=Voting(votes)), ASKED)
     assert unshuffled.choice == "A"
+
+
+def test_letters_of_another_order_do_not_stand_in_the_answer() -> None:
+    """They were right where the options stood otherwise."""
+    beliefs = {ASKED.text: {"scurvy": 1.0}}
+    answer = run(self_consistency, world(voter(beliefs), (), voting=Voting(4, shuffle=True)), ASKED)
+    assert (answer.choice, answer.text) == ("B", "It is so.")
+
+    def names_letters(request: ChatRequest) -> str:
+        (letter,) = re.findall(r"(?m)^([A-D])\. scurvy$", request.messages[-1].content)
+        return stating(letter).replace("It is.", f"Option {letter} it is.")
+
+    named = run(self_consistency, world(ScriptedModel(names_letters), (), voting=Voting(4, shuffle=True)), ASKED)
+    assert (named.choice, named.text) == ("B", "scurvy")
 
 
 def test_an_uneven_number_of_votes_is_said() -> None:

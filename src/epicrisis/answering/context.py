@@ -168,7 +168,7 @@ async def call(
         context.emit(Notice("retried", f"{stage}: {reply.usage.failed_calls} failed tries before this reply"))
     for note in reply.notes:
         context.emit(Notice("model", f"{stage}: {note}"))
-    if reply.finish_reason == "length":
+    if reply.finish_reason == "length" and not request.options:
         raise ReplyTruncated(
             f"the reply was cut at {request.max_tokens} tokens: this model does not keep to the form it was asked for"
         )

@@ -8,6 +8,7 @@ is mapped back (errata P2, P3). What the votes come to is `voting`'s. Votes are 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -98,6 +99,13 @@ async def _vote(context: Context, number: int, shown: Shown, prompt: Prompt, for
     return vote
 
 
+def _words(question: Question, vote: Vote) -> str:
+    """What the vote says; where it saw the options in another order and names letters, which mean others there, the
+    option alone."""
+    misleads = vote.shown != tuple(question.options) and re.search(rf"\b[{''.join(vote.shown)}]\b", vote.text)
+    return question.options[vote.choice or ""] if misleads else vote.text
+
+
 def _concluded(question: Question, context: Context, strategy: str, votes: Sequence[Vote]) -> Answer:
     """The answer that the votes come to, in the words of the first vote for it."""
     counted = tally(votes, tuple(question.options), context.voting.tie)
@@ -115,7 +123,7 @@ def _concluded(question: Question, context: Context, strategy: str, votes: Seque
         decided_by=counted.decided_by,
     )
     if counted.choice is not None:
-        return replace(answer, text=next(vote.text for vote in votes if vote.choice == counted.choice))
+        return replace(answer, text=_words(question, next(vote for vote in votes if vote.choice == counted.choice)))
     if counted.decided_by == TIE:
         return replace(answer, text="The votes are tied between options.")
     return answer if counted.state == "abstained" else replace(answer, failure=lost[0].failure)

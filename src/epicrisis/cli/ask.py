@@ -23,6 +23,7 @@ from epicrisis.cli.options import (
     Deadline,
     Depth,
     EncoderName,
+    ExampleLibrary,
     File,
     Fuse,
     Hide,
@@ -38,14 +39,17 @@ from epicrisis.cli.options import (
     Options,
     Partition,
     Preflight,
+    Preset,
     Record,
     Rerank,
     RerankDepth,
     RrfK,
     Seed,
+    Setting,
     Since,
     Strategy,
     Types,
+    Votes,
     Without,
     said,
 )
@@ -83,6 +87,10 @@ def ask(
     partition: Partition = None,
     preflight: Preflight = None,
     depth: Depth = None,
+    votes: Votes = None,
+    examples: ExampleLibrary = None,
+    preset: Preset = None,
+    setting: Setting = None,
     seed: Seed = None,
     deadline: Deadline = None,
     since: Since = None,
@@ -116,16 +124,12 @@ def ask(
     from epicrisis.errors import InputError
 
     settings = load(said(context), config)
+    if (question is None) == (file is None):
+        raise InputError("give a question, or --file questions.jsonl -o answers.jsonl (not both)")
+    if question is not None:
+        _one(settings, library, question, options, json)
     if file is not None:
-        if question is not None:
-            raise InputError("give a question or --file, not both")
-        if output is None:
-            raise InputError("--file needs -o: name the file for the answers")
         _many(settings, library, file, output, yes, json)
-        return
-    if question is None:
-        raise InputError("what is asked? Give a question, or --file questions.jsonl -o answers.jsonl")
-    _one(settings, library, question, options, json)
 
 
 def _one(settings: Settings, library: Path, text: str, options: str | None, json: bool) -> None:
@@ -153,9 +157,12 @@ async def _shown(settings: Settings, library: Path, question: Question, json: bo
     raise RuntimeError("a pipeline's last event is its answer")
 
 
-def _many(settings: Settings, library: Path, file: Path, output: Path, yes: bool, json: bool) -> None:
+def _many(settings: Settings, library: Path, file: Path, output: Path | None, yes: bool, json: bool) -> None:
     from epicrisis.cli.screen import usage_line
+    from epicrisis.errors import InputError
 
+    if output is None:
+        raise InputError("--file needs -o: name the file for the answers")
     questions, skipped = many(file)
     records = asyncio.run(_recorded(settings, library, questions, output, yes, json))
     keys = [question.key for question in questions]

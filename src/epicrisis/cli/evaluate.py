@@ -23,6 +23,7 @@ from epicrisis.cli.options import (
     Deadline,
     Depth,
     EncoderName,
+    ExampleLibrary,
     Fuse,
     Hide,
     Journals,
@@ -34,13 +35,16 @@ from epicrisis.cli.options import (
     ModelName,
     Partition,
     Preflight,
+    Preset,
     Rerank,
     RerankDepth,
     RrfK,
     Seed,
+    Setting,
     Since,
     Strategy,
     Types,
+    Votes,
     Without,
     said,
 )
@@ -92,6 +96,8 @@ group = typer.Typer(
 def register(app: typer.Typer) -> None:
     """Adds the group."""
     group.command(
+        help="Answer the questions of SET and score the answers: one record a question in a folder of its own.\n\n"
+        "Stopped at any moment, the same command goes on from there. `epicrisis questions list` names the sets.",
         epilog="Examples: epicrisis evaluate mirage/pubmedqa --library ~/lib --model URL   |   "
         "epicrisis evaluate my-questions.jsonl --library ~/lib -n 50 --leak-guard source-hidden"
     )(run)
@@ -117,6 +123,10 @@ def run(
     partition: Partition = None,
     preflight: Preflight = None,
     depth: Depth = None,
+    votes: Votes = None,
+    examples: ExampleLibrary = None,
+    preset: Preset = None,
+    setting: Setting = None,
     seed: Seed = None,
     deadline: Deadline = None,
     since: Since = None,
@@ -142,10 +152,7 @@ def run(
     local_only: LocalOnly = False,
     json: Json = False,
 ) -> None:
-    """Answer the questions of SET and score the answers: one record a question in a folder of the run's own.
-
-    Stopped at any moment, the same command goes on from there. `epicrisis questions list` names the sets.
-    """
+    """The run; see `register` for what its help says."""
     from epicrisis.configuration import load
     from epicrisis.evaluation.evaluating import prepared
     from epicrisis.evaluation.finished import findings_of

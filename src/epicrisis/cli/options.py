@@ -35,6 +35,15 @@ Fuse = Annotated[
 ]
 RrfK = Annotated[int | None, typer.Option("--rrf-k", help="The constant of reciprocal rank fusion.")]
 
+Votes = Annotated[int | None, typer.Option("--votes", help="Votes of self-consistency and Medprompt.")]
+ExampleLibrary = Annotated[
+    Path | None, typer.Option("--examples", help="Library of solved questions to show (epicrisis examples build).")
+]
+Preset = Annotated[str | None, typer.Option("--preset", help="Settings by one name: cr, cr-benchmark.")]
+Setting = Annotated[
+    list[str] | None, typer.Option("--setting", help="Any setting, KEY=VALUE (votes.tie=first-vote; repeat for more).")
+]
+
 Options = Annotated[str | None, typer.Option("--options", help="Options of a multiple-choice question, with commas.")]
 File = Annotated[
     Path | None, typer.Option("--file", help="Questions, one JSON object a line (or PubMedQA's file).")
@@ -72,7 +81,8 @@ _KEYS: Mapping[str, str] = {
     "types": "scope.types", "journals": "scope.journals", "without": "scope.without", "hide": "scope.hide",
     "hide_gold": "scope.hide_gold", "cache": "cache.mode", "record": "record", "budget_tokens": "budget.tokens",
     "budget_usd": "budget.usd", "budget_minutes": "budget.minutes", "at_once": "questions_at_once", "log": "log",
-    "log_text": "log_text", "local_only": "local_only",
+    "log_text": "log_text", "local_only": "local_only", "votes": "votes.n", "examples": "examples.library",
+    "preset": "preset",
 }  # fmt: skip
 """A command's parameter -> the key it sets."""
 _SWITCHES = {"hide_gold", "log_text", "local_only"}
@@ -80,7 +90,12 @@ _SWITCHES = {"hide_gold", "log_text", "local_only"}
 
 
 def said(context: typer.Context) -> dict[str, Any]:
-    """The command's options that are settings, nested as settings are; `None` where an option was not given."""
+    """The command's options that are settings, nested as settings are; `None` where an option was not given.
+
+    Raises SettingsError where --setting is none.
+    """
+    from epicrisis.configuration import merged, overrides
+
     flags: dict[str, Any] = {}
     for name, value in context.params.items():
         if name not in _KEYS:
@@ -91,4 +106,4 @@ def said(context: typer.Context) -> dict[str, Any]:
             place = place.setdefault(table, {})
         unsaid = value in ([], ()) or (name in _SWITCHES and not value)
         place[key] = None if unsaid else value
-    return flags
+    return merged(flags, overrides(context.params.get("setting") or ()))

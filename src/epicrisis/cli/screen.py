@@ -18,7 +18,10 @@ from epicrisis.answers import (
     Called,
     Citation,
     Delta,
+    Draft,
+    Drafted,
     Event,
+    ExamplesFound,
     MapFinished,
     MapStarted,
     Notice,
@@ -26,6 +29,8 @@ from epicrisis.answers import (
     PreflightChecked,
     Retrieved,
     Usage,
+    Vote,
+    Voted,
 )
 from epicrisis.types import Preflight, Ranking
 
@@ -41,6 +46,9 @@ class Screen:
         self._shows: Mapping[type, Callable[[Any], None]] = {
             Retrieved: lambda event: self.ranking(event.ranking),
             PreflightChecked: lambda event: self._preflight(event.verdict),
+            ExamplesFound: self._examples,
+            Voted: lambda event: self._vote(event.vote),
+            Drafted: lambda event: self._draft(event.draft),
             MapStarted: self._map_started,
             MapFinished: lambda event: self._map_finished(event.partial),
             AnswerStarted: self._answer_started,
@@ -94,9 +102,28 @@ class Screen:
             choice = f" ({partial.choice})" if partial.choice else ""
             self._console.print(f"{head} found{choice}: {escape(partial.text)}")
 
+    def _examples(self, event: ExamplesFound) -> None:
+        self._console.print(f"[bold]Shows[/bold] {len(event.ids)} solved questions: {escape(', '.join(event.ids))}")
+        if event.left_out:
+            self._line(f"  left out, for they are this question: {', '.join(event.left_out)}")
+
+    def _vote(self, vote: Vote) -> None:
+        head = f"[bold]Vote {vote.number + 1}[/bold]"
+        shown = "" if list(vote.shown) == sorted(vote.shown) else f" (shown as {''.join(vote.shown)})"
+        if vote.state == "answered":
+            self._console.print(f"{head}{shown}: {vote.choice}. {escape(_snippet(vote.text))}")
+        else:
+            reason = f": {escape(vote.failure.message)}" if vote.failure else ""
+            self._console.print(f"{head}{shown} {vote.state}{reason}")
+
+    def _draft(self, draft: Draft) -> None:
+        head = f"[bold]Draft {draft.number + 1}[/bold]"
+        reason = f": {draft.failure.message}" if draft.failure else ""
+        self._console.print(f"{head}: {escape(draft.text)}" if draft.text else f"{head} {draft.state}{escape(reason)}")
+
     def _answer_started(self, event: AnswerStarted) -> None:
         name = {"reduce": "Reduce", "rag": "RAG"}.get(event.stage, event.stage)
-        kind = "findings" if event.stage == "reduce" else "passages"
+        kind = {"reduce": "findings", "rag": "passages"}.get(event.stage, "solved questions")
         what = f" over {event.documents} {kind}" if event.documents else ""
         self._console.print(f"[bold]{name}[/bold]{what}: ", end="")
         self._streaming = True
@@ -119,9 +146,18 @@ class Screen:
             self._console.print(f"[bold]No answer[/bold] ({answer.state}): {escape(reason)}")
         if answer.state == "answered" and not answer.citations and answer.strategy in ("rag", "brief-context"):
             self._console.print("  It cites nothing: do not rely on it.", style="yellow")
+        if answer.distribution:
+            self._spread(answer)
         for citation in answer.citations:
             self._citation(citation)
         self._console.print(f"[dim]{usage_line(answer.usage)}[/dim]")
+
+    def _spread(self, answer: Answer) -> None:
+        shares = sorted(answer.distribution.items(), key=lambda pair: -pair[1])
+        told = ", ".join(f"{letter} {share:.0%}" for letter, share in shares)
+        stated = sum(vote.choice is not None for vote in answer.votes)
+        of = f"{stated} of {len(answer.votes)} votes" if answer.votes else "the next token's probability"
+        self._console.print(f"  {of}: {told}; by {answer.decided_by}")
 
     def _citation(self, citation: Citation) -> None:
         origin = ", ".join(filter(None, (citation.title, citation.source, citation.date)))

@@ -1,7 +1,7 @@
 """Replies as long as a JSON schema lets them be: the shortest, the longest, and one of a usual length.
 
-Understands the schemas that strategies ask for (`ReplyForm.schema`): objects, arrays, `anyOf`, `enum`, strings with a
-greatest length. Knows no model and no strategy.
+Understands the schemas that strategies ask for (`ReplyForm.schema`): objects, arrays, `anyOf`, `enum`, whole numbers,
+strings with a greatest length. Knows no model and no strategy.
 
 A usual length: the reply found something, its lists are full, and each string is half as long as it may be; how near
 that comes to what was measured stands in docs/design/plan.md.
@@ -46,6 +46,8 @@ def _fill(schema: Mapping[str, Any], size: Size, document: int, item: int) -> An
         case "array":
             items, n = schema["items"], schema["minItems" if size == "least" else "maxItems"]
             return items["enum"][:n] if "enum" in items else [_fill(items, size, document, i) for i in range(n)]
+        case "integer":
+            return schema["minimum"]
         case "string":
             return _text(size, schema["maxLength"], item)
         case other:

@@ -1,34 +1,42 @@
-"""What the BriefContext papers print, so that reports can put it beside what was measured. See `published.toml`.
+"""What the papers print, so that reports can put it beside what was measured: BriefContext's (`published.toml`) and the
+study of context retrieval (`published_context_retrieval.toml`).
 
-Gives the figures as they are printed; which of them do not come out, and why, stands in the names of their errata.
+Gives the figures as they are printed; which of them do not come out, and why, stands in the names of their errata and
+in the notes. Knows no figure of ours.
 """
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from .table import Cell, Table
 
-Version: TypeAlias = Literal["printed", "preprint"]
+FILES = ("published.toml", "published_context_retrieval.toml")
+FIGURE, ACCURACY, CHANGE = "figure", "accuracy (%)", "change (points)"
+"""The column that says which kind of figures a row has, and the two kinds."""
+_SETS = frozenset({"CareQA", "MedMCQA", "MedQA", "MMLU"})
+"""Columns of those figures; others are of neither kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Paper:
-    """One version of the paper."""
+    """One version of a paper."""
 
-    key: Version
+    key: str
+    name: str
+    """As the source of a table tells it."""
     title: str
     venue: str
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A table of a paper; its `table.source` names the version and the place."""
+    """A table of a paper; its `table.source` names the paper, the version and the place."""
 
     name: str
     paper: Paper
@@ -46,8 +54,27 @@ class Published:
 
 @cache
 def published() -> Mapping[str, Published]:
-    """The tables by name, in the order of the file."""
-    return parse(resources.files("epicrisis.evaluation.tables").joinpath("published.toml").read_text("utf-8"))
+    """The tables of all papers by name, in the order of the files."""
+    folder = resources.files("epicrisis.evaluation.tables")
+    texts = (folder.joinpath(file).read_text("utf-8") for file in FILES)
+    return {name: each for text in texts for name, each in parse(text).items()}
+
+
+def accuracies(table: Table) -> Table:
+    """The table with the accuracies that follow from its rows of changes: each change with what the row of accuracies
+    above has, to the two places printed; where there is none above, `None`. One without such rows stays as it is."""
+    if FIGURE not in table.columns:
+        return table
+    kind, above = table.columns.index(FIGURE), None
+    rows: list[tuple[Cell, ...]] = []
+    for row in table.rows:
+        if row[kind] != CHANGE:
+            above = row if row[kind] == ACCURACY else None
+            rows.append(row)
+        else:
+            before = above or (None,) * len(row)
+            rows.append(tuple(_followed(*each) for each in zip(table.columns, before, row, strict=True)))
+    return replace(table, rows=tuple(rows))
 
 
 def parse(text: str) -> Mapping[str, Published]:
@@ -69,6 +96,14 @@ def _table(
     errata: tuple[str, ...] = (),
     notes: tuple[str, ...] = (),
 ) -> Published:
-    source = f"BriefContext, {paper}, {place}"
-    table = Table(title, tuple(columns), tuple(map(tuple, rows)), tuple(notes), source)
+    table = Table(title, tuple(columns), tuple(map(tuple, rows)), tuple(notes), f"{of.name}, {place}")
     return Published(name, of, table, tuple(errata))
+
+
+def _followed(column: str, above: Cell, cell: Cell) -> Cell:
+    """What stands under this head in a row of changes once they are accuracies."""
+    if column == FIGURE:
+        return ACCURACY
+    if column not in _SETS:
+        return cell
+    return round(above + cell, 2) if isinstance(above, float) and isinstance(cell, float) else None

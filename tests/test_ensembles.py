@@ -1,0 +1,173 @@
+"""The ensemble strategies in the pipeline: over a real library of solved questions, planned and then asked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from epicrisis.answers import Answer, Called, ExamplesFound
+from epicrisis.configuration import load
+from epicrisis.errors import InputError, SettingsError
+from epicrisis.library.ingest import add_documents
+from epicrisis.library.library import Library
+from epicrisis.opening import ExampleSearch, Opened
+from epicrisis.pipeline import Pipeline
+from epicrisis.plan.planning import planned
+from epicrisis.retrieval.retriever import Retriever
+from epicrisis.seams import ChatRequest
+from epicrisis.settings import Settings
+from epicrisis.testing.chat import ScriptedModel
+from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.replies import fill
+from epicrisis.types import Document, Question
+
+OPTIONS = {"A": "gout", "B": "scurvy", "C": "rickets", "D": "measles"}
+ASKED = Question(
+    "Which disease comes of a lack of vitamin C, as case 7 shows?", OPTIONS, "choice", id="case-7", gold="B"
+)
+TOPICS = ("gout", "scurvy", "rickets", "measles")
+
+
+def solved(i: int, **changes: Any) -> Document:
+    text = f"Which disease does case {i} of {TOPICS[i % 4]} show, the patient being {20 + i} years old?"
+    told = {
+        "question": text, "question_id": f"case-{i}", "options": OPTIONS, "choice": "ABCD"[i % 4],
+        "reasoning": f"It looks like {TOPICS[i % 4]}.", "answer": f"It is {TOPICS[i % 4]}.",
+    }  # fmt: skip
+    return Document(f"made/case-{i}", text, metadata={**told, **changes})
+
+
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory: pytest.TempPathFactory) -> Opened:
+    return library_of(tmp_path_factory.mktemp("examples") / "library", [solved(i) for i in range(30)])
+
+
+def library_of(path: Path, documents: list[Document]) -> Opened:
+    encoder = HashingEncoder(64)
+    with Library.create(
+        path, encoder_fingerprint=encoder.fingerprint, encoder_name="hashing", dimensions=64, max_tokens=8, overlap=0
+    ) as made:
+        add_documents(made, documents, encoder)
+    library = Library.open(path)
+    return Opened(library, Retriever(library, encoder))
+
+
+def settings_of(**flags: Any) -> Settings:
+    return load({"votes": {"n": 4}, "refine": {"drafts": 3, "rounds": 2}, "examples": {"k": 3}, **flags})
+
+
+def pipeline_of(settings: Settings, script: Any, opened: Opened | None) -> Pipeline:
+    model = ScriptedModel(script, probabilities=lambda request: dict.fromkeys(request.options, 0.2) | {"B": 0.4})
+    search = None if opened is None else ExampleSearch(opened, settings.examples, settings.seed)
+    return Pipeline(settings, dict.fromkeys(settings.roles, model), None, search)
+
+
+def replies(request: ChatRequest) -> str:
+    """Whatever is asked for; every vote is for what is shown second."""
+    return json.dumps(fill(request.schema or {"type": "object"}, {"found": True, "choice": "B"}, "It is so."))
+
+
+def answered(settings: Settings, opened: Opened | None, question: Question = ASKED) -> Answer:
+    return asyncio.run(pipeline_of(settings, replies, opened).answer(question))
+
+
+# -- as many calls as were planned ------------------------------------------------------------------------------------
+
+CALLS = {
+    "zero-shot": 1,
+    "self-consistency": 4,
+    "medprompt": 4,
+    "ensemble-refining": 3 + 1,
+    "self-reflection": 2 * 2 + 1,
+}
+
+
+@pytest.mark.parametrize(("strategy", "calls"), CALLS.items())
+def test_each_strategy_makes_the_calls_that_were_planned(examples: Opened, strategy: str, calls: int) -> None:
+    settings = settings_of(strategy=strategy)
+
+    def never(request: ChatRequest) -> str:
+        raise AssertionError("a plan calls no model")
+
+    plan = asyncio.run(planned(pipeline_of(settings, never, examples), settings, [ASKED], [strategy]))
+    (row,) = plan.strategies
+    assert row.calls.least <= calls == row.calls.expected == row.calls.most, "the least: where every draft abstains"
+    answer = answered(settings, examples)
+    assert answer.usage.calls == calls
+    assert row.prompt_tokens.least <= answer.usage.prompt_tokens <= row.prompt_tokens.most
+
+
+def test_a_judge_of_drafts_is_planned_for_as_well(examples: Opened) -> None:
+    settings = settings_of(strategy="self-reflection", models={"reward": {"name": "smollm2-135m"}})
+    plan = asyncio.run(planned(pipeline_of(settings, replies, examples), settings, [ASKED], ["self-reflection"]))
+    answer = answered(settings, examples)
+    assert plan.strategies[0].calls.expected == answer.usage.calls == (2 * 2 + 1) + 3
+    assert answer.decided_by == "best reward"
+    assert [len(draft.rewards) for draft in answer.drafts] == [3, 3, 3]
+    stages = [event.stage for event in answer.trace if isinstance(event, Called)]
+    assert stages == ["draft 0", "reward", "critique 0", "draft 1", "reward", "critique 1", "draft 2", "reward"]
+
+
+# -- which examples ---------------------------------------------------------------------------------------------------
+
+
+def found(answer: Answer) -> ExamplesFound:
+    (event,) = (event for event in answer.trace if isinstance(event, ExamplesFound))
+    return event
+
+
+def test_the_nearest_are_shown_and_never_the_question_itself(examples: Opened) -> None:
+    question = Question(f"{solved(5).text}", OPTIONS, "choice", id="another id")
+    event = found(answered(settings_of(strategy="medprompt"), examples, question))
+    assert event.left_out == ("made/case-5",)
+    assert len(event.ids) == len(set(event.ids)) == 3
+    assert "made/case-5" not in event.ids
+    by_id = found(answered(settings_of(strategy="medprompt", examples={"k": 30}), examples))
+    assert by_id.left_out == ("made/case-7",)
+    assert len(by_id.ids) == 29, "all there are, each once, though each has two passages or more"
+
+
+def test_random_ones_differ_by_question_and_fixed_ones_do_not(examples: Opened) -> None:
+    """The controls: as many examples, none of them nearer than chance."""
+    other = Question("Does it help?", OPTIONS, "choice", id="x")
+    chosen = {
+        (how, asked.id): found(
+            answered(settings_of(strategy="medprompt", examples={"k": 5, "choose": how}), examples, asked)
+        ).ids
+        for how in ("random", "fixed")
+        for asked in (ASKED, other)
+    }
+    assert chosen["fixed", "case-7"] == chosen["fixed", "x"]
+    assert chosen["random", "case-7"] != chosen["random", "x"]
+    again = found(answered(settings_of(strategy="medprompt", examples={"k": 5, "choose": "random"}), examples, other))
+    assert again.ids == chosen["random", "x"]
+
+
+def test_a_library_of_anything_else_is_refused(tmp_path: Path) -> None:
+    opened = library_of(tmp_path / "papers", [Document("d0", "Which disease it is, nobody knows.")])
+    with pytest.raises(InputError, match="d0 is no solved question: name a library that `epicrisis examples build`"):
+        answered(settings_of(strategy="medprompt"), opened)
+
+
+def test_medprompt_without_a_library_says_so_before_any_call(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="medprompt shows solved questions: name a library of them"):
+        Pipeline.open(settings_of(strategy="medprompt", home=str(tmp_path)), None)
+
+
+# -- the setup of the study -------------------------------------------------------------------------------------------
+
+
+def test_the_preset_is_the_studys_setup_and_whatever_is_said_goes_before_it() -> None:
+    settings = load({"preset": "cr"})
+    assert settings.strategy == "medprompt"
+    assert (settings.votes.n, settings.votes.shuffle, settings.votes.tie) == (5, True, "abstain")
+    assert (settings.examples.k, settings.examples.encoder, settings.examples.rerank) == (5, "pubmedbert", None)
+    assert load({"preset": "cr-benchmark"}).votes.n == 20
+    changed = load({"preset": "cr", "votes": {"n": 3}})
+    assert (changed.votes.n, changed.votes.shuffle) == (3, True)
+    with pytest.raises(SettingsError, match="no preset is called best: known are cr, cr-benchmark"):
+        load({"preset": "best"})
