@@ -23,25 +23,21 @@ ERRATA: Mapping[str, str] = {
     "B14": "The random sample of 20 % is, in the code, 35 questions a class: 105 of 500, balanced unlike the set.",
     "B15": "Questions of PubMedQA can find the abstract that they were made from, by its title.",
     "B16": "That BriefContext consistently outperforms RAG does not hold in every cell of the papers' own tables.",
-    "P1": "The released code cannot make these figures again: its self-consistency stops before it asks, and its "
-    "open-ended refinement was taken out.",
-    "P2": "Of a reply that names several options the released code takes the last one in the order shown, which need not "
-    "be the one stated.",
-    "P3": "The released code shuffles by a random state that its threads share, and falls back to the order as given once "
-    "all permutations are used: of four options at the 25th vote.",
-    "P4": "The released code keeps judges' verdicts in the order in which they come, so after a repeated call they may "
-    "stand at other questions.",
-    "P5": "Rows of Tables 1 and 5 stand in Tables 3 and 6 under other settings or heads, Tables 2 and 3 disagree, and one "
-    "average of Table 8 is misprinted.",
-    "P6": "The gain of context retrieval is that of 20 votes over one next-token prediction, without a control of as many "
-    "votes; the code's self-consistency itself has fixed examples.",
-    "P7": "Question is compared with question, by a reranker that was trained on query and article.",
-    "P8": "The reward is shown to the writer and never selects: the last round is the answer, and only the first one has "
-    "examples.",
-    "P10": "The multiple-choice accuracy is of next-token prediction, the others are of free text that a judge scores.",
+    "P1": "The released code cannot repeat these figures: its self-consistency stops before it asks, and its "
+    "open-ended refinement is gone.",
+    "P2": "Where a reply names several options the released code takes the last as they are shown, not the one stated.",
+    "P3": "The released code shuffles by a random state that threads share, and no more once all permutations are "
+    "used: of four options at the 25th vote.",
+    "P4": "The released code keeps verdicts in the order of success: after a retry they stand at other questions.",
+    "P5": "Rows of Tables 1 and 5 stand in Tables 3 and 6 under other settings or heads, Tables 2 and 3 disagree, and "
+    "an average of Table 8 is misprinted.",
+    "P6": "Context retrieval's gain is that of 20 votes over one next-token prediction, without a control of as many "
+    "votes; the code's self-consistency has fixed examples besides.",
+    "P7": "The reranker compares question with question, though it was trained on query and article.",
+    "P8": "The reward is shown to the writer and never selects: the last round wins, and only the first has examples.",
+    "P10": "The multiple-choice accuracy is of next-token prediction, the others are of free text that a judge marks.",
     "P11": "One model, Llama-3.1-70B, writes the databases of open answers and judges the answers.",
-    "P12": "Votes, rounds and databases were chosen by the very questions that are reported; on MedQA's 1,273 the standard "
-    "error is 1.4 points.",
-    "P13": "MedMCQA is tested on its validation split, and the validation database is that very split; the repository's "
-    "file of that name has 10,000 training rows.",
+    "P12": "Votes, rounds and databases were chosen on the test questions; on MedQA the standard error is 1.4 points.",
+    "P13": "MedMCQA is tested on its validation split, which is its validation database too; the repository's file of "
+    "that name holds 10,000 training rows.",
 }
