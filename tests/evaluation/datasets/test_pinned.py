@@ -1,7 +1,12 @@
-"""The pinned question sets on the real files: counts, and the first, the tenth and the last row."""
+"""The pinned question sets on the real files: counts, and the first, the tenth and the last row.
+
+CareQA's file is not at hand: `test_readers.py` reads a small one of its form.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections import Counter
 from pathlib import Path
 from typing import TypeAlias
@@ -63,6 +68,51 @@ ROWS: dict[str, list[Row]] = {
         ("medq-10", "What are the differential diagnoses for ", 0, "The differential diagnoses for", ()),
         ("medq-48", "Does prolonged exposure to pain medicati", 0, "Yes, prolonged exposure to pai", ()),
     ],
+    "medqa/validation": [
+        ("medqa_4opt_validation_0", "A 21-year-old sexually active male compl", 4, "C", ()),
+        ("medqa_4opt_validation_9", "A 60-year-old woman presents to her prim", 4, "A", ()),
+        ("medqa_4opt_validation_1271", "A 63-year-old man presents to the emerge", 4, "A", ()),
+    ],
+    "medqa/open-test": [
+        ("medqa_4opt_test_0", "A junior orthopaedic surgery resident is", 0, "Tell the attending that he can", ()),
+        ("medqa_4opt_test_9", "A 23-year-old woman presents to the phys", 0, "Silvery plaques on extensor su", ()),
+        ("medqa_4opt_test_1272", "A 79-year-old man presents to the office", 0, "Chronic obstructive pulmonary ", ()),
+    ],
+    "medmcqa/train-10k": [
+        ("medmcqa_train_111695", "Cubitus varus is most commonly seen in", 4, "D", ()),
+        ("medmcqa_train_157688", "A 10 year old female patient diagnosed a", 4, "B", ()),
+        ("medmcqa_train_62331", "Inventory of material means which one of", 4, "D", ()),
+    ],
+    "mmlu/anatomy": [
+        ("anatomy-000", "A lesion causing compression of the faci", 4, "A", ()),
+        ("anatomy-009", "Primary motor cortex activity results in", 4, "D", ()),
+        ("anatomy-134", "Which of the following structures should", 4, "D", ()),
+    ],
+    "mmlu/clinical_knowledge": [
+        ("clinical_knowledge-000", "What size of cannula would you use in a ", 4, "A", ()),
+        ("clinical_knowledge-009", "Fatty acids are transported into the mit", 4, "D", ()),
+        ("clinical_knowledge-264", "The patient's self-report of pain is imp", 4, "C", ()),
+    ],
+    "mmlu/college_biology": [
+        ("college_biology-000", "Based on the characteristic population c", 4, "C", ()),
+        ("college_biology-009", "When an influenza virus enters a cell, i", 4, "C", ()),
+        ("college_biology-143", "Which of the following is the symplastic", 4, "D", ()),
+    ],
+    "mmlu/college_medicine": [
+        ("college_medicine-000", "A police officer carries out hundreds of", 4, "B", ()),
+        ("college_medicine-009", "Performance enhancing synthetic steroids", 4, "A", ()),
+        ("college_medicine-172", "The descending loop of Henle of the neph", 4, "B", ()),
+    ],
+    "mmlu/medical_genetics": [
+        ("medical_genetics-000", "In a Robertsonian translocation fusion o", 4, "B", ()),
+        ("medical_genetics-009", "Exon skipping is associated with:", 4, "C", ()),
+        ("medical_genetics-099", "Which of the following conditions is not", 4, "D", ()),
+    ],
+    "mmlu/professional_medicine": [
+        ("professional_medicine-000", "A 67-year-old woman comes to the physici", 4, "C", ()),
+        ("professional_medicine-009", "A 42-year-old man comes to the physician", 4, "B", ()),
+        ("professional_medicine-271", "A 52-year-old man is brought to the emer", 4, "B", ()),
+    ],
 }  # fmt: skip
 
 CLASSES = {
@@ -74,6 +124,15 @@ CLASSES = {
     "pubmedqa": {"yes": 552, "no": 338, "maybe": 110},
     "pubmedqa/test": {"yes": 276, "no": 169, "maybe": 55},
     "medq": {"Dermatology": 23, "Headache": 18, "Diabetes": 7},
+    "medqa/validation": {"A": 330, "B": 316, "C": 352, "D": 274},
+    "medqa/open-test": {},
+    "medmcqa/train-10k": {"A": 2957, "B": 2595, "C": 2371, "D": 2077},
+    "mmlu/anatomy": {"A": 25, "B": 34, "C": 45, "D": 31},
+    "mmlu/clinical_knowledge": {"A": 57, "B": 71, "C": 58, "D": 79},
+    "mmlu/college_biology": {"A": 37, "B": 32, "C": 37, "D": 38},
+    "mmlu/college_medicine": {"A": 36, "B": 36, "C": 43, "D": 58},
+    "mmlu/medical_genetics": {"A": 30, "B": 26, "C": 20, "D": 24},
+    "mmlu/professional_medicine": {"A": 50, "B": 55, "C": 45, "D": 122},
 }
 
 
@@ -83,7 +142,12 @@ def row(question: Question) -> Row:
 
 @pytest.fixture(scope="module")
 def sets(data_folder: Path) -> dict[str, Dataset]:
-    return {name: load(name, Path("nowhere"), data_folder) for name in catalogue()}
+    studied = {"medqa", "medmcqa"}
+    return {
+        name: load(name, Path("nowhere"), data_folder / "medprompt" if name.split("/")[0] in studied else data_folder)
+        for name in catalogue()
+        if name != "careqa"
+    }
 
 
 def test_counts_and_rows(sets: dict[str, Dataset]) -> None:
@@ -119,6 +183,53 @@ def test_mirages_pubmedqa_is_the_test_split_without_its_contexts(sets: dict[str,
     first = with_context.documents["pubmed:12377809"]
     assert first.text.startswith("Dyschesia can be provoked by inappropriate defecation movements.")
     assert first.title == ""
+
+
+def test_the_files_are_the_pinned_ones(data_folder: Path) -> None:
+    seen = set()
+    for file in {file.path: file for each in catalogue().values() for file in each.files if file.sha256}.values():
+        folder = data_folder / file.path.split("/")[0].replace("prompt_engine", "medprompt")
+        content = (folder / Path(file.path).name).read_bytes()
+        assert (len(content), hashlib.sha256(content).hexdigest()) == (file.bytes, file.sha256)
+        seen.add(Path(file.path).name)
+    assert {"medqa_4opt_val.json", "medmcqa_val.json", "openmedqa_test.json", "ori_pqal.json"} < seen
+
+
+def test_mmlus_subjects_are_mirages_mmlu(sets: dict[str, Dataset]) -> None:
+    subjects = [dataset for name, dataset in sets.items() if name.startswith("mmlu/")]
+    assert len(subjects) == 6
+    assert tuple(q for subject in subjects for q in subject.questions) == sets["mirage/mmlu"].questions
+
+
+def test_a_validation_split_that_holds_training_rows_is_named_as_such(sets: dict[str, Dataset]) -> None:
+    """Errata P13: the study's `medmcqa_val.json`."""
+    asked, examples = sets["mirage/medmcqa"], sets["medmcqa/train-10k"]
+    assert {q.id.rpartition("_")[0] for q in examples.questions} == {"medmcqa_train"}
+    assert [catalogue()[dataset.name].split for dataset in (asked, examples)] == ["validation", "train"]
+
+
+def test_an_example_of_the_training_split_is_in_the_validation_split(sets: dict[str, Dataset]) -> None:
+    """As the page says: the leak check must find it by its words, as the ids are others."""
+    asked = {plain(q.text): q for q in sets["mirage/medmcqa"].questions}
+    (leak,) = [q for q in sets["medmcqa/train-10k"].questions if plain(q.text) in asked]
+    same = asked[plain(leak.text)]
+    assert (leak.id, leak.text, same.gold) == ("medmcqa_train_30288", "Muscle spindle is -", leak.gold)
+    assert len(set(leak.options.values()) & set(same.options.values())) == 2
+
+
+def test_openmedqa_is_the_test_split_reworded(sets: dict[str, Dataset]) -> None:
+    test, opened = sets["mirage/medqa"].questions, sets["medqa/open-test"].questions
+    places = [int(q.id.rpartition("_")[2]) for q in opened]
+    assert sorted({*range(len(test))} - {*places}) == [454]
+    answers = {place: test[place].options[test[place].gold or ""] for place in places}
+    assert sum(q.gold == answers[place] for place, q in zip(places, opened, strict=True)) == 1266
+    assert sum(plain(q.text) == plain(test[place].text) for place, q in zip(places, opened, strict=True)) == 3
+    assert not {plain(q.text) for q in test} & {plain(q.text) for q in sets["medqa/validation"].questions}
+
+
+def plain(text: str) -> str:
+    """Its words alone."""
+    return " ".join(re.findall(r"\w+", text.lower()))
 
 
 def test_the_papers_sample_is_35_a_class(sets: dict[str, Dataset]) -> None:

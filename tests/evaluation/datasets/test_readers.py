@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.datasets import medq, mirage, pubmedqa
+from epicrisis.evaluation.datasets import medq, mirage, prompt_engine, published, pubmedqa
 from epicrisis.evaluation.datasets.catalogue import catalogue, parse_catalogue
 from epicrisis.evaluation.datasets.load import load
 from epicrisis.types import Question
@@ -151,6 +151,143 @@ def test_another_file_is_not_medq(tmp_path: Path, content: str) -> None:
         medq.read(put(tmp_path, "m.xlsx", content))
 
 
+# -- prompt_engine ----------------------------------------------------------------------------------------------------
+
+SOLVED: dict[str, Any] = {"id": "q_0", "question": "Which?", "correct_answer": "B", "options": {"A": "x", "B": "y"}}
+OPEN: dict[str, Any] = {"id": "q_1", "question": "Why?", "correct_answer": "Because."}
+CAREQA: dict[str, Any] = {"exam_id": 26, "year": 2024, "category": "Medicine", **SOLVED}
+del CAREQA["id"]
+
+
+def test_solved_questions_of_the_studys_files(tmp_path: Path) -> None:
+    path = put(tmp_path, "medqa_4opt_val.json", {"u0": SOLVED, "u1": OPEN, "u2": CAREQA})
+    choice, opened, without_id = prompt_engine.read(path)
+    assert choice == Question(text="Which?", options={"A": "x", "B": "y"}, form="choice", id="q_0", gold="B")
+    assert opened == Question(text="Why?", id="q_1", gold="Because.")
+    assert (without_id.id, without_id.gold) == ("u2", "B")
+    # The other files of that repository are questions of one's own.
+    assert load(str(path), tmp_path).questions == (choice, opened, without_id)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{", r"not a question file of HPAI-BSC/prompt_engine \(at the start\); pull it again"),
+        ({"u0": {**SOLVED, "question": ""}}, r"prompt_engine \(at u0\.question\)"),
+        ({"u0": {**SOLVED, "options": {"first": "x", "second": "y"}}}, r"at u0\.options"),
+        ({"u0": {**SOLVED, "correct_answer": "C"}}, "u0: the answer is no letter of the options; pull"),
+        ({"u0": SOLVED, "u1": SOLVED}, "two of its questions have the same id"),
+        ({"u0": {**SOLVED, "context": ["We asked."]}}, "come with abstracts; ask pubmedqa/test"),
+        ({}, "holds no question"),
+    ],
+)
+def test_another_file_is_not_the_studys(tmp_path: Path, content: object, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        prompt_engine.read(put(tmp_path, "v.json", content))
+
+
+def test_questions_that_nobody_has_read_are_checked_by_their_number(tmp_path: Path) -> None:
+    """CareQA's file is known by its beginning and its end."""
+    path = put(tmp_path, "careqa_test.json", {f"u{number}": CAREQA for number in range(5621)})
+    dataset = load("careqa", tmp_path, path)
+    assert [dataset.questions[place].id for place in (0, 9, -1)] == ["u0", "u9", "u5620"]
+    assert (dataset.classes["u0"], dataset.licence) == ("B", "Apache-2.0")
+    with pytest.raises(InputError, match=r"holds 1 questions that are not the 5621 pinned ones: run .* pull careqa"):
+        load("careqa", tmp_path, put(tmp_path, "careqa_test.json", {"u0": CAREQA}))
+
+
+# -- as published ---------------------------------------------------------------------------------------------------
+
+MEDQA: dict[str, Any] = {
+    "question": "Which?", "answer": "y", "options": {"A": "x", "B": "y", "C": "z"}, "meta_info": "step1",
+    "answer_idx": "B",
+}  # fmt: skip
+MEDMCQA: dict[str, Any] = {
+    "question": "Which?", "exp": None, "cop": 1, "opa": "w", "opb": "x", "opc": "y", "opd": "z",
+    "subject_name": "Anatomy", "topic_name": None, "id": "a-1", "choice_type": "single",
+}  # fmt: skip
+CARE_ROW: dict[str, Any] = {
+    "exam_id": 26, "question": "Which?", "op1": "w", "op2": "x", "op3": "y", "op4": "z", "cop": 2,
+    "year": 2024, "category": "Medicine", "unique_id": "c-1",
+}  # fmt: skip
+
+
+def lines(*rows: object) -> str:
+    return "\n".join(map(json.dumps, rows))
+
+
+def golds(questions: tuple[Question, ...] | None) -> dict[str, str | None]:
+    return {question.id: question.gold for question in questions or ()}
+
+
+def test_medqas_lines(tmp_path: Path) -> None:
+    path = put(tmp_path, "phrases_no_exclude_train.jsonl", lines(MEDQA, {**MEDQA, "answer_idx": "C"}))
+    dataset = load(str(path), tmp_path)
+    assert dataset.questions[0] == Question(text="Which?", options=MEDQA["options"], form="choice", id="1", gold="B")
+    assert dataset.classes == {"1": "B", "2": "C"}
+
+
+@pytest.mark.parametrize(
+    ("numbers", "letters"),
+    [
+        ((1, 4, 2), ("A", "D", "B")),  # as the authors' own files count
+        ((0, 3, 1), ("A", "D", "B")),  # as the hub's do
+        (("1", "4", "2"), ("A", "D", "B")),
+        ((-1, -1, -1), (None, None, None)),
+        ((None, 4, 1), (None, "D", "A")),
+    ],
+)
+def test_medmcqas_lines_count_from_one_or_from_zero(
+    tmp_path: Path, numbers: tuple[object, ...], letters: tuple[str | None, ...]
+) -> None:
+    rows = [{**MEDMCQA, "id": f"a-{place}", "cop": number} for place, number in enumerate(numbers)]
+    for name in ("train.json", "train.jsonl"):
+        questions = published.read(put(tmp_path, name, lines(*rows)))
+        assert golds(questions) == {f"a-{place}": letter for place, letter in enumerate(letters)}
+    assert questions is not None
+    assert questions[0].options == {"A": "w", "B": "x", "C": "y", "D": "z"}
+
+
+def test_careqas_list(tmp_path: Path) -> None:
+    path = put(tmp_path, "CareQA_en.json", [CARE_ROW, {**CARE_ROW, "unique_id": "c-2", "cop": 4}])
+    dataset = load(str(path), tmp_path)
+    assert dataset.classes == {"c-1": "B", "c-2": "D"}
+    assert dataset.questions[1].options == {"A": "w", "B": "x", "C": "y", "D": "z"}
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (lines(MEDMCQA), r"\(cop\) from 0 to 3 and from 1 to 4 cannot be told apart .*give the whole file, or write"),
+        (lines({**MEDMCQA, "cop": 0}, {**MEDMCQA, "cop": 4}), "cannot be told apart"),
+        (lines({**MEDMCQA, "cop": 4}, {**MEDMCQA, "id": "a-2", "cop": 5}), "line 2: gold: not a letter of the options"),
+        (lines({**MEDMCQA, "cop": 4}, MEDMCQA), "line 2: its id was there before; give each question its own"),
+        (lines({**MEDMCQA, "opc": " "}, {**MEDMCQA, "cop": 4}), r"line 1: options\.C: .*correct or remove it"),
+        (lines(MEDQA, {**MEDQA, "answer_idx": "E"}), "line 2: gold: not a letter of the options; correct or remove it"),
+        (lines(MEDQA, {**MEDQA, "options": {}}), "line 2: .*correct or remove it"),
+        (lines(MEDQA, {"question": "Why?"}), "line 2: .*correct or remove it"),
+        (lines(MEDQA) + "\n{", "line 2: not JSON"),
+        ([CARE_ROW, {**CARE_ROW, "cop": 4}], "entry 2: its id was there before"),
+        ([CARE_ROW, "and", {**CARE_ROW, "cop": 4}], "entry 2: .*correct or remove it"),
+        ([{**CARE_ROW, "question": "half \ud800", "cop": 4}], "entry 1: .*surrogate.*correct or remove it"),
+    ],
+)
+def test_a_broken_row_ends_it_and_is_named(tmp_path: Path, content: object, said: str) -> None:
+    with pytest.raises(InputError, match=said) as caught:
+        load(str(put(tmp_path, "q.json", content)), tmp_path)
+    assert "Which" not in str(caught.value)
+
+
+def test_a_file_of_another_form_is_left_to_the_other_readers(tmp_path: Path) -> None:
+    line = {"text": "Which?", "options": ["x", "y"], "gold": "B", "answer_idx": "A"}
+    own = put(tmp_path, "own.jsonl", lines(line))
+    pubmed = put(tmp_path, "ori_pqal.json", {"1": ABSTRACT})
+    assert published.read(own) is published.read(pubmed) is None
+    assert [golds(load(str(path), tmp_path).questions) for path in (own, pubmed)] == [{"1": "B"}, {"1": "A"}]
+    with pytest.raises(InputError, match="not PubMedQA's file"):
+        load(str(put(tmp_path, "list.json", [])), tmp_path)
+
+
 # -- the door -------------------------------------------------------------------------------------------------------
 
 
@@ -203,10 +340,14 @@ def test_the_digest_is_of_the_questions_not_of_the_file(tmp_path: Path) -> None:
 
 def test_the_catalogue_is_whole() -> None:
     sets = catalogue()
-    assert len(sets) == 8
+    assert len(sets) == 18
+    assert [name for name, pinned in sets.items() if pinned.sha256 is None] == ["careqa"]
     for pinned in sets.values():
-        assert len(pinned.sha256) == 64
-        assert pinned.description
+        assert pinned.sha256 is None or len(bytes.fromhex(pinned.sha256)) == 32
+        assert pinned.split in (None, "train", "validation", "test")
+        # What a reader of the list must see, too: the name or the description says the split.
+        said = f"{pinned.name} {pinned.description}"
+        assert pinned.split is None or pinned.split in said
         for file in pinned.files:
             assert file.licence
             commit = file.url.removeprefix("https://raw.githubusercontent.com/").split("/")[2]

@@ -91,8 +91,10 @@ def _is_prompt_engine(whole: Any) -> bool:
 
 
 def _form(row: Any) -> str | None:
-    """The key that tells the form."""
-    return next((key for key in _OPTIONS if key in row), None) if isinstance(row, dict) else None
+    """The key that tells the form; a row with `gold` is one of `corpus.questions`, whatever else it holds."""
+    if not isinstance(row, dict) or "gold" in row:
+        return None
+    return next((key for key in _OPTIONS if key in row), None)
 
 
 def _first_option(path: Path, rows: Iterable[_Row]) -> int:
