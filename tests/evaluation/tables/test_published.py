@@ -1,5 +1,5 @@
-"""How the tables of all papers are kept; and the BriefContext papers' printed figures, recomputed from their own counts:
-where they do not come out, the erratum is named."""
+"""How the tables of all papers are kept; and the BriefContext papers' figures, recomputed from their own counts: where
+they do not come out, the erratum is named."""
 
 from __future__ import annotations
 
