@@ -10,6 +10,7 @@ from epicrisis.cli import (
     compare,
     doctor,
     evaluate,
+    examples,
     experiment,
     library,
     models,
@@ -38,7 +39,7 @@ app = typer.Typer(
 
 for _command in (
     library, search, ask, plan, evaluate, experiment, compare, report, probe, preflight, question_sets, open_ended,
-    cache, models, doctor,
+    examples, cache, models, doctor,
 ):  # fmt: skip
     _command.register(app)
 

@@ -1,0 +1,1 @@
+"""Making what strategies show or search: databases of solved questions."""
