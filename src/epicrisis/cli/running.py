@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from epicrisis.answers import Answer
+    from epicrisis.evaluation.energy import Taken
     from epicrisis.evaluation.findings import Findings
     from epicrisis.evaluation.runs.cases import Case
     from epicrisis.evaluation.runs.folder import Manifest, Plan
@@ -51,6 +52,7 @@ async def run_cases(
 ) -> Manifest:
     """Asks what has no record in the folder yet. `planned` says what the run asks, over the open pipeline."""
     from epicrisis.errors import InputError
+    from epicrisis.evaluation.energy import Taken, metered
     from epicrisis.evaluation.runs.folder import MANIFEST, RECORDS, Run
     from epicrisis.evaluation.runs.loop import answer_cases
     from epicrisis.evaluation.runs.progress import Standing
@@ -72,19 +74,27 @@ async def run_cases(
         if not (begun := (folder / MANIFEST).exists()):
             await agreed(cases)
         with Run.open(folder, plan, cases) as run:
+            # Stands where nothing is asked.
+            run.took(Taken(0.0, settings.energy.kg_co2_per_kwh, ()))
             if begun:
                 await agreed([case for case in cases if not run.records.is_done(case.key)])
             standing = Standing()
             if run.records.states:
                 standing.known(map(outcome_of_record, read_records(folder / RECORDS)))
             told: set[str] = set()
-            with _bars(cases, standing, quiet) as show:
+            keep = run.took if run.left else _forget
+            with _bars(cases, standing, quiet) as show, metered(settings, keep) as meter:
                 async for case, answer in answer_cases(pipeline, cases, run.records, pipeline.at_once):
                     if answer is not None:
+                        meter.calls += answer.usage.calls
                         standing.add(case, answer)
                         show(_remarks(case, answer, told))
             _tell_long(cases, run.records.long, settings)
             return run.close()
+
+
+def _forget(_: Taken) -> None:
+    """Of a finished run."""
 
 
 def _remarks(case: Case, answer: Answer, told: set[str]) -> list[str]:

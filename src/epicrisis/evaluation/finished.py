@@ -16,7 +16,7 @@ from .experiments.protocol import PLACED, PROTOCOLS
 from .findings import Findings
 from .runs.recorded import RecordedRun, differing, open_runs
 from .studies import EXPERIMENTS, Experiment
-from .tables import comparing
+from .tables import comparing, energy
 from .tables.conclusions import conclusions
 from .tables.published import published
 
@@ -42,13 +42,17 @@ def findings_of(paths: Sequence[Path]) -> tuple[Findings, ...]:
 
 def _findings(name: str, runs: Sequence[RecordedRun]) -> Iterator[Findings]:
     if name == EVALUATE:
-        yield comparing.findings_of_runs(runs)
+        yield _with_energy(comparing.findings_of_runs(runs), runs)
         return
     named = _by_model(runs)
-    yield _of(EXPERIMENTS[name], named)
+    yield _with_energy(_of(EXPERIMENTS[name], named), named)
     for also, arms in _ALSO.items() if name == positions.NAME else ():
         if having := [run for run in named if arms <= {*_arguments(run).get("arms", ())}]:
             yield _of(EXPERIMENTS[also], having)
+
+
+def _with_energy(found: Findings, runs: Sequence[RecordedRun]) -> Findings:
+    return replace(found, tables=(*found.tables, *energy.tables(runs)))
 
 
 def _of(wanted: Experiment, runs: Sequence[RecordedRun]) -> Findings:

@@ -26,6 +26,7 @@ from filelock import FileLock
 
 from epicrisis.errors import InputError, StorageError
 from epicrisis.evaluation.datasets.dataset import Dataset
+from epicrisis.evaluation.energy import Taken
 from epicrisis.library.manifest import sync_folder
 from epicrisis.plain import to_json
 from epicrisis.privacy import open_private
@@ -70,6 +71,8 @@ class Session:
     """Of the checkout that the program lies in; `None` where there is none."""
     dirty: bool | None = None
     """Whether its files differed from that commit."""
+    taken: Taken | None = None
+    """Time and energy of its asking; `None` where the process was killed, works still, or told nothing of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +139,11 @@ class Run:
         """Cases that are still to be asked."""
         return sum(not self.records.is_done(key) for key in self._keys)
 
+    def took(self, taken: Taken) -> None:
+        """Says what this session took; written down when the run is closed."""
+        *before, session = self._manifest.sessions
+        self._manifest = replace(self._manifest, sessions=(*before, replace(session, taken=taken)))
+
     def close(self) -> Manifest:
         """Writes down how the run stands, and lets others at it. Idempotent."""
         if not self._lock.is_locked:
@@ -175,7 +183,7 @@ def read_manifest(folder: Path) -> Manifest:
         # A library's manifest has the same name.
         if (made := values["format"]) != FORMAT and "library_id" not in values:
             raise InputError(f"{path} has format {made}, this program knows {FORMAT}: use the one that made it")
-        values["sessions"] = tuple(Session(**session) for session in values["sessions"])
+        values["sessions"] = tuple(map(_session, values["sessions"]))
         manifest = Manifest(**{**values, "plan": Plan(**values["plan"])})
     except OSError as error:
         raise InputError(f"{folder} is no run ({error.strerror}): name a folder that a run was written to") from error
@@ -184,6 +192,11 @@ def read_manifest(folder: Path) -> Manifest:
     if manifest is None or not _fits(manifest):
         raise InputError(f"{path} is no manifest of a run: name a folder that a run was written to")
     return manifest
+
+
+def _session(values: Mapping[str, Any]) -> Session:
+    taken = values.get("taken")
+    return Session(**{**values, "taken": None if taken is None else Taken.of_json(taken)})
 
 
 def _fits(manifest: Manifest) -> bool:
