@@ -1,0 +1,193 @@
+"""`epicrisis examples build | info | add`, against an endpoint on loopback and the embedded encoder."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from epicrisis.seams import ChatRequest
+from epicrisis.testing.chat import ScriptedModel
+from epicrisis.testing.faults import Fault
+from epicrisis.testing.hostile import HostileServer
+from tests.cli.conftest import Run
+from tests.served import served
+
+OPTIONS = {"A": "iron", "B": "vitamin K", "C": "zinc"}
+STEM = "A sailor of forty has bleeding gums and bruises after some months at sea. What helps in disease {}?"
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No reply is kept but those of this test."""
+    monkeypatch.setenv("EPICRISIS_CACHE__PATH", str(tmp_path / "cache.sqlite"))
+
+
+@pytest.fixture
+def train(tmp_path: Path) -> Path:
+    """Six questions, the right one is A, B, C, A... and one without a known answer."""
+    rows: list[dict[str, Any]] = [
+        {"id": f"q-{i}", "text": STEM.format(i), "options": OPTIONS, "gold": "ABC"[i % 3]} for i in range(6)
+    ]
+    return _written(tmp_path / "train.jsonl", *rows, {"id": "q-6", "text": STEM.format(6), "options": OPTIONS})
+
+
+def _written(path: Path, *rows: dict[str, Any]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def solver(request: ChatRequest) -> str:
+    """Right, but for q-4; told the answer, it reasons to another one at first, and always in q-2."""
+    number = int(re.findall(r"disease (\d+)", request.messages[-1].content)[-1])
+    told = "The right answer is known" in request.messages[-1].content
+    wrong = (number == 2 or request.seed < 2) if told else number == 4
+    choice = "ABC"[(number + wrong) % 3]
+    reasoning = f"Option A is a metal. The answer is {choice}."
+    return json.dumps({"reasoning": reasoning, "result": {"found": True, "answer": "So it is.", "choice": choice}})
+
+
+@pytest.fixture
+def server() -> Iterator[HostileServer]:
+    with served(ScriptedModel(solver)) as it:
+        yield it
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("command", ["build", "info", "add"])
+def test_help_shows_an_example(command: str, run: Run) -> None:
+    result = run("examples", command, "--help")
+    assert result.exit_code == 0
+    assert "--json" in result.stdout
+    assert f"epicrisis examples {command} ~/" in result.stdout
+
+
+@pytest.mark.usefixtures("model_home")
+def test_from_a_set_to_a_library_whose_leaks_are_told(
+    train: Path, tmp_path: Path, run: Run, server: HostileServer
+) -> None:
+    library = tmp_path / "solved"
+    command = ("examples", "build", library, "--from", train, "--how", "solved", "--model", f"{server.url}#tested")
+    first = run(*command, "-n", 3)
+    assert first.exit_code == 0, first.output
+    assert "train.jsonl: 3 questions; in " in first.stdout
+    assert "not asked: 1 questions (no known answer)" in first.stdout
+    more = run(*command, "--json")
+    assert more.exit_code == 0, more.output
+    told = json.loads(more.stdout)
+    assert (told["questions"], told["left_aside"], told["failed"]) == (6, {"no known answer": 1}, 0)
+    assert told["lines"] == {"kept": 5, "wrong": 1}
+    assert (told["usage"]["calls"], server.ledger.calls) == (3, 6)
+    assert told["output"] == str(tmp_path / "solved.solved.jsonl")
+    assert [line["state"] for line in lines(tmp_path / "solved.solved.jsonl")].count("kept") == 5
+
+    (hit, *_) = json.loads(run("search", library, STEM.format(1), "--json").stdout)["hits"]
+    told = hit["passage"]["metadata"]
+    assert hit["passage"]["document_id"] == "train.jsonl/q-1"
+    assert (told["choice"], told["how"], told["form"], told["question_id"]) == ("B", "solved", "choice", "q-1")
+    assert told["model"].endswith("#tested")
+
+    info = run("examples", "info", library)
+    assert info.exit_code == 0, info.output
+    assert "5 solved questions, encoder minilm" in info.stdout
+    assert re.search(r"5  train\.jsonl, solved, \S+#tested, choice", info.stdout)
+    planted = [{"id": "t-0", "text": STEM.format(3).upper()}, {"id": "t-1", "text": "Which?"}]
+    test = _written(tmp_path / "test.jsonl", *planted, {"id": "q-5", "text": "Who?"})
+    said = run("examples", "info", library, "--against", test).stdout
+    assert f"5 of them are questions of {test} (1 by id, 5 by a text of similarity 0.8 or more)" in said
+    (leak,) = [
+        each
+        for each in json.loads(run("examples", "info", library, "--against", test, "--json").stdout)["leaks"]
+        if each["similarity"] == 1
+    ]
+    assert (leak["example"], leak["question"], leak["same_id"]) == ("train.jsonl/q-3", "t-0", False)
+    other = _written(tmp_path / "other.jsonl", planted[1])
+    assert "none of them is a question of" in run("examples", "info", library, "--against", other).stdout
+
+
+@pytest.mark.usefixtures("model_home")
+def test_killed_between_line_and_document_the_document_is_added_and_nothing_is_asked(
+    train: Path, tmp_path: Path, run: Run, server: HostileServer
+) -> None:
+    library, output = tmp_path / "cot", tmp_path / "lines.jsonl"
+    command = (
+        "examples", "build", library, "--from", train, "--how", "chain-of-thought", "--model", f"{server.url}#writer",
+        "-o", output, "--cache", "off", "--json",
+    )  # fmt: skip
+    whole = json.loads(run(*command).stdout)
+    assert whole["lines"] == {"kept": 5, "wrong": 1}
+    assert server.ledger.calls == 5 * 2 + 3
+    assert {line["tries"] for line in lines(output) if line["state"] == "kept"} == {2}
+    assert run("library", "delete", library, "train.jsonl/q-0", "train.jsonl/q-5").exit_code == 0
+    output.write_bytes(output.read_bytes()[:-25])
+    again = run(*command)
+    assert again.exit_code == 0, again.output
+    told = json.loads(again.stdout)
+    assert (told["added"]["added"], told["added"]["unchanged"], told["added"]["replaced"]) == (2, 3, 0)
+    assert told["usage"]["calls"] == 2, "the line that was cut off"
+    assert told["lines"] == whole["lines"]
+
+
+@pytest.mark.usefixtures("model_home")
+def test_a_budget_stops_it_and_what_is_done_is_in_the_library(
+    train: Path, tmp_path: Path, run: Run, server: HostileServer
+) -> None:
+    command = ("examples", "build", tmp_path / "lib", "--from", train, "--how", "solved", "--model", f"{server.url}#m")
+    stopped = run(*command, "--at-once", 1, "--budget-tokens", 3500)
+    assert stopped.exit_code == 2
+    assert "give --budget-tokens more" in stopped.stderr
+    kept = sum(line["state"] == "kept" for line in lines(tmp_path / "lib.solved.jsonl"))
+    assert 0 < kept < 5
+    assert f"{kept} solved questions added" in stopped.stdout
+    assert run(*command).exit_code == 0
+    assert json.loads(run("examples", "info", tmp_path / "lib", "--json").stdout)["examples"] == 5
+    assert server.ledger.calls == 6, "no call is paid twice"
+
+
+@pytest.mark.usefixtures("model_home")
+def test_failed_questions_end_with_their_own_exit_code(train: Path, tmp_path: Path, run: Run) -> None:
+    with HostileServer(lambda body: "", faults=[Fault("status", 401)] * 20) as down:
+        result = run(
+            "examples", "build", tmp_path / "l", "--from", train, "--how", "solved", "--model", f"{down.url}#m"
+        )
+    assert result.exit_code != 0
+    assert not (tmp_path / "l.solved.jsonl").exists()
+    assert not (tmp_path / "l").exists()
+
+
+@pytest.mark.usefixtures("model_home")
+def test_a_library_of_papers_is_refused_before_anything_is_asked(
+    train: Path, small_library: Path, run: Run, server: HostileServer
+) -> None:
+    model = ("--model", f"{server.url}#m")
+    for command in (
+        ("build", small_library, "--from", train, "--how", "solved", *model),
+        ("add", small_library, train),
+    ):
+        result = run("examples", *command)
+        assert result.exit_code == 2
+        assert "is no solved question: name a library that `epicrisis examples build` made" in result.stderr
+    assert server.ledger.calls == 0
+
+
+@pytest.mark.usefixtures("model_home")
+def test_ready_made_ones_are_added_and_broken_lines_are_named(tmp_path: Path, run: Run) -> None:
+    good = {"id": "1", "question": "What stops bleeding?", "options": OPTIONS, "choice": "B", "answer": "Vitamin K."}
+    own = _written(
+        tmp_path / "own.jsonl", good, {**good, "id": "2", "choice": "X"}, {**good, "id": "3", "patient": "anna"}
+    )
+    result = run("examples", "add", tmp_path / "library", own)
+    assert result.exit_code == 2
+    assert "1 solved questions added, 0 replaced, 0 unchanged, 2 skipped" in result.stdout
+    assert "line 2: choice: none of the options" in result.stderr
+    assert "line 3: patient:" in result.stderr
+    again = run("examples", "add", tmp_path / "library", _written(tmp_path / "own.jsonl", good), "--json")
+    assert again.exit_code == 0, again.output
+    assert json.loads(again.stdout)["unchanged"] == 1
