@@ -15,6 +15,7 @@ from epicrisis.testing.faults import Fault
 from epicrisis.testing.hostile import HostileServer
 from epicrisis.testing.replies import text_of
 from tests.cli.conftest import Run
+from tests.evaluation.judging.marks import folder_of, with_options
 from tests.evaluation.judging.world import records, said
 
 
@@ -38,6 +39,11 @@ def judges(body: dict[str, Any]) -> str:
     return said("1" if "parts" in unfence(text_of(body["messages"][-1]["content"]))[0] else "2")
 
 
+def marks(body: dict[str, Any]) -> str:
+    """Finds the parts correct, and nothing else."""
+    return said("correct" if "parts" in unfence(text_of(body["messages"][-1]["content"]))[2] else "incorrect")
+
+
 def proposes(body: dict[str, Any]) -> str:
     document = unfence(text_of(body["messages"][-1]["content"]))[0].splitlines()
     told = dict.fromkeys(("population", "intervention", "comparison", "outcome"), "it")
@@ -46,7 +52,13 @@ def proposes(body: dict[str, Any]) -> str:
     return json.dumps({"result": result})
 
 
-@pytest.mark.parametrize("command", [("open-ended", "pairs"), ("open-ended", "judge"), ("questions", "generate")])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("open-ended", "pairs"), ("open-ended", "judge"), ("open-ended", "mark"), ("open-ended", "marks"),
+        ("questions", "generate"),
+    ],
+)  # fmt: skip
 def test_help_shows_an_example(command: tuple[str, ...], run: Run) -> None:
     result = run(*command, "--help")
     assert result.exit_code == 0
@@ -103,6 +115,10 @@ def test_a_users_slips_are_told_in_one_line(medq: Path, tmp_path: Path, run: Run
         (("pairs", tmp_path / "none", "-o", tmp_path / "new"), "name the folder or the file of a run"),
         (("verdicts", folder), "there is no verdict: name the files of reviewers"),
         (("verdicts", tmp_path, tmp_path / "x.csv"), "name a folder that `epicrisis open-ended pairs` wrote"),
+        (("mark", tmp_path), "name the folder or the file of a run"),
+        (("mark", folder_of(tmp_path / "choices", [with_options("1")])), "has no answer to mark: name a run of open"),
+        (("marks", medq), "nobody has marked"),
+        (("marks", medq, folder / "pairs.jsonl"), "line 1, is no verdict of a model"),
     ):
         result = run("open-ended", *arguments)
         assert result.exit_code == 2
@@ -122,6 +138,41 @@ def test_what_quotes_patients_is_not_kept_among_the_models(medq: Path, tmp_path:
         )
     assert result.exit_code == 0, result.output
     assert not list((tmp_path / "home").rglob("*")), "no cache of replies"
+
+
+def test_answers_are_marked_once_and_told_by_judge(medq: Path, run: Run) -> None:
+    with HostileServer(marks) as server:
+        for _ in range(2):
+            result = run("open-ended", "mark", medq, "--model", f"{server.url}#one")
+            assert result.exit_code == 0, result.output
+            assert "12 of 12 answers marked" in result.stdout
+        assert server.ledger.calls == 12, "nothing is asked twice"
+        file = next((medq / "marking").glob("*one.jsonl"))
+        assert len(file.read_text().splitlines()) == 12
+        told = json.loads(run("open-ended", "mark", medq, "--model", f"{server.url}#two", "--json").stdout)
+        assert (told["to_mark"], told["marks"]) == (12, {"judged": 12})
+    result = run("open-ended", "marks", medq)
+    assert result.exit_code == 0, result.output
+    assert "brief-context, by majority of 2 judges: 100.0 % of 6 are correct" in result.stdout
+    assert "rag, by majority of 2 judges: 0.0 % of 6 are correct" in result.stdout
+    assert "agree on 100.0 % of 12 answers" in result.stdout
+    alone = json.loads(run("open-ended", "marks", medq, file, "--json").stdout)
+    assert [table["title"] for table in alone["tables"]] == [
+        "How the open questions ended",
+        "Marked against the reference",
+    ]
+
+
+def test_failed_marks_are_told_and_asked_again(medq: Path, tmp_path: Path, run: Run) -> None:
+    config = tmp_path / "once.toml"
+    config.write_text("[models.writer]\ntries = 1\n")
+    with HostileServer(marks, script=[None, Fault.SERVER_ERROR]) as server:
+        arguments = ("open-ended", "mark", medq, "--model", f"{server.url}#judge", "--config", config)
+        first = run(*arguments, "--at-once", 1)
+        assert first.exit_code == 2
+        assert "1 calls failed; the same command asks them again" in first.stderr
+        assert run(*arguments).exit_code == 0
+        assert server.ledger.calls == 13
 
 
 def test_questions_are_proposed_and_go_on_where_they_were(papers: Path, tmp_path: Path, run: Run) -> None:

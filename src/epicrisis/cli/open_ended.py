@@ -1,10 +1,12 @@
-"""`epicrisis open-ended`: blind pairs of a run's answers, a model's verdicts on them, and what all verdicts come to."""
+"""`epicrisis open-ended`: open answers judged. Blind pairs of a run's answers, a model's verdicts on them, and what all
+verdicts come to; or each answer marked against its reference, and what the marks come to."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -29,24 +31,34 @@ from epicrisis.cli.running import note_demo
 from epicrisis.cli.tables import say_sentence, show_data, show_table
 
 if TYPE_CHECKING:
-    from epicrisis.evaluation.judging.by_model import VerdictFile
+    from epicrisis.evaluation.judging.by_model import Reply, VerdictFile
+    from epicrisis.evaluation.judging.correctness import Mark, OpenCase
     from epicrisis.evaluation.judging.pairs import Paired
+    from epicrisis.evaluation.judging.replies import ReplyFile
     from epicrisis.settings import Settings
+
+    R = TypeVar("R", Reply, Mark)
 
 NOT_JUDGED = 2
 
 Folder = Annotated[Path, typer.Argument(help="A folder that `open-ended pairs` wrote.")]
+RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder, or its records.")]
 
 
 def register(app: typer.Typer) -> None:
     """Adds the command group."""
-    group = typer.Typer(no_args_is_help=True, help="Judge the answers of `experiment open-ended`, blindly, in pairs.")
+    group = typer.Typer(
+        no_args_is_help=True,
+        help="Judge open answers: those of `experiment open-ended` blindly, in pairs; any against their references.",
+    )
     group.command(epilog="Example: epicrisis open-ended pairs runs/medq")(pairs)
     group.command(epilog="Example: epicrisis open-ended judge runs/medq/judging --model URL")(judge)
     group.command(
         epilog="Examples: epicrisis open-ended verdicts runs/medq/judging   |   "
         "epicrisis open-ended verdicts runs/medq/judging anna.csv ben.csv"
     )(verdicts)
+    group.command(epilog="Example: epicrisis open-ended mark runs/openmedqa --model URL")(mark)
+    group.command(epilog="Example: epicrisis open-ended marks runs/openmedqa")(marks)
     app.add_typer(group, name="open-ended")
 
 
@@ -119,17 +131,11 @@ def judge(
 ) -> None:
     """Let a model judge the pairs, each in both orders. Interrupted, the same command goes on."""
     from epicrisis.cli.screen import usage_line
-    from epicrisis.configuration import load
     from epicrisis.evaluation.experiments.open_ended import MODELS
     from epicrisis.evaluation.judging.pairs import read
 
-    settings = load(said(context), config)
     paired = read(folder)
-    if paired.key.patients and settings.cache.path is None:
-        # What quotes patients' records is not kept among the models.
-        settings = settings.model_copy(update={"cache": settings.cache.model_copy(update={"mode": "off"})})
-    role = "judge" if model is None else "writer"
-    note_demo(settings, [role])
+    settings, role = _settings(context, config, patients=paired.key.patients)
     output = output or folder / MODELS.replace("*", plain_name(settings.model_for(role).name))
     file = asyncio.run(_judged(settings, role, paired, output, json))
     states = [reply.state for reply in file.replies.values()]
@@ -143,10 +149,33 @@ def judge(
         fail(f"{failed} calls failed; the same command asks them again", NOT_JUDGED)
 
 
-async def _judged(settings: Settings, role: str, paired: Paired, output: Path, json: bool) -> VerdictFile:
+def _settings(context: typer.Context, config: Path | None, *, patients: bool) -> tuple[Settings, str]:
+    """What the command was told, and the role that the judge plays in it."""
+    from epicrisis.configuration import load
+
+    settings = load(said(context), config)
+    if patients and settings.cache.path is None:
+        # What quotes patients' records is not kept among the models.
+        settings = settings.model_copy(update={"cache": settings.cache.model_copy(update={"mode": "off"})})
+    role = "judge" if context.params["model"] is None else "writer"
+    note_demo(settings, [role])
+    return settings, role
+
+
+async def _show(replies: AsyncIterator[R], name: Callable[[R], str], total: int, done: int, json: bool) -> None:
+    """A bar, and a line for each call that failed."""
     from rich.console import Console
     from rich.progress import Progress
 
+    with Progress(console=Console(stderr=True), disable=json) as bar:
+        task = bar.add_task("Judging", total=total, completed=done)
+        async for reply in replies:
+            if reply.failure is not None:
+                bar.console.print(f"{name(reply)}: {reply.failure.message}", markup=False)
+            bar.advance(task)
+
+
+async def _judged(settings: Settings, role: str, paired: Paired, output: Path, json: bool) -> VerdictFile:
     from epicrisis.evaluation.asking import opened
     from epicrisis.evaluation.judging.by_model import ORDERS, VerdictFile, judge, recipe
 
@@ -154,12 +183,7 @@ async def _judged(settings: Settings, role: str, paired: Paired, output: Path, j
         file = VerdictFile(output, recipe(asker))
         total = len(paired.pairs) * len(ORDERS)
         done = sum(file.is_done(pair.id, order) for pair in paired.pairs for order in ORDERS)
-        with Progress(console=Console(stderr=True), disable=json) as bar:
-            task = bar.add_task("Judging", total=total, completed=done)
-            async for reply in judge(paired.pairs, asker, file):
-                if reply.failure is not None:
-                    bar.console.print(f"{reply.pair}: {reply.failure.message}", markup=False)
-                bar.advance(task)
+        await _show(judge(paired.pairs, asker, file), lambda reply: reply.pair, total, done, json)
     return file
 
 
@@ -183,6 +207,98 @@ def verdicts(
     if not (judging.people or judging.models):
         raise InputError("there is no verdict: name the files of reviewers, or a model's with --judged")
     found = {" and ".join(judging.paired.key.writers): judging}
+    if json:
+        show_data({"conclusions": conclusions(found), "tables": tables(found)})
+        return
+    for table in tables(found):
+        show_table(table)
+    for sentence in conclusions(found):
+        say_sentence(sentence)
+
+
+@translated
+def mark(
+    context: typer.Context,
+    run: RunPath,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Where the marks go; else RUN/marking/MODEL.jsonl.")
+    ] = None,
+    model: ModelName = None,
+    seed: Seed = None,
+    at_once: AtOnce = None,
+    cache: Cache = None,
+    record: Record = None,
+    budget_tokens: BudgetTokens = None,
+    budget_usd: BudgetUsd = None,
+    budget_minutes: BudgetMinutes = None,
+    log: Log = None,
+    log_text: LogText = False,
+    config: Config = None,
+    local_only: LocalOnly = False,
+    json: Json = False,
+) -> None:
+    """Let a model mark each open answer: correct, incorrect, or cannot be said, against the question's reference.
+
+    It sees question, reference and answer, and not who wrote it. Let several models judge, best none that wrote the
+    answers or their examples. Interrupted, the same command goes on.
+    """
+    from epicrisis.cli.screen import usage_line
+    from epicrisis.errors import InputError
+    from epicrisis.evaluation.judging.correctness import MARKING, open_cases
+
+    cases = open_cases(run)
+    to_mark = sum(case.to_mark for case in cases)
+    if not to_mark:
+        raise InputError(f"{run} has no answer to mark: name a run of open questions that have a reference (`gold`)")
+    settings, role = _settings(context, config, patients=any(case.patient for case in cases))
+    folder = (run if run.is_dir() else run.parent) / MARKING
+    output = output or folder / f"{plain_name(settings.model_for(role).name)}.jsonl"
+    file = asyncio.run(_marked(settings, role, cases, output, json))
+    states = [reply.state for reply in file.replies.values()]
+    if json:
+        counts = {state: states.count(state) for state in sorted(set(states))}
+        show_json({"to_mark": to_mark, "marks": counts, "usage": file.usage, "output": str(output)})
+    else:
+        typer.echo(
+            f"{states.count('judged')} of {to_mark} answers marked, written to {output}; {states.count('unparsed')} "
+            f"verdicts could not be read, {len(cases) - to_mark} open cases have nothing to mark"
+        )
+        typer.echo(usage_line(file.usage))
+    if failed := states.count("failed"):
+        fail(f"{failed} calls failed; the same command asks them again", NOT_JUDGED)
+
+
+async def _marked(
+    settings: Settings, role: str, cases: Sequence[OpenCase], output: Path, json: bool
+) -> ReplyFile[Mark]:
+    from epicrisis.evaluation.asking import opened
+    from epicrisis.evaluation.judging.correctness import mark, mark_file
+
+    async with opened(settings, role) as asker:
+        file = mark_file(output, asker, cases)
+        to_mark = [case for case in cases if case.to_mark]
+        done = sum(file.is_done(case.key) for case in to_mark)
+        await _show(mark(to_mark, asker, file), lambda reply: reply.key, len(to_mark), done, json)
+    return file
+
+
+@translated
+def marks(
+    run: RunPath,
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="[MARKS]...", help="Judges' files; else all in RUN/marking.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """What the marks come to: the share correct by each judge and by their majority, and how far they agree."""
+    from epicrisis.errors import InputError
+    from epicrisis.evaluation.judging.correctness import WROTE, marking_of
+    from epicrisis.evaluation.tables.correctness import conclusions, tables
+
+    marking = marking_of(run, files or None)
+    if not marking.judges:
+        raise InputError(f"nobody has marked {run}: let a model do it (epicrisis open-ended mark {run} --model URL)")
+    found = {" and ".join(sorted(marking.models[WROTE])): marking}
     if json:
         show_data({"conclusions": conclusions(found), "tables": tables(found)})
         return

@@ -23,12 +23,14 @@ from .table import Cell, Table
 SHARE, OF_DECIDED = "share correct", "of those decided"
 
 _MARKS = (
-    "Share correct: of all that were asked and did not fail; an answer that abstains or cannot be read, and one of which "
-    "the judge says that it cannot be said, is none that is correct. Of those decided: correct of correct and incorrect.",
+    "Share correct: of all that were asked and did not fail; an answer that abstains or cannot be read, and one of "
+    "which it cannot be said, is none that is correct. Of those decided: correct of correct and incorrect.",
     "Unreadable, call failed, not marked: the judge gave no verdict; such answers are in no share.",
     INTERVALS,
 )
-_MAJORITY = "Of several judges more than half of all must say the same: else there is no majority, and the answer is in no share."
+_MAJORITY = (
+    "Of several judges more than half of all must say the same; else there is no majority, and no share has the answer."
+)
 _AGREEMENT = (
     "Over the answers that at least two of them gave a verdict on. Intervals are 95 %, by a bootstrap of whole "
     "questions; none where every resample gives the same. No coefficient where all that was said is one word.",
@@ -69,26 +71,32 @@ def remarks(marking: Marking, judge: str | None = None) -> tuple[str, ...]:
     said = Counter(marking.verdict(case.key, judge) for case in to_mark)
     who = _who(marking) if judge is None else judge
     return (
-        f"Right: marked correct against the reference by {who}. Among the unparsed are {said['cannot be said']} answers "
-        f"of which it cannot be said, among the failed {said[None]} that have no verdict, of {len(to_mark)} answers.",
+        f"Right: marked correct against the reference by {who}. Of {len(to_mark)} answers it cannot be said of "
+        f"{said['cannot be said']}, which stand among the unparsed; {said[None]} have no verdict, they stand among the "
+        "failed.",
         *_parts({"": marking}),
     )
 
 
 def _who(marking: Marking) -> str:
-    return (
-        f"majority of {len(marking.judges)} judges" if len(marking.judges) > 1 else next(iter(marking.judges), "nobody")
-    )
+    judges = tuple(marking.judges)
+    return f"majority of {len(judges)} judges" if len(judges) > 1 else "".join(judges) or "nobody"
 
 
 def _parts(markings: Mapping[str, Marking]) -> tuple[str, ...]:
-    found = (
+    """Which judge had a part in what it judges, and where nobody can say so."""
+    found = [
         f"Warning: {judge} judges answers and {did}: a model may prefer its own words; let another one judge as well "
         "(errata P11)."
         for marking in markings.values()
         for judge in marking.judges
         for did in marking.did(judge)
-    )
+    ]
+    found += [
+        f"Who wrote the examples of {library} is not known: see that no judge did (errata P11)."
+        for marking in markings.values()
+        for library in marking.unknown
+    ]
     return tuple(dict.fromkeys(found))
 
 
@@ -145,7 +153,8 @@ def _marks(markings: Mapping[str, Marking], names: Sequence[str], seed: int) -> 
         for cells in _judged(replace(marking, cases=cases), seed)
     )
     columns = (
-        "model", *names, "judge", SHARE, OF_DECIDED, *VERDICTS, "no majority", "unreadable", "call failed", "not marked",
+        "model", *names, "judge", SHARE, OF_DECIDED, *VERDICTS, "no majority", "unreadable", "call failed",
+        "not marked",
     )  # fmt: skip
     several = any(len(each.judges) > 1 for each in markings.values())
     notes = (*_MARKS, *([_MAJORITY] if several else []), *_parts(markings))
@@ -190,17 +199,16 @@ def _shares(model: str, marking: Marking, names: Sequence[str], seed: int) -> It
 
 
 def _agreements(markings: Mapping[str, Marking], seed: int) -> Table:
-    rows = tuple(
-        (model, *_agreement_cells(name, agreement(raters, seed, clusters)))
-        for model, marking in markings.items()
-        for clusters in [{case.key: case.outcome.question for case in marking.cases}]
-        for name, raters in _compared(marking)
-    )
+    rows: list[tuple[Cell, ...]] = []
+    for model, marking in markings.items():
+        questions = {case.key: case.outcome.question for case in marking.cases}
+        for name, raters in _compared(marking):
+            rows.append((model, *_agreement_cells(name, agreement(raters, seed, questions))))
     columns = (
         "model", "judges", "n judges", "answers", "agreement", "Cohen's kappa", "kappa interval",
         "Krippendorff's alpha", "alpha interval",
     )  # fmt: skip
-    return Table("How far the judges agree", columns, rows, _AGREEMENT)
+    return Table("How far the judges agree", columns, tuple(rows), _AGREEMENT)
 
 
 def _compared(marking: Marking) -> Iterator[tuple[str, list[Mapping[str, str]]]]:
