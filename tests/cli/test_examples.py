@@ -12,7 +12,6 @@ import pytest
 
 from epicrisis.seams import ChatRequest
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.testing.faults import Fault
 from epicrisis.testing.hostile import HostileServer
 from tests.cli.conftest import Run
 from tests.served import served
@@ -119,7 +118,7 @@ def test_killed_between_line_and_document_the_document_is_added_and_nothing_is_a
     library, output = tmp_path / "cot", tmp_path / "lines.jsonl"
     command = (
         "examples", "build", library, "--from", train, "--how", "chain-of-thought", "--model", f"{server.url}#writer",
-        "-o", output, "--cache", "off", "--json",
+        "-o", output, "--at-once", 1, "--cache", "off", "--json",
     )  # fmt: skip
     whole = json.loads(run(*command).stdout)
     assert whole["lines"] == {"kept": 5, "wrong": 1}
@@ -140,7 +139,7 @@ def test_a_budget_stops_it_and_what_is_done_is_in_the_library(
     train: Path, tmp_path: Path, run: Run, server: HostileServer
 ) -> None:
     command = ("examples", "build", tmp_path / "lib", "--from", train, "--how", "solved", "--model", f"{server.url}#m")
-    stopped = run(*command, "--at-once", 1, "--budget-tokens", 3500)
+    stopped = run(*command, "--at-once", 1, "--budget-tokens", 1500)
     assert stopped.exit_code == 2
     assert "give --budget-tokens more" in stopped.stderr
     kept = sum(line["state"] == "kept" for line in lines(tmp_path / "lib.solved.jsonl"))
@@ -152,14 +151,29 @@ def test_a_budget_stops_it_and_what_is_done_is_in_the_library(
 
 
 @pytest.mark.usefixtures("model_home")
-def test_failed_questions_end_with_their_own_exit_code(train: Path, tmp_path: Path, run: Run) -> None:
-    with HostileServer(lambda body: "", faults=[Fault("status", 401)] * 20) as down:
+def test_an_endpoint_that_refuses_leaves_neither_lines_nor_a_library(train: Path, tmp_path: Path, run: Run) -> None:
+    with HostileServer(api_key="another") as down:
         result = run(
             "examples", "build", tmp_path / "l", "--from", train, "--how", "solved", "--model", f"{down.url}#m"
         )
-    assert result.exit_code != 0
+    assert result.exit_code == 2
+    assert "in a row failed, so the run was stopped" in result.stderr
     assert not (tmp_path / "l.solved.jsonl").exists()
     assert not (tmp_path / "l").exists()
+
+
+@pytest.mark.usefixtures("model_home")
+def test_one_that_fails_is_told_and_counted_and_all_others_are_done(train: Path, tmp_path: Path, run: Run) -> None:
+    long = {"id": "long", "text": "On and on. " * 4000, "options": OPTIONS, "gold": "A"}
+    train.write_text(json.dumps(long) + "\n" + train.read_text())
+    with HostileServer(context_tokens=4000) as small:
+        model = ("--model", f"{small.url}#m")
+        result = run("examples", "build", tmp_path / "l", "--from", train, "--how", "solved", *model, "--json")
+    assert result.exit_code == 2
+    assert "1 questions failed; the same command asks them again" in result.stderr
+    told = json.loads(result.stdout)
+    assert (told["failed"], sum(told["lines"].values())) == (1, 6)
+    assert "long" not in {line["id"] for line in lines(tmp_path / "l.solved.jsonl")}
 
 
 @pytest.mark.usefixtures("model_home")
