@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from epicrisis.corpus.chunking import sentences
 from epicrisis.errors import ModelMissing, SettingsError, StorageError
@@ -141,6 +141,11 @@ def _searched(settings: Settings, path: Path, encoder_name: str | None) -> tuple
 
     encoder = load_encoder(encoder_name or read_manifest(path).encoder_name, settings.home, settings.threads)
     return Library.open(path, encoder_fingerprint=encoder.fingerprint), encoder
+
+
+def library_told(library: Library) -> dict[str, Any]:
+    """A library as a run's recipe tells of it: which one, and how large."""
+    return {"id": library.manifest.library_id, "passages": library.count()[1]}
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ from epicrisis.models.catalogue import is_demo
 from epicrisis.opening import (
     ExampleSearch,
     Opened,
+    library_told,
     open_cache,
     open_examples,
     open_models,
@@ -211,13 +212,15 @@ class Pipeline:
         recipe: dict[str, Any] = {
             "epicrisis": version("epicrisis"),
             "prompts": folder_hash(PROMPTS),
-            "settings": self._settings.model_dump(include=_DECIDES),
+            "settings": self._settings.model_dump(include=_DECIDES, exclude={"examples": {"library", "encoder"}}),
             "models": {role: _told(self._settings.model_for(role)) for role in self._settings.roles},
         }
         if self._opened is not None:
             libraries = (self._opened.library, *self._opened.others)
-            told = [{"id": each.manifest.library_id, "passages": each.count()[1]} for each in libraries]
+            told = [library_told(each) for each in libraries]
             recipe["library"] = {**told[0], "fused": told[1:]}
+        if self._examples is not None:
+            recipe["examples"] = library_told(self._examples.opened.library)
         return recipe
 
     async def aclose(self) -> None:

@@ -9,10 +9,11 @@ import pytest
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.evaluating import NAME as EVALUATE
+from epicrisis.evaluation.experiment import Grid, Request
 from epicrisis.evaluation.experiments import integration, probe
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.protocol import PROTOCOLS
-from epicrisis.evaluation.studies import EXPERIMENTS, Grid, Request, _sample, experiment, prepared, protocol_of
+from epicrisis.evaluation.studies import EXPERIMENTS, _sample, experiment, prepared, protocol_of
 from epicrisis.evaluation.tables.published import published
 from epicrisis.opening import Opened
 from epicrisis.pipeline import Pipeline

@@ -19,7 +19,6 @@ from epicrisis.cli.options import (
     Config,
     Deadline,
     EncoderName,
-    ExampleLibrary,
     Json,
     LocalOnly,
     Log,
@@ -28,7 +27,6 @@ from epicrisis.cli.options import (
     Preset,
     Seed,
     Setting,
-    Votes,
     said,
 )
 from epicrisis.cli.running import folder_of, run_cases, show_run
@@ -36,17 +34,18 @@ from epicrisis.cli.running import folder_of, run_cases, show_run
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from epicrisis.evaluation.experiment import Request
     from epicrisis.evaluation.runs.cases import Case
     from epicrisis.evaluation.runs.folder import Plan
-    from epicrisis.evaluation.studies import Request
     from epicrisis.pipeline import Pipeline
 
 NAMES = (
     "positions", "integration", "conflicts", "context-length", "preflight", "attention-bias", "cost", "open-ended",
+    "ensembles", "medprompt", "models",
 )  # fmt: skip
 _OF_CASES = {
     "protocol": "--protocol", "sample": "-n", "draw": "--draw", "repeats": "--repeats", "ks": "-k",
-    "places": "--place", "arms": "--arm", "gold": "--gold",
+    "places": "--place", "arms": "--arm", "gold": "--gold", "votes": "--votes", "examples": "--examples",
 }  # fmt: skip
 """Options of experiments whose cases a model answers; `preflight` has none."""
 
@@ -81,6 +80,13 @@ Reranker = Annotated[
 ]
 
 
+Numbers = Annotated[list[int] | None, typer.Option("--votes", min=1, help="How many votes (repeat for more).")]
+Examples = Annotated[
+    list[str] | None,
+    typer.Option("--examples", help="Library of solved questions, as NAME=FOLDER or FOLDER (repeat for more)."),
+]
+
+
 def register(app: typer.Typer) -> None:
     """Adds the command."""
     app.command(
@@ -107,8 +113,8 @@ def experiment(
     reranker: Reranker = None,
     output: Folder = None,
     data: Data = None,
-    votes: Votes = None,
-    examples: ExampleLibrary = None,
+    votes: Numbers = None,
+    examples: Examples = None,
     preset: Preset = None,
     setting: Setting = None,
     seed: Seed = None,
@@ -130,7 +136,7 @@ def experiment(
 
     `cost` asks without kept replies, which would tell no times, unless --cache says otherwise."""
     from epicrisis.errors import InputError
-    from epicrisis.evaluation.studies import Grid, Request
+    from epicrisis.evaluation.experiment import Grid, Request
 
     if name not in NAMES:
         raise InputError(f"no experiment is called {name}: known are {', '.join(NAMES)}")
@@ -138,7 +144,7 @@ def experiment(
     if name == "preflight":
         _preflight(context, flags, config, library, sets or (), data, output, reranker, json)
         return
-    if reranker is not None and name != "integration" and "reranked" not in (arms or ()):
+    if reranker is not None and name not in ("integration", "medprompt") and "reranked" not in (arms or ()):
         raise InputError("--reranker is for the arm reranked: name that with --arm, beside the others that are wanted")
     if name == "open-ended" and repeats > 1:
         raise InputError("open-ended asks each question once an arm: leave --repeats out")
@@ -146,9 +152,17 @@ def experiment(
         flags["cache"] = {"mode": "off"}
     request = Request(
         protocol=protocol, sets=tuple(sets or ()), data=data, questions=sample, draw=draw, repeats=repeats, gold=gold,
-        reranker=reranker, grid=Grid(tuple(arms or ()), tuple(ks or ()), tuple(places or ())),
+        reranker=reranker, examples=tuple(map(_named, examples or ())),
+        grid=Grid(tuple(arms or ()), tuple(ks or ()), tuple(places or ()), tuple(votes or ())),
     )  # fmt: skip
     asked(name, request, flags, config, library, output, yes=yes, json=json)
+
+
+def _named(text: str) -> tuple[str, Path]:
+    """`NAME=FOLDER`, or a folder under its own name."""
+    name, separator, folder = text.partition("=")
+    path = Path(folder if separator else name).expanduser()
+    return (name if separator else path.name), path
 
 
 def _preflight(
@@ -195,7 +209,9 @@ def asked(
     from epicrisis.evaluation.studies import prepared
 
     wanted = called(name)
-    settings = load({**flags, "strategy": "brief-context"}, config)
+    # The strategy whose needs are opened: of the experiments without a library one that reads none.
+    strategy = "brief-context" if wanted.library else "self-consistency"
+    settings = load({**flags, "strategy": strategy}, config)
     folder = folder_of(output, name, settings.model_for("writer").name)
 
     def planned(pipeline: Pipeline) -> tuple[Plan, Sequence[Case]]:

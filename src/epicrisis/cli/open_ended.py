@@ -31,7 +31,7 @@ from epicrisis.cli.running import note_demo
 from epicrisis.cli.tables import say_sentence, show_data, show_table
 
 if TYPE_CHECKING:
-    from epicrisis.evaluation.judging.by_model import Reply, VerdictFile
+    from epicrisis.evaluation.judging.by_model import Reply
     from epicrisis.evaluation.judging.correctness import Mark, OpenCase
     from epicrisis.evaluation.judging.pairs import Paired
     from epicrisis.evaluation.judging.replies import ReplyFile
@@ -175,14 +175,14 @@ async def _show(replies: AsyncIterator[R], name: Callable[[R], str], total: int,
             bar.advance(task)
 
 
-async def _judged(settings: Settings, role: str, paired: Paired, output: Path, json: bool) -> VerdictFile:
+async def _judged(settings: Settings, role: str, paired: Paired, output: Path, json: bool) -> ReplyFile[Reply]:
     from epicrisis.evaluation.asking import opened
-    from epicrisis.evaluation.judging.by_model import ORDERS, VerdictFile, judge, recipe
+    from epicrisis.evaluation.judging.by_model import ORDERS, judge, verdict_file
 
     async with opened(settings, role) as asker:
-        file = VerdictFile(output, recipe(asker))
+        file = verdict_file(output, asker)
         total = len(paired.pairs) * len(ORDERS)
-        done = sum(file.is_done(pair.id, order) for pair in paired.pairs for order in ORDERS)
+        done = sum(file.is_done((pair.id, order)) for pair in paired.pairs for order in ORDERS)
         await _show(judge(paired.pairs, asker, file), lambda reply: reply.pair, total, done, json)
     return file
 

@@ -98,7 +98,8 @@ def said(context: typer.Context) -> dict[str, Any]:
 
     flags: dict[str, Any] = {}
     for name, value in context.params.items():
-        if name not in _KEYS:
+        # Of an experiment these are several, and no settings.
+        if name not in _KEYS or (name in ("votes", "examples") and isinstance(value, list | tuple)):
             continue
         *tables, key = _KEYS[name].split(".")
         place = flags

@@ -72,7 +72,7 @@ def probe(
     The same questions with the passage that answers them first, in the middle and last of k; RAG against BriefContext,
     beside that passage alone and no document at all.
     """
-    from epicrisis.evaluation.studies import Grid, Request
+    from epicrisis.evaluation.experiment import Grid, Request
 
     request = Request(sets=tuple(sets or ()), data=data, questions=sample, grid=Grid(ks=(k,)))
     # `-k` here is how many documents are placed, not how many a search gives.

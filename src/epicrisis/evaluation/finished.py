@@ -11,11 +11,12 @@ from typing import Any
 from epicrisis.errors import InputError
 
 from .evaluating import NAME as EVALUATE
+from .experiment import Experiment
 from .experiments import positions, preflight_findings
 from .experiments.protocol import PLACED, PROTOCOLS
 from .findings import Findings
 from .runs.recorded import RecordedRun, differing, open_runs
-from .studies import EXPERIMENTS, Experiment
+from .studies import EXPERIMENTS
 from .tables import comparing, energy
 from .tables.conclusions import conclusions
 from .tables.published import published

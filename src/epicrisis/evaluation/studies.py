@@ -7,20 +7,23 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
 
 from epicrisis.errors import InputError
 from epicrisis.library.lookup import at_random
 from epicrisis.models.rerankers import load_reranker
-from epicrisis.opening import scope_of
+from epicrisis.opening import ExampleSearch, Opened, library_told, scope_of
 from epicrisis.pipeline import Pipeline
 from epicrisis.settings import PreflightSettings, Settings
 from epicrisis.types import Question
 
 from .datasets.dataset import Dataset
 from .datasets.load import load
+from .ensemble_studies import EXPERIMENTS as ENSEMBLES
+from .ensemble_studies import nowhere, sources
+from .experiment import CORRECTED, Asked, Experiment, Grid, Request, Runs
 from .experiments import (
     attention_bias,
     cloze,
@@ -28,12 +31,13 @@ from .experiments import (
     context_length,
     cost,
     integration,
+    medprompt,
     open_ended,
     positions,
     probe,
 )
 from .experiments.arms import Study, rank_of
-from .experiments.evidence import of_library
+from .experiments.evidence import Evidence, of_library
 from .experiments.placing import PLACES
 from .experiments.protocol import PROTOCOLS, Protocol
 from .judging.pairs import pairs_of
@@ -43,69 +47,8 @@ from .runs.recorded import RecordedRun
 from .runs.records import Outcome, outcomes
 from .tables.table import Table
 
-CORRECTED = "corrected"
 CANDIDATES = 20
 """Passages looked at for each question that the library's own documents shall answer."""
-
-Runs: TypeAlias = Sequence[RecordedRun]
-"""Each under the name that the tables give it."""
-
-
-Asked: TypeAlias = Mapping[str, Sequence[Question]]
-"""Questions by the name of their set."""
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """The conditions of an experiment; empty: it has none of that kind."""
-
-    arms: tuple[str, ...] = ()
-    ks: tuple[int, ...] = ()
-    places: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What is asked of an experiment; `None` and empty: what it asks by itself."""
-
-    protocol: str = CORRECTED
-    sets: tuple[str, ...] = ()
-    """Question sets, by name or path."""
-    data: Path | None = None
-    """Where the sets' files are; `None`: where they are pulled to."""
-    questions: int | None = None
-    """Of each set; under a protocol that draws by class, of each class."""
-    draw: int = 0
-    """Seed by which the questions are drawn."""
-    repeats: int = 1
-    gold: Literal["one", "all"] = "one"
-    """Which of several gold documents are placed: one, drawn by the seed, or all of them together."""
-    reranker: str | None = None
-    """Of the arm `reranked`."""
-    grid: Grid = field(default_factory=Grid)
-
-
-@dataclass(frozen=True, slots=True)
-class Experiment:
-    """One experiment of the papers."""
-
-    name: str
-    about: str
-    sets: tuple[str, ...]
-    grid: Grid
-    make: Callable[[Asked, Study, Grid, Settings], tuple[Case, ...]]
-    tables: Callable[[Runs, Sequence[str]], tuple[Table, ...]]
-    """Of finished runs, with the remarks that stand under each table."""
-    published: tuple[str, ...] = ()
-    """Tables of `published` to set beside them."""
-    whole: bool = False
-    """Asked of whole question sets where nobody says how many; else of the protocol's sample."""
-    placed: bool = True
-    """Key documents are placed; else passages are read as they are found."""
-    by_settings: bool = False
-    """Retrieval and all else is as the settings say: no protocol is for it."""
-    concluded: Callable[[Runs], tuple[str, ...]] | None = None
-    """What it comes to, where its tables' differences do not say it."""
 
 
 def _all(asked: Asked) -> list[Question]:
@@ -299,7 +242,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
             _probe,
         ),
     )
-}
+} | dict(ENSEMBLES)
 
 
 def experiment(name: str) -> Experiment:
@@ -316,7 +259,7 @@ def prepared(
 
     Raises InputError: an unknown protocol, set or arm, too few questions, a document or an answer that is not there.
     """
-    if pipeline.opened is None:
+    if pipeline.opened is None and wanted.library:
         raise InputError("experiments take their documents from a library: name one with --library")
     protocol = replace(protocol_of(request.protocol), gold=request.gold)
     if wanted.by_settings and request.protocol != CORRECTED:
@@ -328,25 +271,27 @@ def prepared(
     whole = wanted.whole and request.questions is None
     samples = sets if whole else [protocol.drawn(dataset, request.draw, request.questions) for dataset in sets]
     grid = _grid(wanted, request)
-    reranker = None
-    if request.reranker is not None:
-        reranker = request.reranker, load_reranker(request.reranker, settings.home, settings.threads)
-    evidence = of_library(pipeline.opened, settings, protocol.by, reranker=reranker, seed=request.draw)
-    if cloze.NAME in names:
-        n = request.questions or probe.N
-        passages = at_random(pipeline.opened.library, CANDIDATES * n, request.draw, scope_of(settings.scope))
-        own, keys = cloze.drawn(passages, n)
-        sets.append(own)
-        samples.append(own)
-        evidence = probe.within(evidence, keys)
-    study = Study(evidence, protocol, request.repeats, settings.seed)
+    with ExitStack() as held:
+        examples: Mapping[str, ExampleSearch] = {}
+        if pipeline.opened is None:
+            evidence = nowhere()
+            examples = sources(request, settings, held, controls=wanted.name == medprompt.NAME)
+        else:
+            evidence, own = _evidence(pipeline.opened, request, settings, protocol, names)
+            sets += own
+            samples = [*samples, *own]
+        finds = {name: search.find for name, search in examples.items()}
+        study = Study(evidence, protocol, request.repeats, settings.seed, finds)
+        cases = wanted.make({sample.name: sample.questions for sample in samples}, study, grid, settings)
+        shown = {name: library_told(search.opened.library) for name, search in examples.items()}
     plan = Plan(
         name=wanted.name,
         arguments={
             **({} if wanted.by_settings else {"protocol": protocol.name}),
-            **{key: value for key in ("arms", "ks", "places") if (value := getattr(grid, key))},
+            **{key: value for key in ("arms", "ks", "places", "votes") if (value := getattr(grid, key))},
             **({"gold": request.gold} if request.gold != "one" else {}),
             **({"reranker": request.reranker} if request.reranker else {}),
+            **({"examples": shown} if shown else {}),
             "repeats": request.repeats,
         },
         recipe=pipeline.recipe(),
@@ -354,7 +299,22 @@ def prepared(
         sample=_sample(names, protocol, request, whole=whole),
         seed=settings.seed,
     )
-    return plan, wanted.make({sample.name: sample.questions for sample in samples}, study, grid, settings)
+    return plan, cases
+
+
+def _evidence(
+    opened: Opened, request: Request, settings: Settings, protocol: Protocol, names: Sequence[str]
+) -> tuple[Evidence, list[Dataset]]:
+    """Out of the library, and the questions that it answers itself where they are asked for."""
+    reranker = None
+    if request.reranker is not None:
+        reranker = request.reranker, load_reranker(request.reranker, settings.home, settings.threads)
+    evidence = of_library(opened, settings, protocol.by, reranker=reranker, seed=request.draw)
+    if cloze.NAME not in names:
+        return evidence, []
+    n = request.questions or probe.N
+    own, keys = cloze.drawn(at_random(opened.library, CANDIDATES * n, request.draw, scope_of(settings.scope)), n)
+    return probe.within(evidence, keys), [own]
 
 
 def _sample(names: Sequence[str], protocol: Protocol, request: Request, *, whole: bool) -> dict[str, str | int]:
@@ -370,6 +330,7 @@ def _grid(wanted: Experiment, request: Request) -> Grid:
         ("--arm", request.grid.arms, wanted.grid.arms),
         ("-k", request.grid.ks, wanted.grid.ks),
         ("--place", request.grid.places, wanted.grid.places),
+        ("--votes", request.grid.votes, wanted.grid.votes),
     ):
         if theirs and not ours:
             raise InputError(f"{wanted.name} does not vary that: leave {flag} out")
@@ -377,6 +338,7 @@ def _grid(wanted: Experiment, request: Request) -> Grid:
         request.grid.arms or wanted.grid.arms,
         request.grid.ks or wanted.grid.ks,
         request.grid.places or wanted.grid.places,
+        request.grid.votes or wanted.grid.votes,
     )
 
 

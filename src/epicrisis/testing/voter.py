@@ -26,10 +26,14 @@ def voter(beliefs: Mapping[str, Mapping[str, float]], *, first: float = 0.0, see
     seed and sample, and the question: temperature changes nothing.
     """
 
-    def script(request: ChatRequest) -> str:
+    def asked(request: ChatRequest) -> tuple[str, dict[str, str]]:
+        """The question, and each option's letter by its text."""
         prompt = unescape(request.messages[-1].content)
         question = max((text for text in beliefs if text in prompt), key=len)
-        letters = {text: letter for letter, text in _OPTION.findall(prompt.partition(question)[2])}
+        return question, {text: letter for letter, text in _OPTION.findall(prompt.partition(question)[2])}
+
+    def script(request: ChatRequest) -> str:
+        question, letters = asked(request)
         place = (seed, request.seed, request.sample, question)
         if drawn("first", *place) < first:
             letter = min(letters.values())
@@ -37,7 +41,13 @@ def voter(beliefs: Mapping[str, Mapping[str, float]], *, first: float = 0.0, see
             letter = letters[_of(beliefs[question], drawn("belief", *place))]
         return json.dumps(fill(request.schema or {"type": "object"}, {"found": True, "choice": letter}, "It is so."))
 
-    return ScriptedModel(script, name="voter")
+    def probabilities(request: ChatRequest) -> dict[str, float]:
+        question, letters = asked(request)
+        told = {letters[text]: (1 - first) * share for text, share in beliefs[question].items()}
+        standing_first = min(letters.values())
+        return {letter: p for letter, p in (told | {standing_first: told[standing_first] + first}).items() if p > 0}
+
+    return ScriptedModel(script, name="voter", probabilities=probabilities)
 
 
 def _of(belief: Mapping[str, float], at: float) -> str:

@@ -14,7 +14,7 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.asking import Asker
 from epicrisis.evaluation.experiments import open_ended
 from epicrisis.evaluation.experiments.open_ended import Judging, conclusions, judging_of, tables
-from epicrisis.evaluation.judging.by_model import VerdictFile, judge, recipe
+from epicrisis.evaluation.judging.by_model import judge, verdict_file
 from epicrisis.evaluation.judging.pairs import Paired, pairs_of, write
 from epicrisis.evaluation.judging.verdicts import Choice, Verdict
 from epicrisis.evaluation.runs.folder import RECORDS
@@ -219,7 +219,7 @@ def by_model(made: Paired, script: object, folder: Path, name: str = "judge") ->
 
     async def run() -> None:
         asker = Asker(ScriptedModel(script), told={"name": name})  # type: ignore[arg-type]
-        async for _ in judge(made.pairs, asker, VerdictFile(path, recipe(asker))):
+        async for _ in judge(made.pairs, asker, verdict_file(path, asker)):
             pass
 
     asyncio.run(run())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,7 +35,7 @@ CURVE = u_curve()
 EVERY_ARM = tuple(ARMS)
 
 
-def study(protocol: str = "corrected", **changes: int) -> Study:
+def study(protocol: str = "corrected", **changes: Any) -> Study:
     return Study(evidence(), PROTOCOLS[protocol], **changes)
 
 

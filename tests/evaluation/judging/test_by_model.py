@@ -17,13 +17,14 @@ from epicrisis.evaluation.judging.by_model import (
     FORM,
     Judged,
     Reply,
-    VerdictFile,
     judge,
     prompt_of,
     read_judged,
     recipe,
+    verdict_file,
 )
 from epicrisis.evaluation.judging.pairs import Pair
+from epicrisis.evaluation.judging.replies import ReplyFile
 from epicrisis.prompts import unfence
 from epicrisis.seams import ChatRequest
 from epicrisis.testing.chat import Script, ScriptedModel
@@ -41,12 +42,14 @@ def prefers(word: str) -> Script:
     return lambda request: said("1" if word in answers(request)[0] else "2")
 
 
-def asked(pairs: Sequence[Pair], script: Script, path: Path, at_once: int = 1) -> tuple[ScriptedModel, VerdictFile]:
+def asked(
+    pairs: Sequence[Pair], script: Script, path: Path, at_once: int = 1
+) -> tuple[ScriptedModel, ReplyFile[Reply]]:
     model = ScriptedModel(script)
 
-    async def all_of_them() -> VerdictFile:
+    async def all_of_them() -> ReplyFile[Reply]:
         asker = Asker(model, seed=3, told=TOLD, at_once=at_once)
-        file = VerdictFile(path, recipe(asker))
+        file = verdict_file(path, asker)
         async for _ in judge(pairs, asker, file):
             pass
         return file
@@ -184,7 +187,7 @@ def test_left_half_way_nothing_is_asked_any_more(tmp_path: Path) -> None:
 
     async def some() -> None:
         before = asyncio.all_tasks()
-        async with aclosing(judge(paired(6).pairs, asker, VerdictFile(tmp_path / "judge.jsonl", {}))) as replies:
+        async with aclosing(judge(paired(6).pairs, asker, verdict_file(tmp_path / "judge.jsonl", asker))) as replies:
             async for _ in replies:
                 break
         assert asyncio.all_tasks() == before
@@ -208,7 +211,7 @@ def test_another_judge_does_not_go_on_with_the_file(tmp_path: Path) -> None:
     asked(made.pairs, prefers("parts"), path)
     other = Asker(ScriptedModel(prefers("parts")), seed=3, told={**TOLD, "name": "other"})
     with pytest.raises(InputError, match=r"verdicts made otherwise \(judge\.name differ\): name another file"):
-        VerdictFile(path, recipe(other))
+        verdict_file(path, other)
     lines = path.read_text().splitlines(keepends=True)
     changed = {**json.loads(lines[1]), "recipe": recipe(other)}
     path.write_text(lines[0] + json.dumps(changed) + "\n")

@@ -16,7 +16,7 @@ import pytest
 from epicrisis.errors import InputError, StorageError
 from epicrisis.evaluation.experiments.rankings import RankingFile
 from epicrisis.evaluation.generating import QuestionFile
-from epicrisis.evaluation.judging.by_model import VerdictFile
+from epicrisis.evaluation.judging.replies import ReplyFile
 from epicrisis.evaluation.runs import lines
 from epicrisis.evaluation.runs.lines import alone, append_line, read_lines
 from epicrisis.evaluation.runs.loop import RecordFile
@@ -157,7 +157,10 @@ def test_one_process_at_a_time_adds_to_it(tmp_path: Path) -> None:
     )
     assert other.stdout is not None
     assert other.stdout.readline() == "taken\n"
-    for adds in (alone, *(partial(file, recipe={}) for file in (RecordFile, RankingFile, VerdictFile, QuestionFile))):
+    for adds in (
+        alone,
+        *(partial(file, recipe={}) for file in (RecordFile, RankingFile, partial(ReplyFile, read=dict), QuestionFile)),
+    ):
         with pytest.raises(InputError, match=r"another process is at work on .*: wait until it ends, or stop it"):
             adds(path)
     assert values(path) == []

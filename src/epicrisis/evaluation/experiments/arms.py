@@ -7,8 +7,9 @@ ranking (errata C1). Knows no grid of conditions and no table.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.experiments.placing import placed
@@ -17,7 +18,7 @@ from epicrisis.retrieval.fusion import reciprocal_rank_fusion
 from epicrisis.retrieval.ordering import at_both_ends, in_order
 from epicrisis.retrieval.rerank import reranked
 from epicrisis.treatment import Treatment
-from epicrisis.types import Passage, Preflight, Question, Ranking, StrategyName
+from epicrisis.types import Examples, Passage, Preflight, Question, Ranking, StrategyName
 
 from .evidence import Evidence
 from .protocol import Protocol
@@ -70,6 +71,9 @@ class Material:
             raise InputError(f"question {self.question.id!r}: {error.message}") from None
 
 
+Find: TypeAlias = Callable[[Question], Examples]
+
+
 @dataclass(frozen=True, slots=True)
 class Study:
     """What all experiments are handed: where passages come from, the protocol, how often all is asked, the seed."""
@@ -79,6 +83,8 @@ class Study:
     repeats: int = 1
     """Repeat r asks everything once more with the seed + r."""
     seed: int = 0
+    examples: Mapping[str, Find] = field(default_factory=dict)
+    """Searches for solved questions, by the names that the tables give them."""
 
     def check(self, arms: Collection[str]) -> None:
         """Raises InputError for an arm that is not known, or that lacks what it needs."""

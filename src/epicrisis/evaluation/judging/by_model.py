@@ -14,16 +14,14 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from epicrisis.answering.choices import Unreadable
 from epicrisis.answers import Failure, Usage
-from epicrisis.corpus.inputs import check_file
 from epicrisis.errors import InputError
 from epicrisis.evaluation.asking import Asker, Form, read_object, text_of
-from epicrisis.evaluation.runs.lines import Line, alone, append_line, read_lines
-from epicrisis.evaluation.runs.recipes import changed
 from epicrisis.evaluation.runs.working import worked_off
 from epicrisis.plain import to_json
 from epicrisis.prompts import Prompt, fence, render
 
 from .pairs import Pair
+from .replies import STATES, ReplyFile, State, read_replies
 from .verdicts import CHOICES, Choice
 
 PROMPTS = "epicrisis.evaluation.prompts"
@@ -32,8 +30,6 @@ REASON_CHARACTERS = 400
 Order: TypeAlias = Literal["shown", "swapped"]
 """As the pair is handed out to people, and the other way round."""
 ORDERS: tuple[Order, ...] = get_args(Order)
-State: TypeAlias = Literal["judged", "unparsed", "failed"]
-STATES: tuple[State, ...] = get_args(State)
 
 _OTHER: Mapping[Choice, Choice] = {"1": "2", "2": "1", "tie": "tie"}
 
@@ -50,6 +46,10 @@ class Reply:
     reason: str = ""
     failure: Failure | None = None
     usage: Usage = field(default_factory=Usage)
+
+    @property
+    def key(self) -> tuple[str, Order]:
+        return self.pair, self.order
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,60 +101,23 @@ FORM: Form[tuple[Choice, str]] = Form(
 )
 
 
-class VerdictFile:
-    """The replies of one judge, this process's to add to while the object lives. Raises InputError where the file holds
-    something else, those of another judge, or where another process is at work on it."""
-
-    def __init__(self, path: Path, recipe: Mapping[str, Any]) -> None:
-        self._path = path
-        self._lock = alone(path)
-        self._recipe = to_json(recipe)
-        self.replies: dict[tuple[str, Order], Reply] = {}
-        """The last one of each pair and order."""
-        self.usage = Usage()
-        """Of all of them, failed ones included."""
-        for line in read_lines(path):
-            made, reply = _parsed(path, line)
-            if made != self._recipe:
-                differ = changed(made, self._recipe)
-                raise InputError(f"{path} holds verdicts made otherwise ({differ} differ): name another file")
-            self._note(reply)
-
-    def is_done(self, pair: str, order: Order) -> bool:
-        """Whether there is a reply that is not to be asked for again."""
-        reply = self.replies.get((pair, order))
-        return reply is not None and reply.state != "failed"
-
-    def append(self, reply: Reply) -> None:
-        """Durable when it returns."""
-        append_line(self._path, {"recipe": self._recipe, "reply": to_json(reply)})
-        self._note(reply)
-
-    def _note(self, reply: Reply) -> None:
-        self.replies[reply.pair, reply.order] = reply
-        self.usage += reply.usage
+def verdict_file(path: Path, asker: Asker) -> ReplyFile[Reply]:
+    """This judge's file, to be added to. Raises InputError as ReplyFile does."""
+    return ReplyFile(path, recipe(asker), _reply)
 
 
-def _parsed(path: Path, line: Line) -> tuple[dict[str, Any], Reply]:
-    try:
-        told = dict(line.value["reply"])
-        failure = None if told["failure"] is None else Failure(**told["failure"])
-        reply = Reply(**{**told, "failure": failure, "usage": Usage(**told["usage"])})
-        recipe = dict(line.value["recipe"])
-        judged = reply.choice in CHOICES
-        known = reply.order in ORDERS and reply.state in STATES and judged == (reply.state == "judged")
-    except (KeyError, TypeError, ValueError):
-        known = False
-    if not known:
-        raise InputError(
-            f"{path}, line {line.number}, is no verdict of a model: take the line out, or name another file"
-        )
-    return recipe, reply
+def _reply(**told: Any) -> Reply:
+    """Raises TypeError, ValueError."""
+    reply = Reply(**told)
+    judged = reply.choice in CHOICES
+    if reply.order not in ORDERS or reply.state not in STATES or judged != (reply.state == "judged"):
+        raise ValueError("no verdict on a pair")
+    return reply
 
 
-async def judge(pairs: Iterable[Pair], asker: Asker, file: VerdictFile) -> AsyncGenerator[Reply, None]:
+async def judge(pairs: Iterable[Pair], asker: Asker, file: ReplyFile[Reply]) -> AsyncGenerator[Reply, None]:
     """The replies that were not there yet, as they come. Raises as `worked_off` does."""
-    left = [(pair, order) for pair in pairs for order in ORDERS if not file.is_done(pair.id, order)]
+    left = [(pair, order) for pair in pairs for order in ORDERS if not file.is_done((pair.id, order))]
 
     async def work(item: tuple[Pair, Order]) -> Reply:
         return await _asked(asker, *item)
@@ -180,15 +143,10 @@ def read_judged(path: Path, pairs: Sequence[Pair]) -> tuple[dict[str, Any], dict
 
     Raises InputError where the file holds something else, replies of several judges, or of a pair that is not there.
     """
-    check_file(path)
-    parsed = [_parsed(path, line) for line in read_lines(path)]
-    recipes = [made for made, _ in parsed]
-    if not recipes or any(made != recipes[0] for made in recipes):
-        raise InputError(f"{path} holds the verdicts of {'several judges' if recipes else 'nobody'}: name another file")
-    replies = {(reply.pair, reply.order): reply for _, reply in parsed}
-    if {pair for pair, _ in replies} - {pair.id for pair in pairs}:
+    made, replies = read_replies(path, _reply)
+    if {reply.pair for reply in replies.values()} - {pair.id for pair in pairs}:
         raise InputError(f"{path} holds verdicts on other pairs: name the folder of the pairs that were judged")
-    return recipes[0], {
+    return made, {
         pair.id: Judged(replies[pair.id, "shown"], replies[pair.id, "swapped"])
         for pair in pairs
         if all((pair.id, order) in replies for order in ORDERS)

@@ -1,0 +1,86 @@
+"""What an experiment is: its name, what it asks where nobody says otherwise, how its cases and its tables are made; and
+what may be asked of it. Knows none by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from epicrisis.settings import Settings
+from epicrisis.types import Question
+
+from .experiments.arms import Study
+from .runs.cases import Case
+from .runs.recorded import RecordedRun
+from .tables.table import Table
+
+CORRECTED = "corrected"
+
+Runs: TypeAlias = Sequence[RecordedRun]
+"""Each under the name that the tables give it."""
+
+
+Asked: TypeAlias = Mapping[str, Sequence[Question]]
+"""Questions by the name of their set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The conditions of an experiment; empty: it has none of that kind."""
+
+    arms: tuple[str, ...] = ()
+    ks: tuple[int, ...] = ()
+    places: tuple[int, ...] = ()
+    votes: tuple[int, ...] = ()
+    """Votes, drafts or rounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked of an experiment; `None` and empty: what it asks by itself."""
+
+    protocol: str = CORRECTED
+    sets: tuple[str, ...] = ()
+    """Question sets, by name or path."""
+    data: Path | None = None
+    """Where the sets' files are; `None`: where they are pulled to."""
+    questions: int | None = None
+    """Of each set; under a protocol that draws by class, of each class."""
+    draw: int = 0
+    """Seed by which the questions are drawn."""
+    repeats: int = 1
+    gold: Literal["one", "all"] = "one"
+    """Which of several gold documents are placed: one, drawn by the seed, or all of them together."""
+    reranker: str | None = None
+    """Of the arm `reranked`."""
+    examples: tuple[tuple[str, Path], ...] = ()
+    """Libraries of solved questions, by the names that the tables give them."""
+    grid: Grid = field(default_factory=Grid)
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """One experiment of the papers."""
+
+    name: str
+    about: str
+    sets: tuple[str, ...]
+    grid: Grid
+    make: Callable[[Asked, Study, Grid, Settings], tuple[Case, ...]]
+    tables: Callable[[Runs, Sequence[str]], tuple[Table, ...]]
+    """Of finished runs, with the remarks that stand under each table."""
+    published: tuple[str, ...] = ()
+    """Tables of `published` to set beside them."""
+    whole: bool = False
+    """Asked of whole question sets where nobody says how many; else of the protocol's sample."""
+    library: bool = True
+    """Passages of a library are read; else at most solved questions are."""
+    placed: bool = True
+    """Key documents are placed; else passages are read as they are found."""
+    by_settings: bool = False
+    """Retrieval and all else is as the settings say: no protocol is for it."""
+    concluded: Callable[[Runs], tuple[str, ...]] | None = None
+    """What it comes to, where its tables' differences do not say it."""

@@ -1,0 +1,199 @@
+"""What do votes and shuffled options bring? (The context-retrieval study, section 4.1: Tables 1 to 3, Figure 2.)
+
+Zero-shot by next token, one chain of thought, and self-consistency over a growing number of votes, with the options as
+they are and shuffled. The votes of a smaller number are among those of a larger one, so they come out of the cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from epicrisis.answering.voting import Voting
+from epicrisis.errors import InputError
+from epicrisis.evaluation.runs.cases import Case, Condition
+from epicrisis.evaluation.runs.records import Outcome, Record
+from epicrisis.evaluation.statistics import mean_of
+from epicrisis.evaluation.tables.analysis import Group, Measure, table
+from epicrisis.evaluation.tables.table import Cell, Table
+from epicrisis.treatment import Treatment
+from epicrisis.types import Question, StrategyName
+
+NAME = "ensembles"
+VOTES = (1, 3, 5, 10, 15, 20, 25)
+ZERO, COT, SC, SHUFFLED = "zero-shot", "chain-of-thought", "self-consistency", "self-consistency+shuffling"
+ARMS = (ZERO, COT, SC, SHUFFLED)
+PUBLISHED = ("ensembles-baseline", "ensembles-shuffling", "ensembles-votes")
+"""Tables of `published` to set beside these."""
+
+_STRATEGIES: Mapping[str, StrategyName] = {
+    ZERO: "zero-shot", COT: "chain-of-thought", SC: "self-consistency", SHUFFLED: "self-consistency",
+}  # fmt: skip
+_NOTES = (
+    "A tie of votes is no choice: it counts as abstained. N = 1 is one vote at the votes' temperature, a chain of "
+    "thought is one reply at the model's own (errata P5: the study's N = 1 is its unshuffled chain of thought).",
+    "Votes of a smaller number are the first of a larger one, so rows are not independent of each other.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """How votes are drawn, the seed, and how often all is asked: repeat r asks all once more with the seed + r."""
+
+    voting: Voting = Voting()  # noqa: RUF009  a frozen value
+    seed: int = 0
+    repeats: int = 1
+
+    def cases(self, question: Question, condition: Condition, treatment: Treatment) -> list[Case]:
+        """One a repeat."""
+        return [
+            Case(question, {**condition, "repeat": repeat}, replace(treatment, seed=self.seed + repeat))
+            for repeat in range(self.repeats)
+        ]
+
+    def votes(self, n: int, *, shuffle: bool) -> Voting:
+        """So many, shuffled or not."""
+        return replace(self.voting, n=n, shuffle=shuffle)
+
+
+def cases(
+    questions: Sequence[Question], drawing: Drawing, *, votes: Sequence[int] = VOTES, arms: Sequence[str] = ARMS
+) -> tuple[Case, ...]:
+    """Conditions: `arm`, for self-consistency `votes`, `repeat`. The most votes come first, so that the rest is there.
+
+    Raises InputError for an arm that is not known, or a question without a gold letter.
+    """
+    if unknown := [arm for arm in arms if arm not in ARMS]:
+        raise InputError(f"no arm is called {unknown[0]}: known are {', '.join(ARMS)}")
+    check_choices(questions)
+    made: list[Case] = []
+    for question in questions:
+        for arm in arms:
+            if arm in (ZERO, COT):
+                made += drawing.cases(question, {"arm": arm}, Treatment(_STRATEGIES[arm]))
+                continue
+            for n in sorted(votes, reverse=True):
+                voting = drawing.votes(n, shuffle=arm == SHUFFLED)
+                treatment = Treatment(_STRATEGIES[arm], voting=voting)
+                made += drawing.cases(question, {"arm": arm, "votes": n}, treatment)
+    return tuple(made)
+
+
+def check_choices(questions: Iterable[Question]) -> None:
+    """Raises InputError for a question without options or without a gold letter."""
+    for question in questions:
+        if question.gold is None or question.gold not in question.options:
+            raise InputError(
+                f"question {question.id!r} has no options or no gold letter: this experiment needs both, so take "
+                "another question set"
+            )
+
+
+def tables(
+    runs: Mapping[str, Sequence[Outcome]],
+    *,
+    measure: Measure = "right",
+    remarks: Sequence[str] = (),
+    seed: int = 0,
+) -> tuple[Table, ...]:
+    """Of finished runs, by the name of their model: the methods at one number of votes (Table 1), what shuffling
+    changes (Table 2), and the number of votes (Table 3, Figure 2)."""
+    told = (*_NOTES, *remarks)
+    return (
+        table(
+            "Accuracy by method",
+            ("model", "arm", "votes"),
+            [group for model, found in runs.items() for group in _methods(model, found)],
+            baseline=COT,
+            measure=measure,
+            remarks=told,
+            seed=seed,
+        ),
+        table(
+            "What shuffled options change",
+            ("model", "votes"),
+            [group for model, found in runs.items() for group in _shuffling(model, found)],
+            baseline="options as they are",
+            measure=measure,
+            remarks=told,
+            seed=seed,
+        ),
+        table(
+            "Accuracy by the number of votes",
+            ("model", "arm", "votes"),
+            [group for model, found in runs.items() for group in _by_votes(model, found)],
+            baseline="the same arm at its fewest votes",
+            measure=measure,
+            remarks=told,
+            seed=seed,
+        ),
+    )
+
+
+def of(outcomes: Sequence[Outcome], **wanted: Cell) -> list[Outcome]:
+    """Those of these conditions."""
+    return [each for each in outcomes if all(each.condition.get(name) == value for name, value in wanted.items())]
+
+
+def _votes(outcomes: Sequence[Outcome], arm: str) -> list[int]:
+    return sorted({int(str(each.condition["votes"])) for each in of(outcomes, arm=arm) if "votes" in each.condition})
+
+
+def _methods(model: str, outcomes: Sequence[Outcome]) -> list[Group]:
+    """Five votes, as the study's Table 1, where they were asked; else the most there are."""
+    groups = []
+    against = of(outcomes, arm=COT)
+    for arm in ARMS:
+        asked = _votes(outcomes, arm)
+        n = None if not asked else 5 if 5 in asked else asked[-1]
+        here = of(outcomes, arm=arm) if n is None else of(outcomes, arm=arm, votes=n)
+        if here:
+            groups.append(Group((model, arm, n), here, against if arm != COT else (), ("repeat",)))
+    return groups
+
+
+def _shuffling(model: str, outcomes: Sequence[Outcome]) -> list[Group]:
+    return [
+        Group((model, n), of(outcomes, arm=SHUFFLED, votes=n), of(outcomes, arm=SC, votes=n), ("repeat",))
+        for n in _votes(outcomes, SHUFFLED)
+    ]
+
+
+def _by_votes(model: str, outcomes: Sequence[Outcome]) -> list[Group]:
+    groups = []
+    for arm in (SC, SHUFFLED):
+        asked = _votes(outcomes, arm)
+        for n in asked:
+            against = of(outcomes, arm=arm, votes=asked[0]) if n != asked[0] else ()
+            groups.append(Group((model, arm, n), of(outcomes, arm=arm, votes=n), against, ("repeat",)))
+    return groups
+
+
+# -- what it took -----------------------------------------------------------------------------------------------------
+
+_TOOK = (
+    "Means a case with 95 % intervals. Replies that came out of the cache are counted with what they had cost: a vote "
+    "that was drawn for more votes already is paid for once, and would be paid for by whoever asks for fewer.",
+)
+
+
+def took(runs: Mapping[str, Iterable[Record]], by: Sequence[str]) -> Table:
+    """Calls and tokens a case, by these conditions; failed cases are left out and counted."""
+    rows: list[tuple[Cell, ...]] = []
+    for model, records in runs.items():
+        groups: dict[tuple[Cell, ...], list[Record]] = {}
+        for record in records:
+            groups.setdefault(tuple(record["condition"].get(name) for name in by), []).append(record)
+        for labels, cases in sorted(groups.items(), key=lambda pair: tuple(map(_place, pair[0]))):
+            whole = [each["answer"]["usage"] for each in cases if each["answer"]["state"] != "failed"]
+            calls = [each["calls"] + each["replayed_calls"] for each in whole]
+            tokens = [each["prompt_tokens"] + each["completion_tokens"] + each["replayed_tokens"] for each in whole]
+            clusters = [each["key"] for each in cases if each["answer"]["state"] != "failed"]
+            means = (mean_of(values, clusters, shares=False) if values else None for values in (calls, tokens))
+            rows.append((model, *labels, len(cases), len(cases) - len(whole), *means))
+    return Table("What it took", ("model", *by, "cases", "not counted", "calls", "tokens"), tuple(rows), _TOOK)
+
+
+def _place(label: Cell) -> tuple[int, float, str]:
+    """Numbers by size, before names."""
+    return (0, float(label), "") if isinstance(label, int | float) else (1, 0.0, str(label or ""))

@@ -1,0 +1,105 @@
+"""What do solved questions bring, and does it matter which? (The context-retrieval study, section 4.2: Tables 5 to 7.)
+
+Medprompt over libraries of solved questions that differ in encoder or in how they were made, with and without a
+reranker; beside it the same votes without examples (errata P6), and examples drawn at random or the same for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from epicrisis.errors import InputError
+from epicrisis.evaluation.runs.cases import Case
+from epicrisis.evaluation.runs.records import Outcome
+from epicrisis.evaluation.tables.analysis import Group, Measure, table
+from epicrisis.evaluation.tables.table import Table
+from epicrisis.treatment import Treatment
+from epicrisis.types import Question
+
+from .arms import Find
+from .ensembles import SHUFFLED, Drawing, check_choices, of
+
+NAME = "medprompt"
+VOTES = 5
+K = 5
+MEDPROMPT = "medprompt"
+NONE = "none"
+RERANKED = "+reranker"
+CONTROLS = ("random", "fixed")
+PUBLISHED = ("medprompt-encoder-properties", "medprompt-encoders", "medprompt-databases", "medprompt-reranker")
+
+_NOTES = (
+    "Without examples: self-consistency with the same number of votes and shuffled options (errata P6: the study's "
+    "gains are measured against one next-token prediction).",
+    "Random: other examples for each question, of the first library; fixed: the same for all questions.",
+    "The reranker scores question against question, though MedCPT's was trained on query and article (errata P7).",
+)
+
+
+def cases(
+    questions: Sequence[Question], drawing: Drawing, sources: Mapping[str, Find], *, votes: int = VOTES
+) -> tuple[Case, ...]:
+    """Conditions: `arm`, `examples` (the source's name, or `none` for the control), `repeat`; of one question the
+    sources follow each other. Raises InputError without a source, or for a question without a gold letter."""
+    if not sources:
+        raise InputError("this experiment shows solved questions: name a library of them with --examples NAME=LIBRARY")
+    check_choices(questions)
+    voting = drawing.votes(votes, shuffle=True)
+    made: list[Case] = []
+    for question in questions:
+        made += drawing.cases(
+            question, {"arm": SHUFFLED, "examples": NONE}, Treatment("self-consistency", voting=voting)
+        )
+        for name, find in sources.items():
+            treatment = Treatment("medprompt", voting=voting, examples=find(question))
+            made += drawing.cases(question, {"arm": MEDPROMPT, "examples": name}, treatment)
+    return tuple(made)
+
+
+def tables(
+    runs: Mapping[str, Sequence[Outcome]],
+    *,
+    measure: Measure = "right",
+    remarks: Sequence[str] = (),
+    seed: int = 0,
+) -> tuple[Table, ...]:
+    """Of finished runs, by the name of their model: each source against no examples, and against the first source."""
+    told = (*_NOTES, *remarks)
+    by_source = [
+        (model, name, of(found, examples=name), found) for model, found in runs.items() for name in _names(found)
+    ]
+    return (
+        table(
+            "Accuracy by the examples that are shown",
+            ("model", "examples"),
+            [
+                Group((model, name), here, of(found, examples=NONE) if name != NONE else (), ("repeat",))
+                for model, name, here, found in by_source
+            ],
+            baseline="no examples",
+            measure=measure,
+            remarks=told,
+            seed=seed,
+        ),
+        table(
+            "Which examples",
+            ("model", "examples"),
+            [group for model, name, here, found in by_source for group in _against_first(model, name, here, found)],
+            baseline="the first library",
+            measure=measure,
+            remarks=told,
+            seed=seed,
+        ),
+    )
+
+
+def _against_first(model: str, name: str, here: Sequence[Outcome], found: Sequence[Outcome]) -> Iterator[Group]:
+    """A reranked source is held against itself without the reranker."""
+    first, *_ = (each for each in _names(found) if each != NONE)
+    other = name.removesuffix(RERANKED) if name.endswith(RERANKED) else first
+    if name not in (NONE, other):
+        yield Group((model, name), here, of(found, examples=other), ("repeat",))
+
+
+def _names(outcomes: Sequence[Outcome]) -> list[str]:
+    return list(dict.fromkeys(str(each.condition["examples"]) for each in outcomes))

@@ -1,0 +1,138 @@
+"""The context-retrieval study's experiments with models whose votes are known beforehand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from epicrisis.answering.voting import Voting
+from epicrisis.errors import InputError
+from epicrisis.evaluation.experiments import ensembles, medprompt, models
+from epicrisis.evaluation.experiments.ensembles import COT, SC, SHUFFLED, ZERO, Drawing
+from epicrisis.evaluation.runs.folder import RECORDS
+from epicrisis.evaluation.runs.records import read_records
+from epicrisis.seams import ChatRequest
+from epicrisis.testing.chat import ScriptedModel
+from epicrisis.testing.replies import fill
+from epicrisis.testing.voter import voter
+from epicrisis.types import Example, Examples, Question
+
+from .world import row, run
+
+OPTIONS = {"A": "gout", "B": "scurvy", "C": "rickets", "D": "measles"}
+N = 80
+
+
+def questions(n: int = N) -> list[Question]:
+    return [Question(f"Case {i}: what is it?", OPTIONS, "choice", str(i), "ABCD"[i % 4]) for i in range(n)]
+
+
+def biased(asked: Sequence[Question], first: float) -> ScriptedModel:
+    """Right but for a bias to what stands first."""
+    beliefs = {q.text: {text: float(letter == q.gold) for letter, text in q.options.items()} for q in asked}
+    return voter(beliefs, first=first)
+
+
+def test_the_grid_has_one_case_a_condition_the_most_votes_first() -> None:
+    made = ensembles.cases(questions(1), Drawing(repeats=2, seed=5), votes=(1, 4))
+    told = [(case.condition["arm"], case.condition.get("votes"), case.condition["repeat"]) for case in made]
+    assert told == [
+        (ZERO, None, 0), (ZERO, None, 1), (COT, None, 0), (COT, None, 1),
+        (SC, 4, 0), (SC, 4, 1), (SC, 1, 0), (SC, 1, 1),
+        (SHUFFLED, 4, 0), (SHUFFLED, 4, 1), (SHUFFLED, 1, 0), (SHUFFLED, 1, 1),
+    ]  # fmt: skip
+    assert [case.treatment.seed for case in made[:2]] == [5, 6]
+    shuffled = next(case for case in made if case.condition["arm"] == SHUFFLED)
+    assert shuffled.treatment.voting == Voting(4, shuffle=True)
+    with pytest.raises(InputError, match="no arm is called magic: known are zero-shot, chain-of-thought"):
+        ensembles.cases(questions(1), Drawing(), arms=("magic",))
+    with pytest.raises(InputError, match="question 'x' has no options or no gold letter"):
+        ensembles.cases([Question("Why?", id="x")], Drawing())
+
+
+def test_shuffling_removes_a_bias_that_votes_alone_do_not(tmp_path: Path) -> None:
+    """60 % of the votes go to what stands first: unshuffled they win where it is wrong, however many there are."""
+    asked = questions()
+    outcomes = run(ensembles.cases(asked, Drawing(), votes=(1, 12)), biased(asked, 0.6), tmp_path / "run")
+    methods, shuffling, by_votes = ensembles.tables({"voter": outcomes})
+    few, many = (row(by_votes, "voter", SC, n)["share right"].value for n in (1, 12))
+    assert few < 0.75
+    assert many < 0.6, "more votes make the bias surer"
+    assert row(by_votes, "voter", SHUFFLED, 12)["share right"].value > 0.95
+    gain = row(shuffling, "voter", 12)
+    assert gain["difference to options as they are"].value > 0.35
+    assert gain["p (Holm)"] < 0.001
+    assert row(methods, "voter", ZERO, None)["share right"].value == 0.25, "the most probable is what stands first"
+    took = ensembles.took({"voter": read_records(tmp_path / "run" / RECORDS)}, ("arm", "votes"))
+    assert row(took, "voter", SC, 12)["calls"].value == 12
+    assert row(took, "voter", COT, None)["calls"].value == 1
+
+
+def test_an_unbiased_model_gains_nothing_by_shuffling(tmp_path: Path) -> None:
+    asked = questions()
+    cases = ensembles.cases(asked, Drawing(), votes=(4,), arms=(COT, SC, SHUFFLED))
+    _, shuffling, _ = ensembles.tables({"voter": run(cases, biased(asked, 0.0), tmp_path / "run")})
+    assert row(shuffling, "voter", 4)["difference to options as they are"].value == 0
+
+
+# -- solved questions -------------------------------------------------------------------------------------------------
+
+
+def helped(asked: Sequence[Question]) -> ScriptedModel:
+    """It knows half of the answers, and reads the others off an example that says so."""
+    by_text = {q.text: q for q in asked}
+
+    def script(request: ChatRequest) -> str:
+        question = next(q for text, q in by_text.items() if text in request.messages[-1].content)
+        right = question.options[question.gold or ""]
+        shown = any(f"It is {right}." in turn.content for turn in request.messages if turn.role == "assistant")
+        knows = shown or int(question.id) % 2 == 0
+        lines = request.messages[-1].content.splitlines()
+        letter = next(line[0] for line in lines if line.endswith(f". {right}") and line[1] == ".")
+        values = {"found": True, "choice": letter} if knows else {"found": False}
+        return json.dumps(fill(request.schema or {"type": "object"}, values, "It is so."))
+
+    return ScriptedModel(script, name="helped", probabilities=lambda _: {"A": 0.4, "B": 0.3, "C": 0.2, "D": 0.1})
+
+
+def telling(question: Question) -> Examples:
+    right = question.options[question.gold or ""]
+    return Examples((Example(f"near/{question.id}", "Another case?", f"It is {right}.", OPTIONS, question.gold),))
+
+
+def useless(question: Question) -> Examples:
+    return Examples((Example("far/0", "Another case?", "It is nothing.", OPTIONS, "A"),), ("leaked",))
+
+
+def test_examples_are_held_against_the_same_votes_without_any(tmp_path: Path) -> None:
+    asked = questions(40)
+    sources = {"near": telling, "near+reranker": useless, "random": useless}
+    cases = medprompt.cases(asked, Drawing(), sources, votes=4)
+    assert len(cases) == 40 * 4
+    by_examples, which = medprompt.tables({"m": run(cases, helped(asked), tmp_path / "run")})
+    assert row(by_examples, "m", "none")["share right"].value == 0.5
+    near = row(by_examples, "m", "near")
+    assert (near["share right"].value, near["difference to no examples"].value) == (1.0, 0.5)
+    assert row(by_examples, "m", "random")["difference to no examples"].value == 0
+    assert [cells[1] for cells in which.rows] == ["near+reranker", "random"]
+    assert row(which, "m", "random")["difference to the first library"].value == -0.5
+    with pytest.raises(InputError, match="name a library of them with --examples NAME=LIBRARY"):
+        medprompt.cases(asked, Drawing(), {})
+
+
+def test_models_are_told_over_one_prediction_and_over_as_many_votes(tmp_path: Path) -> None:
+    """Errata P6: most of a gain over one prediction may be the votes'."""
+    asked = {"one": questions(20), "two": questions(24)}
+    cases = models.cases(asked, Drawing(), {"near": telling}, votes=4)
+    outcomes = run(cases, helped(questions(24)), tmp_path / "run")
+    gains, alone, board = models.tables({"m": outcomes})
+    assert row(gains, "m", "one", "medprompt")["difference to zero-shot"].value == 0.75
+    assert row(gains, "m", "one", SHUFFLED)["difference to zero-shot"].value == 0.25
+    assert row(alone, "m", "two", "medprompt")[f"difference to {SHUFFLED}"].value == 0.5
+    assert [cells[1] for cells in board.rows] == ["medprompt", SHUFFLED, ZERO]
+    assert row(board, "m", "medprompt")["average"] == 1.0
+    with pytest.raises(InputError, match="over one library of solved questions"):
+        models.cases(asked, Drawing(), {"a": telling, "b": useless})
