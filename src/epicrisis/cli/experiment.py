@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 NAMES = (
     "positions", "integration", "conflicts", "context-length", "preflight", "attention-bias", "cost", "open-ended",
-    "ensembles", "medprompt", "models",
+    "ensembles", "medprompt", "models", "openmedprompt",
 )  # fmt: skip
 _OF_CASES = {
     "protocol": "--protocol", "sample": "-n", "draw": "--draw", "repeats": "--repeats", "ks": "-k",
@@ -209,9 +209,7 @@ def asked(
     from epicrisis.evaluation.studies import prepared
 
     wanted = called(name)
-    # The strategy whose needs are opened: of the experiments without a library one that reads none.
-    strategy = "brief-context" if wanted.library else "self-consistency"
-    settings = load({**flags, "strategy": strategy}, config)
+    settings = load({**flags, "strategy": wanted.strategy}, config)
     folder = folder_of(output, name, settings.model_for("writer").name)
 
     def planned(pipeline: Pipeline) -> tuple[Plan, Sequence[Case]]:

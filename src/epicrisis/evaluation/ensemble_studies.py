@@ -15,11 +15,13 @@ from epicrisis.settings import Settings
 from epicrisis.types import Question
 
 from .experiment import Asked, Experiment, Grid, Request, Runs
-from .experiments import ensembles, medprompt, models
-from .experiments.arms import Study
+from .experiments import ensembles, medprompt, models, openmedprompt
+from .experiments.arms import Study, rank_of
 from .experiments.evidence import Evidence
+from .judging.correctness import marking_of
 from .runs.cases import Case
 from .runs.records import outcomes
+from .tables.correctness import remarks as marks_told
 from .tables.table import Table
 
 _MEDQA = ("mirage/medqa",)
@@ -87,6 +89,24 @@ def _models(asked: Asked, study: Study, grid: Grid, settings: Settings) -> tuple
     return models.cases(asked, _drawing(study, settings), study.examples, votes=_one(grid, models.NAME))
 
 
+def _openmedprompt(asked: Asked, study: Study, grid: Grid, settings: Settings) -> tuple[Case, ...]:
+    sizes = openmedprompt.Sizes(grid.votes, grid.ks)
+    drawing = _drawing(study, settings)
+    return openmedprompt.cases(_all(asked), drawing, study.examples, sizes=sizes, arms=grid.arms)
+
+
+def _marked(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
+    """Of the marks that lie beside the records; before any were made every answer is one without a verdict."""
+    markings = {run.name: marking_of(run.path.parent) for run in runs}
+    found = {
+        name: sorted(marking.outcomes(), key=lambda each: (rank_of(each.condition), each.question))
+        for name, marking in markings.items()
+    }
+    notes = dict.fromkeys(note for marking in markings.values() for note in marks_told(marking))
+    made = openmedprompt.tables(found, remarks=(*remarks, *notes))
+    return (*made, ensembles.took({run.name: run.records() for run in runs}, ("arm", "examples", "k", "n")))
+
+
 def _tables(
     made: Callable[..., tuple[Table, ...]], by: Sequence[str]
 ) -> Callable[[Runs, Sequence[str]], tuple[Table, ...]]:
@@ -110,7 +130,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
             _ensembles,
             _tables(ensembles.tables, ("arm", "votes")),
             ensembles.PUBLISHED,
-            library=False,
+            strategy="self-consistency",
             placed=False,
             by_settings=True,
         ),
@@ -122,7 +142,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
             _medprompt,
             _tables(medprompt.tables, ("arm", "examples")),
             medprompt.PUBLISHED,
-            library=False,
+            strategy="self-consistency",
             placed=False,
             by_settings=True,
         ),
@@ -134,7 +154,19 @@ EXPERIMENTS: Mapping[str, Experiment] = {
             _models,
             _tables(models.tables, ("set", "arm")),
             models.PUBLISHED,
-            library=False,
+            strategy="self-consistency",
+            placed=False,
+            by_settings=True,
+        ),
+        Experiment(
+            openmedprompt.NAME,
+            "What do drafts, critique and rewards bring to open answers? (Context retrieval, Tables 10 to 12)",
+            ("medqa/open-test",),
+            Grid(openmedprompt.ARMS, openmedprompt.KS, votes=openmedprompt.NS),
+            _openmedprompt,
+            _marked,
+            openmedprompt.PUBLISHED,
+            strategy="self-reflection",
             placed=False,
             by_settings=True,
         ),

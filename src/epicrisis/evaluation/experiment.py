@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from epicrisis.settings import Settings
-from epicrisis.types import Question
+from epicrisis.types import Question, StrategyName
 
 from .experiments.arms import Study
 from .runs.cases import Case
@@ -76,8 +76,8 @@ class Experiment:
     """Tables of `published` to set beside them."""
     whole: bool = False
     """Asked of whole question sets where nobody says how many; else of the protocol's sample."""
-    library: bool = True
-    """Passages of a library are read; else at most solved questions are."""
+    strategy: StrategyName = "brief-context"
+    """What a strategy needs that is opened: those that read no library of passages want none."""
     placed: bool = True
     """Key documents are placed; else passages are read as they are found."""
     by_settings: bool = False

@@ -15,7 +15,7 @@ from epicrisis.errors import InputError
 from epicrisis.library.lookup import at_random
 from epicrisis.models.rerankers import load_reranker
 from epicrisis.opening import ExampleSearch, Opened, library_told, scope_of
-from epicrisis.pipeline import Pipeline
+from epicrisis.pipeline import WITHOUT_LIBRARY, Pipeline
 from epicrisis.settings import PreflightSettings, Settings
 from epicrisis.types import Question
 
@@ -259,7 +259,7 @@ def prepared(
 
     Raises InputError: an unknown protocol, set or arm, too few questions, a document or an answer that is not there.
     """
-    if pipeline.opened is None and wanted.library:
+    if pipeline.opened is None and wanted.strategy not in WITHOUT_LIBRARY:
         raise InputError("experiments take their documents from a library: name one with --library")
     protocol = replace(protocol_of(request.protocol), gold=request.gold)
     if wanted.by_settings and request.protocol != CORRECTED:

@@ -181,12 +181,15 @@ def test_a_reasoning_that_goes_elsewhere_is_asked_for_anew_as_another_draw(how: 
         ("The answer is B. It makes factor II.", True),
         ("The answer is **B**", True),
         ("The first expert says: the answer is B.\nBut all agree at last that the answer is A.", False),
-        ("Option A is a metal and so is the third.", False),
-        ("It is hard to say.", False),
+        ("Vitamin K makes factor II, so option B is the correct one.", True),
+        ("Option C, zinc, is a metal. Vitamin K it is, not option A.", True),
+        ("All three agree. A is correct.", False),
         ("", False),
     ],
 )
-def test_what_counts_is_the_choice_that_the_reasoning_ends_with(reasoning: str, kept: bool, tmp_path: Path) -> None:
+def test_the_reasoning_must_come_to_no_other_choice_than_the_reply_states(
+    reasoning: str, kept: bool, tmp_path: Path
+) -> None:
     result = {"found": True, "answer": "It is vitamin K.", "choice": "B"}
     reply = json.dumps({"reasoning": reasoning, "result": result})
     question = replace(questions(2)[1], gold="B")
@@ -203,9 +206,6 @@ def test_an_open_question_is_kept_where_the_words_of_its_answer_stand_there(how:
     assert ("The right answer is known: Vitamin K" in model.requests[0].messages[-1].content) == (how != "solved")
     (line,) = [line for line in lines(path) if line["state"] == "kept"]
     assert (line["options"], line["choice"], line["form"]) == ({}, None, "open")
-    # Written with the answer known, the reasoning has to come to it too.
-    _, file, _ = solved(open_questions(1), lambda _: said(None, "iron", answers[0]), tmp_path / "t.jsonl", how)
-    assert file.states == {"kept" if how == "solved" else "wrong": 1}
 
 
 @pytest.mark.parametrize(

@@ -159,7 +159,7 @@ def test_one_process_at_a_time_adds_to_it(tmp_path: Path) -> None:
     assert other.stdout.readline() == "taken\n"
     for adds in (
         alone,
-        *(partial(file, recipe={}) for file in (RecordFile, RankingFile, partial(ReplyFile, read=dict), QuestionFile)),
+        *(partial(file, recipe={}) for file in (RecordFile, RankingFile, partial(ReplyFile[Any], read=dict), QuestionFile)),
     ):
         with pytest.raises(InputError, match=r"another process is at work on .*: wait until it ends, or stop it"):
             adds(path)

@@ -6,9 +6,9 @@ and 5.2), and the file that keeps what came of each.
     chain-of-thought    a model is told the right answer and writes the reasoning that leads to it, option by option
     tree-of-thought     the same as a discussion of three experts
 
-Of the last two an entry is valid where the choice that its reasoning ends with and the one that it states are both the
-right one; else it is asked for again, as another draw. Of an open question the words of the known answer must stand in
-the answer, and in what was written knowing it in the reasoning too. Knows no library, no encoder and no screen.
+Of the last two an entry is valid where the choice that it ends with is the right one and its reasoning comes to no
+other; else it is asked for again, as another draw. Of an open question the words of the known answer must stand in the
+answer. Knows no library, no encoder and no screen.
 """
 
 from __future__ import annotations
@@ -50,6 +50,9 @@ TRIES = 3
 _REASONING_CHARACTERS: Mapping[How, int] = {
     "solved": REASONING_CHARACTERS, "chain-of-thought": 2500, "tree-of-thought": 4000,
 }  # fmt: skip
+
+
+_CONCLUDES = re.compile(r"(?i)\b(?:answer|correct|right)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +129,7 @@ def _form(question: Question, how: How) -> Form[Solution]:
 
 
 def _read(text: str, form: ReplyForm, concludes: bool) -> Solution:
-    """With `concludes` the reasoning has to end with the choice that the reply states. Raises Unreadable."""
+    """With `concludes` the reasoning must come to no other choice than the reply states. Raises Unreadable."""
     reply = form.read(text)
     if not reply.found:
         return Solution(False)
@@ -136,15 +139,16 @@ def _read(text: str, form: ReplyForm, concludes: bool) -> Solution:
         raise Unreadable("the reply has no reasoning")
     if wrong := fault([reasoning, reply.text]):
         raise Unreadable(f"the reply {wrong}")
-    if concludes and form.options and _concluded(reasoning or reply.text, form.options) != reply.choice:
-        raise Unreadable("the reasoning does not end with the choice that the reply states")
+    if concludes and form.options and _concluded(reasoning, form.options) not in (None, reply.choice):
+        raise Unreadable("the reasoning comes to another choice than the reply states")
     return Solution(True, reply.text, reply.choice, reasoning)
 
 
 def _concluded(reasoning: str, options: Mapping[str, str]) -> str | None:
-    """The last choice that the reasoning states, sentence by sentence from its end; `None` where it states none."""
+    """The last choice that the reasoning says is the answer; `None` where it says it of none, and only weighs them."""
     form = ReplyForm(options)
-    for sentence in reversed(re.split(r"(?<=[.!?])\s+|\n+", reasoning)):
+    sentences = re.split(r"(?<=[.!?])\s+|\n+", reasoning)
+    for sentence in reversed([each for each in sentences if _CONCLUDES.search(each)]):
         try:
             return form.read(sentence).choice
         except Unreadable:
@@ -152,15 +156,13 @@ def _concluded(reasoning: str, options: Mapping[str, str]) -> str | None:
     return None
 
 
-def _state(question: Question, how: How, solution: Solution | None) -> State:
+def _state(question: Question, solution: Solution | None) -> State:
     if solution is None:
         return "unparsed"
     if not solution.found:
         return "abstained"
-    if question.options:
-        return "kept" if solution.choice == question.gold else "wrong"
-    said = (solution.answer, solution.reasoning or solution.answer) if how != "solved" else (solution.answer,)
-    return "kept" if all(arrives(each, question.gold or "") for each in said) else "wrong"
+    right = solution.choice == question.gold if question.options else arrives(solution.answer, question.gold or "")
+    return "kept" if right else "wrong"
 
 
 def arrives(answer: str, gold: str) -> bool:
@@ -176,13 +178,13 @@ def _words(text: str) -> list[str]:
 
 async def _solved(asker: Asker, question: Question, how: How, tries: int) -> Solved:
     prompt, form = prompt_of(question, how), _form(question, how)
-    usage, state = Usage(), _state(question, how, None)
+    usage, state = Usage(), _state(question, None)
     for number in range(1, tries + 1):
         said = await _drawn(asker, number).ask(prompt, form)
         usage += said.usage
         if said.failure is not None:
             return Solved(question, number, failure=said.failure, usage=usage)
-        state = _state(question, how, said.value)
+        state = _state(question, said.value)
         if state == "kept":
             return Solved(question, number, state, said.value, usage=usage)
     return Solved(question, number, state, usage=usage)

@@ -1,0 +1,79 @@
+"""Open answers over a scripted writer whose quality is known, marked by a scripted judge."""
+
+from __future__ import annotations
+
+import pytest
+
+from epicrisis.errors import InputError
+from epicrisis.evaluation.experiments import openmedprompt
+from epicrisis.evaluation.experiments.ensembles import Drawing
+from epicrisis.evaluation.experiments.openmedprompt import BEST, LAST, ONE, REFINING, Sizes
+from epicrisis.evaluation.runs.cases import Case, Condition
+from epicrisis.evaluation.runs.records import Outcome
+from epicrisis.types import Example, Examples, Question
+
+from .world import row
+
+OPEN = [Question(f"What helps in case {i}?", form="open", id=str(i), gold=f"Drug {i}") for i in range(30)]
+FIVE = Examples(tuple(Example(f"e{i}", f"Example {i}?", "So.") for i in range(5)))
+SIZES = Sizes((3, 7), (0, 1))
+
+
+def told(case: Case) -> tuple[object, ...]:
+    return tuple(case.condition.get(name) for name in ("arm", "examples", "k", "n"))
+
+
+def test_the_grid_is_drafts_at_five_examples_and_examples_at_five_drafts() -> None:
+    made = openmedprompt.cases(OPEN[:1], Drawing(), {"cot": lambda _: FIVE}, sizes=SIZES)
+    sizes = [(7, 5), (5, 0), (5, 1), (3, 5)]
+    assert [told(case) for case in made] == [
+        (ONE, "none", 0, None),
+        (ONE, "cot", 5, None),
+        *((arm, "cot", k, n) for arm in (REFINING, LAST, BEST) for n, k in sizes),
+    ]
+    by_condition = {told(case): case.treatment for case in made}
+    shown = {key: treatment.examples for key, treatment in by_condition.items()}
+    assert all(examples is not None and len(examples.shown) == key[2] for key, examples in shown.items())
+    last, best = (by_condition[arm, "cot", 5, 7].refining for arm in (LAST, BEST))
+    assert last is not None
+    assert best is not None
+    assert (last.rounds, last.keep, best.keep) == (7, "last", "best")
+    first = by_condition[ONE, "none", 0, None]
+    assert (first.strategy, first.refining and first.refining.rounds) == ("self-reflection", 0)
+
+
+def test_what_is_no_open_question_is_refused() -> None:
+    choice = Question("Which?", {"A": "yes"}, "choice", "c", "A")
+    for question in (choice, Question("Why?", id="w")):
+        with pytest.raises(InputError, match="this experiment asks open questions"):
+            openmedprompt.cases([question], Drawing(), {})
+    with pytest.raises(InputError, match="no arm is called magic: known are one-draft, ensemble-refining"):
+        openmedprompt.cases(OPEN, Drawing(), {}, arms=("magic",))
+
+
+def right(case: Case) -> bool:
+    """One draft is right in a third of the questions, with examples in a half; refined in two thirds whatever n is, but
+    for the best by reward, which is always right."""
+    i, condition = int(case.question.id), case.condition
+    if condition["arm"] == ONE:
+        return i % 3 == 0 if condition["examples"] == "none" else i % 2 == 0
+    return True if condition["arm"] == BEST else i % 3 != 0
+
+
+def test_the_tables_say_what_was_marked() -> None:
+    cases = openmedprompt.cases(OPEN, Drawing(), {"cot": lambda _: FIVE}, sizes=SIZES)
+
+    def outcome(question: Question, condition: Condition, is_right: bool) -> Outcome:
+        return Outcome(question.key, condition, "answered", is_right)
+
+    outcomes = [outcome(case.question, case.condition, right(case)) for case in cases]
+    one, by_n, by_k = openmedprompt.tables({"m": outcomes})
+    assert row(one, "m", "none", 0)["share right"].value == pytest.approx(1 / 3)
+    assert row(one, "m", "cot", 5)["difference to no examples"].value == pytest.approx(1 / 2 - 1 / 3)
+    assert [cells[:4] for cells in by_n.rows] == [
+        ("m", arm, "cot", n) for arm in (REFINING, LAST, BEST) for n in (3, 7)
+    ]
+    best = row(by_n, "m", BEST, "cot", 7)
+    assert best["difference to one draft with the same examples"].value == 0.5
+    assert best["p (Holm)"] < 0.01
+    assert [cells[3] for cells in by_k.rows if cells[1] == LAST] == [0, 1]
