@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -205,3 +209,36 @@ def test_ready_made_ones_are_added_and_broken_lines_are_named(tmp_path: Path, ru
     again = run("examples", "add", tmp_path / "library", _written(tmp_path / "own.jsonl", good), "--json")
     assert again.exit_code == 0, again.output
     assert json.loads(again.stdout)["unchanged"] == 1
+
+
+@pytest.mark.usefixtures("model_home")
+def test_killed_in_the_middle_it_goes_on_and_pays_for_nothing_twice(train: Path, tmp_path: Path, run: Run) -> None:
+    killed = threading.Event()
+    asked: list[ChatRequest] = []
+
+    def stalls(request: ChatRequest) -> str:
+        asked.append(request)
+        if len(asked) == 4:
+            killed.wait(60)
+        return solver(request)
+
+    output = tmp_path / "lib.solved.jsonl"
+    with served(ScriptedModel(stalls)) as server:
+        command = (
+            "examples", "build", tmp_path / "lib", "--from", train, "--how", "solved", "--model", f"{server.url}#m",
+            "--at-once", 1,
+        )  # fmt: skip
+        child = subprocess.Popen([sys.executable, "-m", "epicrisis", *map(str, command)], stderr=subprocess.DEVNULL)
+        while len(asked) < 4 and child.poll() is None:
+            time.sleep(0.02)
+        child.kill()
+        child.wait()
+        killed.set()
+        assert [line["id"] for line in lines(output)] == ["q-0", "q-1", "q-2"]
+        assert not (tmp_path / "lib").exists(), "killed before any document was added"
+        result = run(*command, "--json")
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert (told["lines"], told["added"]["added"]) == ({"kept": 5, "wrong": 1}, 5)
+    assert told["usage"]["calls"] == 3
+    assert len(asked) == 4 + 3, "the one that was under way is asked again, and no other"
