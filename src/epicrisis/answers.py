@@ -183,6 +183,8 @@ class ExamplesFound:
     ids: tuple[str, ...]
     left_out: tuple[str, ...] = ()
     """Those that were found and are the question itself, by id or by text: nobody may read its answer there."""
+    models: tuple[str, ...] = ()
+    """Who wrote those that are shown, each once; an empty name where that is not known of one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,6 +115,8 @@ class Example:
     """The right option's letter; `None` without options."""
     reasoning: str = ""
     """The steps to it, where they were written out."""
+    model: str = ""
+    """Who wrote it, where that is known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ def test_drafts_are_varied_and_summed_up_once() -> None:
     assert synthesis.temperature == 0
     assert items_of(synthesis) == [f"Draft {i}." for i in range(6)]
     assert [draft.text for draft in answer.drafts] == items_of(synthesis)
-    assert asked.of(ExamplesFound) == [ExamplesFound(("e0",))]
+    assert asked.of(ExamplesFound) == [ExamplesFound(("e0",), (), ("",))]
     assert "What helps in gout?" in drafts[0].messages[1].content
     assert len(asked.of(Drafted)) == 6
     assert len(asked.of(Called)) == 7

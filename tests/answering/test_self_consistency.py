@@ -130,7 +130,7 @@ def test_medprompt_shows_solved_questions_and_shuffles() -> None:
     asked = world(model, (), voting=Voting(4), examples=found)
     answer = run(medprompt, asked, ASKED)
     assert answer.decided_by == "tie"
-    assert asked.of(ExamplesFound) == [ExamplesFound(("e0", "e1", "e2"), ("leaked",))]
+    assert asked.of(ExamplesFound) == [ExamplesFound(("e0", "e1", "e2"), ("leaked",), ("",))]
     turns = model.requests[0].messages
     assert [turn.role for turn in turns] == ["system", *["user", "assistant"] * 3, "user"]
     assert "Example 2?" in turns[1].content, "the nearest one stands last, next to the question"

@@ -19,8 +19,8 @@ from statistics import fmean
 from epicrisis.answering.baselines import PROMPTS, conclude
 from epicrisis.answering.choices import ReplyForm, Unreadable
 from epicrisis.answering.context import Context, Sampling, ask, failure_of, fits, spent_by, unanswered
-from epicrisis.answering.turns import with_examples
-from epicrisis.answers import Answer, AnswerStarted, Draft, Drafted, ExamplesFound, Notice, Usage
+from epicrisis.answering.turns import told, with_examples
+from epicrisis.answers import Answer, AnswerStarted, Draft, Drafted, Notice, Usage
 from epicrisis.errors import ChatError, ContextOverflow
 from epicrisis.prompts import Prompt, fence, render
 from epicrisis.types import Example, Question, State
@@ -108,7 +108,7 @@ async def _first(question: Question, context: Context, strategy: str) -> tuple[P
     if context.examples is not None:
         found = await context.examples(question)
         examples = found.shown
-        context.emit(ExamplesFound(tuple(each.id for each in examples), found.left_out))
+        context.emit(told(found))
     context.emit(AnswerStarted(strategy, documents=len(examples)))
     prompt = render(PROMPTS, "chain_of_thought", question=question.text, options=question.options)
     prompt, form = with_examples(prompt, "chain_of_thought", examples), _form(question)

@@ -16,9 +16,9 @@ from epicrisis.answering.baselines import PROMPTS
 from epicrisis.answering.choices import ReplyForm, Unreadable
 from epicrisis.answering.context import Context, Sampling, ask, failure_of, fits, spent_by, unanswered
 from epicrisis.answering.shuffling import Shown, as_they_are, shuffled
-from epicrisis.answering.turns import with_examples
+from epicrisis.answering.turns import told, with_examples
 from epicrisis.answering.voting import TIE, tally
-from epicrisis.answers import Answer, AnswerStarted, ExamplesFound, Failure, Notice, Usage, Vote, Voted
+from epicrisis.answers import Answer, AnswerStarted, Failure, Notice, Usage, Vote, Voted
 from epicrisis.errors import ChatError, ContextOverflow, InputError
 from epicrisis.prompts import Prompt, render
 from epicrisis.types import Example, Question
@@ -40,7 +40,7 @@ async def medprompt(question: Question, context: Context) -> Answer:
     if context.examples is None:
         raise InputError(NO_EXAMPLES)
     found = await context.examples(question)
-    context.emit(ExamplesFound(tuple(each.id for each in found.shown), found.left_out))
+    context.emit(told(found))
     return await _voted(question, context, MEDPROMPT, found.shown, shuffle=context.voting.shuffle is not False)
 
 

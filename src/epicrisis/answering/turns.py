@@ -11,9 +11,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from epicrisis.answering.baselines import PROMPTS
+from epicrisis.answers import ExamplesFound
 from epicrisis.prompts import Prompt, escape, render
 from epicrisis.seams import Message
-from epicrisis.types import Example
+from epicrisis.types import Example, Examples
+
+
+def told(found: Examples) -> ExamplesFound:
+    """The event that tells of them, without their texts."""
+    models = tuple(sorted({each.model for each in found.shown}))
+    return ExamplesFound(tuple(each.id for each in found.shown), found.left_out, models)
 
 
 def with_examples(prompt: Prompt, template: str, examples: Sequence[Example]) -> Prompt:

@@ -48,7 +48,13 @@ def example_of(passage: Passage) -> Example:
             f"{passage.document_id} is no solved question: name a library that `epicrisis examples build` made"
         )
     return Example(
-        passage.document_id, told["question"], told["answer"], dict(options), choice, str(told.get("reasoning", ""))
+        passage.document_id,
+        told["question"],
+        told["answer"],
+        dict(options),
+        choice,
+        str(told.get("reasoning", "")),
+        str(told.get("model", "")),
     )
 
 

@@ -24,9 +24,8 @@ from epicrisis.evaluation.judging.correctness import (
     prompt_of,
 )
 from epicrisis.evaluation.tables.analysis import counts, mean
-from epicrisis.library.ingest import add_documents
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.types import Document, Question
+from epicrisis.types import Question
 from tests.evaluation.judging.marks import (
     OF,
     RIGHT,
@@ -44,7 +43,6 @@ from tests.evaluation.judging.marks import (
     with_options,
 )
 from tests.evaluation.judging.world import WRITER, questions, record, said
-from tests.library.corpus import create, encoder
 
 MIXED = [RIGHT, WRONG, RIGHT, VAGUE, "abstained", WRONG, "failed", RIGHT, "unparsed", WRONG]
 ANSWERED = 7
@@ -304,21 +302,15 @@ def test_a_judge_that_wrote_the_answers_is_known(tmp_path: Path, judge: str, wri
     assert made.did("x") == ((WROTE,) if own else ())
 
 
-def test_who_wrote_the_examples_is_read_from_their_library(tmp_path: Path) -> None:
-    solved = {"question": "Is it?", "answer": "It is.", "model": "teacher", "how": "chain-of-thought", "form": "open"}
-    library = create(tmp_path / "library")
-    add_documents(library, iter([Document("set/1", "Is it?", source="set", metadata=solved)]), encoder())
-    library.close()
+def test_who_wrote_the_examples_is_told_by_the_trace(tmp_path: Path) -> None:
     line = record(questions(1)[0], "self-reflection", RIGHT)
-    line["recipe"]["settings"] = {"examples": {"library": str(tmp_path / "library")}}
     without = marking_of(folder_of(tmp_path / "without", [line]))
-    assert (without.models[EXAMPLES], without.unknown) == (frozenset(), ()), "no example was shown"
-    line["answer"]["trace"] = [{"event": "examples", "ids": ["set/1"], "left_out": []}]
+    assert (without.models[EXAMPLES], without.unknown) == (frozenset(), False), "no example was shown"
+    line["answer"]["trace"] = [{"event": "examples", "ids": ["set/1"], "left_out": [], "models": ["teacher"]}]
     run = folder_of(tmp_path / "run", [line])
     marked_by(run, name="teacher")
     made = marking_of(run)
     assert made.models == {WROTE: {WRITER}, "scored their drafts": frozenset(), EXAMPLES: {"teacher"}}
-    assert made.did("teacher") == (EXAMPLES,)
-    line["recipe"]["settings"]["examples"]["library"] = str(tmp_path / "gone")
-    gone = marking_of(folder_of(run, [line]))
-    assert (gone.models[EXAMPLES], gone.unknown) == (frozenset(), (str(tmp_path / "gone"),))
+    assert (made.did("teacher"), made.unknown) == ((EXAMPLES,), False)
+    line["answer"]["trace"][0]["models"] = ["", "teacher"]
+    assert marking_of(folder_of(run, [line])).unknown

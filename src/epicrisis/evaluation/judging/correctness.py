@@ -18,13 +18,11 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from epicrisis.answering.choices import Unreadable
 from epicrisis.answers import Failure, Usage
-from epicrisis.errors import InputError, UserError
+from epicrisis.errors import InputError
 from epicrisis.evaluation.asking import Asker, Form, read_object, text_of
-from epicrisis.evaluation.making.documents import held
 from epicrisis.evaluation.runs.folder import RECORDS
 from epicrisis.evaluation.runs.records import Outcome, Record, outcome_of_record, read_records
 from epicrisis.evaluation.runs.working import worked_off
-from epicrisis.library.library import Library
 from epicrisis.plain import to_json
 from epicrisis.prompts import Prompt, fence, render
 
@@ -107,8 +105,8 @@ class Marking:
     """By name: the model's, and the file's where two share one."""
     models: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """By what they did (WROTE, SCORED, EXAMPLES): the models' names."""
-    unknown: tuple[str, ...] = ()
-    """Libraries of examples that cannot be read, or do not say who wrote them."""
+    unknown: bool = False
+    """Of some examples that were shown nobody says who wrote them."""
 
     def verdict(self, key: str, judge: str | None = None) -> Verdict | None:
         """The judge's; without a name what more than half of all the judges say. `None` where there is none such: a
@@ -208,10 +206,9 @@ def mark_file(path: Path, asker: Asker, cases: Iterable[OpenCase]) -> ReplyFile[
 def marking_of(run: Path, files: Sequence[Path] | None = None) -> Marking:
     """A run's open cases with the marks in these files, else in all files of its folder MARKING.
 
-    Looks into the library of examples that its records name for who wrote them. Raises InputError where a file holds
-    something else, or marks of other answers.
+    Raises InputError where a file holds something else, or marks of other answers.
     """
-    cases, models, libraries = _read_run(run)
+    cases, models, unknown = _read_run(run)
     folder = (run if run.is_dir() else run.parent) / MARKING
     judges: dict[str, Judge] = {}
     for path in sorted(folder.glob("*.jsonl")) if files is None else files:
@@ -221,22 +218,7 @@ def marking_of(run: Path, files: Sequence[Path] | None = None) -> Marking:
         judges[f"{model} ({path.name})" if model in judges else model] = Judge(
             model, {each.key: each for each in marks.values()}
         )
-    wrote = {library: _writers(Path(library)) for library in sorted(libraries)}
-    return Marking(
-        cases,
-        judges,
-        {**models, EXAMPLES: frozenset().union(*wrote.values()) - {""}},
-        tuple(library for library, names in wrote.items() if "" in names),
-    )
-
-
-def _writers(library: Path) -> frozenset[str]:
-    """Of a library of solved questions; an empty name where it cannot be read, or does not say it of all."""
-    try:
-        with Library.open(library) as opened:
-            return frozenset(each.model for each in held(opened))
-    except UserError:
-        return frozenset([""])
+    return Marking(cases, judges, models, unknown)
 
 
 def marked(run: Path) -> dict[str, Verdict | None]:
@@ -261,11 +243,11 @@ def _check(path: Path, marks: Iterable[Mark], cases: Iterable[OpenCase]) -> None
         raise InputError(f"{path} holds {others} marks of other answers: name another file, or the run they are of")
 
 
-def _read_run(run: Path) -> tuple[tuple[OpenCase, ...], dict[str, frozenset[str]], set[str]]:
-    """The open cases, the models by what they did, and the libraries out of which examples were shown."""
+def _read_run(run: Path) -> tuple[tuple[OpenCase, ...], dict[str, frozenset[str]], bool]:
+    """The open cases, the models by what they did, and whether examples were shown of which nobody says who wrote
+    them."""
     cases: list[OpenCase] = []
-    models: dict[str, set[str]] = {WROTE: set(), SCORED: set()}
-    libraries: set[str] = set()
+    models: dict[str, set[str]] = {WROTE: set(), SCORED: set(), EXAMPLES: set()}
     # Not the records themselves: the traces of thousands would fill the memory.
     for record in read_records(run / RECORDS if run.is_dir() else run):
         if record["answer"]["question"]["options"]:
@@ -273,9 +255,11 @@ def _read_run(run: Path) -> tuple[tuple[OpenCase, ...], dict[str, frozenset[str]
         cases.append(_open_case(record))
         for role, model in record["recipe"].get("models", {}).items():
             models[SCORED if role == "reward" else WROTE].add(str(model["name"]))
-        if any(event["event"] == "examples" and event["ids"] for event in record["answer"]["trace"]):
-            libraries.add(str(record["recipe"]["settings"]["examples"]["library"]))
-    return tuple(cases), {did: frozenset(names) for did, names in models.items()}, libraries
+        for event in record["answer"]["trace"]:
+            if event["event"] == "examples":
+                models[EXAMPLES].update(event["models"])
+    known = {did: frozenset(names - {""}) for did, names in models.items()}
+    return tuple(cases), known, "" in models[EXAMPLES]
 
 
 def _open_case(record: Record) -> OpenCase:

@@ -93,9 +93,9 @@ def _parts(markings: Mapping[str, Marking]) -> tuple[str, ...]:
         for did in marking.did(judge)
     ]
     found += [
-        f"Who wrote the examples of {library} is not known: see that no judge did (errata P11)."
+        "Who wrote some of the examples that were shown is not known: see that no judge did (errata P11)."
         for marking in markings.values()
-        for library in marking.unknown
+        if marking.unknown
     ]
     return tuple(dict.fromkeys(found))
 
