@@ -58,7 +58,8 @@ def register(app: typer.Typer) -> None:
 
 @group.command(
     epilog="Examples: epicrisis examples build ~/solved --from train.jsonl --how solved --model URL -n 500   |   "
-    "epicrisis examples build ~/cot --from mirage/medmcqa --how chain-of-thought --model URL --budget-usd 5 --encoder pubmedbert"
+    "epicrisis examples build ~/cot --from mirage/medmcqa --how chain-of-thought --model URL --budget-usd 5 "
+    "--encoder pubmedbert"
 )
 @translated
 def build(
