@@ -48,7 +48,7 @@ from epicrisis.cli.options import (
     Without,
     said,
 )
-from epicrisis.cli.running import folder_of, run_cases, show_run
+from epicrisis.cli.running import folder_of, run_cases, show_runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,7 +99,7 @@ def register(app: typer.Typer) -> None:
         help="Answer the questions of SET and score the answers: one record a question in a folder of its own.\n\n"
         "Stopped at any moment, the same command goes on from there. `epicrisis questions list` names the sets.",
         epilog="Examples: epicrisis evaluate mirage/pubmedqa --library ~/lib --model URL   |   "
-        "epicrisis evaluate my-questions.jsonl --library ~/lib -n 50 --leak-guard source-hidden"
+        "epicrisis evaluate my-questions.jsonl --library ~/lib -n 50 --leak-guard source-hidden",
     )(run)
     score.register(group)
     need.register(group)
@@ -164,4 +164,4 @@ def run(
         return prepared(questions, settings, pipeline, data=data, n=sample, draw=draw, guard=leak_guard)
 
     manifest = asyncio.run(run_cases(settings, library, folder, planned, yes=yes, quiet=json))
-    show_run(findings_of([folder]), manifest, folder, json=json)
+    show_runs(findings_of([folder]), {folder: manifest}, json=json)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from epicrisis.cli.common import translated
+from epicrisis.cli.common import plain_name, translated
 from epicrisis.cli.evaluate import Data, Draw, Folder, Library, Yes
 from epicrisis.cli.options import (
     AtOnce,
@@ -29,15 +29,16 @@ from epicrisis.cli.options import (
     Setting,
     said,
 )
-from epicrisis.cli.running import folder_of, run_cases, show_run
+from epicrisis.cli.running import folder_of, run_cases, show_runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from epicrisis.evaluation.experiment import Request
     from epicrisis.evaluation.runs.cases import Case
-    from epicrisis.evaluation.runs.folder import Plan
+    from epicrisis.evaluation.runs.folder import Manifest, Plan
     from epicrisis.pipeline import Pipeline
+    from epicrisis.settings import Settings
 
 NAMES = (
     "positions", "integration", "conflicts", "context-length", "preflight", "attention-bias", "cost", "open-ended",
@@ -80,6 +81,10 @@ Reranker = Annotated[
 ]
 
 
+Also = Annotated[
+    list[str] | None,
+    typer.Option("--also", help="Ask this model as well, in a run of its own (repeat for more); one set of tables."),
+]
 Numbers = Annotated[list[int] | None, typer.Option("--votes", min=1, help="How many votes (repeat for more).")]
 Examples = Annotated[
     list[str] | None,
@@ -101,6 +106,7 @@ def experiment(
     name: Annotated[str, typer.Argument(metavar="NAME", help=f"One of {', '.join(NAMES)}.")],
     library: Library = None,
     model: ModelName = None,
+    also: Also = None,
     protocol: Protocol = "corrected",
     sets: Sets = None,
     sample: Sample = None,
@@ -144,10 +150,7 @@ def experiment(
     if name == "preflight":
         _preflight(context, flags, config, library, sets or (), data, output, reranker, json)
         return
-    if reranker is not None and name not in ("integration", "medprompt") and "reranked" not in (arms or ()):
-        raise InputError("--reranker is for the arm reranked: name that with --arm, beside the others that are wanted")
-    if name == "open-ended" and repeats > 1:
-        raise InputError("open-ended asks each question once an arm: leave --repeats out")
+    _check(name, reranker, arms or (), repeats)
     if name == "cost" and cache is None:
         flags["cache"] = {"mode": "off"}
     request = Request(
@@ -155,7 +158,17 @@ def experiment(
         reranker=reranker, examples=tuple(map(_named, examples or ())),
         grid=Grid(tuple(arms or ()), tuple(ks or ()), tuple(places or ()), tuple(votes or ())),
     )  # fmt: skip
-    asked(name, request, flags, config, library, output, yes=yes, json=json)
+    asked(name, request, flags, config, library, output, yes=yes, json=json, also=also or ())
+
+
+def _check(name: str, reranker: str | None, arms: Sequence[str], repeats: int) -> None:
+    """Raises InputError where the experiment has no use for what was said."""
+    from epicrisis.errors import InputError
+
+    if reranker is not None and name not in ("integration", "medprompt") and "reranked" not in arms:
+        raise InputError("--reranker is for the arm reranked: name that with --arm, beside the others that are wanted")
+    if name == "open-ended" and repeats > 1:
+        raise InputError("open-ended asks each question once an arm: leave --repeats out")
 
 
 def _named(text: str) -> tuple[str, Path]:
@@ -201,19 +214,25 @@ def asked(
     yes: bool,
     json: bool,
     answers_alone: bool = False,
+    also: Sequence[str] = (),
 ) -> None:
-    """Runs the experiment of that name, or goes on with it, and shows what it came to, or its first table alone."""
-    from epicrisis.configuration import load
+    """Runs the experiment of that name, or goes on with it, and shows what it came to, or its first table alone; with
+    `also` each model in a folder of its own."""
+    from epicrisis.configuration import load, merged
     from epicrisis.evaluation.finished import findings_of
     from epicrisis.evaluation.studies import experiment as called
     from epicrisis.evaluation.studies import prepared
 
     wanted = called(name)
-    settings = load({**flags, "strategy": wanted.strategy}, config)
-    folder = folder_of(output, name, settings.model_for("writer").name)
+    runs: dict[Path, Manifest] = {}
+    for each in (None, *also):
+        changes: dict[str, Any] = {} if each is None else {"models": {"writer": {"name": each}}}
+        settings = load(merged({**flags, "strategy": wanted.strategy}, changes), config)
+        model = settings.model_for("writer").name
+        folder = folder_of(output, name, model) if not also else folder_of(output, name) / plain_name(model)
 
-    def planned(pipeline: Pipeline) -> tuple[Plan, Sequence[Case]]:
-        return prepared(wanted, request, settings, pipeline)
+        def planned(pipeline: Pipeline, settings: Settings = settings) -> tuple[Plan, Sequence[Case]]:
+            return prepared(wanted, request, settings, pipeline)
 
-    manifest = asyncio.run(run_cases(settings, library, folder, planned, yes=yes, quiet=json))
-    show_run(findings_of([folder]), manifest, folder, json=json, answers_alone=answers_alone)
+        runs[folder] = asyncio.run(run_cases(settings, library, folder, planned, yes=yes, quiet=json))
+    show_runs(findings_of(list(runs)), runs, json=json, answers_alone=answers_alone)

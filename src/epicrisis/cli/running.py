@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -142,22 +142,25 @@ def confirm(question: str) -> None:
         fail("nothing was asked", NOT_ANSWERED)
 
 
-def show_run(
-    findings: Sequence[Findings], manifest: Manifest, folder: Path, *, json: bool, answers_alone: bool = False
+def show_runs(
+    findings: Sequence[Findings], runs: Mapping[Path, Manifest], *, json: bool, answers_alone: bool = False
 ) -> None:
-    """What the run came to, or its first table alone. Ends the command with exit code 2 where a case failed."""
+    """What the runs came to, by their folders, or their first table alone. Ends the command with exit code 2 where a
+    case failed."""
     from epicrisis.answers import Usage
     from epicrisis.cli.screen import usage_line
 
     if json:
-        show_data({"folder": str(folder), "manifest": manifest, "findings": findings})
+        told = [{"folder": str(folder), "manifest": manifest} for folder, manifest in runs.items()]
+        show_data({**(told[0] if len(told) == 1 else {"runs": told}), "findings": findings})
     else:
         for each in findings:
             show_findings(replace(each, tables=each.tables[:1], conclusions=()) if answers_alone else each)
-        states = ", ".join(f"{count} {state}" for state, count in manifest.states.items())
-        say(f"\n{states or 'nothing was asked'}; kept in {folder} (epicrisis report {folder} -o report.html)")
-        say(usage_line(Usage(**manifest.usage)))
-    if failed := manifest.states.get("failed", 0):
+        for folder, manifest in runs.items():
+            states = ", ".join(f"{count} {state}" for state, count in manifest.states.items())
+            say(f"\n{states or 'nothing was asked'}; kept in {folder} (epicrisis report {folder} -o report.html)")
+            say(usage_line(Usage(**manifest.usage)))
+    if failed := sum(manifest.states.get("failed", 0) for manifest in runs.values()):
         fail(f"{failed} cases failed; the same command asks them again", NOT_ANSWERED)
 
 
