@@ -285,3 +285,22 @@ def test_open_answers_go_by_the_settings_and_no_protocol(
     assert "leave --protocol out" in by_protocol.stderr
     assert_one_line(by_k)
     assert "leave -k out" in by_k.stderr
+
+
+def test_two_models_have_a_run_each_and_one_set_of_tables(
+    run: Run, asked: Path, tmp_path: Path, seen: Iterator[Path]
+) -> None:
+    """`ensembles` needs no library."""
+    with served(reader(u_curve())) as first, served(reader(u_curve())) as second:
+        told = run(
+            "experiment", "ensembles", "--set", asked, "-n", 3, "--arm", "chain-of-thought", "--arm",
+            "self-consistency", "--votes", 2, "--model", f"{first.url}#one", "--also", f"{second.url}#two", "-o", tmp_path / "two",
+            "--yes", "--json",
+        )  # fmt: skip
+    assert told.exit_code == 0, told.stderr
+    data = json.loads(told.stdout)
+    assert len(data["runs"]) == 2
+    assert len({each["folder"] for each in data["runs"]}) == 2
+    took = rows(data["findings"], "What it took")
+    assert len({each["model"] for each in took}) == 2
+    assert {each["arm"] for each in took} == {"chain-of-thought", "self-consistency"}
