@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from epicrisis.evaluation.statistics import Difference, Interval, Mean
+from epicrisis.evaluation.tables.published import FIGURE, accuracies
 from epicrisis.evaluation.tables.showing import PERCENT, is_p
 from epicrisis.evaluation.tables.table import Cell, Table
 
@@ -23,13 +24,13 @@ Unit: TypeAlias = Literal["share", "number", "p"]
 NONE = "–"
 
 _NOT_SHARES = {
-    "calls", "input", "cached", "output", "seconds", "US dollars", "input beyond RAG's", "area", "kappa interval",
-    "alpha interval",
+    "calls", "tokens", "input", "cached", "output", "seconds", "US dollars", "input beyond RAG's", "area",
+    "kappa interval", "alpha interval",
 }  # fmt: skip
 """Columns whose means, differences and intervals are of other things than shares."""
 _SHARES = {
     "precision", "recall", "specificity", "F1", "skipped", "SD over places", "SD over repeats", "agreement",
-    "tokens saved",
+    "tokens saved", "average",
 }  # fmt: skip
 """Columns whose bare figures are shares."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -73,6 +74,32 @@ def shown(cell: Cell, unit: Unit, *, own_p: bool = False) -> Shown:
             return _mean(cell, unit)
         case Difference():
             return _difference(cell, unit, own_p)
+
+
+def rows_of(table: Table) -> tuple[tuple[Shown, ...], ...]:
+    """The rows of a table of ours."""
+    units = [unit_of(name, table.column(name)) for name in table.columns]
+    own_p = not any(map(is_p, table.columns))
+    return tuple(
+        tuple(shown(cell, unit, own_p=own_p) for cell, unit in zip(row, units, strict=True)) for row in table.rows
+    )
+
+
+def as_printed(table: Table) -> tuple[tuple[Shown, ...], ...]:
+    """The rows of a paper's table as it prints them: of one that has changes each figure to two places, and those with
+    their sign."""
+    places = 2 if FIGURE in table.columns else None
+    # What follows from a change is another figure than the change.
+    pairs = (zip(row, followed, strict=True) for row, followed in zip(table.rows, accuracies(table).rows, strict=True))
+    return tuple(
+        tuple(
+            Shown(str(cell) if places is None else _number(cell, places, signed=cell != follows))
+            if isinstance(cell, float)
+            else shown(cell, "number")
+            for cell, follows in row
+        )
+        for row in pairs
+    )
 
 
 def figure(value: float, unit: Unit, *, signed: bool = False) -> str:

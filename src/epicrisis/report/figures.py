@@ -11,10 +11,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import filter as matching
+from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from epicrisis.evaluation.statistics import Difference, Mean
-from epicrisis.evaluation.tables.published import Published
+from epicrisis.evaluation.tables.published import Published, accuracies
 from epicrisis.evaluation.tables.showing import label
 from epicrisis.evaluation.tables.table import Cell, Table
 
@@ -40,8 +41,8 @@ class Plot:
     axis: str = ""
     """Of a line: what the numbers are; default: the column's name."""
     log2: bool = False
-    beside: tuple[str, str] | None = None
-    """Columns that name the method and the question set of a row: beside it stand the papers' figures of the same."""
+    beside: tuple[str, ...] = ()
+    """Columns that name the method of a row: beside it stand the papers' figures of the same, on the row's `set`."""
     measured: str = ""
     """Rows whose name does not begin so are predictions, and drawn hollow. Empty: all are measured."""
 
@@ -124,6 +125,14 @@ _POSITIONS = (
     (Plot("What the middle loses", "points", ("lost in the middle",), _ARM, _ARM),),
 )
 _TOOK = (Plot("Input tokens a question", "points", ("input",), _ARM, _ARM),)
+_MODEL, _VOTED = ("model",), ("arm", "votes")
+_SPENT = tuple(
+    Plot(f"{each.capitalize()} a case", "points", (each,), panel=_MODEL) for each in ("tokens", "calls")
+)  # fmt: skip
+_REFINED = tuple(
+    Plot(title, "line", (value,), (), _ARM, ("model", "examples"))
+    for title, value in (("Share right", _SHARE), ("Differences to one draft", "difference to one draft *"))
+)
 _RATES, _ERRORS = ("recall", "specificity"), ("missed where needed", "run where not needed")
 
 PLOTS: Mapping[str, tuple[tuple[Plot, ...], ...]] = {
@@ -141,7 +150,7 @@ PLOTS: Mapping[str, tuple[tuple[Plot, ...], ...]] = {
     "attention-bias": ((_SHARES, _DIFFERENCES),),
     "integration": (
         (
-            Plot("Share right by arm", "points", (_SHARE,), _ARM, _ARM, _SETS, beside=("arm", "set")),
+            Plot("Share right by arm", "points", (_SHARE,), _ARM, _ARM, _SETS, beside=_ARM),
             Plot("Differences by arm", "points", ("difference to *",), _ARM, _ARM, _SETS),
         ),
     ),
@@ -165,32 +174,92 @@ PLOTS: Mapping[str, tuple[tuple[Plot, ...], ...]] = {
         (Plot("Better, same, worse", "bars", ("better", "same", "worse"), ("judge",)),),
         (Plot("By the place of the answer", "bars", ("first better", "tie", "second better"), ("judge",)),),
     ),
+    "ensembles": (
+        (
+            Plot("Share right by method", "points", (_SHARE,), _VOTED, _ARM, _MODEL, beside=_VOTED),
+            Plot("Differences by method", "points", ("difference to chain-of-thought",), _VOTED, _ARM, _MODEL),
+        ),
+        (Plot("What shuffled options change", "points", ("difference to options as they are",), ("votes",)),),
+        (
+            Plot("Share right by the number of votes", "line", (_SHARE,), ("votes",), _ARM, _MODEL),
+            Plot("What more votes change", "line", ("difference to the same arm *",), ("votes",), _ARM, _MODEL),
+        ),
+        (
+            Plot("Tokens a case", "line", ("tokens",), ("votes",), _ARM, _MODEL),
+            Plot("Calls a case", "line", ("calls",), ("votes",), _ARM, _MODEL),
+        ),
+    ),
+    "medprompt": (
+        (Plot("Differences between examples", "points", ("difference to the first library",), panel=_MODEL),),
+        (_SHARES, _DIFFERENCES),
+        _SPENT,
+    ),
+    "models": (
+        (
+            Plot("Gains over one prediction", "points", ("difference to zero-shot",), _MODEL + _ARM, _ARM, ("set",)),
+            Plot("Share right", "points", (_SHARE,), _MODEL + _ARM, _ARM, ("set",), beside=_ARM),
+        ),
+        (Plot("What the examples bring", "points", ("difference to *",), _MODEL, _MODEL, ("set",)),),
+        (Plot("Leaderboard", "points", ("average",), _MODEL + _ARM, _ARM, ()),),
+        _SPENT,
+    ),
+    "openmedprompt": (
+        (_SHARES, Plot("Differences to no examples", "points", ("difference to no examples",), panel=_MODEL)),
+        tuple(replace(each, along=("n",), axis="drafts or rounds (N)") for each in _REFINED),
+        tuple(replace(each, along=("k",), axis="examples (K)") for each in _REFINED),
+        _SPENT,
+    ),
     "evaluate": ((_SHARES, _DIFFERENCES), (_DIFFERENCES,)),
     "compare": ((_SHARES, _DIFFERENCES), (_DIFFERENCES,)),
 }  # fmt: skip
-"""By experiment: the plots of a table, those whose first has all its columns there."""
+"""By experiment: the plots of a table, the first ones that all have their columns there."""
 
+_ENERGY = tuple(
+    tuple(Plot(title, "points", (value,), along, along, panel) for title, value in (
+        ("Energy for questions", "kWh per 1,000 questions"), ("Energy for right answers", "Wh per right answer"),
+    ))
+    for along, panel in ((_ARM, ("run",)), (("run",), ()))
+)  # fmt: skip
+"""Plots of tables that runs of any experiment may have."""
+
+_STUDIED = ("CareQA", "MedMCQA", "MedQA", "MMLU")
 PRINTED: Mapping[str, Plot] = {
     "positions": Plot(_BY_PLACE.title, "line", ("RAG", "BriefContext"), ("place",), axis=_BY_PLACE.axis),
     "integration": Plot("Accuracy", "points", ("MedMCQA", "PubMedQA", "BioASQ"), ("method",)),
     "open-ended": Plot("Verdicts", "bars", ("percent",), ("verdict",)),
     "conflicts": Plot("Conflict cases against RAG", "bars", ("win", "tie", "lose"), ("place",)),
+    "ensembles-baseline": Plot("Accuracy by method", "points", _STUDIED, ("method",)),
+    "ensembles-shuffling": Plot("Accuracy with shuffled options", "points", _STUDIED, ("options",), panel=("votes",)),
+    "ensembles-votes": Plot("Accuracy by the number of votes", "line", _STUDIED, ("votes",)),
+    "medprompt-encoders": Plot("Accuracy by encoder", "points", _STUDIED, ("encoder",)),
+    "models-leaderboard": Plot("Leaderboard", "points", ("average",), ("model", "method"), ("source",), ()),
+    "open-baseline": Plot("Accuracy with options and without", "points", ("accuracy (%)",), ("type", "examples")),
+    "openmedprompt-refining": Plot("Accuracy by the number of drafts", "line", ("CoT", "ToT"), ("drafts",)),
+    "openmedprompt-reflection": Plot("Accuracy by the number of rounds", "line", ("CoT", "ToT"), ("rounds",)),
 }
 """By the name of a published table: its plot, of percentages as they are printed."""
 
 
-def drawings(experiment: str, table: Table, printed: Sequence[Published] = ()) -> tuple[Drawing, ...]:
-    """The table's plots, in order; none where nothing is said of it, or where there is no figure to draw. `printed`:
-    what the papers print, to stand beside."""
-    plots = next((group for group in PLOTS.get(experiment, ()) if _fits(group[0], table)), ())
-    drawn = [drawing(plot, table) for plot in plots if _fits(plot, table)]
+def drawings(
+    experiment: str, table: Table, printed: Sequence[Published] = (), sets: Mapping[str, str] = MappingProxyType({})
+) -> tuple[Drawing, ...]:
+    """The table's plots, in order; none where nothing is said of it, or where there is no figure to draw, or a lone one
+    without an interval. `printed`: what the papers print, to stand beside; `sets`: by model the question set that it
+    was asked, where it was one."""
+    groups = (*PLOTS.get(experiment, ()), *_ENERGY)
+    plots = next((group for group in groups if all(_fits(plot, table) for plot in group)), ())
+    drawn = [each for each in (drawing(plot, table) for plot in plots) if each.marks]
     return tuple(
-        replace(each, marks=each.marks + tuple(_beside(each.plot, table, printed))) for each in drawn if each.marks
+        replace(each, marks=each.marks + tuple(_beside(each.plot, table, printed, sets)))
+        for each in drawn
+        if len(each.marks) > 1 or each.marks[0].low is not None
     )
 
 
 def drawing(plot: Plot, table: Table, *, printed: bool = False) -> Drawing:
-    """The plot of a table that has its columns; `printed`: its figures are a paper's, percentages already."""
+    """The plot of a table that has its columns; `printed`: its figures are a paper's, percentages already, and changes
+    are drawn as the accuracies that follow from them."""
+    table = accuracies(table) if printed else table
     columns = [name for pattern in plot.values for name in matching(table.columns, pattern)]
     cells = [cell for name in columns for cell in table.column(name)]
     # A table of means may have a row of their differences: another scale.
@@ -224,8 +293,8 @@ class _Row:
         return self.cells[self.table.columns.index(column)]
 
     def named(self, columns: Sequence[str]) -> str:
-        """What these columns say of the row, of those that the table has; what is no text by its heading."""
-        said = [(name, self[name]) for name in columns if name in self.table.columns]
+        """What these columns say of the row, of those that it has; what is no text by its heading."""
+        said = [(name, self[name]) for name in columns if name in self.table.columns and self[name] is not None]
         return ", ".join(
             cell if isinstance(cell, str) else f"{name} {shown(cell, 'number').figure}" for name, cell in said
         )
@@ -266,13 +335,14 @@ def _mark(
     )
 
 
-def _beside(plot: Plot, table: Table, printed: Sequence[Published]) -> Iterator[Mark]:
+def _beside(plot: Plot, table: Table, printed: Sequence[Published], sets: Mapping[str, str]) -> Iterator[Mark]:
     """The papers' figures of the same method on the same set, one for each of their models."""
-    if plot.beside is None:
+    if not plot.beside:
         return
-    tables = [each.table for each in printed if each.table.columns[:2] == ("model", "method")]
+    tables = [accuracies(each.table) for each in printed if each.table.columns[:2] == ("model", "method")]
     for row in (_Row(table, cells) for cells in table.rows):
-        method, dataset = (_plain(row[name]) for name in plot.beside)
+        method = _plain(row.named(plot.beside))
+        dataset = _plain(row["set"] if "set" in table.columns else sets.get(str(row["model"]), ""))
         for theirs in (_Row(each, cells) for each in tables for cells in each.rows if _plain(cells[1]) == method):
             for column in (name for name in theirs.table.columns if _plain(name) == dataset):
                 text, value = f"{theirs[column]} %", _number(theirs[column])
@@ -282,7 +352,10 @@ def _beside(plot: Plot, table: Table, printed: Sequence[Published]) -> Iterator[
                     yield Mark(*at, series, value, None, None, text, text, hollow=True)
 
 
-_ALIKE = {"chainofthought": "cot", "macroaverage": "average"}
+_ALIKE = {
+    "chainofthought": "cot", "macroaverage": "average", "sccot": "selfconsistencyvotes5", "withcr": "medprompt",
+}  # fmt: skip
+"""What the papers, or we, call what has another name there: SC-CoT has five votes in Table 1."""
 
 
 def _plain(name: Cell) -> str:

@@ -19,10 +19,10 @@ from urllib.parse import quote
 
 from epicrisis.evaluation.findings import Findings
 from epicrisis.evaluation.tables.published import Published
-from epicrisis.evaluation.tables.showing import is_p, key_columns
+from epicrisis.evaluation.tables.showing import key_columns
 from epicrisis.evaluation.tables.table import Table
 
-from .cells import NONE, Shown, csv_of, shown, unit_of, with_minus
+from .cells import NONE, Shown, as_printed, csv_of, rows_of, with_minus
 from .charts import Panel, Style, panels, program, styles
 from .errata import ERRATA
 from .figures import PRINTED, Drawing, drawing, drawings
@@ -129,8 +129,9 @@ def _policy(scripts: Sequence[str]) -> str:
 
 
 def _section(number: int, heading: str, findings: Findings, plots: bool) -> _Section:
+    sets = {each.name: str(each.facts.get("questions", {}).get("name", "")) for each in findings.sources}
     made: list[tuple[Table, tuple[Drawing, ...], Published | None]] = [
-        (table, drawings(findings.experiment, table, findings.published), None) for table in findings.tables
+        (table, drawings(findings.experiment, table, findings.published, sets), None) for table in findings.tables
     ]
     for each in findings.published:
         plot = PRINTED.get(each.name)
@@ -167,18 +168,10 @@ def _table(
     known = dict(notes)
     for note in table.notes:
         notes.setdefault(note, len(notes) + 1)
-    units = ["number" if printed else unit_of(name, table.column(name)) for name in table.columns]
-    own_p = not any(map(is_p, table.columns))
     return _Shown(
         number=number,
         table=table,
-        rows=tuple(
-            tuple(
-                Shown(str(cell)) if printed and isinstance(cell, float) else shown(cell, unit, own_p=own_p)
-                for cell, unit in zip(row, units, strict=True)
-            )
-            for row in table.rows
-        ),
+        rows=as_printed(table) if printed else rows_of(table),
         keys=key_columns(table),
         figured=tuple(not any(isinstance(cell, str) for cell in table.column(name)) for name in table.columns),
         notes=tuple((notes[note], note) for note in table.notes if note not in known),
