@@ -70,10 +70,10 @@ def is_itself(question: Question, text: str, question_id: str, leak_similarity: 
 
 def similarity(one: str, other: str) -> float:
     """Jaccard similarity of their shingles of three words, 0 to 1, whatever case and punctuation."""
-    mine, theirs = _shingles(one), _shingles(other)
+    mine, theirs = shingles(one), shingles(other)
     return len(mine & theirs) / len(mine | theirs) if mine | theirs else 1.0
 
 
-def _shingles(text: str) -> set[tuple[str, ...]]:
+def shingles(text: str) -> set[tuple[str, ...]]:
     words = re.findall(r"\w+", text.casefold())
     return {tuple(words[i : i + _WORDS]) for i in range(max(1, len(words) - _WORDS + 1))} if words else set()

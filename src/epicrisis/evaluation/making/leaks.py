@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from epicrisis.library.library import Library
-from epicrisis.retrieval.examples import _shingles, is_itself, similarity
+from epicrisis.retrieval.examples import is_itself, shingles, similarity
 from epicrisis.types import Question
 
 from .documents import solved_in
@@ -69,4 +69,4 @@ def _rarest(text: str, shared: Mapping[Shingle, int], leak_similarity: float) ->
 
 def _texts(text: str) -> set[Shingle]:
     """A text without words is like any other without."""
-    return _shingles(text) or {()}
+    return shingles(text) or {()}
