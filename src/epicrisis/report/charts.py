@@ -40,6 +40,8 @@ DASHES = ((1, 0), (7, 3), (2, 3), (10, 3, 2, 3), (4, 2))
 
 _INK, _LINE, _PAPER = "var(--ink, #1b1b1b)", "var(--line, #d0d0d0)", "var(--paper, #ffffff)"
 _TEXT = {"color": _INK, "fontSize": 12}
+_ZERO = {"condition": {"test": "datum.value === 0", "value": _INK}, "value": _LINE}
+"""Of lines across: no difference is where one as dark as a frame is."""
 _NAME, _ROW, _OFFSET = 20, 24, 15
 """Characters of a line of a row's name; pixels of a row, and of each series in it."""
 _MOST_TICKS = 8
@@ -143,7 +145,10 @@ def _line(drawing: Drawing, marks: Sequence[Mark], looks: Mapping[str, Style]) -
     x: Spec = {"field": "x", "type": "quantitative", "title": along.title, "scale": along.scale, "axis": along.axis}
     y: Spec = {
         **_figures(drawing), "scale": {"domain": _extent(drawing), "nice": False},
-        "axis": {"titleAngle": 0, "titleAlign": "left", "titleX": -34, "titleY": -10},
+        "axis": {
+            "titleAngle": 0, "titleAlign": "left", "titleX": -34, "titleBaseline": "bottom", "gridColor": _ZERO,
+            "titleY": -8 - 14 * (len(_title(drawing)) - 1),
+        },
     }  # fmt: skip
     colour, dash = _series("color", "colour", looks), _series("strokeDash", "dash", looks)
     line = {"y": y, **colour, **dash, "order": {"field": "order", "type": "quantitative"}}
@@ -167,7 +172,8 @@ def _bounds(marks: Sequence[Mark], y: Spec, looks: Mapping[str, Style]) -> list[
     made: list[Spec] = []
     for i, mark in enumerate(sorted(marks, key=lambda mark: mark.value)):
         place = {"align": "right", "x": "width"} if i % 2 else {"align": "left", "x": 2}
-        name = {"type": "text", "text": f"{mark.series} {mark.value:.1f}", "baseline": "bottom", "dy": -3, **_TEXT}
+        text = f"{mark.series} {mark.label.removesuffix(' %')}"
+        name = {"type": "text", "text": text, "baseline": "bottom", "dy": -3, **_TEXT}
         style = _series("color", "colour", looks) | _series("strokeDash", "dash", looks)
         rule = {"mark": {"type": "rule", "strokeWidth": 1.5}, "encoding": {"y": y, **style, "tooltip": _tooltip()}}
         made.append({"data": {"values": [_datum(mark)]}, "layer": [rule, {"mark": name | place, "encoding": {"y": y}}]})
@@ -216,7 +222,7 @@ class _Along:
 
 def _rows(drawing: Drawing, marks: Sequence[Mark], looks: Mapping[str, Style]) -> Spec:
     """A row for each name: points with their intervals, or bars one after the other."""
-    names = {mark.row: textwrap.wrap(mark.row, _NAME) for mark in marks}
+    names = {mark.row: _broken(mark.row) for mark in marks}
     figures = _figures(drawing)
     data = [
         {**_datum(mark), "row": "\n".join(names[mark.row]), "from": start, "to": end}
@@ -241,10 +247,15 @@ def _rows(drawing: Drawing, marks: Sequence[Mark], looks: Mapping[str, Style]) -
     }  # fmt: skip
 
 
+def _broken(name: str) -> list[str]:
+    """In lines, of which one may begin with a plus as well: `self-consistency`, `+shuffling`."""
+    lines = textwrap.wrap(name.replace("+", " \0+"), _NAME)
+    return [line.replace(" \0", "").replace("\0", "") for line in lines]
+
+
 def _dots(drawing: Drawing, figures: Spec, looks: Mapping[str, Style]) -> list[Spec]:
-    # No difference is where the line is: as dark as a frame.
-    zero = {"condition": {"test": "datum.value === 0", "value": _INK}, "value": _LINE}
-    x = {**figures, "scale": {"domain": _extent(drawing), "nice": False}, "axis": {**_AXIS, "gridColor": zero}}
+    scale = {"domain": _extent(drawing), "nice": False, "zero": False}
+    x = {**figures, "scale": scale, "axis": {**_AXIS, "gridColor": _ZERO}}
     low = {"field": "low", "type": "quantitative", "title": figures["title"]}
     interval = {"x": low, "x2": {"field": "high"}, **_series("color", "colour", looks)}
     return [
@@ -292,8 +303,13 @@ def _datum(mark: Mark) -> Spec:
 
 def _figures(drawing: Drawing) -> Spec:
     """The channel of the figures."""
+    return {"field": "value", "type": "quantitative", "title": _title(drawing)}
+
+
+def _title(drawing: Drawing) -> list[str]:
+    """What the figures are, in lines."""
     title = f"{drawing.value} ({drawing.unit})" if drawing.value and drawing.unit else drawing.value or drawing.unit
-    return {"field": "value", "type": "quantitative", "title": textwrap.wrap(title, 56)}
+    return textwrap.wrap(title, 56)
 
 
 def _series(channel: str, part: str, looks: Mapping[str, Style]) -> Spec:

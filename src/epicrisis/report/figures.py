@@ -126,12 +126,10 @@ _POSITIONS = (
 )
 _TOOK = (Plot("Input tokens a question", "points", ("input",), _ARM, _ARM),)
 _MODEL, _VOTED = ("model",), ("arm", "votes")
-_SPENT = tuple(
-    Plot(f"{each.capitalize()} a case", "points", (each,), panel=_MODEL) for each in ("tokens", "calls")
-)  # fmt: skip
-_REFINED = tuple(
-    Plot(title, "line", (value,), (), _ARM, ("model", "examples"))
-    for title, value in (("Share right", _SHARE), ("Differences to one draft", "difference to one draft *"))
+_SPENT = (Plot("Tokens a case", "points", ("tokens",)), Plot("Calls a case", "points", ("calls",)))
+_REFINED = (
+    Plot("Share right", "line", (_SHARE,), series=_ARM, panel=("model", "examples")),
+    Plot("Differences to one draft", "line", ("difference to one draft *",), series=_ARM, panel=("model", "examples")),
 )
 _RATES, _ERRORS = ("recall", "specificity"), ("missed where needed", "run where not needed")
 
@@ -192,7 +190,7 @@ PLOTS: Mapping[str, tuple[tuple[Plot, ...], ...]] = {
     "medprompt": (
         (Plot("Differences between examples", "points", ("difference to the first library",), panel=_MODEL),),
         (_SHARES, _DIFFERENCES),
-        _SPENT,
+        tuple(replace(each, along=("examples",)) for each in _SPENT),
     ),
     "models": (
         (
@@ -201,13 +199,13 @@ PLOTS: Mapping[str, tuple[tuple[Plot, ...], ...]] = {
         ),
         (Plot("What the examples bring", "points", ("difference to *",), _MODEL, _MODEL, ("set",)),),
         (Plot("Leaderboard", "points", ("average",), _MODEL + _ARM, _ARM, ()),),
-        _SPENT,
+        tuple(replace(each, along=_ARM, series=_ARM, panel=_SETS) for each in _SPENT),
     ),
     "openmedprompt": (
         (_SHARES, Plot("Differences to no examples", "points", ("difference to no examples",), panel=_MODEL)),
         tuple(replace(each, along=("n",), axis="drafts or rounds (N)") for each in _REFINED),
         tuple(replace(each, along=("k",), axis="examples (K)") for each in _REFINED),
-        _SPENT,
+        tuple(replace(each, along=("examples", "k", "n"), series=_ARM, panel=_MODEL + _ARM) for each in _SPENT),
     ),
     "evaluate": ((_SHARES, _DIFFERENCES), (_DIFFERENCES,)),
     "compare": ((_SHARES, _DIFFERENCES), (_DIFFERENCES,)),
@@ -232,6 +230,7 @@ PRINTED: Mapping[str, Plot] = {
     "ensembles-shuffling": Plot("Accuracy with shuffled options", "points", _STUDIED, ("options",), panel=("votes",)),
     "ensembles-votes": Plot("Accuracy by the number of votes", "line", _STUDIED, ("votes",)),
     "medprompt-encoders": Plot("Accuracy by encoder", "points", _STUDIED, ("encoder",)),
+    "models": Plot("Accuracy without context retrieval and with", "points", _STUDIED, _MODEL, panel=("method",)),
     "models-leaderboard": Plot("Leaderboard", "points", ("average",), ("model", "method"), ("source",), ()),
     "open-baseline": Plot("Accuracy with options and without", "points", ("accuracy (%)",), ("type", "examples")),
     "openmedprompt-refining": Plot("Accuracy by the number of drafts", "line", ("CoT", "ToT"), ("drafts",)),
