@@ -11,7 +11,7 @@ import pytest
 from epicrisis.evaluation.statistics import Difference, Interval, Mean
 from epicrisis.evaluation.tables.table import Cell, Table
 from epicrisis.report.cells import NONE, Shown, Unit, csv_of, figure, p_value, shown, unit_of, with_minus
-from tests.report import made
+from tests.report import made, studied
 
 HALF = Mean(0.5, Interval(0.4, 0.6), 80)
 WORSE = Difference(-0.034, Interval(-0.0804, 0.012), 0.0312, 105, 35)
@@ -90,7 +90,7 @@ def test_what_the_figures_of_a_column_are(column: str, cells: tuple[Cell, ...], 
 def test_no_share_of_the_experiments_is_above_one() -> None:
     """Every column that is taken for shares, in every table of every experiment."""
     seen = 0
-    for findings in made.everything():
+    for findings in (*made.everything(), *studied.everything()):
         for table in findings.tables:
             for name in table.columns:
                 cells = table.column(name)
@@ -99,7 +99,17 @@ def test_no_share_of_the_experiments_is_above_one() -> None:
                     values += [cell for cell in cells if isinstance(cell, float)]
                     assert all(math.isnan(value) or 0 <= value <= 1 for value in values), (table.title, name)
                     seen += 1
-    assert seen > 30
+    assert seen > 60
+
+
+def test_what_was_spent_is_no_share() -> None:
+    """Calls, tokens, hours, kWh and kg of the study's experiments, and what they come to for an answer."""
+    spent = {"What it took", "Time, energy and CO2", "Energy by arm"}
+    tables = [table for findings in studied.everything() for table in findings.tables]
+    units = {unit_of(name, table.column(name)) for table in tables if table.title in spent for name in table.columns}
+    assert units == {"number"}
+    (board,) = [table for table in tables if table.title == "Leaderboard"]
+    assert [unit_of(name, board.column(name)) for name in board.columns[2:]] == ["share"] * 3
 
 
 def test_a_sentence_has_minus_signs_and_keeps_its_hyphens() -> None:

@@ -15,7 +15,7 @@ from epicrisis.evaluation.tables.published import published
 from epicrisis.evaluation.tables.table import Table
 from epicrisis.report.charts import COLOURS, Style, panels, styles
 from epicrisis.report.figures import PLOTS, PRINTED, Drawing, Plot, drawing, drawings
-from tests.report import made
+from tests.report import made, studied
 
 
 def drawn(findings: Findings) -> Mapping[str, tuple[Drawing, ...]]:
@@ -174,7 +174,10 @@ def charted(each: Drawing) -> list[tuple[str, dict[str, Any]]]:
     return [(panel.svg, json.loads(panel.specification)) for panel in panels(each, styles(each.series))]
 
 
-@pytest.mark.parametrize("findings", [made.by_position, made.in_conflict, made.by_length, made.costing])
+MADE = (made.by_position, made.in_conflict, made.by_length, made.costing, studied.by_votes, studied.by_drafts)
+
+
+@pytest.mark.parametrize("findings", MADE)
 def test_charts_are_valid_vega_lite_and_fit_a_telephone(findings: Any) -> None:
     import altair
 
@@ -195,6 +198,31 @@ def test_the_still_chart_shows_its_figures_names_and_bounds() -> None:
     assert {datum["label"] for datum in specification["data"]["values"]} <= {"0", "1", "2", "3", "4", "5", "6"}
     svg, _ = charted(drawn(made.by_length())["Accuracy by the number of documents"][0])[0]
     assert ">oracle 100.0<" in svg or ">oracle 72.7<" in svg or ">oracle 63.6<" in svg
+
+
+def test_a_name_may_break_before_its_plus() -> None:
+    gain = Difference(0.1, Interval(0, 0.2), 0.1, 9, 9)
+    names = ("self-consistency+shuffling, votes 5", "train-cot+reranker")
+    (each,) = drawings("compare", Table("T", ("arm", "difference to a"), tuple((name, gain) for name in names)))
+    ((_, specification),) = charted(each)
+    rows = [datum["row"] for datum in specification["data"]["values"]]
+    assert rows == ["self-consistency\n+shuffling, votes 5", "train-cot+reranker"]
+
+
+def test_shares_need_not_begin_at_0_and_differences_have_it() -> None:
+    tables = [
+        Table("T", ("arm", head), (("a", cell),))
+        for head, cell in (
+            ("share right", Mean(0.62, Interval(0.6, 0.7), 80)),
+            ("difference to a", Difference(0.1, Interval(0.05, 0.2), 0.1, 9, 9)),
+        )
+    ]
+    scales = [
+        charted(each)[0][1]["layer"][1]["encoding"]["x"]["scale"]
+        for table in tables
+        for each in drawings("compare", table)
+    ]
+    assert [(scale["domain"], scale["zero"]) for scale in scales] == [([60, 75], False), ([0, 25], False)]
 
 
 def test_a_hostile_name_ends_no_element() -> None:

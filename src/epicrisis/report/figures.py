@@ -75,7 +75,7 @@ class Drawing:
     marks: tuple[Mark, ...]
     unit: Unit
     value: str
-    """The column of the figures, where it is one."""
+    """The column of the figures, where it is one, without its unit."""
 
     @property
     def described(self) -> str:
@@ -117,21 +117,26 @@ _BY_PLACE = Plot(
 _ARMS = Plot("Share right by arm", "points", (_SHARE,), _ARM, _ARM)
 _AGAINST = Plot("Differences by arm", "points", ("difference to *",), _ARM, _ARM, _ARMS.panel)
 _SETS = ("model", "set")
-_SHARES = Plot("Share right", "points", (_SHARE,), panel=("model",))
-_DIFFERENCES = Plot("Differences", "points", ("difference to *",), panel=("model",))
+_MODEL, _VOTED, _BY_SOURCE = ("model",), ("arm", "votes"), ("model", "examples")
+_SHARES = Plot("Share right", "points", (_SHARE,), panel=_MODEL)
+_DIFFERENCES = Plot("Differences", "points", ("difference to *",), panel=_MODEL)
 _POSITIONS = (
     (_BY_PLACE,),
     (_ARMS, _AGAINST),
     (Plot("What the middle loses", "points", ("lost in the middle",), _ARM, _ARM),),
 )
 _TOOK = (Plot("Input tokens a question", "points", ("input",), _ARM, _ARM),)
-_MODEL, _VOTED = ("model",), ("arm", "votes")
 _SPENT = (Plot("Tokens a case", "points", ("tokens",)), Plot("Calls a case", "points", ("calls",)))
-_REFINED = (
-    Plot("Share right", "line", (_SHARE,), series=_ARM, panel=("model", "examples")),
-    Plot("Differences to one draft", "line", ("difference to one draft *",), series=_ARM, panel=("model", "examples")),
-)
 _RATES, _ERRORS = ("recall", "specificity"), ("missed where needed", "run where not needed")
+
+
+def _refined(size: str, of: str) -> tuple[Plot, ...]:
+    """By the number of these."""
+    return tuple(
+        Plot(f"{title} by {of}", "line", (value,), (size,), _ARM, _BY_SOURCE, f"{of} ({size.upper()})")
+        for title, value in (("Share right", _SHARE), ("Differences to one draft", "difference to one draft *"))
+    )
+
 
 PLOTS: Mapping[str, tuple[tuple[Plot, ...], ...]] = {
     "positions": _POSITIONS,
@@ -203,12 +208,12 @@ PLOTS: Mapping[str, tuple[tuple[Plot, ...], ...]] = {
     ),
     "openmedprompt": (
         (_SHARES, Plot("Differences to no examples", "points", ("difference to no examples",), panel=_MODEL)),
-        tuple(replace(each, along=("n",), axis="drafts or rounds (N)") for each in _REFINED),
-        tuple(replace(each, along=("k",), axis="examples (K)") for each in _REFINED),
+        _refined("n", "drafts or rounds"),
+        _refined("k", "examples"),
         tuple(replace(each, along=("examples", "k", "n"), series=_ARM, panel=_MODEL + _ARM) for each in _SPENT),
     ),
-    "evaluate": ((_SHARES, _DIFFERENCES), (_DIFFERENCES,)),
-    "compare": ((_SHARES, _DIFFERENCES), (_DIFFERENCES,)),
+    "evaluate": ((_SHARES,), (_DIFFERENCES,)),
+    "compare": ((_SHARES,), (_DIFFERENCES,)),
 }  # fmt: skip
 """By experiment: the plots of a table, the first ones that all have their columns there."""
 
@@ -276,7 +281,7 @@ def drawing(plot: Plot, table: Table, *, printed: bool = False) -> Drawing:
         marks.sort(key=lambda mark: (names.index((mark.panel, mark.series)), mark.x or 0.0, -mark.value))
     counts = plot.kind == "bars" and not printed
     unit: Unit = "" if counts or not (shares or printed) else "percentage points" if kind is Difference else "%"
-    return Drawing(plot, tuple(marks), unit, columns[0] if len(columns) == 1 else "")
+    return Drawing(plot, tuple(marks), unit, columns[0].removesuffix(" (%)") if len(columns) == 1 else "")
 
 
 def _fits(plot: Plot, table: Table) -> bool:

@@ -1,0 +1,192 @@
+"""The context-retrieval study's experiments in a report: what is drawn of each table, and the paper's figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from selectolax.lexbor import LexborHTMLParser
+
+from epicrisis.evaluation.ensemble_studies import EXPERIMENTS
+from epicrisis.evaluation.experiments.ensembles import COT, SC, SHUFFLED, ZERO
+from epicrisis.evaluation.experiments.openmedprompt import BEST, LAST, REFINING
+from epicrisis.evaluation.findings import Findings
+from epicrisis.evaluation.statistics import Difference, Mean
+from epicrisis.evaluation.tables.published import published
+from epicrisis.evaluation.tables.table import Table
+from epicrisis.report.cells import Shown, as_printed
+from epicrisis.report.figures import PLOTS, PRINTED, Drawing, Mark, drawing, drawings
+from epicrisis.report.page import page
+from tests.report import studied
+
+ALOE = "Llama3-Aloe-8B-Alpha, as printed"
+
+
+def drawn(findings: Findings, **sets: str) -> Mapping[str, tuple[Drawing, ...]]:
+    """By the table's title."""
+    return {
+        table.title: drawings(findings.experiment, table, findings.published, sets) for table in findings.tables
+    }  # fmt: skip
+
+
+def hollow(each: Drawing) -> Mapping[tuple[str, str, str], float]:
+    return {(mark.panel, mark.row, mark.series): mark.value for mark in each.marks if mark.hollow}
+
+
+def told(table: str, *row: object) -> list[str]:
+    """How a published row's cells are shown, of the row that begins so."""
+    printed = published()[table].table
+    (found,) = (
+        shown for cells, shown in zip(printed.rows, as_printed(printed), strict=True) if cells[: len(row)] == row
+    )  # fmt: skip
+    return [cell.figure for cell in found[len(row) :]]
+
+
+def test_every_table_is_drawn_by_the_plots_that_are_meant_for_it() -> None:
+    took = ["Tokens a case", "Calls a case"]
+    energy = ["Energy for questions", "Energy for right answers"]
+    titles = {
+        found.experiment: [[each.plot.title for each in group] for group in drawn(found).values()]
+        for found in studied.everything()
+    }
+    assert titles == {
+        "ensembles": [
+            ["Share right by method", "Differences by method"],
+            ["What shuffled options change"],
+            ["Share right by the number of votes", "What more votes change"],
+            took, energy, energy,
+        ],
+        "medprompt": [
+            ["Share right", "Differences"], ["Differences between examples"], took, [], energy,
+        ],
+        "models": [
+            ["Gains over one prediction", "Share right"], ["What the examples bring"], ["Leaderboard"],
+            took, energy, energy,
+        ],
+        # Whether an open answer is right the records do not say: there is no energy by right answers.
+        "openmedprompt": [
+            ["Share right", "Differences to no examples"],
+            ["Share right by drafts or rounds", "Differences to one draft by drafts or rounds"],
+            ["Share right by examples", "Differences to one draft by examples"],
+            took, [], energy[:1],
+        ],
+    }  # fmt: skip
+    assert {*titles} == {*EXPERIMENTS} <= {*PLOTS}
+
+
+@pytest.mark.parametrize("found", studied.everything(), ids=lambda found: found.experiment)
+def test_every_figure_of_a_drawn_column_is_a_mark(found: Findings) -> None:
+    for table in found.tables:
+        for each in drawings(found.experiment, table):
+            (column,) = [name for name in table.columns if name == each.value]
+            cells = [cell for cell in table.column(column) if cell is not None]
+            values = [cell.value if isinstance(cell, Mean | Difference) else float(str(cell)) for cell in cells]
+            scale = 100 if each.unit else 1
+            assert sorted(mark.value for mark in each.marks) == pytest.approx(sorted(scale * one for one in values))
+            assert len({(mark.panel, mark.row, mark.series, mark.x) for mark in each.marks}) == len(each.marks)
+
+
+def test_votes_are_a_line_an_arm_with_intervals() -> None:
+    shares, gains = drawn(studied.by_votes())["Accuracy by the number of votes"]
+    assert (shares.panels, shares.series) == (("tiny", "small"), (SC, SHUFFLED))
+    assert [mark.x for mark in shares.marks if (mark.panel, mark.series) == ("tiny", SC)] == [1, 5, 20]
+    assert all(mark.low is not None and mark.low < mark.value < (mark.high or 0) for mark in shares.marks)
+    assert [mark.x for mark in gains.marks if (mark.panel, mark.series) == ("tiny", SHUFFLED)] == [5, 20]
+    assert (shares.unit, gains.unit) == ("%", "percentage points")
+
+
+def test_one_call_is_the_bound_that_votes_grow_from() -> None:
+    tokens, calls = drawn(studied.by_votes())["What it took"]
+    assert (tokens.unit, calls.unit) == ("", "")
+    bounds = {mark.series: mark.value for mark in tokens.marks if mark.x is None}
+    assert bounds == {ZERO: 1000, COT: 1000}
+    assert [mark.value for mark in calls.marks if (mark.panel, mark.series) == ("tiny", SC)] == [1, 5, 20]
+
+
+def test_drafts_and_examples_are_lines_in_a_panel_for_each_library() -> None:
+    found = drawn(studied.by_drafts())
+    by_n, *_ = found["Accuracy by the number of drafts or rounds"]
+    by_k, *_ = found["Accuracy by the number of examples"]
+    for lines, places in ((by_n, [3, 5, 10]), (by_k, [0, 1, 5])):
+        assert (lines.panels, lines.series) == (("tiny, cot", "tiny, tot"), (REFINING, LAST, BEST))
+        assert [mark.x for mark in lines.marks if (mark.panel, mark.series) == ("tiny, tot", BEST)] == places
+
+
+def test_gains_are_points_in_a_panel_for_each_set() -> None:
+    gains, _ = drawn(studied.by_model())["With and without context retrieval"]
+    assert gains.panels == ("mirage/medqa", "careqa")
+    assert [mark.row for mark in gains.marks if mark.panel == "careqa"] == [
+        f"tiny, {SHUFFLED}", "tiny, medprompt", f"small, {SHUFFLED}", "small, medprompt"
+    ]  # fmt: skip
+
+
+# -- the paper's figures ----------------------------------------------------------------------------------------------
+
+
+def test_the_papers_methods_stand_beside_ours_where_set_and_votes_are_the_same() -> None:
+    shares, differences = drawn(studied.by_votes(), tiny="mirage/medqa", small="medqa/validation")["Accuracy by method"]
+    assert hollow(shares) == {
+        ("tiny", ZERO, ALOE): 62.45, ("tiny", COT, ALOE): 64.26, ("tiny", f"{SC}, votes 5", ALOE): 64.81
+    }  # fmt: skip
+    assert hollow(differences) == {}
+    table = studied.by_votes().tables[0]
+    twenty = Table(table.title, table.columns, tuple((*row[:2], row[2] and 20, *row[3:]) for row in table.rows))
+    shares, _ = drawings("ensembles", twenty, studied.by_votes().published, {"tiny": "mirage/medqa"})
+    assert {row for _, row, _ in hollow(shares)} == {ZERO, COT}, "the paper's five votes are not our twenty"
+
+
+def test_the_papers_changes_stand_beside_ours_as_the_accuracies_that_follow() -> None:
+    _, shares = drawn(studied.by_model())["With and without context retrieval"]
+    beside = hollow(shares)
+    assert beside["mirage/medqa", "tiny, medprompt", "Mistral-7B, as printed"] == 62.30
+    assert beside["careqa", "small, medprompt", "Gemma-2-27B, as printed"] == 78.17
+    assert beside["mirage/medqa", "tiny, medprompt", "GPT-4, as printed"] == 90.2
+    assert len(beside) == 2 * (9 + 8), "GPT-4 was not asked CareQA"
+    assert not [row for _, row, _ in beside if SHUFFLED in row], "the study has no such control (errata P6)"
+
+
+def test_printed_changes_are_drawn_as_accuracies_and_shown_with_their_sign() -> None:
+    votes = drawing(PRINTED["ensembles-votes"], published()["ensembles-votes"].table, printed=True)
+
+    def at(mark: Mark) -> tuple[str, float | None]:
+        return mark.series, mark.x
+
+    values = {at(mark): (mark.value, mark.told) for mark in votes.marks}
+    assert values["MedQA", 1.0] == (64.26, "64.26 %")
+    assert values["MedQA", 5.0] == (68.66, "68.66 %")
+    assert told("ensembles-votes", 3) == ["change (points)", "+1.78", "+1.58", "+3.30", "+0.32", "0.20"]
+    assert told("ensembles-votes", 1) == ["accuracy (%)", "65.11", "55.10", "64.26", "72.93", "0.08"]
+    assert told("medprompt-databases", "Train+CoT")[1:] == ["+7.15", "−1.26", "+0.78", "+3.23"]
+    assert told("medprompt-databases", "Validation")[1:] == ["68.65", "59.55", "69.60", "75.55"]
+    assert told("models-leaderboard", "GPT-4", "Medprompt")[1:] == ["79.1", "90.2", "94.2", "87.83"]
+    assert as_printed(Table("T", ("n", "%"), ((3, 0.5),))) == ((Shown("3"), Shown("0.5")),)
+
+
+def test_drafts_and_rounds_are_lines_as_printed() -> None:
+    for name, column in (("openmedprompt-refining", "drafts"), ("openmedprompt-reflection", "rounds")):
+        table = published()[name].table
+        lines = drawing(PRINTED[name], table, printed=True)
+        assert lines.series == ("CoT", "ToT")
+        assert [mark.x for mark in lines.marks if mark.series == "ToT"] == list(table.column(column))
+        assert all(mark.hollow for mark in lines.marks)
+
+
+# -- the page ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_has_the_question_set_of_a_run_from_what_was_asked() -> None:
+    """The tables of votes do not name it."""
+    tree = LexborHTMLParser(page((studied.by_votes(),)))
+    legends = [[item.text(strip=True) for item in legend.css("li")] for legend in tree.css(".legend")]
+    assert any(ALOE in legend for legend in legends)
+    heads = [head.text() for head in LexborHTMLParser(page((studied.by_model(),), plots=False)).css("thead th")]
+    assert f"difference to {SHUFFLED}" in heads, "that it may break before its plus changes no word"
+
+
+def test_a_figure_alone_is_no_plot_and_one_with_its_interval_is() -> None:
+    columns = ("run", "kWh per 1,000 questions", "Wh per right answer")
+    one, both = (Table("T", columns, rows) for rows in ((("a", 1.5, 2.0),), (("a", 1.5, 2.0), ("b", 3.5, None))))
+    assert drawings("positions", one) == ()
+    (energy,) = drawings("positions", both)
+    assert [(mark.row, mark.value) for mark in energy.marks] == [("a", 1.5), ("b", 3.5)]
+    assert energy.unit == ""
