@@ -52,15 +52,15 @@ def _write(path: Path, name: str, cases: Sequence[Case], right: Right, dataset: 
 
 
 def _answer(case: Case, right: bool) -> Answer:
-    question, treatment = case.question, case.treatment
+    question, strategy = case.question, str(case.treatment.strategy)
     calls = int(str(case.condition.get("votes", case.condition.get("n", 1))))
     usage = Usage(calls=calls, prompt_tokens=900 * calls, completion_tokens=100 * calls, seconds=float(calls))
     if int(question.id) == N - 1:
-        return Answer(question, treatment.strategy, "failed", usage=usage)
+        return Answer(question, strategy, "failed", usage=usage)
     if not question.options:
-        return Answer(question, treatment.strategy, "answered", RIGHT if right else WRONG, usage=usage)
+        return Answer(question, strategy, "answered", RIGHT if right else WRONG, usage=usage)
     choice = question.gold if right else next(letter for letter in question.options if letter != question.gold)
-    return Answer(question, treatment.strategy, "answered", "So it is.", choice, usage=usage)
+    return Answer(question, strategy, "answered", "So it is.", choice, usage=usage)
 
 
 def none(_: Question) -> Examples:

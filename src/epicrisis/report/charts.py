@@ -45,6 +45,8 @@ _ZERO = {"condition": {"test": "datum.value === 0", "value": _INK}, "value": _LI
 _NAME, _ROW, _OFFSET = 20, 24, 15
 """Characters of a line of a row's name; pixels of a row, and of each series in it."""
 _MOST_TICKS = 8
+_BESIDE = 60
+"""Pixels from the left, where the first figures of lines are, to the name of what holds everywhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +170,10 @@ def _line(drawing: Drawing, marks: Sequence[Mark], looks: Mapping[str, Style]) -
 
 
 def _bounds(marks: Sequence[Mark], y: Spec, looks: Mapping[str, Style]) -> list[Spec]:
-    """Named where they are drawn: at the left, and every other one at the right, lest one name hides the next."""
+    """Named where they are drawn: near the left, and every other one at the right, lest one name hides the next."""
     made: list[Spec] = []
     for i, mark in enumerate(sorted(marks, key=lambda mark: mark.value)):
-        place = {"align": "right", "x": "width"} if i % 2 else {"align": "left", "x": 2}
+        place = {"align": "right", "x": "width"} if i % 2 else {"align": "left", "x": _BESIDE}
         text = f"{mark.series} {mark.label.removesuffix(' %')}"
         name = {"type": "text", "text": text, "baseline": "bottom", "dy": -3, **_TEXT}
         style = _series("color", "colour", looks) | _series("strokeDash", "dash", looks)
@@ -235,7 +237,7 @@ def _rows(drawing: Drawing, marks: Sequence[Mark], looks: Mapping[str, Style]) -
     y: Spec = {
         "field": "row", "type": "nominal", "sort": None, "title": None, "scale": {"paddingInner": 0.25},
         "axis": {
-            "labelExpr": "split(datum.label, '\\n')", "labelPadding": 6, "domain": False, "ticks": False,
+            "labelExpr": "split(datum.label, '\\n')", "labelPadding": 9, "domain": False, "ticks": False,
             "grid": not bars,
         },
     }  # fmt: skip
