@@ -186,7 +186,7 @@ def test_a_second_asker_who_wants_less_loosens_nothing() -> None:
     """A pipeline opened without --local-only beside one with it."""
     out = run("""
         from epicrisis.pipeline import Pipeline
-        from epicrisis.settings import load
+        from epicrisis.configuration import load
         closed = {"cache": {"mode": "off"}, "strategy": "closed-book"}
         first = {"models": {"writer": {"name": "http://127.0.0.1:9/v1"}}, "local_only": True}
         second = {"models": {"writer": {"name": "http://203.0.113.7:9/v1"}}}

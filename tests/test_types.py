@@ -18,7 +18,10 @@ from epicrisis.answers import (
     Called,
     Citation,
     Delta,
+    Draft,
+    Drafted,
     Event,
+    ExamplesFound,
     Failure,
     MapFinished,
     MapStarted,
@@ -28,6 +31,8 @@ from epicrisis.answers import (
     Quotation,
     Retrieved,
     Usage,
+    Vote,
+    Voted,
 )
 from epicrisis.dates import last_day
 from epicrisis.plain import to_json
@@ -40,6 +45,8 @@ def passage(date: str | None = None, patient: str | None = None, document_id: st
 
 usages = st.builds(
     Usage,
+    Vote,
+    Voted,
     calls=st.integers(0, 9),
     failed_calls=st.integers(0, 9),
     prompt_tokens=st.integers(0, 9),
@@ -158,6 +165,9 @@ EVENTS: list[Event] = [
     Retrieved(RANKING),
     PreflightChecked(VERDICT),
     MapStarted(0, ("d#0",)),
+    ExamplesFound(("e1",), ("e2",), ("teacher",)),
+    Voted(Vote(0, ("B", "A"), "answered", "B", "It is.")),
+    Drafted(Draft(0, "answered", "It is.", rewards={"truthfulness": 0.5})),
     MapFinished(PARTIAL),
     AnswerStarted("reduce", 1),
     Delta("reduce", "piece"),

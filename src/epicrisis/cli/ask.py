@@ -125,7 +125,7 @@ def ask(
 
     settings = load(said(context), config)
     if (question is None) == (file is None):
-        raise InputError("give a question, or --file questions.jsonl -o answers.jsonl (not both)")
+        raise InputError("what is asked? Give a question, or --file questions.jsonl -o answers.jsonl (not both)")
     if question is not None:
         _one(settings, library, question, options, json)
     if file is not None:
