@@ -45,8 +45,6 @@ def passage(date: str | None = None, patient: str | None = None, document_id: st
 
 usages = st.builds(
     Usage,
-    Vote,
-    Voted,
     calls=st.integers(0, 9),
     failed_calls=st.integers(0, 9),
     prompt_tokens=st.integers(0, 9),

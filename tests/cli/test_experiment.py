@@ -294,8 +294,8 @@ def test_two_models_have_a_run_each_and_one_set_of_tables(
     with served(reader(u_curve())) as first, served(reader(u_curve())) as second:
         told = run(
             "experiment", "ensembles", "--set", asked, "-n", 3, "--arm", "chain-of-thought", "--arm",
-            "self-consistency", "--votes", 2, "--model", f"{first.url}#one", "--also", f"{second.url}#two", "-o", tmp_path / "two",
-            "--yes", "--json",
+            "self-consistency", "--votes", 2, "--model", f"{first.url}#one", "--also", f"{second.url}#two",
+            "-o", tmp_path / "two", "--yes", "--json",
         )  # fmt: skip
     assert told.exit_code == 0, told.stderr
     data = json.loads(told.stdout)

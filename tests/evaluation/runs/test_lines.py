@@ -157,10 +157,8 @@ def test_one_process_at_a_time_adds_to_it(tmp_path: Path) -> None:
     )
     assert other.stdout is not None
     assert other.stdout.readline() == "taken\n"
-    for adds in (
-        alone,
-        *(partial(file, recipe={}) for file in (RecordFile, RankingFile, partial(ReplyFile[Any], read=dict), QuestionFile)),
-    ):
+    judge_file = partial(ReplyFile[Any], read=dict)
+    for adds in (alone, *(partial(file, recipe={}) for file in (RecordFile, RankingFile, judge_file, QuestionFile))):
         with pytest.raises(InputError, match=r"another process is at work on .*: wait until it ends, or stop it"):
             adds(path)
     assert values(path) == []
