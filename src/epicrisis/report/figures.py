@@ -193,7 +193,7 @@ PLOTS: Mapping[str, tuple[tuple[Plot, ...], ...]] = {
         ),
     ),
     "medprompt": (
-        (Plot("Differences between examples", "points", ("difference to the first library",), panel=_MODEL),),
+        (Plot("Differences between examples", "points", ("difference to the first library, or without reranker",), panel=_MODEL),),
         (_SHARES, _DIFFERENCES),
         tuple(replace(each, along=("examples",)) for each in _SPENT),
     ),

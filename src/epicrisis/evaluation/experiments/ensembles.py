@@ -23,7 +23,7 @@ NAME = "ensembles"
 VOTES = (1, 3, 5, 10, 15, 20, 25)
 ZERO, COT, SC, SHUFFLED = "zero-shot", "chain-of-thought", "self-consistency", "self-consistency+shuffling"
 ARMS = (ZERO, COT, SC, SHUFFLED)
-PUBLISHED = ("ensembles-baseline", "ensembles-shuffling", "ensembles-votes")
+PUBLISHED = ("ensembles-baseline", "ensembles-shuffling", "ensembles-votes", "study-energy")
 """Tables of `published` to set beside these."""
 
 _STRATEGIES: Mapping[str, StrategyName] = {

@@ -85,7 +85,7 @@ def tables(
             "Which examples",
             ("model", "examples"),
             [group for model, name, here, found in by_source for group in _against_first(model, name, here, found)],
-            baseline="the first library",
+            baseline="the first library, or without reranker",
             measure=measure,
             remarks=told,
             seed=seed,
