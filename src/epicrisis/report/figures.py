@@ -138,6 +138,7 @@ def _refined(size: str, of: str) -> tuple[Plot, ...]:
     )
 
 
+_FIRST = "difference to the first library, or without reranker"
 PLOTS: Mapping[str, tuple[tuple[Plot, ...], ...]] = {
     "positions": _POSITIONS,
     "probe": (*_POSITIONS, _TOOK),
@@ -193,7 +194,7 @@ PLOTS: Mapping[str, tuple[tuple[Plot, ...], ...]] = {
         ),
     ),
     "medprompt": (
-        (Plot("Differences between examples", "points", ("difference to the first library, or without reranker",), panel=_MODEL),),
+        (Plot("Differences between examples", "points", (_FIRST,), panel=_MODEL),),
         (_SHARES, _DIFFERENCES),
         tuple(replace(each, along=("examples",)) for each in _SPENT),
     ),
