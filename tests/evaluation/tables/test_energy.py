@@ -18,6 +18,7 @@ from epicrisis.evaluation.runs.recorded import open_runs
 from epicrisis.evaluation.runs.records import read_records
 from epicrisis.evaluation.tables.energy import tables
 from epicrisis.evaluation.tables.table import Cell, Table
+from tests.evaluation.judging.marks import RIGHT, WRONG, marked_by, run_of
 from tests.evaluation.written import QUESTIONS, Outcome, folder
 
 MEASURED = Part("processors", "measured", 1.8e6, "RAPL's counters of package-0")
@@ -86,6 +87,15 @@ def test_where_nothing_is_right_nothing_is_divided(tmp_path: Path) -> None:
     wrong: list[Outcome] = [False, "abstained", "failed", "unparsed"]
     made = row(of_sessions(tmp_path / "run", [taken(MEASURED)], wrong))
     assert (made["kWh per 1,000 questions"], made["Wh per right answer"]) == (125.0, None)
+
+
+def test_open_answers_are_right_where_the_runs_judges_say_so(tmp_path: Path) -> None:
+    """Two of three were marked correct: 0.5 kWh for two."""
+    path = of_sessions(tmp_path / "run", [taken(MEASURED)], [True])
+    run_of(path, [RIGHT, WRONG, RIGHT])
+    assert row(path)["Wh per right answer"] is None, "nobody marked them yet"
+    marked_by(path)
+    assert (row(path)["questions"], row(path)["Wh per right answer"]) == (3, 250.0)
 
 
 def test_a_session_that_asked_nothing_took_nothing_and_hides_nothing(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from epicrisis.evaluation.energy import Known, Taken
+from epicrisis.evaluation.judging.correctness import MARKING, marked
 from epicrisis.evaluation.runs.recorded import RecordedRun
 from epicrisis.evaluation.runs.records import outcome_of_record
 from epicrisis.settings import EnergySettings
@@ -29,7 +30,8 @@ _HOW = (
     "unknown. Counted is from a session's first question to its last: not opening and preparing, nor disks, fans, "
     "cooling, and memory without a counter.",
     "Per 1,000 questions: a question asked once under one condition counts as one. Per right answer: the run's energy "
-    "by its right answers; none where nothing is right, or nobody can say.",
+    "by its right answers, of open ones those that the run's judges mark correct; none where nothing is right, or "
+    "nobody can say.",
     "Replayed: replies out of the cache, which took nothing here. Where another run had paid for them, this one shows "
     "less than its answers take.",
 )
@@ -106,10 +108,13 @@ _Arms: TypeAlias = dict[str, _Ended]
 
 def _ended(run: RecordedRun) -> _Arms:
     arms: _Arms = defaultdict(_Ended)
+    folder = run.path.parent
+    verdicts = marked(folder) if (folder / MARKING).is_dir() else {}
     for record in run.records():
         arm = arms[str(record.get("condition", {}).get("arm", ""))]
         arm.questions += 1
-        arm.right += outcome_of_record(record).right is True
+        # An open answer is right where its judges say so.
+        arm.right += outcome_of_record(record).right is True or verdicts.get(record["key"]) == "correct"
         arm.seconds += record["answer"]["usage"]["seconds"]
     return arms
 
