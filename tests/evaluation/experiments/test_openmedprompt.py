@@ -16,7 +16,7 @@ from .world import row
 
 OPEN = [Question(f"What helps in case {i}?", form="open", id=str(i), gold=f"Drug {i}") for i in range(30)]
 FIVE = Examples(tuple(Example(f"e{i}", f"Example {i}?", "So.") for i in range(5)))
-SIZES = Sizes((3, 7), (0, 1))
+SIZES = Sizes((3, 5, 7), (0, 1, 5))
 
 
 def told(case: Case) -> tuple[object, ...]:
@@ -25,7 +25,7 @@ def told(case: Case) -> tuple[object, ...]:
 
 def test_the_grid_is_drafts_at_five_examples_and_examples_at_five_drafts() -> None:
     made = openmedprompt.cases(OPEN[:1], Drawing(), {"cot": lambda _: FIVE}, sizes=SIZES)
-    sizes = [(7, 5), (5, 0), (5, 1), (3, 5)]
+    sizes = [(7, 5), (5, 0), (5, 1), (5, 5), (3, 5)]
     assert [told(case) for case in made] == [
         (ONE, "none", 0, None),
         (ONE, "cot", 5, None),
@@ -40,6 +40,15 @@ def test_the_grid_is_drafts_at_five_examples_and_examples_at_five_drafts() -> No
     assert (last.rounds, last.keep, best.keep) == (7, "last", "best")
     first = by_condition[ONE, "none", 0, None]
     assert (first.strategy, first.refining and first.refining.rounds) == ("self-reflection", 0)
+
+
+def test_a_smaller_grid_asks_and_shows_no_more_than_it_names() -> None:
+    made = openmedprompt.cases(OPEN, Drawing(), {"cot": lambda _: FIVE}, sizes=Sizes((3,), (2,)))
+    assert {told(case)[2:] for case in made} == {(0, None), (2, None), (2, 3)}
+    outcomes = [Outcome(case.question.key, case.condition, "answered", right(case)) for case in made]
+    _, by_n, by_k = openmedprompt.tables({"m": outcomes})
+    for shown, size in ((by_n, 3), (by_k, 2)):
+        assert [cells[1:4] for cells in shown.rows] == [(arm, "cot", size) for arm in (REFINING, LAST, BEST)]
 
 
 def test_what_is_no_open_question_is_refused() -> None:
@@ -71,9 +80,9 @@ def test_the_tables_say_what_was_marked() -> None:
     assert row(one, "m", "none", 0)["share right"].value == pytest.approx(1 / 3)
     assert row(one, "m", "cot", 5)["difference to no examples"].value == pytest.approx(1 / 2 - 1 / 3)
     assert [cells[:4] for cells in by_n.rows] == [
-        ("m", arm, "cot", n) for arm in (REFINING, LAST, BEST) for n in (3, 7)
+        ("m", arm, "cot", n) for arm in (REFINING, LAST, BEST) for n in (3, 5, 7)
     ]
     best = row(by_n, "m", BEST, "cot", 7)
     assert best["difference to one draft with the same examples"].value == 0.5
     assert best["p (Holm)"] < 0.01
-    assert [cells[3] for cells in by_k.rows if cells[1] == LAST] == [0, 1]
+    assert [cells[3] for cells in by_k.rows if cells[1] == LAST] == [0, 1, 5]

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from epicrisis.answering.refining import Refining
 from epicrisis.errors import InputError
 from epicrisis.evaluation.runs.cases import Case, Condition
 from epicrisis.evaluation.runs.records import Outcome
 from epicrisis.evaluation.tables.analysis import Group, Measure, table
-from epicrisis.evaluation.tables.table import Cell, Table
+from epicrisis.evaluation.tables.table import Table
 from epicrisis.treatment import Treatment
 from epicrisis.types import Examples, Keep, Question, StrategyName
 
@@ -46,14 +47,25 @@ _NOTES = (
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """`ns`: drafts or rounds at K examples; `ks`: examples at N drafts or rounds."""
+    """`ns`: drafts or rounds at K examples; `ks`: examples at N drafts or rounds. Where K or N is none of them, the
+    largest that is takes its place."""
 
     ns: Sequence[int] = NS
     ks: Sequence[int] = KS
 
+    @property
+    def k(self) -> int:
+        """Examples of the rows over drafts and rounds, and of the one draft."""
+        return K if K in self.ks else max(self.ks)
+
+    @property
+    def n(self) -> int:
+        """Drafts or rounds of the rows over examples."""
+        return N if N in self.ns else max(self.ns)
+
     def pairs(self) -> list[tuple[int, int]]:
         """(n, k), the largest n first, so that the rest is there."""
-        pairs = {(n, K) for n in self.ns} | {(N, k) for k in self.ks}
+        pairs = {(n, self.k) for n in self.ns} | {(self.n, k) for k in self.ks}
         return sorted(pairs, key=lambda pair: (-pair[0], pair[1]))
 
 
@@ -92,7 +104,7 @@ def _treated(
     for name, find in sources.items():
         found = find(question)
         if ONE in arms:
-            yield _one(name, K, _first(found, K))
+            yield _one(name, sizes.k, _first(found, sizes.k))
         for arm in arms:
             for n, k in sizes.pairs() if arm != ONE else ():
                 keep: Keep = "best" if arm == BEST else "last"
@@ -135,13 +147,13 @@ def tables(
         made(
             "Accuracy by the number of drafts or rounds",
             ("model", "arm", "examples", "n"),
-            [group for model, found in runs.items() for group in _by(model, found, "n", k=K)],
+            [group for model, found in runs.items() for group in _by(model, found, "n")],
             "one draft with the same examples",
         ),
         made(
             "Accuracy by the number of examples",
             ("model", "arm", "examples", "k"),
-            [group for model, found in runs.items() for group in _by(model, found, "k", n=N)],
+            [group for model, found in runs.items() for group in _by(model, found, "k")],
             "one draft with the same library",
         ),
     )
@@ -156,9 +168,14 @@ def _one_draft(model: str, outcomes: Sequence[Outcome]) -> list[Group]:
     ]
 
 
-def _by(model: str, outcomes: Sequence[Outcome], size: str, **fixed: Cell) -> list[Group]:
-    """Each number of drafts, or of examples, the other being fixed."""
-    rows = [each for each in of(outcomes, **fixed) if each.condition["arm"] != ONE]
+def _by(model: str, outcomes: Sequence[Outcome], size: Literal["n", "k"]) -> list[Group]:
+    """Each number of drafts, or of examples, the other being as the run's sizes say."""
+    several = [each for each in outcomes if each.condition["arm"] != ONE]
+    if not several:
+        return []
+    ns, ks = ({int(str(each.condition[name])) for each in several} for name in ("n", "k"))
+    sizes = Sizes(tuple(ns), tuple(ks))
+    rows = of(several, k=sizes.k) if size == "n" else of(several, n=sizes.n)
     labels = dict.fromkeys((each.condition["arm"], each.condition["examples"]) for each in rows)
     groups = []
     for arm, name in labels:
