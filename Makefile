@@ -41,8 +41,9 @@ check: $(INSTALLED)  ## formatting, lint, types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+# Two processes, each with whole files of tests: what a file's tests share is made once.
 test: check models  ## everything; needs the models, and the real data where EPICRISIS_DATA names it
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 fast-test: $(INSTALLED)  ## what needs neither models nor data
 	$(BIN)/python -m pytest -m "not models and not data"

@@ -184,7 +184,7 @@ def test_a_card_whose_driver_was_loaded_again_is_not_guessed_at(monkeypatch: pyt
 
 @pytest.mark.parametrize(
     ("driver", "installed", "said"),
-    [(True, False, "pip install nvidia-ml-py"), (True, True, "Driver Not Loaded"), (False, True, None)],
+    [(True, False, "pip install 'epicrisis[energy]'"), (True, True, "Driver Not Loaded"), (False, True, None)],
 )
 def test_cards_that_do_not_tell_are_unknown_where_there_is_a_driver(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: bool, installed: bool, said: str | None

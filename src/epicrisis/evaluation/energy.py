@@ -1,8 +1,8 @@
 """What a session takes of time and energy: measured where the machine tells, else estimated, else unknown.
 
-Processors and their memory by RAPL, through Linux's powercap; NVIDIA's cards by NVML, where `nvidia-ml-py` is
-installed. Both are of the whole machine, whatever else it does meanwhile. Joules and seconds; what is unknown is
-`None`, never 0. Contacts nothing. Knows no run and no table; why it is so is in `docs/design/energy.md`.
+Processors and their memory by RAPL, through Linux's powercap; NVIDIA's cards by NVML, with the extra `energy`. Both are
+of the whole machine, whatever else it does meanwhile. Joules and seconds; what is unknown is `None`, never 0. Contacts
+nothing. Knows no run and no table; why it is so is in `docs/design/energy.md`.
 """
 
 from __future__ import annotations
@@ -144,7 +144,9 @@ class Nvml:
         try:
             self._nvml: Any = import_module("pynvml")
         except ImportError:
-            raise Untold("this machine's NVIDIA cards tell what they take after `pip install nvidia-ml-py`") from None
+            raise Untold(
+                "this machine's NVIDIA cards tell what they take with the extra: pip install 'epicrisis[energy]'"
+            ) from None
         with self._told():
             self._nvml.nvmlInit()
             cards = [self._nvml.nvmlDeviceGetHandleByIndex(i) for i in range(self._nvml.nvmlDeviceGetCount())]
