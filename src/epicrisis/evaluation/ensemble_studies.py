@@ -37,18 +37,20 @@ def nowhere() -> Evidence:
     return Evidence(retrieve=none, passages_of=none)
 
 
-def sources(request: Request, settings: Settings, held: ExitStack, *, controls: bool) -> dict[str, ExampleSearch]:
-    """A search for each library of solved questions that was named; with a reranker each once more with it. The
-    libraries are closed with `held`. `controls`: random ones and fixed ones of the first as well. Raises UserError."""
+def sources(request: Request, settings: Settings, held: ExitStack, arms: Sequence[str]) -> dict[str, ExampleSearch]:
+    """A search for each library of solved questions that was named; with a reranker each once more with it; and those
+    of the arms that are controls, of the first library. The libraries are closed with `held`. Raises UserError."""
     named = list(request.examples)
     if not named and settings.examples.library is not None:
         named = [(settings.examples.library.name, settings.examples.library)]
+    if taken := [name for name, _ in named if name in medprompt.ARMS]:
+        raise InputError(f"{taken[0]} is the name of a control: give the library another, --examples NAME=FOLDER")
     found: dict[str, ExampleSearch] = {}
     for name, path in named:
         for reranker, title in ((None, name), (request.reranker, f"{name}{medprompt.RERANKED}")):
             if title == name or reranker is not None:
                 found[title] = _find(settings, held, library=path, rerank=reranker)
-    for control in medprompt.CONTROLS if named and controls else ():
+    for control in (arm for arm in arms if named and arm in medprompt.CONTROLS):
         found[control] = _find(settings, held, library=named[0][1], choose=control)
     return found
 
@@ -82,7 +84,7 @@ def _ensembles(asked: Asked, study: Study, grid: Grid, settings: Settings) -> tu
 
 def _medprompt(asked: Asked, study: Study, grid: Grid, settings: Settings) -> tuple[Case, ...]:
     votes = _one(grid, medprompt.NAME)
-    return medprompt.cases(_all(asked), _drawing(study, settings), study.examples, votes=votes)
+    return medprompt.cases(_all(asked), _drawing(study, settings), study.examples, votes=votes, arms=grid.arms)
 
 
 def _models(asked: Asked, study: Study, grid: Grid, settings: Settings) -> tuple[Case, ...]:
@@ -138,7 +140,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
             medprompt.NAME,
             "What do solved questions bring, and does it matter which? (Context retrieval, Tables 5 to 7)",
             _MEDQA,
-            Grid(votes=(medprompt.VOTES,)),
+            Grid(medprompt.ARMS, votes=(medprompt.VOTES,)),
             _medprompt,
             _tables(medprompt.tables, ("arm", "examples")),
             medprompt.PUBLISHED,

@@ -31,7 +31,6 @@ from .experiments import (
     context_length,
     cost,
     integration,
-    medprompt,
     open_ended,
     positions,
     probe,
@@ -275,7 +274,7 @@ def prepared(
         examples: Mapping[str, ExampleSearch] = {}
         if pipeline.opened is None:
             evidence = nowhere()
-            examples = sources(request, settings, held, controls=wanted.name == medprompt.NAME)
+            examples = sources(request, settings, held, grid.arms)
         else:
             evidence, own = _evidence(pipeline.opened, request, settings, protocol, names)
             sets += own

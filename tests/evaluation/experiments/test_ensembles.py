@@ -123,6 +123,22 @@ def test_examples_are_held_against_the_same_votes_without_any(tmp_path: Path) ->
         medprompt.cases(asked, Drawing(), {})
 
 
+def test_controls_may_be_left_out_and_asked_for_alone(tmp_path: Path) -> None:
+    sources = {"near": telling, "random": useless, "fixed": useless}
+
+    def shown(*arms: str) -> list[object]:
+        made = medprompt.cases(questions(1), Drawing(), sources, votes=2, arms=arms)
+        return [case.condition["examples"] for case in made]
+
+    assert shown("none", "retrieved") == ["none", "near"]
+    assert shown("fixed", "random") == ["random", "fixed"]
+    with pytest.raises(InputError, match="no arm is called magic: known are none, retrieved, random, fixed"):
+        shown("magic")
+    asked = questions(4)
+    alone = run(medprompt.cases(asked, Drawing(), sources, votes=2, arms=["none"]), helped(asked), tmp_path / "run")
+    assert [table.rows for table in medprompt.tables({"m": alone})][1] == ()
+
+
 def test_models_are_told_over_one_prediction_and_over_as_many_votes(tmp_path: Path) -> None:
     """Errata P6: most of a gain over one prediction may be the votes'."""
     asked = {"one": questions(20), "two": questions(24)}

@@ -23,9 +23,11 @@ NAME = "medprompt"
 VOTES = 5
 K = 5
 MEDPROMPT = "medprompt"
-NONE = "none"
-RERANKED = "+reranker"
+NONE, RETRIEVED = "none", "retrieved"
 CONTROLS = ("random", "fixed")
+ARMS = (NONE, RETRIEVED, *CONTROLS)
+"""Which examples are shown."""
+RERANKED = "+reranker"
 PUBLISHED = ("medprompt-encoder-properties", "medprompt-encoders", "medprompt-databases", "medprompt-reranker")
 
 _NOTES = (
@@ -37,20 +39,32 @@ _NOTES = (
 
 
 def cases(
-    questions: Sequence[Question], drawing: Drawing, sources: Mapping[str, Find], *, votes: int = VOTES
+    questions: Sequence[Question],
+    drawing: Drawing,
+    sources: Mapping[str, Find],
+    *,
+    votes: int = VOTES,
+    arms: Sequence[str] = ARMS,
 ) -> tuple[Case, ...]:
     """Conditions: `arm`, `examples` (the source's name, or `none` for the control), `repeat`; of one question the
-    sources follow each other. Raises InputError without a source, or for a question without a gold letter."""
+    sources follow each other.
+
+    Raises InputError without a source, for an arm that is not known, or for a question without a gold letter.
+    """
+    if unknown := [arm for arm in arms if arm not in ARMS]:
+        raise InputError(f"no arm is called {unknown[0]}: known are {', '.join(ARMS)}")
     if not sources:
         raise InputError("this experiment shows solved questions: name a library of them with --examples NAME=LIBRARY")
     check_choices(questions)
     voting = drawing.votes(votes, shuffle=True)
     made: list[Case] = []
     for question in questions:
-        made += drawing.cases(
-            question, {"arm": SHUFFLED, "examples": NONE}, Treatment("self-consistency", voting=voting)
-        )
+        if NONE in arms:
+            without = Treatment("self-consistency", voting=voting)
+            made += drawing.cases(question, {"arm": SHUFFLED, "examples": NONE}, without)
         for name, find in sources.items():
+            if (name if name in CONTROLS else RETRIEVED) not in arms:
+                continue
             treatment = Treatment("medprompt", voting=voting, examples=find(question))
             made += drawing.cases(question, {"arm": MEDPROMPT, "examples": name}, treatment)
     return tuple(made)
@@ -95,7 +109,7 @@ def tables(
 
 def _against_first(model: str, name: str, here: Sequence[Outcome], found: Sequence[Outcome]) -> Iterator[Group]:
     """A reranked source is held against itself without the reranker."""
-    first, *_ = (each for each in _names(found) if each != NONE)
+    first = next((each for each in _names(found) if each != NONE), NONE)
     other = name.removesuffix(RERANKED) if name.endswith(RERANKED) else first
     if name not in (NONE, other):
         yield Group((model, name), here, of(found, examples=other), ("repeat",))
