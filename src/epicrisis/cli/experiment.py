@@ -47,6 +47,7 @@ NAMES = (
 _OF_CASES = {
     "protocol": "--protocol", "sample": "-n", "draw": "--draw", "repeats": "--repeats", "ks": "-k",
     "places": "--place", "arms": "--arm", "gold": "--gold", "votes": "--votes", "examples": "--examples",
+    "temperatures": "--temperature",
 }  # fmt: skip
 """Options of experiments whose cases a model answers; `preflight` has none."""
 
@@ -86,6 +87,10 @@ Also = Annotated[
     typer.Option("--also", help="Ask this model as well, in a run of its own (repeat for more); one set of tables."),
 ]
 Numbers = Annotated[list[int] | None, typer.Option("--votes", min=1, help="How many votes (repeat for more).")]
+Temperatures = Annotated[
+    list[float] | None,
+    typer.Option("--temperature", min=0, max=2, help="Of votes, beside the setting's own (repeat for more)."),
+]
 Examples = Annotated[
     list[str] | None,
     typer.Option("--examples", help="Library of solved questions, as NAME=FOLDER or FOLDER (repeat for more)."),
@@ -120,6 +125,7 @@ def experiment(
     output: Folder = None,
     data: Data = None,
     votes: Numbers = None,
+    temperatures: Temperatures = None,
     examples: Examples = None,
     preset: Preset = None,
     setting: Setting = None,
@@ -141,31 +147,32 @@ def experiment(
     """Run an experiment of the papers, or go on with one, and show its tables. What is not said is as in the paper.
 
     `cost` asks without kept replies, which would tell no times, unless --cache says otherwise."""
-    from epicrisis.errors import InputError
     from epicrisis.evaluation.experiment import Grid, Request
 
-    if name not in NAMES:
-        raise InputError(f"no experiment is called {name}: known are {', '.join(NAMES)}")
+    _check(name, reranker, arms or (), repeats)
     flags = said(context)
     if name == "preflight":
         _preflight(context, flags, config, library, sets or (), data, output, reranker, json)
         return
-    _check(name, reranker, arms or (), repeats)
     if name == "cost" and cache is None:
         flags["cache"] = {"mode": "off"}
     request = Request(
         protocol=protocol, sets=tuple(sets or ()), data=data, questions=sample, draw=draw, repeats=repeats, gold=gold,
         reranker=reranker, examples=tuple(map(_named, examples or ())),
-        grid=Grid(tuple(arms or ()), tuple(ks or ()), tuple(places or ()), tuple(votes or ())),
+        grid=Grid(
+            tuple(arms or ()), tuple(ks or ()), tuple(places or ()), tuple(votes or ()), tuple(temperatures or ())
+        ),
     )  # fmt: skip
     asked(name, request, flags, config, library, output, yes=yes, json=json, also=also or ())
 
 
 def _check(name: str, reranker: str | None, arms: Sequence[str], repeats: int) -> None:
-    """Raises InputError where the experiment has no use for what was said."""
+    """Raises InputError for an unknown experiment, or where it has no use for what was said."""
     from epicrisis.errors import InputError
 
-    if reranker is not None and name not in ("integration", "medprompt") and "reranked" not in arms:
+    if name not in NAMES:
+        raise InputError(f"no experiment is called {name}: known are {', '.join(NAMES)}")
+    if reranker is not None and name not in ("integration", "medprompt", "preflight") and "reranked" not in arms:
         raise InputError("--reranker is for the arm reranked: name that with --arm, beside the others that are wanted")
     if name == "open-ended" and repeats > 1:
         raise InputError("open-ended asks each question once an arm: leave --repeats out")

@@ -79,7 +79,13 @@ def _one(grid: Grid, name: str) -> int:
 
 
 def _ensembles(asked: Asked, study: Study, grid: Grid, settings: Settings) -> tuple[Case, ...]:
-    return ensembles.cases(_all(asked), _drawing(study, settings), votes=grid.votes, arms=grid.arms)
+    return ensembles.cases(
+        _all(asked),
+        _drawing(study, settings),
+        votes=grid.votes,
+        temperatures=grid.temperatures,
+        arms=grid.arms,
+    )
 
 
 def _medprompt(asked: Asked, study: Study, grid: Grid, settings: Settings) -> tuple[Case, ...]:
@@ -128,9 +134,9 @@ EXPERIMENTS: Mapping[str, Experiment] = {
             ensembles.NAME,
             "What do votes and shuffled options bring? (Context retrieval, Tables 1 to 3, Figure 2)",
             _MEDQA,
-            Grid(ensembles.ARMS, votes=ensembles.VOTES),
+            Grid(ensembles.ARMS, votes=ensembles.VOTES, temperatures=ensembles.TEMPERATURES),
             _ensembles,
-            _tables(ensembles.tables, ("arm", "votes")),
+            _tables(ensembles.tables, ("arm", "votes", "temperature")),
             ensembles.PUBLISHED,
             strategy="self-consistency",
             placed=False,

@@ -36,6 +36,8 @@ class Grid:
     places: tuple[int, ...] = ()
     votes: tuple[int, ...] = ()
     """Votes, drafts or rounds."""
+    temperatures: tuple[float, ...] = ()
+    """Of votes, beside the one that the settings say."""
 
 
 @dataclass(frozen=True, slots=True)

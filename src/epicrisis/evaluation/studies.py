@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from epicrisis.errors import InputError
@@ -287,7 +287,7 @@ def prepared(
         name=wanted.name,
         arguments={
             **({} if wanted.by_settings else {"protocol": protocol.name}),
-            **{key: value for key in ("arms", "ks", "places", "votes") if (value := getattr(grid, key))},
+            **{each.name: value for each in fields(grid) if (value := getattr(grid, each.name))},
             **({"gold": request.gold} if request.gold != "one" else {}),
             **({"reranker": request.reranker} if request.reranker else {}),
             **({"examples": shown} if shown else {}),
@@ -330,6 +330,7 @@ def _grid(wanted: Experiment, request: Request) -> Grid:
         ("-k", request.grid.ks, wanted.grid.ks),
         ("--place", request.grid.places, wanted.grid.places),
         ("--votes", request.grid.votes, wanted.grid.votes),
+        ("--temperature", request.grid.temperatures, wanted.grid.temperatures),
     ):
         if theirs and not ours:
             raise InputError(f"{wanted.name} does not vary that: leave {flag} out")
@@ -338,6 +339,7 @@ def _grid(wanted: Experiment, request: Request) -> Grid:
         request.grid.ks or wanted.grid.ks,
         request.grid.places or wanted.grid.places,
         request.grid.votes or wanted.grid.votes,
+        request.grid.temperatures or wanted.grid.temperatures,
     )
 
 

@@ -14,6 +14,7 @@ from epicrisis.evaluation.experiments import ensembles, medprompt, models
 from epicrisis.evaluation.experiments.ensembles import COT, SC, SHUFFLED, ZERO, Drawing
 from epicrisis.evaluation.runs.folder import RECORDS
 from epicrisis.evaluation.runs.records import read_records
+from epicrisis.evaluation.tables.analysis import STATES
 from epicrisis.seams import ChatRequest
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.replies import fill
@@ -51,6 +52,24 @@ def test_the_grid_has_one_case_a_condition_the_most_votes_first() -> None:
         ensembles.cases(questions(1), Drawing(), arms=("magic",))
     with pytest.raises(InputError, match="question 'x' has no options or no gold letter"):
         ensembles.cases([Question("Why?", id="x")], Drawing())
+
+
+def test_one_number_of_votes_is_asked_at_other_temperatures(tmp_path: Path) -> None:
+    """The one that is set is not asked twice; where it is varied the other tables are of that one alone."""
+    asked = questions(6)
+    made = ensembles.cases(asked, Drawing(), votes=(3, 1), temperatures=(1.0, 0.7, 0.3), arms=(COT, SHUFFLED))
+    first = [case for case in made if case.question == asked[0]]
+    told = [(case.condition.get("votes"), case.condition.get("temperature")) for case in first]
+    assert told == [(None, None), (3, None), (1, None), (3, 0.3), (3, 1.0)]
+    drawn = [case.treatment.voting.temperature for case in first if case.treatment.voting is not None]
+    assert drawn == [0.7, 0.7, 0.3, 1.0]
+    outcomes = run(made, biased(asked, 0.6), tmp_path / "run")
+    *others, by_temperature = ensembles.tables({"voter": outcomes})
+    assert [cells[1:4] for cells in by_temperature.rows] == [(SHUFFLED, 3, t) for t in ("as set", 0.3, 1.0)]
+    shown = [row(by_temperature, "voter", SHUFFLED, 3, t) for t in ("as set", 0.3, 1.0)]
+    assert [sum(cells[state] for state in STATES) for cells in shown] == [6, 6, 6]
+    without = ensembles.tables({"voter": [each for each in outcomes if "temperature" not in each.condition]})
+    assert [shown.rows for shown in without] == [shown.rows for shown in others]
 
 
 def test_shuffling_removes_a_bias_that_votes_alone_do_not(tmp_path: Path) -> None:

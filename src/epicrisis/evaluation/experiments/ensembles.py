@@ -1,13 +1,15 @@
 """What do votes and shuffled options bring? (The context-retrieval study, section 4.1: Tables 1 to 3, Figure 2.)
 
 Zero-shot by next token, one chain of thought, and self-consistency over a growing number of votes, with the options as
-they are and shuffled. The votes of a smaller number are among those of a larger one, so they come out of the cache.
+they are and shuffled; one number of votes at several temperatures. The votes of a smaller number are among those of a
+larger one, so they come out of the cache.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from epicrisis.answering.voting import Voting
 from epicrisis.errors import InputError
@@ -21,6 +23,10 @@ from epicrisis.types import Question, StrategyName
 
 NAME = "ensembles"
 VOTES = (1, 3, 5, 10, 15, 20, 25)
+TEMPERATURES = (0.3, 0.5, 0.7, 1.0)
+"""Ours: the study says that it varied them and prints none."""
+N = 5
+"""Votes at each temperature, and of the methods side by side; where nobody asks so many, the most there are."""
 ZERO, COT, SC, SHUFFLED = "zero-shot", "chain-of-thought", "self-consistency", "self-consistency+shuffling"
 ARMS = (ZERO, COT, SC, SHUFFLED)
 PUBLISHED = ("ensembles-baseline", "ensembles-shuffling", "ensembles-votes", "study-energy")
@@ -57,9 +63,15 @@ class Drawing:
 
 
 def cases(
-    questions: Sequence[Question], drawing: Drawing, *, votes: Sequence[int] = VOTES, arms: Sequence[str] = ARMS
+    questions: Sequence[Question],
+    drawing: Drawing,
+    *,
+    votes: Sequence[int] = VOTES,
+    temperatures: Sequence[float] = (),
+    arms: Sequence[str] = ARMS,
 ) -> tuple[Case, ...]:
-    """Conditions: `arm`, for self-consistency `votes`, `repeat`. The most votes come first, so that the rest is there.
+    """Conditions: `arm`, for self-consistency `votes` and, where it is not the drawing's own, `temperature`; `repeat`.
+    The most votes come first, so that the rest is there.
 
     Raises InputError for an arm that is not known, or a question without a gold letter.
     """
@@ -76,7 +88,17 @@ def cases(
                 voting = drawing.votes(n, shuffle=arm == SHUFFLED)
                 treatment = Treatment(_STRATEGIES[arm], voting=voting)
                 made += drawing.cases(question, {"arm": arm, "votes": n}, treatment)
+            for temperature in sorted({*temperatures} - {drawing.voting.temperature}):
+                n = most_like(N, votes)
+                voting = replace(drawing.votes(n, shuffle=arm == SHUFFLED), temperature=temperature)
+                condition: Condition = {"arm": arm, "votes": n, "temperature": temperature}
+                made += drawing.cases(question, condition, Treatment(_STRATEGIES[arm], voting=voting))
     return tuple(made)
+
+
+def most_like(n: int, asked: Sequence[int]) -> int:
+    """This number where it was asked, else the largest that was."""
+    return n if n in asked else max(asked)
 
 
 def check_choices(questions: Iterable[Question]) -> None:
@@ -97,36 +119,31 @@ def tables(
     seed: int = 0,
 ) -> tuple[Table, ...]:
     """Of finished runs, by the name of their model: the methods at one number of votes (Table 1), what shuffling
-    changes (Table 2), and the number of votes (Table 3, Figure 2)."""
-    told = (*_NOTES, *remarks)
+    changes (Table 2), the number of votes (Table 3, Figure 2), and the temperature where it was varied."""
+    made = partial(table, measure=measure, remarks=(*_NOTES, *remarks), seed=seed)
+    warmed = [group for model, found in runs.items() for group in _by_temperature(model, found)]
+    as_set = {model: of(found, temperature=None) for model, found in runs.items()}.items()
+    votes = ("model", "arm", "votes")
     return (
-        table(
+        made(
             "Accuracy by method",
-            ("model", "arm", "votes"),
-            [group for model, found in runs.items() for group in _methods(model, found)],
+            votes,
+            [group for model, found in as_set for group in _methods(model, found)],
             baseline=COT,
-            measure=measure,
-            remarks=told,
-            seed=seed,
         ),
-        table(
+        made(
             "What shuffled options change",
             ("model", "votes"),
-            [group for model, found in runs.items() for group in _shuffling(model, found)],
+            [group for model, found in as_set for group in _shuffling(model, found)],
             baseline="options as they are",
-            measure=measure,
-            remarks=told,
-            seed=seed,
         ),
-        table(
+        made(
             "Accuracy by the number of votes",
-            ("model", "arm", "votes"),
-            [group for model, found in runs.items() for group in _by_votes(model, found)],
+            votes,
+            [group for model, found in as_set for group in _by_votes(model, found)],
             baseline="the same arm at its fewest votes",
-            measure=measure,
-            remarks=told,
-            seed=seed,
         ),
+        *([made("Accuracy by temperature", (*votes, "temperature"), warmed, baseline="as set")] if warmed else ()),
     )
 
 
@@ -145,7 +162,7 @@ def _methods(model: str, outcomes: Sequence[Outcome]) -> list[Group]:
     against = of(outcomes, arm=COT)
     for arm in ARMS:
         asked = _votes(outcomes, arm)
-        n = None if not asked else 5 if 5 in asked else asked[-1]
+        n = most_like(N, asked) if asked else None
         here = of(outcomes, arm=arm) if n is None else of(outcomes, arm=arm, votes=n)
         if here:
             groups.append(Group((model, arm, n), here, against if arm != COT else (), ("repeat",)))
@@ -166,6 +183,19 @@ def _by_votes(model: str, outcomes: Sequence[Outcome]) -> list[Group]:
         for n in asked:
             against = of(outcomes, arm=arm, votes=asked[0]) if n != asked[0] else ()
             groups.append(Group((model, arm, n), of(outcomes, arm=arm, votes=n), against, ("repeat",)))
+    return groups
+
+
+def _by_temperature(model: str, outcomes: Sequence[Outcome]) -> list[Group]:
+    groups = []
+    for arm in (SC, SHUFFLED):
+        varied = [each for each in of(outcomes, arm=arm) if "temperature" in each.condition]
+        for n in sorted({int(str(each.condition["votes"])) for each in varied}):
+            own = of(outcomes, arm=arm, votes=n, temperature=None)
+            groups.append(Group((model, arm, n, "as set"), own, (), ("repeat",)))
+            for temperature in sorted({float(str(each.condition["temperature"])) for each in varied}):
+                here = of(varied, votes=n, temperature=temperature)
+                groups.append(Group((model, arm, n, temperature), here, own, ("repeat",)))
     return groups
 
 

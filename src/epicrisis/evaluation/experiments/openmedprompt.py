@@ -22,7 +22,7 @@ from epicrisis.treatment import Treatment
 from epicrisis.types import Examples, Keep, Question, StrategyName
 
 from .arms import Find
-from .ensembles import Drawing, of
+from .ensembles import Drawing, most_like, of
 from .medprompt import NONE
 
 NAME = "openmedprompt"
@@ -56,12 +56,12 @@ class Sizes:
     @property
     def k(self) -> int:
         """Examples of the rows over drafts and rounds, and of the one draft."""
-        return K if K in self.ks else max(self.ks)
+        return most_like(K, self.ks)
 
     @property
     def n(self) -> int:
         """Drafts or rounds of the rows over examples."""
-        return N if N in self.ns else max(self.ns)
+        return most_like(N, self.ns)
 
     def pairs(self) -> list[tuple[int, int]]:
         """(n, k), the largest n first, so that the rest is there."""
