@@ -68,9 +68,9 @@ def presets() -> dict[str, dict[str, Any]]:
 def _preset(name: object) -> dict[str, Any]:
     if name is None:
         return {}
-    if name not in presets():
+    if not isinstance(name, str) or name not in presets():
         raise SettingsError(f"no preset is called {name}: known are {', '.join(presets())}")
-    return presets()[str(name)]
+    return presets()[name]
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

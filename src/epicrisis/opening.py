@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
@@ -148,6 +148,11 @@ def library_told(library: Library) -> dict[str, Any]:
     return {"id": library.manifest.library_id, "passages": library.count()[1]}
 
 
+def examples_told(library: Library) -> dict[str, Any]:
+    """The same of a library of solved questions, and what finds them."""
+    return {**library_told(library), "encoder": library.manifest.encoder_name}
+
+
 @dataclass(frozen=True, slots=True)
 class ExampleSearch:
     """A library of solved questions, and which of them are shown."""
@@ -161,18 +166,29 @@ class ExampleSearch:
         anything else."""
         depth = max(_EXAMPLES_AT_LEAST, self.wanted.k * self.wanted.rerank_times)
         while True:
-            passages = self._passages(question, depth)
+            passages, notes = self._passages(question, depth)
             found = chosen(passages, question, self.wanted.k, self.wanted.leak_similarity)
-            if len(found.shown) == self.wanted.k or len(passages) < depth:
-                return found
+            n = len(found.shown)
+            if n == self.wanted.k or len(passages) < depth:
+                fewer = [f"{n} of the {self.wanted.k} wanted: the library has no more"] if n < self.wanted.k else []
+                return replace(found, notes=(*self.notes, *notes, *fewer))
             # Long questions have several passages, and some are left out.
             depth *= 2
 
-    def _passages(self, question: Question, depth: int) -> tuple[Passage, ...]:
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is to be known of the library, whatever is asked."""
+        made, wanted = self.opened.library.manifest.encoder_name, self.wanted.encoder
+        other = wanted is not None and wanted != made
+        return (f"their library was made with {made}, not with {wanted}",) if other else ()
+
+    def _passages(self, question: Question, depth: int) -> tuple[tuple[Passage, ...], tuple[str, ...]]:
+        """So many, best first, and what the search says of it."""
         if self.wanted.choose == "nearest":
-            return self.opened.retriever.rank(question.text, depth, "dense", Scope()).passages
+            ranking = self.opened.retriever.rank(question.text, depth, "dense", Scope())
+            return ranking.passages, ranking.notes
         drawn = f"{self.seed}/{question.key if self.wanted.choose == 'random' else ''}"
-        return at_random(self.opened.library, depth, int(sha256(drawn.encode()).hexdigest()[:8], 16), Scope())
+        return at_random(self.opened.library, depth, int(sha256(drawn.encode()).hexdigest()[:8], 16), Scope()), ()
 
 
 def open_examples(settings: Settings) -> ExampleSearch | None:
@@ -183,10 +199,10 @@ def open_examples(settings: Settings) -> ExampleSearch | None:
     wanted = settings.examples
     if wanted.library is None:
         return None
-    changes = {
-        "by": "dense", "strategy": "rag", "encoder": None, "fuse": (),
-        "rerank": RerankSettings(name=wanted.rerank, depth=max(1, wanted.k * wanted.rerank_times)),
-    }  # fmt: skip
+    rerank = RerankSettings()
+    if wanted.rerank is not None:
+        rerank = RerankSettings(name=wanted.rerank, depth=max(1, wanted.k * wanted.rerank_times))
+    changes = {"by": "dense", "strategy": "rag", "encoder": None, "fuse": (), "rerank": rerank}
     return ExampleSearch(open_retriever(settings.model_copy(update=changes), wanted.library), wanted, settings.seed)
 
 

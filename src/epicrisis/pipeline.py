@@ -24,7 +24,7 @@ from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
 
 from epicrisis.answering.baselines import PROMPTS, chain_of_thought, closed_book, rag
 from epicrisis.answering.brief_context import brief_context
-from epicrisis.answering.context import Context, Sampling
+from epicrisis.answering.context import Context, Rewarder, Sampling
 from epicrisis.answering.next_token import zero_shot
 from epicrisis.answering.open_medprompt import ensemble_refining, self_reflection
 from epicrisis.answering.refining import Refining
@@ -39,6 +39,7 @@ from epicrisis.models.catalogue import is_demo
 from epicrisis.opening import (
     ExampleSearch,
     Opened,
+    examples_told,
     library_told,
     open_cache,
     open_examples,
@@ -220,7 +221,7 @@ class Pipeline:
             told = [library_told(each) for each in libraries]
             recipe["library"] = {**told[0], "fused": told[1:]}
         if self._examples is not None:
-            recipe["examples"] = library_told(self._examples.opened.library)
+            recipe["examples"] = examples_told(self._examples.opened.library)
         return recipe
 
     async def aclose(self) -> None:
@@ -262,7 +263,9 @@ class Pipeline:
             assert self._reward is not None
             return await self._offload(self._reward.score, question.text, text)
 
-        scored = reward if self._reward is not None else judged if "reward" in settings.roles else None
+        scored = Rewarder(reward) if self._reward is not None else None
+        if scored is None and "reward" in settings.roles:
+            scored = Rewarder(judged, settings.model_for("reward").name)
         deadline = settings.deadline_seconds
         return Context(
             models=self._models,

@@ -24,6 +24,9 @@ KEYS = "EPICRISIS_API_KEY"
 """Begins the names of variables that hold endpoints' keys (`EPICRISIS_API_KEY_MAP`)."""
 
 
+MAX_RERANKED = 1000
+
+
 def _date(value: str) -> str:
     last_day(value)
     return value
@@ -156,7 +159,7 @@ class RerankSettings(_Table):
     """A reranker over the best `depth` passages: a catalogue name, a folder, or the URL of a `/v1/rerank` endpoint."""
 
     name: Address | None = None
-    depth: int = Field(64, ge=1, le=1000)
+    depth: int = Field(64, ge=1, le=MAX_RERANKED)
     api_key_env: Variable = KEYS
 
 
@@ -310,6 +313,12 @@ class Settings(_Table):
         if check.enabled and check.signal == "reranker-overlap" and self.rerank.name is None:
             raise ValueError(
                 "setting preflight.signal: reranker-overlap needs a reranker: name one with rerank.name (--rerank)"
+            )
+        shown = self.examples
+        if shown.rerank is not None and shown.k * shown.rerank_times > MAX_RERANKED:
+            raise ValueError(
+                f"setting examples.rerank_times: {shown.rerank_times} times {shown.k} examples are more than the "
+                f"{MAX_RERANKED:,} that are reranked: give less of one of them"
             )
         for key, value in _places(self) if self.local_only else ():
             if (elsewhere := outside(value)) is not None:

@@ -125,6 +125,8 @@ class Examples:
 
     shown: tuple[Example, ...]
     left_out: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What their search has to say: what it did not read, or that there are fewer than were wanted."""
 
 
 @dataclass(frozen=True, slots=True)

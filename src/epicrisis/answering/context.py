@@ -41,6 +41,16 @@ class Sampling:
 
 
 @dataclass(frozen=True, slots=True)
+class Rewarder:
+    """What says how good an answer is."""
+
+    score: Callable[[Question, str, Context], Awaitable[Mapping[str, float]]]
+    """By attribute. Raises ChatError, Unreadable."""
+    judge: str | None = None
+    """The chat model that gives marks where no trained reward model is at hand."""
+
+
+@dataclass(frozen=True, slots=True)
 class Context:
     """Everything a strategy may use. `deadline` is a time of `time.monotonic()`."""
 
@@ -59,8 +69,7 @@ class Context:
     examples: Callable[[Question], Awaitable[Examples]] | None = None
     """The solved questions to show; `None` where no library of them is named."""
     refining: Refining = field(default_factory=Refining)
-    reward: Callable[[Question, str, Context], Awaitable[Mapping[str, float]]] | None = None
-    """How good an answer is, by attribute. Raises ChatError, Unreadable."""
+    reward: Rewarder | None = None
 
 
 def spent_by(context: Context) -> tuple[Context, list[Usage]]:

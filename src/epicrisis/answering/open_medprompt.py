@@ -19,7 +19,7 @@ from statistics import fmean
 from epicrisis.answering.baselines import PROMPTS, conclude
 from epicrisis.answering.choices import ReplyForm, Unreadable
 from epicrisis.answering.context import Context, Sampling, ask, failure_of, fits, spent_by, unanswered
-from epicrisis.answering.turns import told, with_examples
+from epicrisis.answering.turns import announce, with_examples
 from epicrisis.answers import Answer, AnswerStarted, Draft, Drafted, Notice, Usage
 from epicrisis.errors import ChatError, ContextOverflow
 from epicrisis.prompts import Prompt, fence, render
@@ -39,7 +39,7 @@ async def ensemble_refining(question: Question, context: Context) -> Answer:
         prompt, form = await _first(question, context, ENSEMBLE_REFINING)
     except ChatError as error:
         return unanswered(question, ENSEMBLE_REFINING, error)
-    asked = (_draft(context, i, prompt, form, _varied(context, i)) for i in range(context.refining.drafts))
+    asked = (_draft(context, i, prompt, form, _varied(question, context, i)) for i in range(context.refining.drafts))
     # All of them end before an error is raised: what was paid for is on record.
     drafts: list[Draft] = []
     for each in await asyncio.gather(*asked, return_exceptions=True):
@@ -70,11 +70,14 @@ async def self_reflection(question: Question, context: Context) -> Answer:
         except (ChatError, Unreadable) as error:
             context.emit(Notice("left-out", f"round {number}: {error}; what came before stands"))
             break
-        better, form = _improved_prompt(question, drafts[-1])
+        better, form = _improved_prompt(question, context, drafts[-1])
         drafts.append(await _scored(question, context, await _draft(context, number, better, form, None)))
     good = [draft for draft in drafts if draft.state == "answered"]
     if not good:
         return _without(question, SELF_REFLECTION, drafts)
+    if (last := drafts[-1]).state != "answered":
+        ended = f"round {last.number} of {context.refining.rounds} ended {last.state}: what came before stands"
+        context.emit(Notice("left-out", ended))
     kept, how = _kept(context, good)
     answer = Answer(question, SELF_REFLECTION, "answered", text=kept.text, choice=kept.choice)
     return replace(answer, drafts=tuple(drafts), decided_by=how)
@@ -85,7 +88,9 @@ def _kept(context: Context, drafts: Sequence[Draft]) -> tuple[Draft, str]:
     rewarded = [draft for draft in drafts if draft.rewards]
     if context.refining.keep == "last" or not rewarded:
         return drafts[-1], "last draft"
-    return max(rewarded, key=lambda draft: (reward_of(draft), draft.number)), "best reward"
+    judge = None if context.reward is None else context.reward.judge
+    how = "best reward" if judge is None else f"best mark, judged by {judge}"
+    return max(rewarded, key=lambda draft: (reward_of(draft), draft.number)), how
 
 
 def reward_of(draft: Draft) -> float:
@@ -108,7 +113,7 @@ async def _first(question: Question, context: Context, strategy: str) -> tuple[P
     if context.examples is not None:
         found = await context.examples(question)
         examples = found.shown
-        context.emit(told(found))
+        announce(context, found)
     context.emit(AnswerStarted(strategy, documents=len(examples)))
     prompt = render(PROMPTS, "chain_of_thought", question=question.text, options=question.options)
     prompt, form = with_examples(prompt, "chain_of_thought", examples), _form(question)
@@ -140,9 +145,10 @@ async def _draft(context: Context, number: int, prompt: Prompt, form: ReplyForm,
     return draft
 
 
-def _varied(context: Context, number: int) -> Sampling:
-    """Temperature and top-p of one draft, by the seed and its number: more drafts change none of the first."""
-    drawn = random.Random(f"{context.seed}/{number}")
+def _varied(question: Question, context: Context, number: int) -> Sampling:
+    """Temperature and top-p of one draft, by the seed, the question and its number: more drafts change none of the
+    first."""
+    drawn = random.Random(f"{context.seed}/{question.key}/{number}")
     own = context.sampling.get("writer", Sampling())
     return replace(own, temperature=drawn.choice(TEMPERATURES), top_p=drawn.choice(TOP_PS))
 
@@ -154,7 +160,7 @@ async def _synthesis(question: Question, context: Context, drafts: Sequence[Draf
     form = _form(question)
     try:
         if not await fits(context, "writer", prompt, form):
-            raise ContextOverflow(f"{len(drafts)} drafts do not fit the model's window: make fewer (refining.drafts)")
+            raise ContextOverflow(f"{len(drafts)} drafts do not fit the model's window: make fewer (refine.drafts)")
         reply = await ask(context, "writer", "synthesis", prompt, form, stream=True)
     except (ChatError, Unreadable) as error:
         return unanswered(question, ENSEMBLE_REFINING, error)
@@ -169,7 +175,7 @@ async def _critique(question: Question, context: Context, draft: Draft) -> str:
     return reply.text if reply.found else _NO_FAULT
 
 
-def _improved_prompt(question: Question, draft: Draft) -> tuple[Prompt, ReplyForm]:
+def _improved_prompt(question: Question, context: Context, draft: Draft) -> tuple[Prompt, ReplyForm]:
     """What the writer sees of the draft: its text, the critique, the scores."""
     prompt = render(
         PROMPTS,
@@ -179,6 +185,7 @@ def _improved_prompt(question: Question, draft: Draft) -> tuple[Prompt, ReplyFor
         answer=_fenced(draft),
         critique=draft.critique,
         rewards={name: f"{value:.2f}" for name, value in draft.rewards.items()},
+        judged=context.reward is not None and context.reward.judge is not None,
     )
     return prompt, _form(question)
 
@@ -192,7 +199,7 @@ async def _scored(question: Question, context: Context, draft: Draft) -> Draft:
     if context.reward is None or draft.state != "answered":
         return draft
     try:
-        rewards = await context.reward(question, draft.text, context)
+        rewards = await context.reward.score(question, draft.text, context)
     except (ChatError, Unreadable) as error:
         context.emit(Notice("left-out", f"draft {draft.number} has no reward: {error}"))
         return draft

@@ -1,4 +1,4 @@
-"""A chat model as reward model: the stand-in where no trained one is at hand, and named so (`judged by ...`).
+"""A chat model as reward model: the stand-in where no trained one is at hand, and named so (`Rewarder.judge`).
 
 It gives each attribute a mark from 1 to 5. The context-retrieval study has trained scores, of ArmoRM, on another scale:
 the two are not to be compared.

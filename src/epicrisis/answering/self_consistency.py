@@ -16,7 +16,7 @@ from epicrisis.answering.baselines import PROMPTS
 from epicrisis.answering.choices import ReplyForm, Unreadable
 from epicrisis.answering.context import Context, Sampling, ask, failure_of, fits, spent_by, unanswered
 from epicrisis.answering.shuffling import Shown, as_they_are, shuffled
-from epicrisis.answering.turns import told, with_examples
+from epicrisis.answering.turns import announce, with_examples
 from epicrisis.answering.voting import TIE, tally
 from epicrisis.answers import Answer, AnswerStarted, Failure, Notice, Usage, Vote, Voted
 from epicrisis.errors import ChatError, ContextOverflow, InputError
@@ -40,7 +40,7 @@ async def medprompt(question: Question, context: Context) -> Answer:
     if context.examples is None:
         raise InputError(NO_EXAMPLES)
     found = await context.examples(question)
-    context.emit(told(found))
+    announce(context, found)
     return await _voted(question, context, MEDPROMPT, found.shown, shuffle=context.voting.shuffle is not False)
 
 
@@ -51,7 +51,9 @@ async def _voted(
         cure = f"{strategy} counts votes for options and this question has none: ask it by ensemble-refining"
         return Answer(question, strategy, "failed", failure=Failure("NoOptions", cure))
     n = context.voting.n
-    orders = shuffled(question.options, n, context.seed) if shuffle else (as_they_are(question.options),) * n
+    orders = (as_they_are(question.options),) * n
+    if shuffle:
+        orders = shuffled(question.options, n, f"{context.seed}/{question.key}")
     if shuffle and n % len(question.options):
         uneven = f"{n} votes over {len(question.options)} options: not every option stands equally often in every place"
         context.emit(Notice("unbalanced", uneven))
@@ -99,15 +101,19 @@ async def _vote(context: Context, number: int, shown: Shown, prompt: Prompt, for
     return vote
 
 
-def _words(question: Question, vote: Vote) -> str:
-    """What the vote says; where it saw the options in another order and names letters, which mean others there, the
-    option alone."""
-    misleads = vote.shown != tuple(question.options) and re.search(rf"\b[{''.join(vote.shown)}]\b", vote.text)
-    return question.options[vote.choice or ""] if misleads else vote.text
+def _words(question: Question, votes: Sequence[Vote]) -> str:
+    """What the first of these votes says that names no letter of another order, where letters mean other options; else
+    the option alone."""
+    letters = "".join(question.options)
+    # "a" and "I" are words.
+    small = letters.lower().replace("a", "").replace("i", "") or letters
+    named = re.compile(rf"\b[{letters}{small}]\b|(?i:\b[{letters}][)\].:]|\boptions? [{letters}]\b)")
+    own = (vote.text for vote in votes if vote.shown == tuple(question.options) or not named.search(vote.text))
+    return next(own, question.options[votes[0].choice or ""])
 
 
 def _concluded(question: Question, context: Context, strategy: str, votes: Sequence[Vote]) -> Answer:
-    """The answer that the votes come to, in the words of the first vote for it."""
+    """The answer that the votes come to, in the words of a vote for it."""
     counted = tally(votes, tuple(question.options), context.voting.tie)
     lost = [vote for vote in votes if vote.state in ("failed", "unparsed")]
     if lost:
@@ -123,7 +129,7 @@ def _concluded(question: Question, context: Context, strategy: str, votes: Seque
         decided_by=counted.decided_by,
     )
     if counted.choice is not None:
-        return replace(answer, text=_words(question, next(vote for vote in votes if vote.choice == counted.choice)))
+        return replace(answer, text=_words(question, [vote for vote in votes if vote.choice == counted.choice]))
     if counted.decided_by == TIE:
         return replace(answer, text="The votes are tied between options.")
     return answer if counted.state == "abstained" else replace(answer, failure=lost[0].failure)

@@ -30,11 +30,12 @@ def as_they_are(options: Mapping[str, str]) -> Shown:
     return Shown(options, tuple(options))
 
 
-def shuffled(options: Mapping[str, str], votes: int, seed: int) -> tuple[Shown, ...]:
+def shuffled(options: Mapping[str, str], votes: int, seed: int | str) -> tuple[Shown, ...]:
     """For each vote an order of the options, drawn by the seed.
 
     Each block of as many votes as there are options is a Latin square: a random order and its rotations, in random
-    turn. No option is ever more than one vote ahead of another in a place.
+    turn. No option is ever more than one vote ahead of another in a place. Which one that is, the seed decides: a seed
+    of each question's own keeps it from being the same one for all.
     """
     letters = tuple(options)
     drawn = random.Random(seed)

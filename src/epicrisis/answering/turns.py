@@ -11,16 +11,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from epicrisis.answering.baselines import PROMPTS
-from epicrisis.answers import ExamplesFound
+from epicrisis.answering.context import Context
+from epicrisis.answers import ExamplesFound, Notice
 from epicrisis.prompts import Prompt, escape, render
 from epicrisis.seams import Message
 from epicrisis.types import Example, Examples
 
 
-def told(found: Examples) -> ExamplesFound:
-    """The event that tells of them, without their texts."""
+def announce(context: Context, found: Examples) -> None:
+    """Tells of them, without their texts, and what their search has to say."""
     models = tuple(sorted({each.model for each in found.shown}))
-    return ExamplesFound(tuple(each.id for each in found.shown), found.left_out, models)
+    context.emit(ExamplesFound(tuple(each.id for each in found.shown), found.left_out, models))
+    for note in found.notes:
+        context.emit(Notice("search", f"solved questions: {note}"))
 
 
 def with_examples(prompt: Prompt, template: str, examples: Sequence[Example]) -> Prompt:
@@ -29,12 +32,12 @@ def with_examples(prompt: Prompt, template: str, examples: Sequence[Example]) ->
     turns: list[Message] = []
     for example in reversed(examples):
         (_, question) = render(PROMPTS, template, question=example.text, options=example.options).messages
-        turns += [question, Message("assistant", escape(json.dumps(_reply(example), ensure_ascii=False)))]
+        turns += [question, Message("assistant", json.dumps(_reply(example), ensure_ascii=False))]
     return replace(prompt, messages=(system, *turns, *asked))
 
 
 def _reply(example: Example) -> dict[str, object]:
-    result: dict[str, object] = {"found": True, "answer": example.answer}
+    result: dict[str, object] = {"found": True, "answer": escape(example.answer)}
     if example.choice is not None:
         result["choice"] = example.choice
-    return {"reasoning": example.reasoning, "result": result} if example.reasoning else {"result": result}
+    return {"reasoning": escape(example.reasoning), "result": result} if example.reasoning else {"result": result}

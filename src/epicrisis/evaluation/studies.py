@@ -14,7 +14,7 @@ from typing import Any
 from epicrisis.errors import InputError
 from epicrisis.library.lookup import at_random
 from epicrisis.models.rerankers import load_reranker
-from epicrisis.opening import ExampleSearch, Opened, library_told, scope_of
+from epicrisis.opening import ExampleSearch, Opened, examples_told, scope_of
 from epicrisis.pipeline import WITHOUT_LIBRARY, Pipeline
 from epicrisis.settings import PreflightSettings, Settings
 from epicrisis.types import Question
@@ -282,7 +282,7 @@ def prepared(
         finds = {name: search.find for name, search in examples.items()}
         study = Study(evidence, protocol, request.repeats, settings.seed, finds)
         cases = wanted.make({sample.name: sample.questions for sample in samples}, study, grid, settings)
-        shown = {name: library_told(search.opened.library) for name, search in examples.items()}
+        shown = {name: examples_told(search.opened.library) for name, search in examples.items()}
     plan = Plan(
         name=wanted.name,
         arguments={

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from epicrisis.answering.context import Context
+from epicrisis.answering.context import Context, Rewarder
 from epicrisis.answers import Answer, Called, Event, MapStarted, Notice, Usage
-from epicrisis.errors import ChatError, InputError, UserError
+from epicrisis.errors import ChatError, ContextOverflow, InputError, UserError
 from epicrisis.models.chat.prices import price_of
 from epicrisis.models.recipe import STUDIED
 from epicrisis.opening import scope_of
@@ -199,10 +199,13 @@ class _Outcome:
         kinds = ("map", "vote") if self.answer.strategy == "self-reflection" else ("map", "vote", "draft")
         return call.stage.split()[0] in kinds
 
+    def fails_by(self, kind: str) -> bool:
+        """Whether it ended with a failure of that kind."""
+        return self.answer.failure is not None and self.answer.failure.kind == kind
+
     @property
     def overflows(self) -> bool:
-        """Nothing else fails in a plan."""
-        return self.answer.state == "failed"
+        return self.fails_by(ContextOverflow.__name__)
 
 
 _Outcomes = tuple[_Outcome, _Outcome, _Outcome]
@@ -223,7 +226,7 @@ async def _outcomes(desk: _Desk, question: Question, strategies: Sequence[str]) 
     preflight = None if context.preflight is None else _once(context.preflight)
     examples = None if context.examples is None else _once(context.examples)
     # A trained reward model is no chat model: it costs no call, and its scores a few tokens.
-    reward = _middling if desk.settings.refine.reward_model is not None else context.reward
+    reward = Rewarder(_middling) if desk.settings.refine.reward_model is not None else context.reward
     context = replace(context, retrieve=retrieve, preflight=preflight, examples=examples, reward=reward, deadline=None)
 
     async def outcome(name: str, size: Size) -> _Outcome:
@@ -281,7 +284,8 @@ def _states(row: _Outcomes) -> Counter[str]:
         "re-partitioned to fit the window": any(
             isinstance(event, Notice) and event.kind == "re-partitioned" for event in most.events
         ),
-        "nothing retrieved": least.answer.failure is not None and least.answer.failure.kind == "NothingRetrieved",
+        "nothing retrieved": least.fails_by("NothingRetrieved"),
+        "has no options": least.fails_by("NoOptions"),
         "does not fit the window": least.overflows,
         "may not fit the window": most.overflows and not least.overflows,
     }
