@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from epicrisis.answers import Answer, Called, ExamplesFound
+from epicrisis.answers import Answer, Called, ExamplesFound, Notice
 from epicrisis.configuration import load
 from epicrisis.errors import InputError, SettingsError
 from epicrisis.library.ingest import add_documents
@@ -101,12 +101,20 @@ def test_each_strategy_makes_the_calls_that_were_planned(examples: Opened, strat
     assert row.prompt_tokens.least <= answer.usage.prompt_tokens <= row.prompt_tokens.most
 
 
+@pytest.mark.parametrize("strategy", ["zero-shot", "self-consistency", "medprompt"])
+def test_a_plan_says_what_a_question_without_options_lacks(examples: Opened, strategy: str) -> None:
+    settings = settings_of(strategy=strategy)
+    asked = Question("What is it?", id="open")
+    plan = asyncio.run(planned(pipeline_of(settings, replies, examples), settings, [asked], [strategy]))
+    assert plan.strategies[0].states == {"has no options": 1}
+
+
 def test_a_judge_of_drafts_is_planned_for_as_well(examples: Opened) -> None:
     settings = settings_of(strategy="self-reflection", models={"reward": {"name": "smollm2-135m"}})
     plan = asyncio.run(planned(pipeline_of(settings, replies, examples), settings, [ASKED], ["self-reflection"]))
     answer = answered(settings, examples)
     assert plan.strategies[0].calls.expected == answer.usage.calls == (2 * 2 + 1) + 3
-    assert answer.decided_by == "best reward"
+    assert answer.decided_by == "best mark, judged by smollm2-135m"
     assert [len(draft.rewards) for draft in answer.drafts] == [3, 3, 3]
     stages = [event.stage for event in answer.trace if isinstance(event, Called)]
     assert stages == ["draft 0", "reward", "critique 0", "draft 1", "reward", "critique 1", "draft 2", "reward"]
@@ -129,6 +137,24 @@ def test_the_nearest_are_shown_and_never_the_question_itself(examples: Opened) -
     by_id = found(answered(settings_of(strategy="medprompt", examples={"k": 30}), examples))
     assert by_id.left_out == ("made/case-7",)
     assert len(by_id.ids) == 29, "all there are, each once, though each has two passages or more"
+
+
+def notes(answer: Answer) -> list[str]:
+    return [event.message for event in answer.trace if isinstance(event, Notice) and event.kind == "search"]
+
+
+def test_what_their_search_has_to_say_is_said(examples: Opened) -> None:
+    """That there are fewer than were wanted, that a question was not read whole, and by what they are found."""
+    long = Question("fever and cough " * 300, OPTIONS, "choice", id="long")
+    settings = settings_of(strategy="medprompt", examples={"k": 30}, long_questions="cut")
+    fewer, *_ = notes(answered(settings, examples))
+    assert fewer == "solved questions: 29 of the 30 wanted: the library has no more"
+    assert any("tokens not seen by dense search" in note for note in notes(answered(settings, examples, long)))
+    other = settings_of(strategy="medprompt", examples={"encoder": "pubmedbert"})
+    assert notes(answered(other, examples)) == [
+        "solved questions: their library was made with hashing, not with pubmedbert"
+    ]
+    assert pipeline_of(settings, replies, examples).recipe()["examples"]["encoder"] == "hashing"
 
 
 def test_random_ones_differ_by_question_and_fixed_ones_do_not(examples: Opened) -> None:
@@ -171,3 +197,8 @@ def test_the_preset_is_the_studys_setup_and_whatever_is_said_goes_before_it() ->
     assert (changed.votes.n, changed.votes.shuffle) == (3, True)
     with pytest.raises(SettingsError, match="no preset is called best: known are cr, cr-benchmark"):
         load({"preset": "best"})
+    with pytest.raises(SettingsError, match=r"no preset is called \['cr'\]"):
+        load({"preset": ["cr"]})
+    with pytest.raises(SettingsError, match="11 times 100 examples are more than the 1,000 that are reranked"):
+        load({"examples": {"k": 100, "rerank_times": 11, "rerank": "medcpt-cross"}})
+    assert load({"examples": {"k": 100, "rerank_times": 11}}).examples.k == 100

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from epicrisis.answering.context import Context
+from epicrisis.answering.context import Context, Rewarder
 from epicrisis.answering.open_medprompt import TEMPERATURES, TOP_PS, ensemble_refining, self_reflection
 from epicrisis.answering.refining import Refining
 from epicrisis.answers import Called, Drafted, ExamplesFound, Notice
@@ -108,11 +108,11 @@ def test_options_are_shown_and_a_choice_is_stated() -> None:
 # -- self-reflection --------------------------------------------------------------------------------------------------
 
 
-def rewarding(scores: Mapping[str, float]) -> object:
+def rewarding(scores: Mapping[str, float], judge: str | None = None) -> Rewarder:
     async def reward(question: Question, text: str, _: Context) -> Mapping[str, float]:
         return {"truthfulness": scores[text], "helpfulness": scores[text]}
 
-    return reward
+    return Rewarder(reward, judge)
 
 
 def in_turn(*texts: str) -> ScriptedModel:
@@ -149,6 +149,17 @@ def test_the_best_by_reward_is_kept_as_corrected() -> None:
     assert (answer.text, answer.decided_by) == ("Two.", "best reward")
 
 
+def test_a_judge_is_named_as_one() -> None:
+    """Marks from 1 to 5 are no trained scores, neither to the writer nor to the reader."""
+    model = in_turn(*SCORES)
+    reward = rewarding(SCORES, judge="a-judge")
+    answer = run(self_reflection, world(model, (), refining=Refining(2, 2, "best"), reward=reward), OPEN_QUESTION)
+    assert answer.decided_by == "best mark, judged by a-judge"
+    seen = model.requests[2].messages[-1].content
+    assert "Another model gives it marks from 1 to 5, higher is better: truthfulness 0.20" in seen
+    assert "reward model" not in seen
+
+
 def test_without_a_reward_model_no_scores_are_shown_and_the_last_stands() -> None:
     model = in_turn(*SCORES)
     answer = run(self_reflection, world(model, (), refining=Refining(rounds=2, keep="best")), OPEN_QUESTION)
@@ -162,7 +173,7 @@ def test_a_reward_that_fails_is_said_and_the_scored_ones_count() -> None:
             raise EndpointRejected("no")
         return {"truthfulness": SCORES[text]}
 
-    asked = world(in_turn(*SCORES), (), refining=Refining(rounds=2), reward=reward)
+    asked = world(in_turn(*SCORES), (), refining=Refining(rounds=2), reward=Rewarder(reward))
     answer = run(self_reflection, asked, OPEN_QUESTION)
     assert (answer.text, answer.decided_by) == ("Three.", "best reward")
     assert [notice.message for notice in asked.of(Notice)] == ["draft 1 has no reward: no"]
@@ -178,6 +189,15 @@ def test_a_round_that_fails_leaves_what_came_before() -> None:
     answer = run(self_reflection, asked, OPEN_QUESTION)
     assert (answer.state, answer.text) == ("answered", "Draft 0.")
     assert [notice.message for notice in asked.of(Notice)] == ["round 1: no; what came before stands"]
+
+
+def test_a_draft_that_is_none_ends_the_rounds_and_is_said() -> None:
+    said = {"draft": answered("One."), "improvement": NOT_FOUND}
+    model = ScriptedModel(lambda request: said.get(stage(request)) or script(request))
+    asked = world(model, (), refining=Refining(rounds=5))
+    answer = run(self_reflection, asked, OPEN_QUESTION)
+    assert (answer.state, answer.text) == ("answered", "One.")
+    assert [notice.message for notice in asked.of(Notice)] == ["round 1 of 5 ended abstained: what came before stands"]
 
 
 def test_a_first_draft_that_abstains_is_not_pressed() -> None:

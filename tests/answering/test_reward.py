@@ -7,6 +7,7 @@ import json
 import pytest
 
 from epicrisis.answering.choices import Unreadable
+from epicrisis.answering.context import Rewarder
 from epicrisis.answering.open_medprompt import self_reflection
 from epicrisis.answering.refining import Refining
 from epicrisis.answering.reward import ATTRIBUTES, MarksForm, judged
@@ -41,7 +42,11 @@ def test_the_judge_is_the_model_of_its_role_and_on_record() -> None:
 
     judge = ScriptedModel(lambda _: json.dumps(MARKS), name="judge")
     asked = world(
-        ScriptedModel(writes), (), models={"reward": judge}, refining=Refining(rounds=0, keep="best"), reward=judged
+        ScriptedModel(writes),
+        (),
+        models={"reward": judge},
+        refining=Refining(rounds=0, keep="best"),
+        reward=Rewarder(judged, "judge"),
     )
     answer = run(self_reflection, asked, OPEN_QUESTION)
     assert answer.drafts[0].rewards == dict.fromkeys(ATTRIBUTES, 4.0)

@@ -50,7 +50,7 @@ def test_what_votes_come_to(stated: str, tie: TieRule, state: State, choice: str
 
 
 def test_the_spread_is_of_the_votes_that_state_an_option() -> None:
-    assert tally(votes("AAB-!"), LETTERS).distribution == {"A": 2 / 3, "B": 1 / 3, "C": 0.0, "D": 0.0}
+    assert tally(votes("AAB-!"), LETTERS).distribution == {"A": 0.4, "B": 0.2, "C": 0.0, "D": 0.0}
     assert tally(votes("-!"), LETTERS).distribution == {}
 
 

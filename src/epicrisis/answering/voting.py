@@ -30,7 +30,8 @@ class Voting:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """`state` is `answered` with a choice alone. `distribution`: of the votes that state an option."""
+    """`state` is `answered` with a choice alone. `distribution`: each option's share of all votes; what is missing to 1
+    abstained, could not be read or failed."""
 
     state: State
     choice: str | None = None
@@ -47,7 +48,7 @@ def tally(votes: Sequence[Vote], options: Sequence[str], tie: TieRule = "abstain
         state: State = next((each for each in ("abstained", "unparsed") if states[each]), "failed")
         return Tally(state)
     counts = Counter(stated)
-    distribution = {letter: counts[letter] / len(stated) for letter in options}
+    distribution = {letter: counts[letter] / len(votes) for letter in options}
     most = max(counts.values())
     leaders = [letter for letter in dict.fromkeys(stated) if counts[letter] == most]
     if states["abstained"] > most:
