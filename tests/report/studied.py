@@ -16,7 +16,7 @@ from epicrisis.evaluation.findings import Findings
 from epicrisis.evaluation.finished import findings_of
 from epicrisis.evaluation.runs.cases import Case
 from epicrisis.evaluation.runs.folder import Plan, Run
-from epicrisis.types import Examples, Question
+from epicrisis.types import Example, Examples, Question
 from tests.evaluation.judging.marks import RIGHT, WRONG, marked_by
 from tests.evaluation.written import recipe
 
@@ -63,8 +63,11 @@ def _answer(case: Case, right: bool) -> Answer:
     return Answer(question, strategy, "answered", "So it is.", choice, usage=usage)
 
 
-def none(_: Question) -> Examples:
-    return Examples(())
+FIVE = Examples(tuple(Example(f"e{i}", f"Example {i}?", "So.") for i in range(5)))
+
+
+def some(_: Question) -> Examples:
+    return FIVE
 
 
 @cache
@@ -80,7 +83,7 @@ def by_votes() -> Findings:
 
 @cache
 def by_examples() -> Findings:
-    sources = {"train-cot": none, "train-cot+reranker": none, "random": none, "fixed": none}
+    sources = {"train-cot": some, "train-cot+reranker": some, "random": some, "fixed": some}
     cases = medprompt.cases(CHOICE, Drawing(), sources)
     return found(medprompt.NAME, cases, lambda i, case: i % (2 + len(str(case.condition["examples"])) % 3) > 0, "own")
 
@@ -88,7 +91,7 @@ def by_examples() -> Findings:
 @cache
 def by_model() -> Findings:
     asked = {"mirage/medqa": CHOICE[:6], "careqa": CHOICE[6:]}
-    cases = models.cases(asked, Drawing(), {"train-cot": none}, votes=20)
+    cases = models.cases(asked, Drawing(), {"train-cot": some}, votes=20)
     return found(
         models.NAME, cases, lambda i, case: i % len(str(case.condition["arm"])) % 3 > 0, "both", ("tiny", "small")
     )
@@ -96,8 +99,8 @@ def by_model() -> Findings:
 
 @cache
 def by_drafts() -> Findings:
-    sizes = Sizes((3, 5, 10), (0, 1))
-    cases = openmedprompt.cases(OPEN, Drawing(), {"cot": none, "tot": none}, sizes=sizes)
+    sizes = Sizes((3, 5, 10), (0, 1, 5))
+    cases = openmedprompt.cases(OPEN, Drawing(), {"cot": some, "tot": some}, sizes=sizes)
 
     def right(i: int, case: Case) -> bool:
         return (i + int(str(case.condition.get("n", 0)))) % 3 > 0

@@ -66,19 +66,23 @@ Sample = Annotated[
                  "protocol draws by class."),
 ]  # fmt: skip
 Repeats = Annotated[int, typer.Option(min=1, help="Ask everything so often, each time with the next seed.")]
-Ks = Annotated[list[int] | None, typer.Option("-k", min=1, help="How many documents are read (repeat for more).")]
+Ks = Annotated[
+    list[int] | None, typer.Option("-k", min=0, help="How many documents are read, or examples shown (repeat).")
+]
 Places = Annotated[
     list[int] | None,
     typer.Option("--place", min=0, max=100, help="Where the key document stands, 0 first, 100 last (repeat)."),
 ]
 Arms = Annotated[
     list[str] | None,
-    typer.Option("--arm", help="What is compared: rag, brief-context, closed-book, ... (repeat for more)."),
+    typer.Option("--arm", help="What is compared: rag, self-consistency, retrieved, ... (repeat for more)."),
 ]
 Gold = Annotated[Literal["one", "all"], typer.Option(help="Of several key documents place one, drawn, or all of them.")]
 Reranker = Annotated[
     str | None,
-    typer.Option("--reranker", help="Of the arm `reranked`, and of preflight's signals: name, folder or URL."),
+    typer.Option(
+        "--reranker", help="Of the arm `reranked`, of solved questions, of preflight's signals: name, folder, URL."
+    ),
 ]
 
 

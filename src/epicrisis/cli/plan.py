@@ -73,7 +73,8 @@ def plan(
     options: Options = None,
     file: File = None,
     strategy: Annotated[
-        list[str] | None, typer.Option(help="Plan this strategy (repeat for more); all where not said.")
+        list[str] | None,
+        typer.Option(help="Plan this strategy (repeat for more); else those without votes."),
     ] = None,
     sample: Annotated[int | None, typer.Option(help="Questions that stand for all; 200 where there are more.")] = None,
     time: Annotated[bool, typer.Option("--time", help="Measure the model's speed by two short calls.")] = False,

@@ -4,9 +4,10 @@ they show. They read no library of passages.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from epicrisis.answering.voting import Voting
 from epicrisis.errors import InputError
@@ -19,12 +20,14 @@ from .experiments import ensembles, medprompt, models, openmedprompt
 from .experiments.arms import Study, rank_of
 from .experiments.evidence import Evidence
 from .judging.correctness import marking_of
-from .runs.cases import Case
-from .runs.records import outcomes
+from .runs.cases import Case, Condition
+from .runs.recorded import RecordedRun
+from .runs.records import Outcome, Record, outcomes
 from .tables.correctness import remarks as marks_told
 from .tables.table import Table
 
-_MEDQA = ("mirage/medqa",)
+T = TypeVar("T")
+
 _STUDIED = ("careqa", "mirage/medmcqa", "mirage/medqa", "mirage/mmlu")
 
 
@@ -37,22 +40,34 @@ def nowhere() -> Evidence:
     return Evidence(retrieve=none, passages_of=none)
 
 
-def sources(request: Request, settings: Settings, held: ExitStack, arms: Sequence[str]) -> dict[str, ExampleSearch]:
+def sources(request: Request, settings: Settings, held: ExitStack, grid: Grid) -> dict[str, ExampleSearch]:
     """A search for each library of solved questions that was named; with a reranker each once more with it; and those
-    of the arms that are controls, of the first library. The libraries are closed with `held`. Raises UserError."""
+    of the grid's arms that are controls, of the first library. The libraries are closed with `held`.
+
+    Raises UserError.
+    """
     named = list(request.examples)
     if not named and settings.examples.library is not None:
         named = [(settings.examples.library.name, settings.examples.library)]
-    if taken := [name for name, _ in named if name in medprompt.ARMS]:
-        raise InputError(f"{taken[0]} is the name of a control: give the library another, --examples NAME=FOLDER")
+    _check_names([name for name, _ in named])
+    # As many as the largest number that is shown.
+    k = max(grid.ks, default=settings.examples.k)
     found: dict[str, ExampleSearch] = {}
     for name, path in named:
         for reranker, title in ((None, name), (request.reranker, f"{name}{medprompt.RERANKED}")):
             if title == name or reranker is not None:
-                found[title] = _find(settings, held, library=path, rerank=reranker)
-    for control in (arm for arm in arms if named and arm in medprompt.CONTROLS):
-        found[control] = _find(settings, held, library=named[0][1], choose=control)
+                found[title] = _find(settings, held, library=path, rerank=reranker, k=k)
+    for control in (arm for arm in grid.arms if named and arm in medprompt.CONTROLS):
+        found[control] = _find(settings, held, library=named[0][1], choose=control, k=k)
     return found
+
+
+def _check_names(names: Sequence[str]) -> None:
+    """Raises InputError for names that the tables could not tell apart."""
+    taken = [name for name in names if name in medprompt.ARMS or name.endswith(medprompt.RERANKED) or not name]
+    if taken or len({*names}) < len(names):
+        which = repr(taken[0]) if taken else f"{len(names)} libraries with {len({*names})} names"
+        raise InputError(f"--examples: {which} cannot be told from others: give each a name, --examples NAME=FOLDER")
 
 
 def _find(settings: Settings, held: ExitStack, **changes: Any) -> ExampleSearch:
@@ -64,8 +79,15 @@ def _find(settings: Settings, held: ExitStack, **changes: Any) -> ExampleSearch:
     return search
 
 
-def _all(asked: Asked) -> list[Question]:
-    return [question for questions in asked.values() for question in questions]
+def _by_set(asked: Asked, made: Callable[[Sequence[Question]], tuple[Case, ...]]) -> tuple[Case, ...]:
+    """The cases of each set; of several sets with its name as condition."""
+    if len(asked) == 1:
+        return made(*asked.values())
+    return tuple(
+        replace(case, condition={"set": name, **case.condition})
+        for name, questions in asked.items()
+        for case in made(questions)
+    )
 
 
 def _drawing(study: Study, settings: Settings) -> ensembles.Drawing:
@@ -79,18 +101,16 @@ def _one(grid: Grid, name: str) -> int:
 
 
 def _ensembles(asked: Asked, study: Study, grid: Grid, settings: Settings) -> tuple[Case, ...]:
-    return ensembles.cases(
-        _all(asked),
-        _drawing(study, settings),
-        votes=grid.votes,
-        temperatures=grid.temperatures,
-        arms=grid.arms,
-    )
+    drawing = _drawing(study, settings)
+    wanted: dict[str, Any] = {"votes": grid.votes, "temperatures": grid.temperatures, "arms": grid.arms}
+    return _by_set(asked, lambda questions: ensembles.cases(questions, drawing, **wanted))
 
 
 def _medprompt(asked: Asked, study: Study, grid: Grid, settings: Settings) -> tuple[Case, ...]:
-    votes = _one(grid, medprompt.NAME)
-    return medprompt.cases(_all(asked), _drawing(study, settings), study.examples, votes=votes, arms=grid.arms)
+    drawing, votes = _drawing(study, settings), _one(grid, medprompt.NAME)
+    return _by_set(
+        asked, lambda questions: medprompt.cases(questions, drawing, study.examples, votes=votes, arms=grid.arms)
+    )
 
 
 def _models(asked: Asked, study: Study, grid: Grid, settings: Settings) -> tuple[Case, ...]:
@@ -98,33 +118,70 @@ def _models(asked: Asked, study: Study, grid: Grid, settings: Settings) -> tuple
 
 
 def _openmedprompt(asked: Asked, study: Study, grid: Grid, settings: Settings) -> tuple[Case, ...]:
-    sizes = openmedprompt.Sizes(grid.votes, grid.ks)
-    drawing = _drawing(study, settings)
-    return openmedprompt.cases(_all(asked), drawing, study.examples, sizes=sizes, arms=grid.arms)
+    sizes, drawing = openmedprompt.Sizes(grid.votes, grid.ks), _drawing(study, settings)
+    return _by_set(
+        asked, lambda questions: openmedprompt.cases(questions, drawing, study.examples, sizes=sizes, arms=grid.arms)
+    )
 
 
 def _marked(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
     """Of the marks that lie beside the records; before any were made every answer is one without a verdict."""
     markings = {run.name: marking_of(run.path.parent) for run in runs}
-    found = {
-        name: sorted(marking.outcomes(), key=lambda each: (rank_of(each.condition), each.question))
-        for name, marking in markings.items()
-    }
+    found = {run.name: _in_order(run, markings[run.name].outcomes()) for run in runs}
     notes = dict.fromkeys(note for marking in markings.values() for note in marks_told(marking))
-    made = openmedprompt.tables(found, remarks=(*remarks, *notes))
-    return (*made, ensembles.took({run.name: run.records() for run in runs}, ("arm", "examples", "k", "n")))
+    made = openmedprompt.tables(_each_set(found, _condition), remarks=(*remarks, *notes))
+    return (*made, ensembles.took(_each_set(_records(runs), _recorded), ("arm", "examples", "k", "n")))
 
 
 def _tables(
     made: Callable[..., tuple[Table, ...]], by: Sequence[str]
 ) -> Callable[[Runs, Sequence[str]], tuple[Table, ...]]:
-    """Those of the outcomes, and what it took by these conditions."""
+    """Those of the outcomes, and what it took by these conditions; each set apart, unless the tables do it."""
 
     def of(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
-        found = {run.name: outcomes(run.records()) for run in runs}
-        return (*made(found, remarks=remarks), ensembles.took({run.name: run.records() for run in runs}, by))
+        found: Mapping[str, Iterable[Outcome]] = {run.name: _in_order(run, outcomes(run.records())) for run in runs}
+        records = _records(runs)
+        if "set" not in by:
+            found, records = _each_set(found, _condition), _each_set(records, _recorded)
+        return (*made(found, remarks=remarks), ensembles.took(records, by))
 
     return of
+
+
+def _in_order(run: RecordedRun, found: Sequence[Outcome]) -> list[Outcome]:
+    """Sets by name, sources of examples as they were named, whatever ended first."""
+    named = list(run.manifest.plan.arguments.get("examples", ())) if run.manifest else []
+    places = {name: place for place, name in enumerate(named)}
+
+    def place(each: Outcome) -> tuple[Any, ...]:
+        source = places.get(str(each.condition.get("examples")), -1)
+        return str(each.condition.get("set", "")), source, rank_of(each.condition), each.question
+
+    return sorted(found, key=place)
+
+
+def _records(runs: Runs) -> Mapping[str, Iterable[Record]]:
+    return {run.name: run.records() for run in runs}
+
+
+def _condition(outcome: Outcome) -> Condition:
+    return outcome.condition
+
+
+def _recorded(record: Record) -> Condition:
+    condition: Condition = record["condition"]
+    return condition
+
+
+def _each_set(found: Mapping[str, Iterable[T]], condition: Callable[[T], Condition]) -> dict[str, list[T]]:
+    """By model; where several sets were asked by model and set, the sets by name."""
+    made: dict[tuple[str, str], list[T]] = {}
+    for model, cases in found.items():
+        for case in cases:
+            made.setdefault((model, str(condition(case).get("set", ""))), []).append(case)
+    models = list(found)
+    order = sorted(made, key=lambda each: (models.index(each[0]), each[1]))
+    return {f"{model}, {of}" if of else model: made[model, of] for model, of in order}
 
 
 EXPERIMENTS: Mapping[str, Experiment] = {
@@ -133,7 +190,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
         Experiment(
             ensembles.NAME,
             "What do votes and shuffled options bring? (Context retrieval, Tables 1 to 3, Figure 2)",
-            _MEDQA,
+            _STUDIED,
             Grid(ensembles.ARMS, votes=ensembles.VOTES, temperatures=ensembles.TEMPERATURES),
             _ensembles,
             _tables(ensembles.tables, ("arm", "votes", "temperature")),
@@ -145,13 +202,14 @@ EXPERIMENTS: Mapping[str, Experiment] = {
         Experiment(
             medprompt.NAME,
             "What do solved questions bring, and does it matter which? (Context retrieval, Tables 5 to 7)",
-            _MEDQA,
+            _STUDIED,
             Grid(medprompt.ARMS, votes=(medprompt.VOTES,)),
             _medprompt,
             _tables(medprompt.tables, ("arm", "examples")),
             medprompt.PUBLISHED,
             strategy="self-consistency",
             placed=False,
+            shows_examples=True,
             by_settings=True,
         ),
         Experiment(
@@ -164,6 +222,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
             models.PUBLISHED,
             strategy="self-consistency",
             placed=False,
+            shows_examples=True,
             by_settings=True,
         ),
         Experiment(
@@ -176,6 +235,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
             openmedprompt.PUBLISHED,
             strategy="self-reflection",
             placed=False,
+            shows_examples=True,
             by_settings=True,
         ),
     )

@@ -82,6 +82,8 @@ class Experiment:
     """What a strategy needs that is opened: those that read no library of passages want none."""
     placed: bool = True
     """Key documents are placed; else passages are read as they are found."""
+    shows_examples: bool = False
+    """Solved questions, out of the libraries that are named."""
     by_settings: bool = False
     """Retrieval and all else is as the settings say: no protocol is for it."""
     concluded: Callable[[Runs], tuple[str, ...]] | None = None

@@ -258,13 +258,8 @@ def prepared(
 
     Raises InputError: an unknown protocol, set or arm, too few questions, a document or an answer that is not there.
     """
-    if pipeline.opened is None and wanted.strategy not in WITHOUT_LIBRARY:
-        raise InputError("experiments take their documents from a library: name one with --library")
+    _check(wanted, request, pipeline)
     protocol = replace(protocol_of(request.protocol), gold=request.gold)
-    if wanted.by_settings and request.protocol != CORRECTED:
-        raise InputError(f"{wanted.name} goes by the settings alone: leave --protocol out")
-    if request.gold != "one" and not wanted.placed:
-        raise InputError(f"{wanted.name} places no document: leave --gold out")
     names = request.sets or wanted.sets
     sets = [load(name, settings.home, request.data) for name in names if name != cloze.NAME]
     whole = wanted.whole and request.questions is None
@@ -274,7 +269,7 @@ def prepared(
         examples: Mapping[str, ExampleSearch] = {}
         if pipeline.opened is None:
             evidence = nowhere()
-            examples = sources(request, settings, held, grid.arms)
+            examples = sources(request, settings, held, grid) if wanted.shows_examples else {}
         else:
             evidence, own = _evidence(pipeline.opened, request, settings, protocol, names)
             sets += own
@@ -299,6 +294,18 @@ def prepared(
         seed=settings.seed,
     )
     return plan, cases
+
+
+def _check(wanted: Experiment, request: Request, pipeline: Pipeline) -> None:
+    """Raises InputError where the experiment lacks something, or has no use for what was asked."""
+    if pipeline.opened is None and wanted.strategy not in WITHOUT_LIBRARY:
+        raise InputError("experiments take their documents from a library: name one with --library")
+    if wanted.by_settings and request.protocol != CORRECTED:
+        raise InputError(f"{wanted.name} goes by the settings alone: leave --protocol out")
+    if request.gold != "one" and not wanted.placed:
+        raise InputError(f"{wanted.name} places no document: leave --gold out")
+    if request.examples and not wanted.shows_examples:
+        raise InputError(f"{wanted.name} shows no solved questions: leave --examples out")
 
 
 def _evidence(
@@ -334,6 +341,8 @@ def _grid(wanted: Experiment, request: Request) -> Grid:
     ):
         if theirs and not ours:
             raise InputError(f"{wanted.name} does not vary that: leave {flag} out")
+    if 0 in request.grid.ks and 0 not in wanted.grid.ks:
+        raise InputError(f"{wanted.name} reads something: give -k 1 or more")
     return Grid(
         request.grid.arms or wanted.grid.arms,
         request.grid.ks or wanted.grid.ks,

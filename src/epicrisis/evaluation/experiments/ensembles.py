@@ -14,7 +14,7 @@ from functools import partial
 from epicrisis.answering.voting import Voting
 from epicrisis.errors import InputError
 from epicrisis.evaluation.runs.cases import Case, Condition
-from epicrisis.evaluation.runs.records import Outcome, Record
+from epicrisis.evaluation.runs.records import Outcome, Record, outcome_of_record
 from epicrisis.evaluation.statistics import mean_of
 from epicrisis.evaluation.tables.analysis import Group, Measure, table
 from epicrisis.evaluation.tables.table import Cell, Table
@@ -36,8 +36,9 @@ _STRATEGIES: Mapping[str, StrategyName] = {
     ZERO: "zero-shot", COT: "chain-of-thought", SC: "self-consistency", SHUFFLED: "self-consistency",
 }  # fmt: skip
 _NOTES = (
-    "A tie of votes is no choice: it counts as abstained. N = 1 is one vote at the votes' temperature, a chain of "
-    "thought is one reply at the model's own (errata P5: the study's N = 1 is its unshuffled chain of thought).",
+    "A tie of votes is no choice and counts as abstained, unless votes.tie says otherwise. N = 1 is one vote at the "
+    "votes' temperature, a chain of thought is one reply at the model's own (errata P5: the study's N = 1 is its "
+    "unshuffled chain of thought).",
     "Votes of a smaller number are the first of a larger one, so rows are not independent of each other.",
 )
 
@@ -218,7 +219,7 @@ def took(runs: Mapping[str, Iterable[Record]], by: Sequence[str]) -> Table:
             whole = [each["answer"]["usage"] for each in cases if each["answer"]["state"] != "failed"]
             calls = [each["calls"] + each["replayed_calls"] for each in whole]
             tokens = [each["prompt_tokens"] + each["completion_tokens"] + each["replayed_tokens"] for each in whole]
-            clusters = [each["key"] for each in cases if each["answer"]["state"] != "failed"]
+            clusters = [outcome_of_record(each).question for each in cases if each["answer"]["state"] != "failed"]
             means = (mean_of(values, clusters, shares=False) if values else None for values in (calls, tokens))
             rows.append((model, *labels, len(cases), len(cases) - len(whole), *means))
     return Table("What it took", ("model", *by, "cases", "not counted", "calls", "tokens"), tuple(rows), _TOOK)

@@ -79,17 +79,24 @@ def cases(
 ) -> tuple[Case, ...]:
     """Conditions: `arm`, `examples` (the source's name, or `none`), `k` examples, `n` drafts or rounds, `repeat`.
 
-    Raises InputError for an arm that is not known, or a question that is not open or has no reference.
+    Raises InputError for an arm that is not known or has no examples to show, a question that is not open or has no
+    reference, or a source with fewer examples than are to be shown.
     """
     if unknown := [arm for arm in arms if arm not in ARMS]:
         raise InputError(f"no arm is called {unknown[0]}: known are {', '.join(ARMS)}")
-    made: list[Case] = []
     for question in questions:
         if question.options or question.gold is None:
             raise InputError(
                 f"question {question.id!r} has options, or no answer to mark by: this experiment asks open questions, "
                 "such as medq/... or medqa/open-test"
             )
+    if not sources and {*arms} != {ONE}:
+        raise InputError(
+            "this experiment shows solved questions: name a library of them with --examples NAME=LIBRARY, or ask "
+            f"--arm {ONE} alone"
+        )
+    made: list[Case] = []
+    for question in questions:
         for condition, treatment in _treated(question, sources, sizes, arms):
             made += drawing.cases(question, condition, treatment)
     return tuple(made)
@@ -120,6 +127,8 @@ def _one(name: str, k: int, examples: Examples) -> tuple[Condition, Treatment]:
 
 
 def _first(examples: Examples, k: int) -> Examples:
+    if len(examples.shown) < k:
+        raise InputError(f"a library has {len(examples.shown)} solved questions to show of {k}: give less with -k")
     return replace(examples, shown=examples.shown[:k])
 
 

@@ -9,6 +9,8 @@ and 5.2), and the file that keeps what came of each.
 Of the last two an entry is valid where the choice that it ends with is the right one and its reasoning comes to no
 other; else it is asked for again, as another draw. Of an open question the words of the known answer must stand in the
 answer. Knows no library, no encoder and no screen.
+
+A question with options can be asked openly: without them, the right one's text its known answer (section 5.2).
 """
 
 from __future__ import annotations
@@ -43,8 +45,8 @@ PROMPTS = "epicrisis.evaluation.prompts"
 How: TypeAlias = Literal["solved", "chain-of-thought", "tree-of-thought"]
 State: TypeAlias = Literal["kept", "wrong", "abstained", "unparsed"]
 """How the last try of a question ended; only what is `kept` is an example."""
-Reason: TypeAlias = Literal["no known answer", "of a patient"]
-"""Why a question is not asked: it could not be checked, or it must not be shown to others."""
+Reason: TypeAlias = Literal["no known answer", "of a patient", "asks for one of its options"]
+"""Why a question is not asked: it could not be checked, must not be shown to others, or is none without its options."""
 
 TRIES = 3
 _REASONING_CHARACTERS: Mapping[How, int] = {
@@ -53,6 +55,17 @@ _REASONING_CHARACTERS: Mapping[How, int] = {
 
 
 _CONCLUDES = re.compile(r"(?i)\b(?:answer|correct|right)\b")
+
+_WHICH_IS = re.compile(
+    r"(?i)\b(w)hich (?:one )?of the following (is|are)(?= (?:the|most)\b)(?! the (?:least|exception)\b)"
+)
+"""Asks for one thing: so it is asked as well without options."""
+_OF_OPTIONS = re.compile(
+    r"(?i)\b(?:(?:of|all|among|amongst|from) (?:the )?following|(?:which|one|all|any|none|each) of these|of the above|"
+    r"all the above|which (?:statement|option|choice)s?|except(?! (?:for|that) \w))\b"
+)
+_OF_OTHERS = re.compile(r"(?i)\W*(?:all|any|both|none)(?:(?: of)?(?: the)? (?:above|these|following))?\W*")
+"""An option that is others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,26 +100,45 @@ class Solved:
     """Of all tries."""
 
 
-def taken(dataset: Dataset, n: int | None, seed: int) -> Taken:
+def taken(dataset: Dataset, n: int | None, seed: int, *, openly: bool = False) -> Taken:
     """Those with a known answer and of no patient; with `n` so many of them, drawn by the seed (`datasets.sampling`).
 
-    Raises InputError where there are none, or fewer than `n`.
+    `openly` all are asked without options, but for those that make no sense so. Raises InputError where there are none,
+    or fewer than `n`.
     """
-    left_aside = Counter(reason for question in dataset.questions if (reason := _reason(question)))
-    fit = replace(dataset, questions=tuple(each for each in dataset.questions if _reason(each) is None))
+    read = [opened(each) if openly else each for each in dataset.questions]
+    left_aside = Counter(reason for question in read if (reason := _reason(question, openly)))
+    fit = replace(dataset, questions=tuple(each for each in read if _reason(each, openly) is None))
     if not fit.questions:
+        sense = " and makes sense without its options" if openly else ""
         raise InputError(
-            f"{dataset.name} has no question with a known answer that is of no patient: name a set that tells the "
-            "right letters or texts"
+            f"{dataset.name} has no question with a known answer that is of no patient{sense}: name a set that tells "
+            "the right letters or texts"
         )
     return Taken(dataset.name, (fit if n is None else at_random(fit, n, seed)).questions, left_aside)
 
 
-def _reason(question: Question) -> Reason | None:
+def opened(question: Question) -> Question:
+    """The question without its options, the right one's text its known answer; itself where it cannot be asked so.
+
+    "Which of the following is the ..." becomes "What is the ...", and so with "are" and before "most"; all other words
+    stay. It can be asked so where its words then point to no options ("of the following", "all of the above", "except"
+    and the like) and the right one is not others of them ("All of the above").
+    """
+    text = _WHICH_IS.sub(lambda found: f"{found[1]}hat {found[2]}", question.text)
+    gold = question.options.get(question.gold or "")
+    if gold is None or _OF_OPTIONS.search(text) or _OF_OTHERS.fullmatch(gold):
+        return question
+    return replace(question, text=text, options={}, form="open", gold=gold)
+
+
+def _reason(question: Question, openly: bool) -> Reason | None:
     if question.patient is not None:
         return "of a patient"
     known = question.gold in question.options if question.options else bool(_words(question.gold or ""))
-    return None if known else "no known answer"
+    if not known:
+        return "no known answer"
+    return "asks for one of its options" if openly and question.options else None
 
 
 # -- asking -----------------------------------------------------------------------------------------------------------
