@@ -27,13 +27,16 @@ from epicrisis.answering.choices import (
 from epicrisis.answers import Answer, Usage
 from epicrisis.configuration import load
 from epicrisis.errors import EndpointUnreachable, InputError, UserError
+from epicrisis.evaluation.experiments import ensembles, models
+from epicrisis.evaluation.experiments.ensembles import Drawing
+from epicrisis.evaluation.runs.cases import Case
 from epicrisis.library.library import Library
 from epicrisis.models.chat.layers.layer import Layer
 from epicrisis.opening import Opened
 from epicrisis.pipeline import STRATEGIES, Pipeline
 from epicrisis.plan.figures import SIZES, Plan, Range, Size, Speed, StrategyPlan, dollars, total
 from epicrisis.plan.models import CountingModel, PlanningModel, measure
-from epicrisis.plan.planning import PLAIN, plan, planned
+from epicrisis.plan.planning import PLAIN, plan, planned, planned_cases
 from epicrisis.plan.replies import reply
 from epicrisis.plan.threshold import ask_first, check_threshold
 from epicrisis.retrieval.retriever import Retriever
@@ -41,8 +44,10 @@ from epicrisis.seams import Capabilities, ChatModel, ChatReply, ChatRequest, Mes
 from epicrisis.settings import Settings
 from epicrisis.testing.chat import ScriptedModel, words
 from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.replies import fill
 from epicrisis.testing.stores import MemoryStore, content_hash
-from epicrisis.types import Passage, Question
+from epicrisis.treatment import AS_SET, Treatment
+from epicrisis.types import Example, Examples, Passage, Question, Ranking, Scope
 
 ENCODER = HashingEncoder()
 OPTIONS = {"A": "yes", "B": "no", "C": "maybe"}
@@ -282,6 +287,69 @@ def test_findings_that_may_not_fit_are_counted_apart() -> None:
     assert row.prompt_tokens.most > row.prompt_tokens.least
 
 
+# -- cases, each treated in its own way ------------------------------------------------------------------------------
+
+
+def compared(n: int) -> tuple[Case, ...]:
+    """What `experiment models` asks of n questions: 1 and 20 and 20 calls each."""
+    asked = [Question(f"Case {i}: what is it?", OPTIONS, "choice", str(i), "ABC"[i % 3]) for i in range(n)]
+    shown = tuple(Example(f"near/{i}", f"Another case {i}?", "It is so.", OPTIONS, "B") for i in range(5))
+    return models.cases({"own": asked}, Drawing(), {"near": lambda question: Examples(shown)})
+
+
+def for_cases(settings: Settings, store: MemoryStore, cases: Sequence[Case], sample: int = 20) -> StrategyPlan:
+    pairs = [(case.question, case.treatment) for case in cases]
+    pipeline = pipeline_of(settings, ScriptedModel(never), store)
+    (row,) = asyncio.run(planned_cases(pipeline, settings, pairs, sample=sample)).strategies
+    return row
+
+
+def spent_on(settings: Settings, store: MemoryStore, cases: Sequence[Case]) -> Usage:
+    """What answering the cases really takes."""
+
+    def script(request: ChatRequest) -> str:
+        return json.dumps(fill(request.schema or {"type": "object"}, {"found": True, "choice": "B"}, "It is so."))
+
+    model = ScriptedModel(script, probabilities=lambda request: dict.fromkeys(request.options, 0.3))
+    pipeline = pipeline_of(settings, model, store)
+
+    async def all_of_them() -> list[Answer]:
+        return [await pipeline.answer(case.question, treatment=case.treatment) for case in cases]
+
+    answers = asyncio.run(all_of_them())
+    assert {answer.state for answer in answers} <= {"answered", "abstained"}
+    return sum((answer.usage for answer in answers), Usage())
+
+
+def test_cases_are_planned_as_they_are_treated() -> None:
+    settings, store = settings_of(strategy="medprompt"), store_of([])
+    row, real = for_cases(settings, store, compared(6)), spent_on(settings, store, compared(6))
+    assert row.calls == Range(*[real.calls] * 3)
+    assert real.calls == 6 * 41
+    assert row.prompt_tokens == Range(*[real.prompt_tokens] * 3), "no prompt of a vote depends on a reply"
+    assert row.strategy == "zero-shot, self-consistency, medprompt"
+
+
+def test_a_sample_of_cases_has_its_share_of_every_arm() -> None:
+    """The cases of a question follow each other, some of one call and some of twenty-five."""
+    store, settings = store_of([]), settings_of(strategy="self-consistency")
+    asked = [case.question for case in compared(60)[::3]]
+    for cases in (compared(60), compared(67), ensembles.cases(asked, Drawing()), ensembles.cases(asked[:7], Drawing())):
+        known = [case.treatment.voting.n if case.treatment.voting else 1 for case in cases]
+        assert for_cases(settings, store, cases).calls.expected == pytest.approx(sum(known), rel=0.08)
+
+
+def test_a_treated_case_reads_and_sees_what_its_treatment_says() -> None:
+    """Its ranking, its partition and no preflight; or its own scope."""
+    settings = settings_of(strategy="brief-context", preflight={"enabled": True, "n": 1, "threshold": 0.0, "depth": 1})
+    store, question = store_of(papers(12)), QUESTIONS[0]
+    few = Ranking(Retriever(store, ENCODER, 60).rank(question.text, 4, "dense", Scope()).hits, "dense")
+    parts = Case(question, {}, Treatment("brief-context", ranking=few, preflight=False, partition=2))
+    alone = Case(question, {}, Treatment("rag", ranking=few))
+    hidden = Case(question, {}, Treatment(scope=Scope(hidden=frozenset(f"d{i}" for i in range(12)))))
+    assert [for_cases(settings, store, [case]).calls.expected for case in (parts, alone, hidden)] == [3, 1, 0]
+
+
 # -- money, thinking, time ------------------------------------------------------------------------------------------
 
 REMOTE = "https://models.example.org/v1#m"
@@ -490,6 +558,32 @@ def test_a_run_is_planned_by_a_few_of_its_questions() -> None:
     asked = asyncio.run(ask_first(pipeline_of(settings, ScriptedModel(never), store), settings, questions))
     assert asked is not None
     assert "60 questions with rag" in asked
+
+
+def test_a_run_of_cases_is_planned_by_a_few_of_them() -> None:
+    """Those that are still to be asked; where all are as the settings say, they are planned as questions are."""
+    cases, store = compared(60), store_of([])
+    settings = settings_of(
+        strategy="medprompt", models={"writer": {"name": REMOTE}}, plan={"ask_above_tokens": 60 * 41 * 10}
+    )
+
+    def asked(settings: Settings, *treatments: Treatment) -> str | None:
+        questions = [case.question for case in cases[: len(treatments)]]
+        pipeline = pipeline_of(settings, ScriptedModel(never), store)
+        return asyncio.run(ask_first(pipeline, settings, questions, treatments))
+
+    said = asked(settings, *(case.treatment for case in cases))
+    assert said is not None
+    assert said.startswith("180 cases on scripted are expected to take ")
+    assert asked(settings, *(case.treatment for case in cases[:3])) is None, "three are left"
+    always = settings.plan.model_copy(update={"ask_above_tokens": 0})
+    plain = settings.model_copy(update={"strategy": "closed-book", "plan": always})
+    questions = [case.question for case in cases]
+    pipeline = pipeline_of(plain, ScriptedModel(never), store)
+    as_questions = asyncio.run(ask_first(pipeline, plain, questions))
+    assert as_questions is not None
+    assert as_questions.startswith("180 questions with closed-book on")
+    assert asked(plain, *[AS_SET] * len(cases)) == as_questions
 
 
 def test_nothing_is_planned_where_nobody_charges() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
 import pty
 import sys
 from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import typer
@@ -15,7 +18,9 @@ from epicrisis.answers import Failure, Notice
 from epicrisis.cli import running
 from epicrisis.configuration import load
 from epicrisis.evaluation.runs.cases import Case
+from epicrisis.evaluation.runs.folder import Plan
 from epicrisis.settings import Settings
+from epicrisis.treatment import Treatment
 from tests.evaluation.written import QUESTIONS, answer
 
 CASE = Case(QUESTIONS[0])
@@ -106,3 +111,24 @@ def test_where_nobody_can_be_asked_the_flag_is_named(
     assert capsys.readouterr().err == (
         "epicrisis: 3 questions with rag are expected to cost $7.00: give --yes to go on\n"
     )
+
+
+def test_the_question_is_about_the_cases_as_they_are_treated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is not agreed to leaves no folder behind."""
+    model = {"name": "https://models.example.org/v1#m"}
+    settings = load({"strategy": "closed-book", "models": {"writer": model}, "home": tmp_path})
+    cases = [Case(question, {}, Treatment("chain-of-thought")) for question in QUESTIONS[:3]]
+    folder = tmp_path / "run"
+    seen: list[Any] = []
+
+    async def ask_first(*arguments: Any) -> str:
+        seen.extend(zip(*arguments[2:], strict=True))
+        return ASKED
+
+    monkeypatch.setattr("epicrisis.plan.threshold.ask_first", ask_first)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    plan = cast("Plan", None)
+    with pytest.raises(typer.Exit):
+        asyncio.run(running.run_cases(settings, None, folder, lambda _: (plan, cases), yes=False, quiet=True))
+    assert seen == [(case.question, case.treatment) for case in cases]
+    assert not folder.exists()

@@ -61,7 +61,8 @@ async def run_cases(
     from epicrisis.plan.threshold import ask_first
 
     async def agreed(left: Sequence[Case]) -> None:
-        if not yes and (asked := await ask_first(pipeline, settings, [case.question for case in left])) is not None:
+        questions, treatments = [case.question for case in left], [case.treatment for case in left]
+        if not yes and (asked := await ask_first(pipeline, settings, questions, treatments)) is not None:
             confirm(asked)
 
     async with Pipeline.open(settings, library) as pipeline:

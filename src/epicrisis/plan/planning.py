@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from epicrisis.answering.context import Context, Rewarder
 from epicrisis.answers import Answer, Called, Event, MapStarted, Notice, Usage
@@ -27,6 +27,7 @@ from epicrisis.plan.models import CountingModel, PlanningModel, measure
 from epicrisis.prompts import passage_text
 from epicrisis.seams import ChatModel
 from epicrisis.settings import BudgetSettings, CacheSettings, ModelSettings, Settings
+from epicrisis.treatment import AS_SET, Treatment, treated
 from epicrisis.types import Question, Ranking, Scope, StrategyName
 
 PLAIN: Sequence[StrategyName] = ("brief-context", "rag", "closed-book", "chain-of-thought")
@@ -36,7 +37,11 @@ SAMPLE_ABOVE = 200
 """More questions than this are planned by a sample of so many, where nothing else is said."""
 QUESTIONS_AT_ONCE = 8
 
+Case: TypeAlias = tuple[Question, Treatment]
+"""A question, and what of it is asked otherwise than the settings say."""
+
 T = TypeVar("T")
+Out = TypeVar("Out")
 
 
 async def plan(
@@ -89,29 +94,74 @@ async def planned(
         raise InputError("a sample needs two questions or more: give --sample a larger number")
     chosen = _sample(questions, sample or SAMPLE_ABOVE, settings.seed)
     desk = await _open_desk(pipeline, settings, timed)
-    turns = asyncio.Semaphore(QUESTIONS_AT_ONCE)
 
     async def one(question: Question) -> dict[str, _Outcomes]:
-        async with turns:
-            outcomes = await _outcomes(desk, question, strategies)
+        outcomes = await _outcomes(desk, question, strategies)
         advance(len(chosen))
         return outcomes
 
+    rows = await _each(chosen, one)
+    sums = [_summed(name, [row[name] for row in rows], len(questions), desk) for name in strategies]
+    return _plan(desk, len(questions), len(chosen), sums)
+
+
+async def planned_cases(pipeline: Pipeline, settings: Settings, cases: Sequence[Case], *, sample: int) -> Plan:
+    """As `planned`, each case by its own strategy and under its own treatment. All of them are one `StrategyPlan`, of
+    the name of every strategy in it. `sample` cases, two or more, spread over the kinds of treatment, stand for all;
+    calls that cases share are counted for each of them.
+    """
+    chosen = _spread(cases, sample, settings.strategy)
+    desk = await _open_desk(pipeline, settings, False)
+
+    async def one(case: Case) -> _Outcomes:
+        question, treatment = case
+        strategy = treatment.strategy or settings.strategy
+        return (await _outcomes(desk, question, [strategy], treatment))[strategy]
+
+    names = dict.fromkeys(treatment.strategy or settings.strategy for _, treatment in cases)
+    summed = _summed(", ".join(names), await _each(chosen, one), len(cases), desk)
+    return _plan(desk, len(cases), len(chosen), [summed])
+
+
+async def _each(items: Sequence[T], work: Callable[[T], Awaitable[Out]]) -> list[Out]:
+    """The work on each of them, some at once, in their order."""
+    turns = asyncio.Semaphore(QUESTIONS_AT_ONCE)
+
+    async def one(item: T) -> Out:
+        async with turns:
+            return await work(item)
+
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(question)) for question in chosen]
+            tasks = [group.create_task(one(item)) for item in items]
     except ExceptionGroup as errors:
         # What stopped the plan is one thing, though several questions may have met it.
         raise errors.exceptions[0] from None
-    rows = [task.result() for task in tasks]
-    return Plan(
-        questions=len(questions),
-        planned=len(chosen),
-        models=tuple(desk.at_once),
-        exact_counts=desk.exact,
-        strategies=tuple(_summed(name, [row[name] for row in rows], len(questions), desk) for name in strategies),
-        speeds=desk.speeds,
-        at_once=desk.at_once,
+    return [task.result() for task in tasks]
+
+
+def _plan(desk: _Desk, of: int, planned: int, strategies: Sequence[StrategyPlan]) -> Plan:
+    return Plan(of, planned, tuple(desk.at_once), desk.exact, tuple(strategies), desk.speeds, desk.at_once)
+
+
+def _spread(cases: Sequence[Case], n: int, strategy: str) -> list[Case]:
+    """`n` of them at even steps through all, sorted by what they take: each kind has its share, whatever the order in
+    which the cases of a question follow each other."""
+    if len(cases) <= n:
+        return list(cases)
+    alike = sorted(cases, key=lambda case: _kind(case[1], strategy))
+    return [alike[(2 * i + 1) * len(alike) // (2 * n)] for i in range(n)]
+
+
+def _kind(treatment: Treatment, strategy: str) -> tuple[str, tuple[int, ...]]:
+    """What decides most of what a case takes, beside its question."""
+    voting, refining = treatment.voting, treatment.refining
+    return treatment.strategy or strategy, (
+        voting.n if voting else 0,
+        max(refining.drafts, refining.rounds) if refining else 0,
+        len(treatment.examples.shown) if treatment.examples else 0,
+        len(treatment.ranking.hits) if treatment.ranking else 0,
+        treatment.preflight is not False,
     )
 
 
@@ -212,10 +262,13 @@ _Outcomes = tuple[_Outcome, _Outcome, _Outcome]
 """In the order of SIZES."""
 
 
-async def _outcomes(desk: _Desk, question: Question, strategies: Sequence[str]) -> dict[str, _Outcomes]:
+async def _outcomes(
+    desk: _Desk, question: Question, strategies: Sequence[str], treatment: Treatment = AS_SET
+) -> dict[str, _Outcomes]:
     """Each strategy three times over one search."""
     dates: dict[str, str] = {}
-    context = desk.pipeline.context(lambda event: None, scope_of(desk.settings.scope, question=question))
+    scope = treatment.scope or scope_of(desk.settings.scope, question=question)
+    context = treated(desk.pipeline.context(lambda event: None, scope), treatment)
     search = _once(context.retrieve)
 
     async def retrieve(asked: Question) -> Ranking:

@@ -8,33 +8,42 @@ from epicrisis.answers import Usage
 from epicrisis.models.chat.prices import price_of
 from epicrisis.pipeline import Pipeline
 from epicrisis.plan.figures import Plan, dollars
-from epicrisis.plan.planning import planned
+from epicrisis.plan.planning import planned, planned_cases
 from epicrisis.settings import Settings
+from epicrisis.treatment import AS_SET, Treatment
 from epicrisis.types import Question
 
 QUICK_SAMPLE = 20
 
 
-async def ask_first(pipeline: Pipeline, settings: Settings, questions: Sequence[Question]) -> str | None:
-    """What to ask before these questions are answered by the settings' strategy; `None` where they are cheap enough.
+async def ask_first(
+    pipeline: Pipeline, settings: Settings, questions: Sequence[Question], treatments: Sequence[Treatment] = ()
+) -> str | None:
+    """What to ask before these questions are answered; `None` where they are cheap enough.
 
-    Plans a sample of 20; nothing at all where no model charges, or where kept replies alone are replayed. Raises what
-    `planned` raises.
+    `treatments`: how each of them is answered, where not all are as the settings say. Plans a sample of 20; nothing at
+    all where no model charges, or where kept replies alone are replayed. Raises what `planned` raises.
     """
     million = Usage(prompt_tokens=1_000_000, completion_tokens=1_000_000)
     free = all(price_of(settings.model_for(role))(million) == 0 for role in settings.roles)
     if not questions or free or settings.cache.mode == "replay":
         return None
-    return check_threshold(
-        await planned(pipeline, settings, questions, [settings.strategy], sample=QUICK_SAMPLE), settings
-    )
+    if all(treatment == AS_SET for treatment in treatments):
+        return check_threshold(
+            await planned(pipeline, settings, questions, [settings.strategy], sample=QUICK_SAMPLE), settings
+        )
+    cases = list(zip(questions, treatments, strict=True))
+    made = await planned_cases(pipeline, settings, cases, sample=QUICK_SAMPLE)
+    return check_threshold(made, settings, of_cases=True)
 
 
-def check_threshold(plan: Plan, settings: Settings) -> str | None:
-    """The question to ask where a strategy is expected to exceed `settings.plan`, else `None`."""
+def check_threshold(plan: Plan, settings: Settings, *, of_cases: bool = False) -> str | None:
+    """The question to ask where a strategy (`of_cases`: all cases together) is expected to exceed `settings.plan`, else
+    `None`."""
     limits = settings.plan
     for each in plan.strategies:
-        asked = f"{plan.questions:,} questions with {each.strategy} on {' and '.join(plan.models)} are expected to"
+        what = "cases" if of_cases else f"questions with {each.strategy}"
+        asked = f"{plan.questions:,} {what} on {' and '.join(plan.models)} are expected to"
         if each.usd is not None:
             if each.usd.expected > limits.ask_above_usd:
                 return (
