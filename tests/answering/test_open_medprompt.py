@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -103,6 +104,28 @@ def test_options_are_shown_and_a_choice_is_stated() -> None:
     answer = run(ensemble_refining, world(model, (), refining=Refining(drafts=2)), QUESTION)
     assert (answer.state, answer.choice) == ("answered", "A")
     assert all("A. yes" in request.messages[-1].content for request in model.requests)
+
+
+WITH_OPTIONS = Example("e1", "What stops it?", "It is B.", {"A": "iron", "B": "vitamin K"}, "B", "It clots.")
+
+
+@pytest.mark.parametrize("strategy", [ensemble_refining, self_reflection])
+@pytest.mark.parametrize("question", [QUESTION, OPEN_QUESTION])
+def test_examples_are_shown_as_the_question_is_asked(strategy: Any, question: Question) -> None:
+    """Without its options where it has none, and in the form that the reply must have."""
+
+    async def both(_: Question) -> Examples:
+        return Examples((WITH_OPTIONS, *EXAMPLES.shown))
+
+    model = ScriptedModel(lambda _: answered("It does.", choice="A") if question.options else answered("It does."))
+    run(strategy, world(model, (), refining=Refining(drafts=1, rounds=0), examples=both), question)
+    _, _, open_reply, asked, reply, last = model.requests[0].messages
+    assert json.loads(open_reply.content) == {"result": {"found": True, "answer": "Colchicine does."}}
+    assert "What stops it?" in asked.content
+    assert all(("choose one option" in each.content) == bool(question.options) for each in (asked, last))
+    assert ("B. vitamin K" in asked.content) == bool(question.options)
+    told = {"answer": "It is B.", "choice": "B"} if question.options else {"answer": "vitamin K"}
+    assert json.loads(reply.content) == {"reasoning": "It clots.", "result": {"found": True, **told}}
 
 
 # -- self-reflection --------------------------------------------------------------------------------------------------

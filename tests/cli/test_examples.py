@@ -21,6 +21,7 @@ from tests.cli.conftest import Run
 from tests.served import served
 
 OPTIONS = {"A": "iron", "B": "vitamin K", "C": "zinc"}
+READY = {"id": "1", "question": "What stops bleeding?", "options": OPTIONS, "choice": "B", "answer": "Vitamin K."}
 STEM = "A sailor of forty has bleeding gums and bruises after some months at sea. What helps in disease {}?"
 
 
@@ -197,16 +198,15 @@ def test_a_library_of_papers_is_refused_before_anything_is_asked(
 
 @pytest.mark.usefixtures("model_home")
 def test_ready_made_ones_are_added_and_broken_lines_are_named(tmp_path: Path, run: Run) -> None:
-    good = {"id": "1", "question": "What stops bleeding?", "options": OPTIONS, "choice": "B", "answer": "Vitamin K."}
     own = _written(
-        tmp_path / "own.jsonl", good, {**good, "id": "2", "choice": "X"}, {**good, "id": "3", "patient": "anna"}
+        tmp_path / "own.jsonl", READY, {**READY, "id": "2", "choice": "X"}, {**READY, "id": "3", "patient": "anna"}
     )
     result = run("examples", "add", tmp_path / "library", own)
     assert result.exit_code == 2
     assert "1 solved questions added, 0 replaced, 0 unchanged, 2 skipped" in result.stdout
     assert "line 2: choice: none of the options" in result.stderr
     assert "line 3: patient:" in result.stderr
-    again = run("examples", "add", tmp_path / "library", _written(tmp_path / "own.jsonl", good), "--json")
+    again = run("examples", "add", tmp_path / "library", _written(tmp_path / "own.jsonl", READY), "--json")
     assert again.exit_code == 0, again.output
     assert json.loads(again.stdout)["unchanged"] == 1
 
@@ -242,3 +242,85 @@ def test_killed_in_the_middle_it_goes_on_and_pays_for_nothing_twice(train: Path,
     assert (told["lines"], told["added"]["added"]) == ({"kept": 5, "wrong": 1}, 5)
     assert told["usage"]["calls"] == 3
     assert len(asked) == 4 + 3, "the one that was under way is asked again, and no other"
+
+
+@pytest.mark.usefixtures("model_home")
+def test_a_set_with_options_is_asked_openly_and_shown_so(tmp_path: Path, run: Run) -> None:
+    stem = "Which of the following is the remedy in disease {}?"
+    rows: list[dict[str, Any]] = [
+        *({"id": f"q-{i}", "text": stem.format(i), "options": OPTIONS, "gold": "ABC"[i]} for i in range(3)),
+        {"id": "q-3", "text": "Which of the following remedies helps in disease 3?", "options": OPTIONS, "gold": "A"},
+        {"id": "q-4", "text": "What helps in disease 4?", "gold": "zinc"},
+    ]
+    train, library = _written(tmp_path / "train.jsonl", *rows), tmp_path / "solved"
+    asked: list[str] = []
+
+    def openly(request: ChatRequest) -> str:
+        asked.append(request.messages[-1].content)
+        answer = ["Iron it is.", "Vitamin K.", "Give nothing.", "", "Zinc."][int(asked[-1].split("disease ")[1][0])]
+        return json.dumps({"reasoning": "So.", "result": {"found": True, "answer": answer}})
+
+    with served(ScriptedModel(openly)) as server:
+        command = ("examples", "build", library, "--from", train, "--how", "solved", "--model", f"{server.url}#m")
+        first = run(*command, "--open")
+        assert first.exit_code == 0, first.output
+        assert "train.jsonl: 4 questions; in " in first.stdout
+        assert "not asked: 1 questions (asks for one of its options)" in first.stdout
+        again = json.loads(run(*command, "--open", "--json").stdout)
+        assert (again["usage"]["calls"], again["lines"]) == (0, {"kept": 3, "wrong": 1})
+        assert len(asked) == 4
+        assert "What is the remedy in disease 1?" in "".join(asked)
+        assert not any("Options:" in each or "Which" in each for each in asked)
+        output = tmp_path / "solved.solved.open.jsonl"
+        assert again["output"] == str(output)
+        kept = {line["id"]: line for line in lines(output) if line["state"] == "kept"}
+        assert kept.keys() == {"q-0", "q-1", "q-4"}
+        line = kept["q-1"]
+        assert (line["set"], line["options"], line["choice"], line["form"]) == ("train.jsonl", {}, None, "open")
+        run("examples", "build", tmp_path / "other", *command[3:])
+    of_choices = {line["id"]: line["asked"] for line in lines(tmp_path / "other.solved.jsonl")}
+    assert {name for name, line in kept.items() if of_choices[name] == line["asked"]} == {"q-4"}
+    assert re.search(r"3  train\.jsonl, solved, \S+#m, open", run("examples", "info", library).stdout)
+
+
+def _encoder_of(library: Path, run: Run) -> str:
+    return str(json.loads(run("examples", "info", library, "--json").stdout)["encoder"])
+
+
+def test_a_new_library_is_made_with_the_encoder_of_the_examples_and_keeps_it(
+    train: Path, tmp_path: Path, run: Run, model_home: Path, server: HostileServer
+) -> None:
+    own = tmp_path / "own"
+    own.symlink_to(model_home / "models" / "minilm")
+    config, other = tmp_path / "own.toml", tmp_path / "other.toml"
+    config.write_text(f'[examples]\nencoder = "{own}"\n')
+    other.write_text('[examples]\nencoder = "pubmedbert"\n')
+    build = ("--from", train, "--how", "solved", "--model", f"{server.url}#m", "-n", 3)
+    for how, more in (("build", build), ("add", (_written(tmp_path / "own.jsonl", READY),))):
+        made, given = tmp_path / how, tmp_path / f"{how}-given"
+        assert run("examples", how, made, *more, "--config", config).exit_code == 0
+        assert _encoder_of(made, run) == str(own)
+        kept = run("examples", how, made, *more, "--config", other)
+        assert kept.exit_code == 0, kept.output
+        assert run("examples", how, given, *more, "--config", other, "--encoder", "minilm").exit_code == 0
+        assert _encoder_of(given, run) == "minilm"
+
+
+@pytest.mark.usefixtures("model_home")
+def test_an_encoder_that_is_not_installed_is_named_before_anything_is_asked(
+    train: Path, tmp_path: Path, run: Run, server: HostileServer
+) -> None:
+    config = tmp_path / "c.toml"
+    config.write_text('[examples]\nencoder = "no-such-encoder"\n')
+    build = ("build", tmp_path / "l", "--from", train, "--how", "solved", "--model", f"{server.url}#m")
+    for command, name in (
+        ((*build, "--config", config), "no-such-encoder"),
+        (("add", tmp_path / "l", _written(tmp_path / "own.jsonl", READY), "--config", config), "no-such-encoder"),
+        ((*build, "--preset", "cr"), "pubmedbert"),
+    ):
+        result = run("examples", *command)
+        assert result.exit_code == 2
+        assert len(result.stderr.splitlines()) == 1
+        assert name in result.stderr
+    assert server.ledger.calls == 0
+    assert not (tmp_path / "l").exists()

@@ -116,7 +116,8 @@ async def _first(question: Question, context: Context, strategy: str) -> tuple[P
         announce(context, found)
     context.emit(AnswerStarted(strategy, documents=len(examples)))
     prompt = render(PROMPTS, "chain_of_thought", question=question.text, options=question.options)
-    prompt, form = with_examples(prompt, "chain_of_thought", examples), _form(question)
+    prompt = with_examples(prompt, "chain_of_thought", examples, openly=not question.options)
+    form = _form(question)
     if not await fits(context, "writer", prompt, form):
         raise ContextOverflow(
             f"{len(examples)} solved questions do not fit the model's window: show fewer (examples.k), or name a model "

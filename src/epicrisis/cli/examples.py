@@ -26,6 +26,7 @@ from epicrisis.cli.options import (
     Log,
     LogText,
     ModelName,
+    Preset,
     Record,
     Seed,
     said,
@@ -74,8 +75,10 @@ def build(
     n: Annotated[int | None, typer.Option("-n", "--n", min=1, help="So many of the set, drawn by --draw.")] = None,
     draw: Draw = 0,
     data: Data = None,
+    openly: Annotated[bool, typer.Option("--open", help="Ask without options; the right one is the answer.")] = False,
     tries: Annotated[int, typer.Option(min=1, help="Draws until a written reasoning arrives at the answer.")] = 3,
     encoder: EncoderName = None,
+    preset: Preset = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="What came of each question (JSONL); else beside the library.")
     ] = None,
@@ -105,8 +108,8 @@ def build(
     settings = load(said(context), config)
     note_demo(settings, ["writer"])
     path, used, name = _encoder(settings, path)
-    questions = taken(load_set(source, settings.home, data), n, draw)
-    output = output or path.absolute().with_name(f"{path.absolute().name}.{how}.jsonl")
+    questions = taken(load_set(source, settings.home, data), n, draw, openly=openly)
+    output = output or path.absolute().with_name(f"{path.absolute().name}.{how}{'.open' if openly else ''}.jsonl")
     made = _Made()
     stopped = asyncio.run(_solved(settings, questions, how, tries, output, made, json))
     report = _added(path, kept(output), used, name, json) if output.exists() else None
@@ -227,7 +230,8 @@ def add(
 def _encoder(settings: Settings, path: Path) -> tuple[Path, Encoder, str]:
     """The library's folder, the encoder that additions to it need, and its name; told before anything is paid for.
 
-    Raises InputError where the folder is a library of something else.
+    A new library is made with the encoder of the settings, else with that of their examples. Raises InputError where
+    the folder is a library of something else.
     """
     from epicrisis.evaluation.making.documents import solved_in
     from epicrisis.library.library import Library
@@ -238,8 +242,11 @@ def _encoder(settings: Settings, path: Path) -> tuple[Path, Encoder, str]:
     if settings.local_only:
         set_local_only(True)
     path = local_path(path)
+    there_is = (path / NAME).is_file()
+    if not there_is:
+        settings = settings.model_copy(update={"encoder": settings.encoder or settings.examples.encoder})
     used, name = encoder_to_add(settings, path, ready_made=False)
-    if (path / NAME).is_file():
+    if there_is:
         with Library.open(path, encoder_fingerprint=used.fingerprint) as there:
             next(solved_in(there), None)
     return path, used, name

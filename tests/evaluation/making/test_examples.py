@@ -22,6 +22,7 @@ from epicrisis.evaluation.making.examples import (
     Solved,
     SolvedFile,
     arrives,
+    opened,
     prompt_of,
     recipe,
     solve,
@@ -105,6 +106,58 @@ def test_what_cannot_be_checked_and_what_is_a_patients_is_left_aside_and_counted
     assert drawn[0] < drawn[1]
     with pytest.raises(InputError, match="no question with a known answer"):
         taken(Dataset(SET, asked[4:6], {}), None, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("A man coughs. Which of the following is the best test?", "A man coughs. What is the best test?"),
+        ("Of these which one of the following are most likely?", "Of these what are most likely?"),
+        ("He is well except for a cough. What next?", "He is well except for a cough. What next?"),
+        ("Tests show the following: none of note. What is it?", "Tests show the following: none of note. What is it?"),
+        ("Which of the following is true of scurvy?", None),
+        ("Which of the following is not a vitamin?", None),
+        ("Which of the following is the least likely cause?", None),
+        ("Which of the following vitamins is lacking?", None),
+        ("Which of the following is the best, all of the above considered?", None),
+        ("WHICH ONE OF THESE is it?", None),
+        ("Which statement holds of scurvy?", None),
+        ("All of the above are met, but which?", None),
+        ("Causes of scurvy are all EXCEPT:", None),
+        ("All must be met except for:", None),
+    ],
+)  # fmt: skip
+def test_a_question_is_asked_openly_where_it_makes_sense_without_its_options(text: str, asked: str | None) -> None:
+    question = Question(text, OPTIONS, "choice", "q", "B")
+    wanted = question if asked is None else Question(asked, {}, "open", "q", "vitamin K")
+    assert opened(question) == wanted
+
+
+@pytest.mark.parametrize("gold", ["All of the above.", "both", "None of these", "All", "any of the following"])
+def test_an_option_that_is_others_answers_no_open_question(gold: str) -> None:
+    question = Question("What helps?", {**OPTIONS, "D": gold}, "choice", "q", "D")
+    assert opened(question) == question
+    assert opened(replace(question, gold="A")).gold == "iron"
+    assert opened(replace(question, options={"D": f"{gold} with iron"})).options == {}
+
+
+def test_asked_openly_the_others_are_left_aside_and_counted() -> None:
+    first = questions(1)[0]
+    asked = (
+        first,
+        replace(first, id="which", text="Which of the following vitamins helps?"),
+        replace(first, id="no-letter", gold="D"),
+        replace(first, id="no-words", options={"A": "?!"}),
+        replace(first, id="anna", patient="anna"),
+        Question("Which of the following?", id="open", gold="zinc"),
+    )
+    found = taken(Dataset(SET, asked, {}), None, 0, openly=True)
+    assert [(each.id, each.gold, each.form, dict(each.options)) for each in found.questions] == [
+        ("q-0", "iron", "open", {}), ("open", "zinc", "open", {}),
+    ]  # fmt: skip
+    assert found.left_aside == {"asks for one of its options": 1, "no known answer": 2, "of a patient": 1}
+    with pytest.raises(InputError, match="and makes sense without its options: name a set"):
+        taken(Dataset(SET, asked[1:2], {}), None, 0, openly=True)
 
 
 # -- solved by the model itself ---------------------------------------------------------------------------------------
@@ -279,6 +332,13 @@ def test_solutions_made_otherwise_do_not_come_together(other: dict[str, Any], tm
     solved(questions(2), right, path, "solved" if "seed" in other else "chain-of-thought")
     with pytest.raises(InputError, match=r"line 1, was not made so, by this model, prompt and seed: name another file"):
         solved(questions(2), right, path, **other)
+
+
+def test_asked_openly_a_question_is_another_one(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    solved(questions(1), right, path)
+    with pytest.raises(InputError, match="question q-0 of made/train has changed since"):
+        solved([opened(each) for each in questions(1)], right, path)
 
 
 def test_a_question_that_has_changed_is_told_and_another_set_is_another(tmp_path: Path) -> None:
