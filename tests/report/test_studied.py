@@ -158,6 +158,8 @@ def test_printed_changes_are_drawn_as_accuracies_and_shown_with_their_sign() -> 
     assert told("medprompt-databases", "Train+CoT")[1:] == ["+7.15", "−1.26", "+0.78", "+3.23"]
     assert told("medprompt-databases", "Validation")[1:] == ["68.65", "59.55", "69.60", "75.55"]
     assert told("models-leaderboard", "GPT-4", "Medprompt")[1:] == ["79.1", "90.2", "94.2", "87.83"]
+    baseline = as_printed(published()["ensembles-baseline"].table)
+    assert [cells[3].figure for cells in baseline] == ["58.91", "55.10", "56.78"], "with every digit"
     assert as_printed(Table("T", ("n", "%"), ((3, 0.5),))) == ((Shown("3"), Shown("0.5")),)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import Any, Self
 
 from .table import Cell, Table
 
@@ -21,6 +21,20 @@ FIGURE, ACCURACY, CHANGE = "figure", "accuracy (%)", "change (points)"
 """The column that says which kind of figures a row has, and the two kinds."""
 _SETS = frozenset({"CareQA", "MedMCQA", "MedQA", "MMLU"})
 """Columns of those figures; others are of neither kind."""
+
+
+class AsPrinted(float):
+    """A figure whose text has the digits that a paper prints: 55.10."""
+
+    _text: str
+
+    def __new__(cls, text: str) -> Self:
+        made = super().__new__(cls, text)
+        made._text = text
+        return made
+
+    def __str__(self) -> str:
+        return self._text
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +93,7 @@ def accuracies(table: Table) -> Table:
 
 def parse(text: str) -> Mapping[str, Published]:
     """The tables of a text as `published.toml` describes it. A key unknown or missing: TypeError, KeyError."""
-    content: dict[str, list[dict[str, Any]]] = tomllib.loads(text)
+    content: dict[str, list[dict[str, Any]]] = tomllib.loads(text, parse_float=AsPrinted)
     papers = {each["key"]: Paper(**each) for each in content["papers"]}
     return {each["name"]: _table(papers[each["paper"]], **each) for each in content["tables"]}
 
