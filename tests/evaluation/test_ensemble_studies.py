@@ -27,6 +27,7 @@ from epicrisis.pipeline import Pipeline
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document
+from tests.evaluation.judging.marks import RIGHT, WRONG, marked_by, run_of
 from tests.evaluation.written import QUESTIONS, folder
 
 OPTIONS = {"A": "gout", "B": "scurvy"}
@@ -143,6 +144,23 @@ def test_the_first_library_is_the_one_that_was_named_first(tmp_path: Path) -> No
         "none", "cot", "tot", "random"
     ]  # fmt: skip
     assert [row["examples"] for row in found["Which examples"]] == ["tot", "random"]
+
+
+def test_before_answers_are_marked_no_accuracy_is_shown(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "run", [RIGHT, WRONG, "abstained"], (ONE, REFINING))
+    records = [json.loads(line) for line in (run / RECORDS).read_text("utf-8").splitlines()]
+    for record in records:
+        record["condition"] |= {"examples": "cot", "k": 3, **({"n": 3} if record["condition"]["arm"] != ONE else {})}
+    written = folder(tmp_path / "whole", lambda *_: True, questions=QUESTIONS[:1], name="openmedprompt")
+    (written / RECORDS).write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
+    (found,) = findings_of([written])
+    (took,) = (table for table in found.tables if table.title == "What it took")
+    assert found.tables[0] is took
+    assert "nobody has marked these open answers yet" in took.notes[0]
+    assert not any("difference" in said for said in found.conclusions)
+    marked_by(written)
+    shares = {row["examples"]: row["share right"].value for row in tables(written)["One draft"]}  # type: ignore[union-attr]
+    assert shares == {"cot": pytest.approx(1 / 3)}
 
 
 def test_each_of_several_sets_has_rows_of_its_own(tmp_path: Path) -> None:

@@ -125,12 +125,20 @@ def _openmedprompt(asked: Asked, study: Study, grid: Grid, settings: Settings) -
 
 
 def _marked(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
-    """Of the marks that lie beside the records; before any were made every answer is one without a verdict."""
-    markings = {run.name: marking_of(run.path.parent) for run in runs}
-    found = {run.name: _in_order(run, markings[run.name].outcomes()) for run in runs}
-    notes = dict.fromkeys(note for marking in markings.values() for note in marks_told(marking))
-    made = openmedprompt.tables(_each_set(found, _condition), remarks=(*remarks, *notes))
-    return (*made, ensembles.took(_each_set(_records(runs), _recorded), ("arm", "examples", "k", "n")))
+    """Of the marks that lie beside the records; of a run that nobody has marked only what it took, and what to do."""
+    markings = [(run, marking_of(run.path.parent)) for run in runs]
+    marked = [(run, marking) for run, marking in markings if marking.judges]
+    found = {run.name: _in_order(run, marking.outcomes()) for run, marking in marked}
+    notes = dict.fromkeys(note for _, marking in marked for note in marks_told(marking))
+    made = openmedprompt.tables(_each_set(found, _condition), remarks=(*remarks, *notes)) if found else ()
+    took = ensembles.took(_each_set(_records(runs), _recorded), ("arm", "examples", "k", "n"))
+    to_do = (
+        f"{run.name}: nobody has marked these open answers yet, so nothing says which are right: `epicrisis open-ended "
+        "mark FOLDER --model MODEL` with the run's folder, then `epicrisis report` or the same command again."
+        for run, marking in markings
+        if not marking.judges
+    )
+    return (*made, replace(took, notes=(*to_do, *took.notes)))
 
 
 def _tables(
