@@ -69,9 +69,9 @@ def test_a_verdict_that_is_given_is_the_one_that_decides(agree: bool, read: set[
 
 
 def test_how_every_role_draws() -> None:
-    treatment = Treatment("brief-context", RANKING, preflight=False, seed=11, temperature=0.2, top_p=0.8)
+    treatment = Treatment("brief-context", RANKING, preflight=False, seed=11, temperature=0.2)
     _, model = answered(treatment, models={"map": {"temperature": 0.9}})
-    assert {(r.temperature, r.top_p, r.seed) for r in model.requests} == {(0.2, 0.8, 11)}
+    assert {(r.temperature, r.seed) for r in model.requests} == {(0.2, 11)}
     _, kept = answered(Treatment("brief-context", RANKING, preflight=False), models={"map": {"temperature": 0.9}})
     assert {r.temperature for r in kept.requests} == {0.9}
     _, zero = answered(Treatment("rag", RANKING, temperature=0.0), models={"writer": {"temperature": 0.9}})

@@ -18,7 +18,7 @@ T = TypeVar("T")
 class Treatment:
     """How one question is answered where an experiment wants it otherwise than the settings say; `None`: as they say.
 
-    `temperature` and `top_p` hold for every role.
+    `temperature` holds for every role.
     """
 
     strategy: StrategyName | None = None
@@ -29,7 +29,6 @@ class Treatment:
     partition: int | None = None
     seed: int | None = None
     temperature: float | None = None
-    top_p: float | None = None
     scope: Scope | None = None
     """What the question may see."""
     voting: Voting | None = None
@@ -49,7 +48,7 @@ def treated(context: Context, treatment: Treatment) -> Context:
         preflight=_preflight(context, treatment.preflight),
         partition=treatment.partition or context.partition,
         seed=context.seed if treatment.seed is None else treatment.seed,
-        sampling={role: _drawn(sampling, treatment) for role, sampling in context.sampling.items()},
+        sampling={role: _drawn(sampling, treatment.temperature) for role, sampling in context.sampling.items()},
         voting=treatment.voting or context.voting,
         refining=treatment.refining or context.refining,
         examples=context.examples if treatment.examples is None else _giving(treatment.examples),
@@ -62,13 +61,8 @@ def _preflight(context: Context, wanted: bool | Preflight) -> Callable[[Question
     return context.preflight if wanted else None
 
 
-def _drawn(sampling: Sampling, treatment: Treatment) -> Sampling:
-    temperature, top_p = treatment.temperature, treatment.top_p
-    return replace(
-        sampling,
-        temperature=sampling.temperature if temperature is None else temperature,
-        top_p=sampling.top_p if top_p is None else top_p,
-    )
+def _drawn(sampling: Sampling, temperature: float | None) -> Sampling:
+    return sampling if temperature is None else replace(sampling, temperature=temperature)
 
 
 def _giving(value: T) -> Callable[[Question], Awaitable[T]]:

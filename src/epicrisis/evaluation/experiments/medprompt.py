@@ -7,6 +7,7 @@ reranker; beside it the same votes without examples (errata P6), and examples dr
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.runs.cases import Case
@@ -77,33 +78,21 @@ def tables(
     remarks: Sequence[str] = (),
     seed: int = 0,
 ) -> tuple[Table, ...]:
-    """Of finished runs, by the name of their model: each source against no examples, and against the first source."""
-    told = (*_NOTES, *remarks)
+    """Of finished runs, by the name of their model: each source against no examples, and against the first source where
+    there are others."""
+    made = partial(table, labels=("model", "examples"), measure=measure, remarks=(*_NOTES, *remarks), seed=seed)
     by_source = [
         (model, name, of(found, examples=name), found) for model, found in runs.items() for name in _names(found)
     ]
+    shown = [
+        Group((model, name), here, of(found, examples=NONE) if name != NONE else (), ("repeat",))
+        for model, name, here, found in by_source
+    ]
+    others = [group for model, name, here, found in by_source for group in _against_first(model, name, here, found)]
+    first = "the first library, or without reranker"
     return (
-        table(
-            "Accuracy by the examples that are shown",
-            ("model", "examples"),
-            [
-                Group((model, name), here, of(found, examples=NONE) if name != NONE else (), ("repeat",))
-                for model, name, here, found in by_source
-            ],
-            baseline="no examples",
-            measure=measure,
-            remarks=told,
-            seed=seed,
-        ),
-        table(
-            "Which examples",
-            ("model", "examples"),
-            [group for model, name, here, found in by_source for group in _against_first(model, name, here, found)],
-            baseline="the first library, or without reranker",
-            measure=measure,
-            remarks=told,
-            seed=seed,
-        ),
+        made("Accuracy by the examples that are shown", groups=shown, baseline="no examples"),
+        *([made("Which examples", groups=others, baseline=first)] if others else ()),
     )
 
 

@@ -140,8 +140,9 @@ def tables(
     seed: int = 0,
 ) -> tuple[Table, ...]:
     """Of finished and marked runs, by the name of their model: one draft (Table 10), drafts and rounds (Tables 11 and
-    12, Figure 6), examples (Figure 5)."""
+    12, Figure 6), examples (Figure 5) where their number was varied."""
     told = (*_NOTES, *remarks)
+    by_examples = [group for model, found in runs.items() if _varied(found) for group in _by(model, found, "k")]
 
     def made(title: str, labels: Sequence[str], groups: Sequence[Group], baseline: str) -> Table:
         return table(title, labels, groups, baseline=baseline, measure=measure, remarks=told, seed=seed)
@@ -159,13 +160,24 @@ def tables(
             [group for model, found in runs.items() for group in _by(model, found, "n")],
             "one draft with the same examples",
         ),
-        made(
-            "Accuracy by the number of examples",
-            ("model", "arm", "examples", "k"),
-            [group for model, found in runs.items() for group in _by(model, found, "k")],
-            "one draft with the same library",
+        *(
+            [
+                made(
+                    "Accuracy by the number of examples",
+                    ("model", "arm", "examples", "k"),
+                    by_examples,
+                    "one draft with the same library",
+                )
+            ]
+            if by_examples
+            else ()
         ),
     )
+
+
+def _varied(outcomes: Sequence[Outcome]) -> bool:
+    """Whether there is more than one number of examples: else its rows are those over drafts and rounds."""
+    return len({each.condition["k"] for each in outcomes if each.condition["arm"] != ONE}) > 1
 
 
 def _one_draft(model: str, outcomes: Sequence[Outcome]) -> list[Group]:
