@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 from epicrisis.corpus.chunking import chunk
 from epicrisis.retrieval.ordering import in_order
-from epicrisis.retrieval.record import as_notes, chronological, in_time, of_record, parents, whole_notes, within_budget
+from epicrisis.retrieval.record import (
+    as_notes,
+    best_notes,
+    chronological,
+    in_time,
+    of_record,
+    whole_notes,
+    within_budget,
+)
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document, Passage, Ranking
 
@@ -117,10 +125,19 @@ def test_a_record_says_how_many_notes_it_has_and_which_have_no_time() -> None:
     assert of_record([]).notes == ("the record has 0 notes",)
 
 
-def test_parents_are_distinct_and_in_the_order_of_their_best_passages() -> None:
-    found = ranking_of(passage("a", 3), passage("b", 1), passage("a", 0), passage("c", 0))
-    assert parents(found, 2) == ("a", "b")
-    assert parents(found, 9) == ("a", "b", "c")
+def test_the_best_notes_are_distinct_in_the_order_of_their_best_passages_and_looked_for_deeper() -> None:
+    ranked = [passage("a", n) for n in range(11)] + [passage("b", 1), passage("c", 0)]
+    whole = {note.document_id: note for note in whole_notes([passage("a"), passage("b"), passage("c")])}
+    asked: list[int] = []
+
+    def rank(k: int) -> Ranking:
+        asked.append(k)
+        return ranking_of(*ranked[:k])
+
+    assert documents(best_notes(rank, whole, 1).passages) == ["a"]
+    assert documents(best_notes(rank, whole, 2).passages) == ["a", "b"]
+    assert asked == [5, 10, 20], "ten passages are all of one note"
+    assert documents(best_notes(rank, whole, 9).passages) == ["a", "b", "c"], "the record has no more"
 
 
 def test_notes_take_the_place_of_their_best_passages_and_literature_stays_as_it_was_found() -> None:

@@ -7,7 +7,7 @@ Known are NOTEEVENTS of MIMIC-III and the discharge and radiology files of MIMIC
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
@@ -94,14 +94,19 @@ def read(
     path: Path, name: str, columns: Columns | None = None, treatment: Treatment | None = None
 ) -> Iterator[Document | Deleted | Skipped]:
     """The notes as documents, in the file's order: see `notes_record.items`. Raises InputError as `places` does."""
+    return items(path, name, notes_of(path, columns), treatment or Treatment())
+
+
+def notes_of(path: Path, columns: Columns | None = None) -> Callable[[], Iterator[Note | Skipped]]:
+    """What gives the file's notes as they are written, as often as it is called. Raises InputError as `places` does."""
     found, delimiter, width = places(path, columns)
-    mimic_4 = _known(header(path)[0]) is _MIMIC_4
+    types = TYPES if _known(header(path)[0]) is _MIMIC_4 else {}
 
     def notes() -> Iterator[Note | Skipped]:
         for row in rows(path, delimiter, width):
-            yield row if isinstance(row, Skipped) else _note(row, found, TYPES if mimic_4 else {})
+            yield row if isinstance(row, Skipped) else _note(row, found, types)
 
-    return items(path, name, notes, treatment or Treatment())
+    return notes
 
 
 def _note(row: Row, found: Mapping[str, tuple[int, ...]], types: Mapping[str, str]) -> Note:

@@ -18,6 +18,8 @@ IN_TIME = (
     "where there is any, comes after them."
 )
 """What a prompt says of documents in the order of time."""
+PASSAGES_A_NOTE = 5
+"""Passages that are ranked for each whole note wanted; more where so many stand in fewer notes."""
 _OF_A_PASSAGE = ("section", "page")
 """Metadata that hold for a passage alone."""
 
@@ -102,9 +104,18 @@ def untimed(passages: Sequence[Passage]) -> tuple[str, ...]:
     return (f"{len(without)} of {len(documents)} notes have no time: they stand last",) if without else ()
 
 
-def parents(ranking: Ranking, n: int) -> tuple[str, ...]:
-    """The ids of the first `n` distinct notes of a ranking, in the order of their best passages (the study's HIR)."""
-    return tuple(dict.fromkeys(passage.document_id for passage in ranking.passages))[:n]
+def best_notes(rank: Callable[[int], Ranking], whole: Mapping[str, Passage], n: int) -> Ranking:
+    """The `n` whole notes with the best passages (the study's HIR), as `as_notes`; fewer where the record has no more.
+
+    `rank`: the best so many passages. They are ranked deeper until they stand in `n` notes.
+    """
+    k = n * PASSAGES_A_NOTE
+    while True:
+        passages = rank(k)
+        notes = as_notes(passages, whole, n)
+        if len(notes.hits) == n or len(passages.hits) < k:
+            return notes
+        k *= 2
 
 
 def as_notes(ranking: Ranking, whole: Mapping[str, Passage], n: int) -> Ranking:

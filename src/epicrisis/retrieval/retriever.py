@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from epicrisis.retrieval.fusion import reciprocal_rank_fusion
 from epicrisis.retrieval.preflight import rankings_agree
 from epicrisis.retrieval.query import Sentences, prepare
-from epicrisis.retrieval.record import as_notes, of_record, parents, whole_notes
+from epicrisis.retrieval.record import best_notes, of_record, whole_notes
 from epicrisis.retrieval.rerank import reranked
 from epicrisis.retrieval.signals import BY_WORDS, Scored
 from epicrisis.seams import Encoder, PassageStore, Reranker, Vectors
@@ -20,8 +20,6 @@ from epicrisis.types import By, Hit, Passage, Preflight, Ranking, Remedy, Scope,
 
 FUSION_DEPTH = 100
 """Hits of each ranking that enter a fusion, or k where that is more."""
-PASSAGES_A_NOTE = 5
-"""Passages that are ranked for each whole note wanted; more where so many stand in fewer notes."""
 QUESTION_CUT = "question_cut"
 """Stands among a ranking's parameters where the question was longer than an encoder's window."""
 
@@ -98,14 +96,8 @@ class Retriever:
 
     def notes(self, text: str, n: int, by: By, scope: Scope) -> Ranking:
         """The `n` whole notes with the best passages (the study's parent notes); literature stands as its passages."""
-        k = n * PASSAGES_A_NOTE
-        while True:
-            ranking = self.rank(text, k, by, scope)
-            if len(ranking.hits) < k or len(parents(ranking, n)) == n:
-                break
-            k *= 2
         record = whole_notes(self._searched[0].store.record(scope))
-        return as_notes(ranking, {note.document_id: note for note in record}, n)
+        return best_notes(lambda k: self.rank(text, k, by, scope), {note.document_id: note for note in record}, n)
 
     def rank(self, text: str, k: int, by: By, scope: Scope, words: Callable[[int], Ranking] | None = None) -> Ranking:
         """The best `k` passages for the text under the scope. `words`: what gives so many in BM25's place, such as a

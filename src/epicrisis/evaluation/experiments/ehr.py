@@ -15,7 +15,7 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.records.lengths import bin_of
 from epicrisis.evaluation.runs.cases import Case, Condition
 from epicrisis.retrieval.ordering import in_order
-from epicrisis.retrieval.record import IN_TIME, as_notes, in_time, within_budget
+from epicrisis.retrieval.record import IN_TIME, best_notes, in_time, within_budget
 from epicrisis.retrieval.timeline import Resolution
 from epicrisis.treatment import Treatment
 from epicrisis.types import Extract, Passage, Question, Ranking, StrategyName
@@ -30,8 +30,6 @@ MOST = max(CHUNKS)
 """Chunks that BriefContext reads."""
 RETRIEVAL_ARMS = (FULL, *(f"rag-{k}" for k in CHUNKS), *(f"rag-notes-{n}" for n in NOTES), BRIEF, BRIEF_RECORD)
 EXTRACTIVE_ARMS = (NONE, FULL, *(f"rag-{k}" for k in CHUNKS), BRIEF)
-PASSAGES_A_NOTE = 5
-"""Chunks ranked for each parent note; more where so many stand in fewer notes."""
 BY = ("hybrid", "bm25", "dense", "splade")
 TIMELINE, RANKED = "timeline", "rank"
 _RAG = re.compile(r"rag-(?P<notes>notes-)?(?P<n>[1-9]\d{0,2})(?P<more>(?:\+[a-z0-9]+)*)")
@@ -188,13 +186,8 @@ def _chunks(chart: Chart, n: int, by: str, hidden: frozenset[str], search: Searc
 
 def _parents(chart: Chart, n: int, by: str, hidden: frozenset[str], search: Search) -> Ranking:
     """The `n` whole notes of the best chunks, as far as the budget goes; what it leaves out is said."""
-    k = n * PASSAGES_A_NOTE
-    while True:
-        chunks = search.chunks(chart.question, k, by, hidden)
-        ranking = as_notes(chunks, {note.document_id: note for note in chart.notes}, n)
-        if len(ranking.hits) == n or len(chunks.hits) < k:
-            break
-        k *= 2
+    whole = {note.document_id: note for note in chart.notes}
+    ranking = best_notes(lambda k: search.chunks(chart.question, k, by, hidden), whole, n)
     if search.note_tokens is None:
         return ranking
     kept, left = within_budget(ranking.passages, search.note_tokens, lambda note: chart.tokens[note.document_id])

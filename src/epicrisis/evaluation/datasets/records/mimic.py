@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator, Set
 from pathlib import Path
 
 from epicrisis.corpus.inputs import Item, Skipped
-from epicrisis.corpus.notes import TYPES, places
-from epicrisis.corpus.notes_csv import Row, rows
+from epicrisis.corpus.notes import notes_of
 from epicrisis.corpus.notes_record import Note, Treatment, documents, identifier
 
 FILES = ("discharge.csv", "radiology.csv", "noteevents.csv")
@@ -36,14 +35,10 @@ def patients_notes(files: tuple[Path, ...], patients: Set[str]) -> Iterator[Item
 
 def notes(path: Path, wanted: Callable[[Note], bool]) -> Iterator[Item]:
     """Those notes of the file that are wanted. Raises InputError for a file that is none of MIMIC's."""
-    found, delimiter, width = places(path)
+    every = notes_of(path)
 
     def read() -> Iterator[Note | Skipped]:
-        for row in rows(path, delimiter, width):
-            if isinstance(row, Skipped):
-                yield row
-            elif wanted(note := _note(row, found)):
-                yield note
+        return (note for note in every() if isinstance(note, Skipped) or wanted(note))
 
     return documents(path, path.name, read, Treatment(keep_boilerplate=True))
 
@@ -51,22 +46,3 @@ def notes(path: Path, wanted: Callable[[Note], bool]) -> Iterator[Item]:
 def is_kind(note: Note, kind: str) -> bool:
     """Whether the note is of that type, in whatever case of letters it is written."""
     return note.note_type.casefold() == kind
-
-
-def _note(row: Row, found: dict[str, tuple[int, ...]]) -> Note:
-    def cell(name: str) -> str:
-        return row.cells[found[name][0]] if name in found else ""
-
-    kind = cell("type").strip()
-    return Note(
-        where=f"line {row.line}",
-        patient=cell("patient"),
-        text=cell("text"),
-        times=tuple(row.cells[place] for place in found.get("time", ())),
-        note_type=TYPES.get(kind, kind),
-        encounter=cell("encounter"),
-        note_id=cell("note_id"),
-        admitted=cell("admitted"),
-        discharged=cell("discharged"),
-        is_error=cell("error").strip() in ("1", "1.0"),
-    )
