@@ -41,9 +41,10 @@ check: $(INSTALLED)  ## formatting, lint, types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-# Two processes, each with whole files of tests: what a file's tests share is made once.
+# Two processes, each with whole files of tests: what a file's tests share is made once. A thread each: with two, both
+# wait for one another.
 test: check models  ## everything; needs the models, and the real data where EPICRISIS_DATA names it
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	EPICRISIS_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 fast-test: $(INSTALLED)  ## what needs neither models nor data
 	$(BIN)/python -m pytest -m "not models and not data"

@@ -28,6 +28,12 @@ hypothesis.settings.register_profile("no-clock", deadline=None)
 hypothesis.settings.load_profile("no-clock")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What needs models or data goes first: begun last, a slow file would leave all processes but one idle."""
+    slow = {item.path for item in items if item.get_closest_marker("models") or item.get_closest_marker("data")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 def _missing(what: str) -> None:
     """A skip that says so; a failure where the run requires everything (`EPICRISIS_REQUIRE_ALL=1`, as in `.ci/run`)."""
     if os.environ.get("EPICRISIS_REQUIRE_ALL") == "1":
@@ -63,7 +69,7 @@ def model_home() -> Path:
 @pytest.fixture(scope="session")
 def encoder(model_home: Path) -> Encoder:
     """The embedded encoder."""
-    return load_encoder("minilm", model_home)
+    return load_encoder("minilm", model_home, load().threads)
 
 
 @pytest.fixture(scope="session")
