@@ -100,6 +100,8 @@ class Place:
     document_id: str
     start: int
     end: int
+    fact: str = ""
+    """What is said there, by any name: of the places of one fact one is enough. Empty: a fact of its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,6 +135,7 @@ class PlaceLine(BaseModel):
     document_id: Name
     start: int = Field(ge=0)
     end: int = Field(ge=1)
+    fact: Text = ""
 
     @model_validator(mode="after")
     def _not_empty(self) -> PlaceLine:

@@ -68,7 +68,7 @@ def _lines(path: Path) -> Iterator[Question | Skipped]:
             gold_documents=tuple(line.gold_documents or ()),
             patient=line.patient,
             also=tuple(line.also or ()),
-            evidence=tuple(Place(place.document_id, place.start, place.end) for place in line.evidence or ()),
+            evidence=tuple(Place(**place.model_dump()) for place in line.evidence or ()),
             category=line.category,
         )
 

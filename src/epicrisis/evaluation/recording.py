@@ -32,6 +32,7 @@ from epicrisis.types import By, Extract, Passage, Question, Ranking, Scope
 from .datasets.dataset import Dataset
 from .datasets.records import populations
 from .datasets.records.recordset import RecordSet, load_records
+from .datasets.records.unanswerable import is_unanswerable
 from .datasets.sampling import at_random
 from .experiment import Experiment, Request
 from .experiments import ehr
@@ -196,7 +197,7 @@ def _plan(
 
 def _sizes(asked: Dataset, population: str) -> dict[str, str | int]:
     questions, patients = populations.pairs_and_patients(asked.questions)
-    unanswerable = sum(question.gold == "" for question in asked.questions)
+    unanswerable = sum(is_unanswerable(question.gold, question.options) for question in asked.questions)
     return {"population": population, "questions": questions, "patients": patients, "unanswerable": unanswerable}
 
 

@@ -238,6 +238,16 @@ def test_radqa_keeps_what_no_report_answers_and_tells_it(tmp_path: Path) -> None
     assert [q.id for q in load_records(tmp_path, population="table-1").questions] == ["541_O_1", "541_I_1"]
 
 
+def test_what_another_part_of_the_report_answers_is_not_unanswerable(tmp_path: Path) -> None:
+    value = radqa()
+    impression, findings = value["data"][0]["paragraphs"]
+    findings["qas"][0] = asked("541_O_1", impression["qas"][0]["question"], is_impossible=True)
+    put(tmp_path / "train.json", value)
+    records = load_records(tmp_path)
+    assert [(q.id, q.gold) for q in records.questions] == [("541_O_2", ""), ("541_I_1", "Small left effusion")]
+    assert sum(notice.startswith("1 questions that one part of a report does not answer") for notice in records.notices)
+
+
 def test_a_report_is_found_again_among_the_patients_notes(tmp_path: Path) -> None:
     put(tmp_path / "train.json", radqa())
     broken = FINDINGS.replace(" is ", "  is\n ")

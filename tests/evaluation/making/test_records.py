@@ -250,6 +250,20 @@ def test_every_place_holds_what_it_says(made: Made) -> None:
         assert (texts == []) == (line["category"] == "absence")
 
 
+def test_places_of_one_fact_say_the_same_and_only_holistic_questions_need_several(made: Made) -> None:
+    for line in made.lines:
+        facts = {each["fact"] for each in line["evidence"]}
+        assert "" not in facts
+        assert len(facts) <= 1 or line["category"] == "holistic", line["id"]
+    assert any(len(line["evidence"]) > 1 for line in made.lines if line["category"] == "terminology")
+
+
+def test_no_laboratory_report_tells_the_values_around_a_procedure(made: Made) -> None:
+    labs = [row["text"] for row in made.rows if row["note_type"].lower().startswith("lab")]
+    assert labs
+    assert not any("fibrinogen" in text.lower() for text in labs)
+
+
 def test_a_specific_fact_stands_nowhere_else(made: Made) -> None:
     seen = 0
     for line in made.lines:

@@ -245,6 +245,14 @@ def test_a_search_that_finds_nothing_has_no_evidence_and_no_search_has_no_value(
     assert [each.values.get("evidence-recall") for each in measured(folder_of(tmp_path, lines))] == [1.0, 0.0, None]
 
 
+def test_a_record_over_the_window_was_read_by_nobody(tmp_path: Path) -> None:
+    passage = note("anna", "He had 40 mg of furosemide.", start=100)
+    asked = question(1, patient="anna", evidence=(Place(passage.document_id, 107, 112),))
+    (case,) = measured(folder_of(tmp_path, [record(asked, "", "over-window", given=[passage])]))
+    assert case.ending == "over-window"
+    assert "evidence-recall" not in case.values
+
+
 def store_of(*texts: str) -> MemoryStore:
     import numpy as np
 

@@ -108,6 +108,14 @@ def test_table_12_of_the_study(gold: str, answer: str, score: float, kinds: dict
         ("45%", "45 percent"),
         ("creatinine 1.2 mg/dL, potassium 4.5 mEq/L", "potassium was 4.5 mEq/L and creatinine 1.2 mg/dL"),
         ("BP 120/80", "BP 130/85 on admission, and 120/80 later"),
+        ("from 16 to 25 mEq/L", "it rose from 16 mEq/L to 25 mEq/L"),
+        ("from 16 to 25 mEq/L", "16, later 25 mEq/L"),
+        ("from 3 to 5 days", "4 days"),
+        ("85", "it ranged from 80 to 90"),
+        ("a T-score of -2.8", "-2.8"),
+        ("a T-score of minus 2.8", "(-2.8)"),
+        ("18 of 30 points", "18/30"),
+        ("1", "There was only one admission."),
     ],
 )
 def test_the_same_said_otherwise(gold: str, answer: str) -> None:
@@ -134,6 +142,9 @@ def test_the_same_said_otherwise(gold: str, answer: str) -> None:
         ("SBP in the 80-90s", "heart rate 85", "missing"),
         ("diastolic 80", "systolic 80", "missing"),
         ("5 mg", "some", "missing"),
+        ("-2.5 mmol/L", "2.5 mmol/L", "contradicted"),
+        ("a T-score of minus 2.8 at the hip", "a T-score of 2.8 at the hip", "contradicted"),
+        ("2", "one admission", "missing"),
         ("glucose 5.5 mmol/L", "glucose 99 mg/dL", "incomparable"),
         ("potassium 4 mEq/L", "potassium 16 mg/dL", "incomparable"),
     ],
@@ -170,6 +181,25 @@ def test_nothing_to_compare_has_no_score() -> None:
     assert number_score("5 mg", ["pneumonia"]) is None
     assert number_score("5 mg", ["6 mg", "pneumonia", "0.005 g"]) == 1
     assert number_score("none was given", ["6 mg"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        ("from 8.0 to 10.0 g/dL", "from 10.0 to 8.0 g/dL"),
+        ("from 8.0 to 10.0 g/dL", "9 g/dL"),
+        ("from 54 to 30", "from 30 to 54"),
+        ("raised from 50 mg to 100 mg", "lowered from 100 mg to 50 mg"),
+        ("raised from 50 mg to 100 mg", "75 mg"),
+    ],
+)
+def test_a_change_is_two_values_one_after_the_other_and_no_range(gold: str, answer: str) -> None:
+    assert compare(answer, gold).score == 0
+
+
+def test_an_answer_in_the_words_of_a_right_one_is_right() -> None:
+    assert number_score("One admission.", ["1", "one admission"]) == 1
+    assert number_score("one admission", ["one admission"]) is None, "no quantity is read there"
 
 
 @pytest.mark.parametrize(

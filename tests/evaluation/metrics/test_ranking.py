@@ -55,6 +55,13 @@ def test_evidence_is_held_whole_or_not() -> None:
     )
 
 
+def test_of_the_places_of_one_fact_one_is_enough() -> None:
+    evidence = [Place("note:1", 10, 20, "weight"), Place("note:2", 0, 5, "weight"), Place("note:3", 0, 5, "height")]
+    assert evidence_recall([("note:2", 0, 9)], evidence, 1) == 1 / 2
+    assert evidence_recall([("note:2", 0, 9), ("note:1", 0, 30)], evidence, 2) == 1 / 2
+    assert evidence_recall([("note:1", 0, 30), ("note:3", 0, 9)], evidence, 2) == 1
+
+
 @pytest.mark.data
 def test_real_rankings_as_trec_eval(data_folder: Path) -> None:
     """Each claim's abstracts by the words they share with it; grades 1 and 2, so that degrees count."""

@@ -94,7 +94,8 @@ def measured(run: Path) -> tuple[Measured, ...]:
 
     Of the record itself are `accuracy` (of questions with options, where the record holds the answer),
     `abstained-rightly` (where it does not: did the case abstain, or choose the option that says so), `evidence-recall`
-    (the share of the right answer's places that a passage it was given holds whole; 0 where a search found nothing),
+    (the share of the right answer's facts of which a passage it was given holds a place whole; 0 where a search found
+    nothing; of what was asked alone: a record over the window was given to nobody),
     `evidence` (does a verified citation lie at such a place) and `citations-verified` (the share of the citations whose
     words were found). Raises InputError.
     """
@@ -132,7 +133,8 @@ def _of_record(response: Response) -> dict[str, float]:
     elif response.ending in ("answered", "abstained", "unparsed"):
         values["abstained-rightly"] = float(response.ending == "abstained" or response.right is True)
     given = [(each.document_id, each.start, each.end) for each in response.given]
-    if response.searched and (recall := evidence_recall(given, response.evidence, len(given))) is not None:
+    asked = response.ending not in ("over-window", "failed")
+    if asked and response.searched and (recall := evidence_recall(given, response.evidence, len(given))) is not None:
         values["evidence-recall"] = recall
     if (cites := response.cites_evidence) is not None:
         values["evidence"] = float(cites)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from epicrisis.answers import Citation
+from epicrisis.evaluation.datasets.records.unanswerable import is_unanswerable
 from epicrisis.evaluation.judging.pairs import blinded
 from epicrisis.evaluation.runs.cases import Condition, canonical
 from epicrisis.evaluation.runs.folder import RECORDS
@@ -21,24 +21,6 @@ from epicrisis.evaluation.runs.records import Record, outcome_of_record, read_re
 from epicrisis.types import Form, Passage, Place
 
 from .endings import Ending, ending_of
-
-_RECORD = r"""(?:the\s+)?(?:(?:patient['’]s|provided|given|available|medical|clinical|health|hospital)\s+)*
-    (?:records?|notes?|documents?|documentation|charts?|reports?|text|information|context|discharge\s+summar(?:y|ies))
-    (?:\s+(?:provided|given|available))?"""
-_SUBJECT = r"(?:it|this|that|the(?:\s+[\w-]+){1,4})\s+"
-_UNSAID = re.compile(
-    rf"""(?ix) \s* (?:[a-e][.):]\s+)?
-    (?: {_RECORD} \s+ (?:do(?:es)?\s+not|do(?:es)?n['’]t) \s+
-            (?:say|tell|state|mention|specify|document|indicate)
-            (?:\s+(?:so|it|this|that|(?:why|when|what|which|how|whether|who|where)\b.*))?
-      | (?:{_SUBJECT}(?:is|was|are|were)\s+)?
-            not\s+(?:documented|stated|mentioned|specified|recorded|said|given|found|available) \s+ in \s+ {_RECORD}
-      | (?:{_SUBJECT})?
-            (?:cannot|can\s+not|can['’]t|could\s+not)\s+be\s+(?:determined|answered|established|known|told|inferred)
-            \s+ (?:from|based\s+on|with|by) \s+ {_RECORD}
-    ) \W*"""
-)
-"""An option that says that the record does not hold the answer: not one that says that something is not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +81,7 @@ class Response:
     def of(self) -> str:
         """A hash of all that is measured: a measure of other words is none of this case."""
         cited = [[each.document_id, each.start, each.end, each.verified] for each in self.citations]
-        places = [[each.document_id, each.start, each.end] for each in self.evidence]
+        places = [[each.document_id, each.start, each.end, each.fact] for each in self.evidence]
         given = [[each.document_id, each.start, each.end] for each in self.given]
         told = [self.question, self.references, self.answer, cited, places, given]
         return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
@@ -129,7 +111,7 @@ def response_of(record: Record) -> Response:
         patient=question["patient"],
         category=question.get("category", ""),
         right=outcome_of_record(record).right,
-        unanswerable=gold == "" or _UNSAID.fullmatch(options.get(gold, "")) is not None,
+        unanswerable=is_unanswerable(gold, options),
         evidence=tuple(Place(**each) for each in question.get("evidence", ())),
         citations=citations,
         given=_given(answer),

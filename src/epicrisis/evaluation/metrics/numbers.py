@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 from epicrisis.dates import may_meet, moment
 
 from .quantities import DATE, SYSTOLIC, Quantity, quantities
+from .text import normalised
 
 Agreement: TypeAlias = Literal["same", "vague", "none"]
 
@@ -58,8 +59,13 @@ class NumberComparison:
 
 
 def number_score(answer: str, golds: Sequence[str]) -> float | None:
-    """The best score over the right answers; `None` where none of them has a quantity that can be compared."""
+    """The best score over the right answers; `None` where none of them has a quantity that can be compared.
+
+    An answer in the very words of a right one states its numbers, whether they can be read there or not.
+    """
     scores = [score for gold in golds if (score := compare(answer, gold).score) is not None]
+    if scores and any(normalised(answer) == normalised(gold) for gold in golds):
+        return 1.0
     return max(scores, default=None)
 
 
@@ -70,7 +76,9 @@ def compare(answer: str, gold: str) -> NumberComparison:
     belongs to another one of the right answer does not count, so that two values that were exchanged do not agree.
     One of the answer's may match several. What is left contradicts one of its kind.
     """
-    right, given = quantities(gold), quantities(answer)
+    right = quantities(gold)
+    # "Only one admission" answers 1; elsewhere the word is no number.
+    given = quantities(answer, ones=any((each.unit, each.low, each.high) == ("", 1, 1) for each in right))
     labels = {each.label for each in right if each.label}
     agreed: dict[int, tuple[Agreement, Quantity]] = {}
     for place, wanted in enumerate(right):

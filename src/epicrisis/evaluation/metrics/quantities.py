@@ -77,7 +77,7 @@ _VALUE = re.compile(
     re.IGNORECASE,
 )
 _TIGHT, _LOOSE = re.compile(r"[-–—]"), re.compile(r"\s?(?:[-–—]|\bto\b|\bthrough\b|\band\b)\s?")
-_OVER, _OUT_OF = re.compile(r"\s?/\s?|\s+over\s+"), re.compile(r"\s?/\s?|\s+out\s+of\s+")
+_OVER, _OUT_OF = re.compile(r"\s?/\s?|\s+over\s+"), re.compile(r"\s?/\s?|\s+(?:out\s+)?of\s+")
 _BOUNDS = (
     (">=", re.compile(r"(?:>=|≥|\bat least|\b(?:no|not) (?:less|fewer) than|\bminimum of)\s*$", re.IGNORECASE)),
     ("<=", re.compile(r"(?:<=|≤|\bat most|\b(?:no|not) more than|\bup to|\bmaximum of)\s*$", re.IGNORECASE)),
@@ -91,6 +91,8 @@ _BOUNDS = (
 _OR_MORE = re.compile(
     r"\s(?:or|and)\s(?:(?P<more>more|greater|higher|above|over)|less|fewer|lower|below)\b", re.IGNORECASE
 )
+_MINUS = re.compile(r"(?:(?:^|\()\s*|[^\s\d][ =(]+)[-−]$|\bminus\s$|\bof negative\s$", re.IGNORECASE)
+_BETWEEN = re.compile(r"\b(?:rang|var(?:y|i)|fluctuat|anywhere)\w*\s+from\s$", re.IGNORECASE)
 _CLOCK = re.compile(r"(?<![\d:/])(\d{1,2})(?::(\d\d)(?::\d\d)?\s?([ap])?\.?(?:m\b)?|\s?([ap])\.?m\b)\.?", re.IGNORECASE)
 _DAILY = r"(?:daily|(?:a|per|each) day)"
 _A_DAY = re.compile(
@@ -102,11 +104,11 @@ _A_DAY = re.compile(
 )
 
 
-def quantities(text: str) -> tuple[Quantity, ...]:
+def quantities(text: str, *, ones: bool = False) -> tuple[Quantity, ...]:
     """The quantities of a text in the order of its words; none shares a character with another, but the two sides of a
-    blood pressure, which stand apart."""
+    blood pressure, which stand apart. The word "one" is a number where `ones`: mostly it is none."""
     taken = [*_dates(text), *_clocks(text), *_a_day(text)]
-    values = [value for value in _values(text) if not any(_meet(value, each) for each in taken)]
+    values = [value for value in _values(text, ones) if not any(_meet(value, each) for each in taken)]
     for glue, join in ((_TIGHT, _range), (_OVER, _pressure), (_OUT_OF, _ratio), (_LOOSE, _range)):
         values = list(_joined(text, values, glue, join))
     found = [_in_base(_bounded(_sided(value, text), text)) for value in values]
@@ -149,18 +151,15 @@ def _float(text: str) -> float:
     return float(text) if text.isdecimal() else 0.0
 
 
-def _values(text: str) -> Iterator[Quantity]:
+def _values(text: str, ones: bool) -> Iterator[Quantity]:
     """Each number with its unit, alone."""
     for match in _VALUE.finditer(text):
         unit = match["unit"] or ""
-        if match["word"] and match["word"].lower() in ("one", "half") and not unit:
+        word = (match["word"] or "").lower()
+        if not unit and (word == "half" or (word == "one" and not ones)):
             continue
         low = _number(match)
-        sign = (
-            -1
-            if re.search(r"[^\s\d][ =(]+[-−]$", text[max(0, match.start() - 8) : match.start()]) and match["digits"]
-            else 1
-        )
+        sign = -1 if match["digits"] and _MINUS.search(text[max(0, match.start() - 16) : match.start()]) else 1
         base, factor = (ORDINAL, 1.0) if match["nth"] else base_of(unit)
         high = low + (9 if match["decade"] and low % 10 == 0 else 0)
         digits, _, decimals = (match["digits"] or "").replace(",", "").partition(".")
@@ -180,7 +179,7 @@ def _number(match: re.Match[str]) -> float:
 _FILLER = re.compile(
     r"a|an|the|and|or|of|at|in|on|to|by|for|from|into|per|with|than|that|then|there|which|as|is|are|was|were|be|been|"
     r"has|have|had|it|its|his|her|their|about|approximately|around|between|above|below|over|under|up|down|out|each|"
-    r"less|more|most|least|no|not|x|levels?|values?|measured|found|noted|rang(?:e|ed|ing)|daily|now|only|also"
+    r"less|more|most|least|no|not|minus|x|levels?|values?|measured|found|noted|rang(?:e|ed|ing)|daily|now|only|also"
 )
 
 
@@ -214,14 +213,22 @@ def _joined(text: str, values: Sequence[Quantity], glue: re.Pattern[str], join: 
 
 
 def _range(text: str, a: Quantity, b: Quantity) -> tuple[Quantity, ...]:
-    """`80-90s`, `5 mg to 10 mg`, `between 80 and 90`."""
+    """`80-90s`, `5 mg to 10 mg`, `between 80 and 90`. `from 16 to 25 mEq/L` is a change: two values, the first of which
+    is the one before."""
     alike = a.unit == "" or (a.unit, a.factor) == (b.unit, b.factor)
-    anded = re.search(r"\band\b", text[a.end : b.start]) and not re.search(
-        r"\bbetween\s+$", text[max(0, a.start - 12) : a.start]
-    )
+    before = text[max(0, a.start - 24) : a.start]
+    if alike and _is_change(before, text[a.end : b.start], b):
+        return replace(a, unit=b.unit, factor=b.factor, label="from"), replace(b, label="to")
+    anded = re.search(r"\band\b", text[a.end : b.start]) and not re.search(r"\bbetween\s+$", before)
     if not alike or anded or a.low >= b.low or ORDINAL in (a.unit, b.unit):
         return ()
     return (replace(b, text=text[a.start : b.end], start=a.start, low=a.low, rounding=0.0, label=a.label),)
+
+
+def _is_change(before: str, between: str, b: Quantity) -> bool:
+    """Of times, `from 3 to 5 days` says how long."""
+    said = re.search(r"\bfrom\s$", before, re.IGNORECASE) and "to" in between
+    return bool(said) and not _BETWEEN.search(before) and b.unit not in ("h", "month", ORDINAL)
 
 
 def _pressure(text: str, a: Quantity, b: Quantity) -> tuple[Quantity, ...]:

@@ -53,14 +53,14 @@ def ndcg_at_k(ranked: Sequence[str], judged: Judgements, k: int) -> float | None
 
 
 def evidence_recall(passages: Sequence[tuple[str, int, int]], evidence: Sequence[Place], k: int) -> float | None:
-    """The share of the places that one of the first k passages (document id, start, end) holds whole.
+    """The share of the facts of which one of the first k passages (document id, start, end) holds a place whole.
 
-    A place that a chunk's border cuts is held by no chunk: such evidence reaches nobody in one piece.
+    Of several places of one fact one is enough. A place that a chunk's border cuts is held by no chunk: such evidence
+    reaches nobody in one piece.
     """
-    if not evidence:
-        return None
-    held = sum(any(_holds(passage, place) for passage in passages[:k]) for place in evidence)
-    return held / len(evidence)
+    facts = {place.fact or place for place in evidence}
+    held = {place.fact or place for place in evidence if any(_holds(passage, place) for passage in passages[:k])}
+    return len(held) / len(facts) if facts else None
 
 
 def _holds(passage: tuple[str, int, int], place: Place) -> bool:

@@ -14,6 +14,7 @@ from epicrisis.types import Question
 
 from .lengths import K
 from .source import Source
+from .unanswerable import is_unanswerable
 
 ALL, ANSWERABLE = "all", "answerable"
 STUDIED = ("table-1", "table-2", "table-3", "table-4")
@@ -47,7 +48,7 @@ def of_any_length(name: str, source: Source, population: str) -> tuple[Question,
     """
     check(name, source, population)
     if population == ANSWERABLE:
-        return tuple(question for question in source.questions if question.gold != "")
+        return tuple(question for question in source.questions if not is_unanswerable(question.gold, question.options))
     if population in STUDIED:
         return tuple(question for question in source.questions if question.id in (source.studied or ()))
     return source.questions

@@ -50,12 +50,22 @@ def source(
     patients' notes are the records; reports that are not found are left out and said.
     """
     links, unclear = _links(reports, files, kind) if files else ({}, frozenset())
-    asked, answers = [], []
+    asked, answers, elsewhere = [], [], 0
     for report in (report for report in reports if not files or report.key in links):
-        for question, found in _questions(name, report, links.get(report.key)):
-            asked.append(question)
-            answers.append(found)
+        pairs = tuple(_questions(name, report, links.get(report.key)))
+        answered = {question.text for question, _ in pairs if question.gold}
+        for question, found in pairs:
+            if question.gold or question.text not in answered:
+                asked.append(question)
+                answers.append(found)
+            else:
+                elsewhere += 1
     notices = [*squad.notices(answers)]
+    if elsewhere:
+        notices.append(
+            f"{elsewhere} questions that one part of a report does not answer and another does are asked of that other "
+            "alone: what is read is the whole report"
+        )
     if lost := len(reports) - len(links) if files else 0:
         shared = f", {len(unclear)} of them because several patients have such a one" if unclear else ""
         notices.append(f"{lost} of {len(reports)} reports are left out: no note is found that is the report{shared}")

@@ -1,7 +1,7 @@
 """Questions about a record whose answers, and all places where they stand, are known.
 
 A question of a specific fact is asked only where its answer stands nowhere else in the record. A holistic question
-needs all of its places; of any other one is enough. Knows no files.
+needs all of its facts; of the places of one fact one is enough. Knows no files.
 """
 
 from __future__ import annotations
@@ -105,7 +105,10 @@ class _Marked:
             self._starts[name] = self._length
             self._length += len(note.text)
             for mark in note.marks:
-                pair = Place(name, mark.start, mark.end), Place(name, mark.answer_start, mark.answer_end)
+                pair = (
+                    Place(name, mark.start, mark.end, mark.key),
+                    Place(name, mark.answer_start, mark.answer_end, mark.key),
+                )
                 self._statements.setdefault(mark.key, []).append(pair)
 
     def places(self, keys: Sequence[str], *, answers: bool) -> tuple[Place, ...]:

@@ -129,17 +129,16 @@ def _course(patient: Patient, stay: Stay, draws: Draws) -> Iterator[Fact]:
             f"What was recorded of the {condition.procedure} during {name}?", "specific-fact", "number",
             answered(draws, said, **words)[2],
         )  # fmt: skip
-        lab = labs()["hemoglobin"]
-        before = draws.whole(88, 139) / 10
-        after = before - draws.whole(6, 19) / 10
-        pair = (lab.told(before), lab.told(after))
-        around = (lab.told(before + 1.3), lab.told(after - 0.8))
-        for when, value in zip(("Before", "After"), pair, strict=True):
+        # No laboratory report tells it, so that nothing there says otherwise.
+        before = draws.whole(240, 420)
+        after = before - draws.whole(20, 90)
+        told = [f"{value} mg/dL" for value in (before, after, before + 35, after - 25)]
+        for when, value in zip(("Before", "After"), told, strict=False):
             yield Fact(
-                f"hemoglobin-{when.lower()}:{number}", number, "course",
-                f"{when} the {condition.procedure} of {day} hemoglobin was {value}.", value,
-                f"What was the hemoglobin {when.lower()} the {condition.procedure} of {name}?", "temporal", "number",
-                tuple(other for other in (*pair, *around) if other != value),
+                f"fibrinogen-{when.lower()}:{number}", number, "course",
+                f"{when} the {condition.procedure} of {day} fibrinogen was {value}.", value,
+                f"What was the fibrinogen {when.lower()} the {condition.procedure} of {name}?", "temporal", "number",
+                tuple(other for other in told if other != value),
             )  # fmt: skip
     blamed = list(dict.fromkeys(draws.fill(each) for each in draws.several(_BLAMED, 5)))
     # Some complications are those of the procedure.

@@ -143,9 +143,9 @@ Made by `epicrisis synthesize-record` ({patients} patients, seed {seed}); the sa
 
 * `notes.csv`: the notes of each patient in order of time.
 * `questions.jsonl`: questions ({kinds}).
-  `evidence` holds all places where the answer stands, offsets in characters into the note's text (`end` excluded); of a
-  holistic question all of them are needed. `depth` is their mean place in the record, 0 to 1. An empty `gold` means
-  that the record does not say.
+  `evidence` holds all places where the answer stands, offsets in characters into the note's text (`end` excluded);
+  places of one `fact` say the same, and of a holistic question all facts are needed. `depth` is their mean place in
+  the record, 0 to 1. An empty `gold` means that the record does not say.
 
 To search in them:
 
