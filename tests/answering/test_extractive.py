@@ -10,7 +10,7 @@ import pytest
 from epicrisis.answering.baselines import rag
 from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.choices import EmptyReply, Unreadable
-from epicrisis.answering.extractive import SpanForm
+from epicrisis.answering.extractive import SPAN_CHARACTERS, SpanForm
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.types import Passage, Question
 
@@ -52,6 +52,16 @@ def test_words_that_stand_nowhere_are_asked_for_once_more_and_then_no_answer() -
     assert answer.failure is not None
     assert "document that it names" in answer.failure.message
     assert "heals" not in answer.failure.message
+
+
+def test_a_copy_that_the_schema_ended_is_an_answer_without_its_last_word() -> None:
+    note = Passage("n#0", "n", 0, 0, 1000, "word " * 200)
+    longest = ("word " * 80)[:SPAN_CHARACTERS]
+    assert len(longest) == SPAN_CHARACTERS
+    filled = longest[:-3] + "p4s"
+    assert SpanForm((note,)).read(span(filled)).text == ("word " * 79).strip()
+    with pytest.raises(Unreadable):
+        SpanForm((note,)).read(span("p4s " + longest[4:]))
 
 
 def test_no_answer_in_the_documents_is_an_abstention() -> None:

@@ -59,6 +59,9 @@ class SpanForm:
         span = result.get("span")
         if not isinstance(span, str) or not re.search(r"\w", span):
             raise Unreadable("the reply copies no words")
+        if len(span) == SPAN_CHARACTERS:
+            # A schema ends a longer copy wherever it is then, and its last letters may only fill the room.
+            span = span.rsplit(maxsplit=1)[0]
         number, quotation = self._located(span, result.get("doc"))
         return Reply(True, quotation.text, quotes=((number, quotation.text),))
 
