@@ -3,9 +3,9 @@
 A DocumentReference is a note: its first attachment that is plain text, else HTML. Observations of one patient, day,
 category and encounter are one note, a line each: alone each is a few words that no search finds by its sense, and by
 the day is how a ward reads them; their own reports, where a hospital writes such, are DocumentReferences already.
-Patients' names and the dates of stays come from Patient and Encounter resources of all files that are read together:
-bulk exports have files for each type. Other resources are counted and not read. Nothing is fetched: an
-attachment that is only an address is left out, and named.
+Patients' names and the dates of stays come from Patient and Encounter resources of all files that are read together
+(see `fhir_references`): bulk exports have files for each type. Other resources are counted and not read. Nothing is
+fetched: an attachment that is only an address is left out, and named.
 
 Observations are held until the end of the last file, a few hundred bytes each. Does not know what becomes of a note:
 see `notes_record`.
@@ -18,15 +18,16 @@ import binascii
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from epicrisis.errors import InputError
 
-from . import fhir_observation, html, jsonl
+from . import fhir_observation, fhir_references, html, jsonl
 from .fhir_observation import WITHDRAWN
+from .fhir_references import Known
 from .inputs import Item, Skipped, WholeFile, because, check_file, marked, shown
 from .notes_record import Note, Treatment, items
 
@@ -35,15 +36,6 @@ LARGEST = 512 * 1024 * 1024
 _LOOKED_AT = 4096
 _NOT_BUILT = (AttributeError, KeyError, TypeError, IndexError)
 _LOOK = "not built as FHIR says; look at this resource"
-
-
-@dataclass(frozen=True, slots=True)
-class _Context:
-    """Of other resources: names by patient, periods by encounter; and ids by the addresses of one file's bundle."""
-
-    names: dict[str, str] = field(default_factory=dict)
-    stays: dict[str, tuple[str, str]] = field(default_factory=dict)
-    ids: dict[str, str] = field(default_factory=dict)
 
 
 def is_fhir(path: Path) -> bool:
@@ -65,7 +57,8 @@ def read(path: Path, name: str, treatment: Treatment | None = None) -> Iterator[
 def read_files(files: Sequence[tuple[Path, str]], treatment: Treatment) -> Iterator[Item]:
     """The notes of all (path, name): DocumentReferences file by file, then the days of observations, then the marks.
 
-    Raises InputError for a file that is neither a resource in JSON nor NDJSON of resources.
+    Raises InputError, before the first, for a file that is neither a resource in JSON nor NDJSON of resources, and
+    where two patients or encounters could not be told apart.
     """
     for path, _ in files:
         check_file(path)
@@ -73,28 +66,31 @@ def read_files(files: Sequence[tuple[Path, str]], treatment: Treatment) -> Itera
             raise InputError(
                 f"{shown(path)}: not FHIR in JSON: a bundle, or one resource a line, each with its resourceType"
             )
-    shared = _Context()
-    contexts = [(path, _learned(path, shared, treatment)) for path, _ in files]
+    shared = Known()
+    read_of = [(path, _learned(path, shared, treatment)) for path, _ in files]
     whole: list[Item] = []
-    for (path, name), (_, context) in zip(files, contexts, strict=True):
-        for item in marked(path, items(path, name, partial(_notes, path, context), treatment)):
+    for (path, name), (_, known) in zip(files, read_of, strict=True):
+        for item in marked(path, items(path, name, partial(_notes, path, known), treatment)):
             if isinstance(item, WholeFile):
                 whole.append(item)
             else:
                 yield item
     path, name = files[-1]
     # Lines of values hold no template: they are read once.
-    yield from items(path, name, lambda: _days(contexts), replace(treatment, keep_boilerplate=True))
+    yield from items(path, name, lambda: _days(read_of), replace(treatment, keep_boilerplate=True))
     yield from whole
 
 
-def _learned(path: Path, shared: _Context, treatment: Treatment) -> _Context:
+def _learned(path: Path, shared: Known, treatment: Treatment) -> Known:
     """What the file says besides its notes, `shared` with the others; counts the resources that are no notes."""
-    context = replace(shared, ids={})
+    known = replace(shared, addresses={})
     others: Counter[str] = treatment.ledger.other_resources
-    for _, found in _resources(path):
+    for where, found in _resources(path):
         if not isinstance(found, Skipped):
-            _learn(found, context)
+            try:
+                fhir_references.learn(found, known)
+            except ValueError as error:
+                raise InputError(f"{shown(path)}, {where}: {error}") from error
             kind = str(found.get("resourceType"))[:40]
             if kind == "Observation" and found.get("status") in WITHDRAWN:
                 others["withdrawn Observation"] += 1
@@ -102,57 +98,58 @@ def _learned(path: Path, shared: _Context, treatment: Treatment) -> _Context:
                 treatment.ledger.told[kind] += 1
             elif kind not in ("Bundle", "DocumentReference", "Observation"):
                 others[kind] += 1
-    return context
+    return known
 
 
-def _notes(path: Path, context: _Context) -> Iterator[Note | Skipped]:
+def _notes(path: Path, known: Known) -> Iterator[Note | Skipped]:
     for where, found in _resources(path):
         if isinstance(found, Skipped):
             yield found
         elif found.get("resourceType") == "DocumentReference":
             try:
-                yield _note(found, where, _patient(found, context), _encounter(found, context), context)
+                yield _note(found, where, known)
             except ValueError as error:
                 yield Skipped(shown(path), where, str(error))
             except _NOT_BUILT:
                 yield Skipped(shown(path), where, _LOOK)
 
 
-def _days(contexts: Sequence[tuple[Path, _Context]]) -> Iterator[Note | Skipped]:
+def _days(read_of: Sequence[tuple[Path, Known]]) -> Iterator[Note | Skipped]:
     days = fhir_observation.Days()
-    for path, context in contexts:
+    for path, known in read_of:
         for where, found in _resources(path):
             if isinstance(found, Skipped) or found.get("resourceType") != "Observation":
                 continue
             try:
-                days.add(found, where, _patient(found, context), _encounter(found, context))
+                days.add(found, where, fhir_references.patient(found, known), fhir_references.encounter(found, known))
             except ValueError as error:
                 yield Skipped(shown(path), where, str(error))
             except _NOT_BUILT:
                 yield Skipped(shown(path), where, _LOOK)
-    _, context = contexts[0]
+    _, known = read_of[0]
     for day in days.all():
-        admitted, discharged = context.stays.get(day.encounter, ("", ""))
+        stay = known.stay(day.encounter)
         yield Note(
             where=day.where,
             patient=day.patient,
             text=day.text,
             times=(day.date,),
             note_type=day.category,
-            encounter=day.encounter,
+            encounter=stay.encounter,
             note_id=day.id,
-            patient_name=context.names.get(day.patient, ""),
-            admitted=admitted,
-            discharged=discharged,
+            patient_name=known.names.get(day.patient, ""),
+            admitted=stay.admitted,
+            discharged=stay.discharged,
+            more={"visit": stay.visit},
             is_error=not day.text,
         )
 
 
-def _note(found: Mapping[str, Any], where: str, patient: str, encounter: str, context: _Context) -> Note:
-    """Raises ValueError where it has no text that can be read here."""
+def _note(found: Mapping[str, Any], where: str, known: Known) -> Note:
+    """Raises ValueError where it has no patient, or no text that can be read here."""
+    patient, stay = fhir_references.patient(found, known), known.stay(fhir_references.encounter(found, known))
     held = found.get("context") if isinstance(found.get("context"), dict) else {}
     period = (held or {}).get("period") or found.get("period") or {}
-    admitted, discharged = context.stays.get(encounter, ("", ""))
     status = str(found.get("status") or "")
     withdrawn = status in WITHDRAWN or found.get("docStatus") in WITHDRAWN
     return Note(
@@ -162,12 +159,12 @@ def _note(found: Mapping[str, Any], where: str, patient: str, encounter: str, co
         # The time of the note before that of what it tells of.
         times=(str(found.get("date") or period.get("end") or period.get("start") or ""),),
         note_type=fhir_observation.concept(found.get("type")),
-        encounter=encounter,
+        encounter=stay.encounter,
         note_id=str(found.get("id") or ""),
-        patient_name=context.names.get(patient, ""),
-        admitted=admitted,
-        discharged=discharged,
-        more={"status": status} if status not in ("", "current") else {},
+        patient_name=known.names.get(patient, ""),
+        admitted=stay.admitted,
+        discharged=stay.discharged,
+        more={"status": status if status != "current" else "", "visit": stay.visit},
         is_error=withdrawn,
     )
 
@@ -277,52 +274,3 @@ def _whole(path: Path) -> Mapping[str, Any]:
     if wrong := fault(value):
         raise ValueError(wrong)
     return value
-
-
-# -- references -----------------------------------------------------------------------------------------------------
-
-
-def _learn(found: Mapping[str, Any], context: _Context) -> None:
-    kind, own = found.get("resourceType"), str(found.get("id") or "")
-    if found.get("fullUrl") and own:
-        context.ids[str(found["fullUrl"])] = own
-    if kind == "Patient" and isinstance(found.get("name"), list) and found["name"]:
-        name = found["name"][0]
-        if isinstance(name, dict):
-            parts = [*fhir_observation.listed(name.get("given")), name.get("family")]
-            context.names[own] = str(name.get("text") or " ".join(str(part) for part in parts if part))
-    elif kind == "Encounter" and isinstance(found.get("period"), dict):
-        period = found["period"]
-        context.stays[own] = (str(period.get("start") or ""), str(period.get("end") or ""))
-
-
-def _patient(found: Mapping[str, Any], context: _Context) -> str:
-    """Raises ValueError where the resource is of no patient."""
-    if patient := _reference(found.get("subject"), context, "Patient"):
-        return patient
-    raise ValueError("names no patient: whose record it is must be known; export it with its subject")
-
-
-def _encounter(found: Mapping[str, Any], context: _Context) -> str:
-    """The encounter's id: R4's documents have it in a list of their context, R5's in a list, observations alone."""
-    held = found.get("context")
-    given = held.get("encounter") if isinstance(held, dict) else found.get("encounter") or held
-    listed = given if isinstance(given, list) else [given]
-    return next((name for each in listed if (name := _reference(each, context, "Encounter"))), "")
-
-
-def _reference(given: Any, context: _Context, kind: str) -> str:
-    """The id that a reference names; empty where it names none of that kind."""
-    if not isinstance(given, dict):
-        return ""
-    target = str(given.get("reference") or "")
-    if not target:
-        identifier = given.get("identifier")
-        named = str(identifier.get("value") or "") if isinstance(identifier, dict) else ""
-        return named if given.get("type") in (None, kind) else ""
-    if target in context.ids:
-        return context.ids[target]
-    if target.startswith("urn:"):
-        return target.rpartition(":")[2]
-    parts = target.partition("/_history/")[0].split("/")
-    return parts[-1] if len(parts) > 1 and parts[-2] == kind else ""

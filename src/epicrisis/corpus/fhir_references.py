@@ -1,0 +1,208 @@
+"""Which patient and which stay FHIR's references name, by what Patient and Encounter resources of all files say.
+
+A patient is known by the id of the resource, which is one server's: addresses of two servers in one read are refused.
+An identifier (a record number, say) is no id: it names the resource that has it, else it stands as `system|value`.
+Does not read files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .fhir_observation import WITHDRAWN, listed
+
+_PATIENT, _ENCOUNTER = "Patient", "Encounter"
+_STAYS = frozenset(("IMP", "ACUTE", "NONAC", "OBSENC", "SS", "EMER"))
+_NO_STAYS = (*WITHDRAWN, "planned")
+_CLASSES = ("actcode", "2.16.840.1.113883.5.4")
+"""How the names of the code system of `_STAYS` end."""
+_SECOND_SERVER = (
+    "a {} of a second server, whose ids may be those of the first; add each server's export to a library of its own"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """What a note says of its encounter: that and its dates, or the id of a `visit`, which is no stay in hospital."""
+
+    encounter: str = ""
+    admitted: str = ""
+    discharged: str = ""
+    visit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of patients (`names`) and encounters (`stays`) by id; all but `addresses` is of all files."""
+
+    names: dict[str, str] = field(default_factory=dict)
+    stays: dict[str, Stay] = field(default_factory=dict)
+    ids: dict[tuple[str, str], str] = field(default_factory=dict)
+    """By type and id of resources and references: the resource's address in the web, where it has one."""
+    identifiers: dict[tuple[str, str, str], set[str]] = field(default_factory=dict)
+    """By type, system and value: the ids of the resources that have it."""
+    servers: dict[str, str] = field(default_factory=dict)
+    """By type."""
+    addresses: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """By the full URL in one file's bundles: type and id."""
+
+    def stay(self, encounter: str) -> Stay:
+        """Of an encounter, or of none (empty); one of which no resource tells may be a stay."""
+        return self.stays.get(encounter, Stay(encounter))
+
+
+def learn(found: Mapping[str, Any], known: Known) -> None:
+    """Raises ValueError where an id or address may be of two resources."""
+    kind, address = str(found.get("resourceType")), str(found.get("fullUrl") or "")
+    own = str(found.get("id") or "") or _plain(address).rstrip("/").replace(":", "/").rpartition("/")[2]
+    is_named = kind in (_PATIENT, _ENCOUNTER)
+    if address and own and known.addresses.setdefault(address, (kind, own)) != (kind, own) and is_named:
+        raise ValueError("has the address of another resource; give each a fullUrl of its own")
+    if is_named and own:
+        _meet(kind, own, address, known)
+        _learn_named(kind, own, found, known)
+    elif kind in ("DocumentReference", "Observation"):
+        for wanted, reference in _references(found):
+            _learn_reference(wanted, reference, _server(address, kind), known)
+
+
+def _learn_named(kind: str, own: str, found: Mapping[str, Any], known: Known) -> None:
+    for each in listed(found.get("identifier")):
+        if isinstance(each, dict) and (named := _identifier(each))[1]:
+            known.identifiers.setdefault((kind, *named), set()).add(own)
+    if kind == _ENCOUNTER:
+        known.stays[own] = _stay(own, found)
+    elif name := _name(found):
+        known.names[own] = name
+
+
+def patient(found: Mapping[str, Any], known: Known) -> str:
+    """Raises ValueError where it cannot be said of which patient the resource is."""
+    if named := _named(found.get("subject"), known, _PATIENT):
+        return named
+    raise ValueError("names no patient: whose record it is must be known; export it with its subject")
+
+
+def encounter(found: Mapping[str, Any], known: Known) -> str:
+    """The encounter's id; empty where none is named. Raises ValueError as `patient`."""
+    wanted = (reference for kind, reference in _references(found) if kind == _ENCOUNTER)
+    return next((name for each in wanted if (name := _named(each, known, _ENCOUNTER))), "")
+
+
+# -- resources ------------------------------------------------------------------------------------------------------
+
+
+def _name(found: Mapping[str, Any]) -> str:
+    name = next(iter(listed(found.get("name"))), None)
+    if not isinstance(name, dict):
+        return ""
+    parts = [*listed(name.get("given")), name.get("family")]
+    return str(name.get("text") or " ".join(str(part) for part in parts if part))
+
+
+def _stay(own: str, found: Mapping[str, Any]) -> Stay:
+    codes = set(_classes(found.get("class")))
+    if found.get("status") in _NO_STAYS or (codes and not codes & _STAYS):
+        return Stay(visit=own)
+    # R5 has another name for it.
+    period = found.get("period") or found.get("actualPeriod")
+    dates = period if isinstance(period, dict) else {}
+    return Stay(own, str(dates.get("start") or ""), str(dates.get("end") or ""))
+
+
+def _classes(given: Any) -> Iterator[str]:
+    """The codes of a class: R4 has one Coding, R5 CodeableConcepts. A hospital's own codes say nothing here."""
+    for each in listed(given):
+        for coding in listed(each.get("coding", each)) if isinstance(each, dict) else ():
+            if isinstance(coding, dict) and coding.get("code"):
+                system = str(coding.get("system") or "").lower()
+                if not system or system.endswith(_CLASSES):
+                    yield str(coding["code"]).upper()
+
+
+# -- references -----------------------------------------------------------------------------------------------------
+
+
+def _references(found: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Each with the type that it may name. R4's documents have encounters in a list of their context, R5's in a list,
+    observations have one alone."""
+    yield _PATIENT, found.get("subject")
+    held = found.get("context")
+    given = held.get("encounter") if isinstance(held, dict) else found.get("encounter") or held
+    for each in listed(given):
+        yield _ENCOUNTER, each
+
+
+def _learn_reference(wanted: str, given: Any, server: str, known: Known) -> None:
+    """A relative reference is of the `server` of the resource that has it."""
+    target = str(given.get("reference") or "") if isinstance(given, dict) else ""
+    kind, own = _parted(target)
+    if kind == wanted and own:
+        _meet(kind, own, "", known, _server(target, kind) or server)
+
+
+def _meet(kind: str, own: str, address: str, known: Known, server: str = "") -> None:
+    """Raises ValueError for an id of another server than before."""
+    server, web, before = server or _server(address, kind), _web(address), known.ids.get((kind, own), "")
+    if (server and known.servers.setdefault(kind, server) != server) or (web and before and web != before):
+        raise ValueError(_SECOND_SERVER.format(kind))
+    known.ids[kind, own] = web or before
+
+
+def _named(given: Any, known: Known, kind: str) -> str:
+    """The id that a reference names; empty where it names none of that type. Raises ValueError for one of several."""
+    if not isinstance(given, dict):
+        return ""
+    target = str(given.get("reference") or "")
+    if not target:
+        return _by_identifier(given, known, kind)
+    if target.startswith("urn:") and target not in known.addresses:
+        return target.rpartition(":")[2]
+    named, own = known.addresses.get(target) or _parted(target)
+    return own if named == kind else ""
+
+
+def _by_identifier(given: Mapping[str, Any], known: Known, kind: str) -> str:
+    identifier = given.get("identifier")
+    if not isinstance(identifier, dict) or given.get("type") not in (None, kind):
+        return ""
+    system, value = _identifier(identifier)
+    held = known.identifiers.get((kind, system, value), set())
+    if len(held) > 1:
+        raise ValueError(f"its identifier is that of more than one {kind}; export it with the reference")
+    if held:
+        return next(iter(held))
+    if not system and (kind, value) in known.ids:
+        raise ValueError(f"its identifier has no system and may be another {kind}'s; export it with the reference")
+    return f"{system}|{value}" if system and value else value
+
+
+def _identifier(given: Mapping[str, Any]) -> tuple[str, str]:
+    return str(given.get("system") or "").strip(), str(given.get("value") or "").strip()
+
+
+# -- addresses ------------------------------------------------------------------------------------------------------
+
+
+def _plain(address: str) -> str:
+    """Without the version."""
+    return address.partition("/_history/")[0]
+
+
+def _parted(address: str) -> tuple[str, str]:
+    """Type and id of `.../Patient/1`."""
+    parts = _plain(address).split("/")
+    return (parts[-2], parts[-1]) if len(parts) > 1 else ("", "")
+
+
+def _web(address: str) -> str:
+    """Without the scheme, which tells no servers apart; empty for no address in the web."""
+    scheme, _, rest = _plain(address).partition("://")
+    return rest if scheme.lower() in ("http", "https") else ""
+
+
+def _server(address: str, kind: str) -> str:
+    """`a.example/fhir` of `http://a.example/fhir/Patient/1`; empty for a relative address, or one of another form."""
+    return _web(address).rpartition(f"/{kind}/")[0].rstrip("/") if _parted(address)[0] == kind else ""
