@@ -170,3 +170,64 @@ def test_an_option_may_name_a_patient_as_well_and_the_question_is_told_by_its_id
         check_patient([Roster(mixed)], asked)
     check_patient([Roster(mixed)], replace(asked, options={}))
     check_patient([], asked)
+
+
+@pytest.fixture(scope="module")
+def spelled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
+    """Ids and names that are written in several ways."""
+    names = {
+        "10083814": "Ali Hassan", "10083815": "Smith,John", "p00017": None, "pat-2222": "Berta Beispiel", "4321": None,
+        "10083816": "Hassan Ali", "10083817": "Pat O'Brien", "PAIN": None, "10083818": "Test Patient", "P-9000": None,
+        "p-9000": None, "10083819": "Anna Maria Muster", "10083820": "Muster,",
+    }  # fmt: skip
+    documents = [note(each, 0, patient_name=name) for each, name in names.items()]
+    with library(tmp_path_factory.mktemp("spelled") / "library", documents) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What-did-MRN:10083815-get?", "MRN:10083815 diagnoses?", "patient:10083815", "subject-10083815", "MRN/10083815",
+        "What did Patient/pat-2222 get?", "Patient/4321?", "What did 10083815.0 get?", "ID:10083815", "P00017?",
+        "patients 10083814 and 4321", "Compare patients 10083814, 12, and 4321.", "patient 4321.0?",
+    ],
+)  # fmt: skip
+def test_another_patient_by_an_id_as_it_is_written(text: str, spelled: Library) -> None:
+    assert "names another patient" in refused(spelled, text, "10083814")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "John Smith?", "Smith, John?", "Smith,John?", "Smith John?", "SMITH ,JOHN?", "Beispiel, Berta?",
+        "Is Beispiel Berta well?", "Patient:Berta Beispiel", "Pat O\u2019Brien?", "O'Brien, Pat?", "Hassan Ali?",
+        "Muster, Anna Maria?", "Maria Muster, Anna?",
+    ],
+)  # fmt: skip
+def test_another_patient_by_a_name_as_it_is_written(text: str, spelled: Library) -> None:
+    assert "names another patient" in refused(spelled, text, "10083814")
+
+
+@pytest.mark.parametrize(
+    ("text", "patient"),
+    [
+        ("MRN:10083814, Patient/10083814, 10083814.0 and what-did-MRN:10083814-get?", "10083814"),
+        ("P00017 and patient:P00017?", "p00017"), ("Patient/PAT-2222?", "pat-2222"), ("P-9000?", "P-9000"),
+        ("Hassan, Ali?", "10083814"), ("Ali Hassan?", "10083814"), ("Muster, Anna Maria?", "10083819"),
+        ("Has she pain? Is the patient pain-free?", "10083814"), ("COVID-19? CA-125?", "10083814"),
+        ("Was the patient 4321 mg, 4321.5, 4321 ml of it given?", "10083814"), ("In 4321, 10-4321?", "10083814"),
+        ("What is 10083815-DS-5?", "10083814"), ("MRN:10083815-22 or 10083815.05?", "10083814"),
+        ("What did the patient test positive for?", "10083814"), ("Anna-Berta Beispiel-Meier?", "10083814"),
+        ("patients 18 and 4321 mg", "10083814"), ("Platelets 150000, 4321/2?", "10083814"),
+    ],
+)  # fmt: skip
+def test_a_dose_a_compound_and_the_own_name_name_nobody_else(text: str, patient: str, spelled: Library) -> None:
+    assert refused(spelled, text, patient) == ""
+
+
+def test_ids_and_names_that_only_their_writing_tells_apart(spelled: Library) -> None:
+    assert "another" in refused(spelled, "p-9000?", "P-9000")
+    assert "another" in refused(spelled, "P-9000?", "p-9000")
+    assert "another" in refused(spelled, "Hassan Ali?", "10083814")
+    assert "another" in refused(spelled, "Ali Hassan?", "10083816")

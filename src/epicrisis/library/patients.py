@@ -32,12 +32,20 @@ _TELLING = 4
 _TELLING_DIGITS = 6
 """The same of one that is a number: of four or five digits it may be a year or a dose (MIMIC-III's ids have 1 to 5, its
 years run from 2100 to 2200)."""
-_CALLED = r"\b(?i:patients?|subjects?|mrn)(?:(?i:['\u2019]s)?[\s_]+(?i:id|no\.?|number))?[\s:#=]{1,3}"
+_WHICH = r"(?:(?i:['\u2019]s)?[\s_]+(?i:ids?|no\.?|numbers?))?"
+_CALLED = (
+    rf"(?:\b(?i:patients?|subjects?|mrns?){_WHICH}(?:[\s:#=]{{1,3}}|/)|"
+    r"\b(?i:patients|subjects|mrns)\s(?:(?:\0|\d+)(?:, ?(?:and |or )?| (?:and|or|&) )){1,9})"
+)
+"""What stands before an id; of several each counts: patients 10083814 and 4321."""
+_CALLED_LONG = rf"\b(?i:patients?|subjects?|mrns?|p?id){_WHICH}[\s:#=/-]{{1,3}}"
+"""Before an id that no dose can be: `MRN:10083815` is that id, wherever it stands."""
 _MEASURE = (
     r"(?!\s*-?\s*(?i:(?:years?|yrs?|y/?o|months?|weeks?|days?|hours?|hrs?|minutes?|times?|[mk]?g|mcg|[u\u00b5\u03bc]g|m?l|dl|"
     r"mmol|mol|meq|units?|iu|mm|cm|mmhg|bpm|kcal|tablets?|pills?|doses?|drops?|puffs?)\b|%|\u00b0))"
 )
 """Behind a number that is no id: the patient 65 years old."""
+_APOSTROPHES = str.maketrans(dict.fromkeys("\u2018\u2019\u02bc", "'"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +156,8 @@ def check_patient(rosters: Sequence[Roster], question: Question) -> None:
     The first library is the one that is asked, the others stand beside it with literature: nobody's notes are read
     there. An id counts where it stands as a word of its own: one of four characters or more anywhere, a shorter one
     and a number of fewer than six digits behind `patient`, `subject` or `MRN`, and there not in a date or before a
-    unit. A name counts from two words on, in any case of letters.
+    unit; behind these a longer one in a compound as well. A name counts from two words on, in any case of letters, the
+    first or the last name first.
     """
     if not rosters:
         return
@@ -170,52 +179,99 @@ def check_patient(rosters: Sequence[Roster], question: Question) -> None:
 def _names_another(question: Question, known: Mapping[str, Patient]) -> bool:
     asked = "\n".join([question.text, *question.options.values()])
     own = None if question.patient is None else known.get(question.patient)
-    exact, plain = asked, _plain(asked)
+    others = [patient for patient in known.values() if patient is not own]
+    return _calls_one(asked, own, others) or _names_one(_named(asked), own, others)
+
+
+def _calls_one(asked: str, own: Patient | None, others: Sequence[Patient]) -> bool:
+    """By id. One that has a digit counts in any case of letters; `mary` would be a word."""
+    exact, plain, same = asked, _plain(asked), ""
     if own is not None:
-        # Not what is part of its own name: Anna Maria Muster is no Maria Muster.
-        exact = _without(own.id, exact)
+        same = _plain_id(own.id)
+        exact, plain = _without(own.id, exact), _without(same, plain)
+    for id_ in (patient.id for patient in others):
+        folded = _plain_id(id_)
+        loose = folded != same and any(letter.isdecimal() for letter in id_)
+        if _calls(plain, folded) if loose else _calls(exact, id_):
+            return True
+    return False
+
+
+def _names_one(asked: str, own: Patient | None, others: Sequence[Patient]) -> bool:
+    """By full name."""
+    if own is not None:
+        # Not what is part of its own name: Anna Maria Muster is no Maria Muster. Its own name turned round is its own
+        # as well, but not where another has that very name.
+        taken = {name for patient in others for name in _given(patient.name)} - set(_given(own.name))
         for name in _spellings(own.name):
-            plain = _without(name, plain)
-    return any(
-        _calls(exact, patient.id) or any(_stands(name, plain) for name in _spellings(patient.name))
-        for patient in known.values()
-        if patient is not own
-    )
+            asked = asked if name in taken else _person(name).sub("\0", asked)
+    names = (name for patient in others for name in _spellings(patient.name))
+    return any(name in asked and _person(name).search(asked) for name in names)
 
 
 def _calls(text: str, id_: str) -> bool:
     if not id_.strip() or id_ not in text:
         return False
     if len(id_) >= (_TELLING_DIGITS if id_.isdecimal() else _TELLING):
-        return _stands(id_, text)
-    called = re.compile(rf"{_CALLED}{re.escape(id_)}(?![-./:]?\w){_MEASURE}")
+        return re.search(rf"{_alone(id_)}|{_CALLED_LONG}{_written(id_)}(?!\w|[-./:]\d)", text) is not None
+    called = re.compile(rf"{_CALLED}{_written(id_)}(?![-./:]?\w){_MEASURE}")
     return any(
         not any(date.start < match.end() <= date.end for date in dates_in(text)) for match in called.finditer(text)
     )
 
 
-def _stands(name: str, text: str) -> bool:
-    """Whether it stands there as a word of its own."""
-    return name in text and _alone(name).search(text) is not None
+def _without(id_: str, text: str) -> str:
+    own = rf"(?P<called>{_CALLED_LONG}){_written(id_)}(?![-./:]?\w)|{_alone(id_)}"
+    return re.sub(own, lambda match: f"{match['called'] or ''}\0", text) if id_.strip() else text
 
 
-def _without(name: str, text: str) -> str:
-    return _alone(name).sub("\0", text) if name.strip() else text
+def _alone(id_: str) -> str:
+    """The id where it is no part of a longer word, number or compound id."""
+    return rf"(?<!\w)(?<!\w[-./:]){_written(id_)}(?![-./:]?\w)"
 
 
-def _alone(name: str) -> re.Pattern[str]:
-    """The name where it is no part of a longer word, number or compound id."""
-    return re.compile(rf"(?<!\w)(?<!\w[-./:]){re.escape(name)}(?![-./:]?\w)")
+def _written(id_: str) -> str:
+    """A number also as spreadsheets write ids: `10083814.0`."""
+    return re.escape(id_) + (r"(?:\.0)?" if id_.isdecimal() else "")
+
+
+def _person(name: str) -> re.Pattern[str]:
+    """The name where it is no part of a longer one."""
+    return re.compile(rf"(?<!\w)(?<!\w-){re.escape(name)}(?!-?\w)")
+
+
+@lru_cache(maxsize=65536)
+def _given(name: str | None) -> tuple[str, ...]:
+    """A full name as the source has it; `Muster, Anna` is `Anna Muster` as well. None of a single word."""
+    plain = _named(name or "")
+    last, _, first = plain.partition(", ")
+    return (plain, f"{first} {last}") if first else (plain,) if " " in plain else ()
 
 
 @lru_cache(maxsize=65536)
 def _spellings(name: str | None) -> tuple[str, ...]:
-    """A full name as it may be written: `Muster, Anna` is `Anna Muster` as well. None of a single word."""
-    plain = _plain(name or "")
-    last, comma, first = plain.partition(", ")
-    found = (plain, f"{first} {last}") if comma else (plain,)
-    return tuple(each for each in found if " " in each)
+    """These, and the last name first: `Muster, Anna` and `Muster Anna` of `Anna Muster`."""
+    given = _given(name)
+    if len(given) == 2:
+        return *given, given[0].replace(",", "", 1)
+    words = given[0].split() if given else []
+    # The patient test is no Test Patient.
+    places = range(1, len(words) if "patient" not in words else 0)
+    return *given, *(
+        f"{' '.join(words[place:])}{mark} {' '.join(words[:place])}" for place in places for mark in (",", "")
+    )
+
+
+@lru_cache(maxsize=65536)
+def _plain_id(id_: str) -> str:
+    return _plain(id_)
+
+
+def _named(text: str) -> str:
+    """With one blank behind a comma, however a name is written."""
+    return re.sub(r"\s*,\s*", ", ", _plain(text)).strip()
 
 
 def _plain(text: str) -> str:
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    straight = unicodedata.normalize("NFKC", text).translate(_APOSTROPHES)
+    return " ".join(straight.casefold().split())

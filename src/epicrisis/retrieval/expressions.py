@@ -7,7 +7,7 @@ Pure. Knows no record: what an expression comes to is `timeline`'s matter. Engli
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -15,7 +15,7 @@ from epicrisis.dates import dates_in
 
 Kind: TypeAlias = Literal[
     "stay", "stay-on", "note", "note-on", "named-note", "at-discharge", "at-admission", "day", "range", "hospital-day",
-    "postoperative-day", "event", "discharge", "all", "open",
+    "postoperative-day", "event", "discharge", "all", "compared", "readmission", "bare", "open",
 ]  # fmt: skip
 Relation: TypeAlias = Literal["", "before", "until", "after", "since", "between"]
 
@@ -107,6 +107,28 @@ _ALL = (
     r"(?:each|every|all|both|any|across|how many)\b(?: (?:of|the|his|her|their|patient's|hospital|two|three|four|"
     r"\d+))* (?:admissions?|hospitali[sz]ations?|stays?|encounters?)"
 )
+# Within a day of admission is within the stay, whichever that is.
+_WITHIN = (
+    rf"within (?:the )?(?:(?:first|next) )?(?:an?|{_COUNT}|\d+|[a-z]+ty) {_UNITS} (?:of|from)\b"
+    rf"(?! (?:hospital )?(?:admission|arrival|presentation)\b(?! {_ON}{_DATE}))"
+)
+_READMISSION = rf"re-?admi(?:t\w*|ssions?)(?!(?: [\w-]+){{0,4}}? (?:on|in|of|from|dated) {_DATE})"
+# `How did it change from the first to the last day of the second stay` compares nothing outside that stay.
+_COMPARED = (
+    r"compar(?:e[ds]?|ing|isons?)|differ(?:s|ed|ing|ent|ently|ences?)?|chang\w+(?= since (?!admission|discharge)| "
+    rf"(?:from|between) (?:{_STAY_ORD}|{_STAY_DATE}|{_WHOSE}{_ORD} (?:\w+ )?(?:discharge|summary|note|report)))"
+)
+_AND = (
+    r"(?:, (?:and |or )?|,? (?:and|or|to|but|than|with|versus|vs\.?) "
+    r"(?:(?:not|only|also|in|during|at|on|from|of|for|with|that|those) ){0,2})"
+)
+_AND_ORD = rf"(?={_AND}(?:{_WHOSE}(?>{_ORD}){_AND}){{0,4}}"
+"""Behind an ordinal of a list whose last has the noun; open: the last one follows."""
+_BARE = (
+    rf"(?:(?<!on )|(?!\w+ \d))(?:the|this|that|his|her|their|patient's) (?>{_ORD})(?: ones?)?"
+    r"(?= ?[?.,;:!)]| ?$| (?:than|versus|vs|was|were|did|is|not)\b|"
+    rf" (?:and|or|but) (?!(?:the )?{_ORD} [\w-]))"
+)
 _OTHER = rf"(?:previous|prior|next|subsequent|earlier|later|past) {_STAY}"
 # What these words say beside an order of notes: a name, a kind, a span of days, a part of the body.
 _NO_ORDER = (
@@ -133,6 +155,38 @@ def read(question: str) -> tuple[Expression, ...]:
                 found.append((match.start(), expression))
                 text = text[: match.start()] + "¶" * (match.end() - match.start()) + text[match.end() :]
     return tuple(expression for _, expression in sorted(found, key=lambda each: each[0]))
+
+
+def rounds(expressions: Sequence[Expression]) -> list[list[Expression]]:
+    """Expressions whose notes are taken together, in the order in which they narrow what is left."""
+    stays, days, notes = (
+        [each for each in expressions if each.kind in kinds]
+        for kinds in (
+            ("stay", "stay-on"),
+            ("day", "hospital-day", "postoperative-day"),
+            ("note", "note-on", "at-discharge", "at-admission"),
+        )
+    )
+    ranges = [[each] for each in expressions if each.kind == "range"]
+    return [stays, days, *ranges, notes]
+
+
+def of_everything(expressions: Sequence[Expression]) -> Expression | None:
+    """What asks for an order, a span or every stay; or for a comparison or a readmission of which one side alone is
+    said, so that the other may stand in any note."""
+    said = [round_ for round_ in rounds(expressions) if round_]
+    settled = {
+        "all": False,
+        "compared": all(_sides(round_) > 1 for round_ in said),
+        "readmission": all(each.relation in ("after", "since", "between") for round_ in said for each in round_),
+    }
+    return next((each for each in expressions if not settled.get(each.kind, True)), None)
+
+
+def _sides(expressions: Sequence[Expression]) -> int:
+    """How many stays, days or notes these are; a span from one to another has both."""
+    places = {(each.kind, each.which, each.noun, each.readings): each.count for each in expressions}
+    return sum(places.values()) + sum(each.relation == "between" for each in expressions)
 
 
 _Dates: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
@@ -232,6 +286,12 @@ def _range(relation: Relation) -> _Maker:
     return made
 
 
+def _from_stay_to_stay(match: re.Match[str], dates: _Dates) -> Expression | None:
+    """From the first to the third admission: those between them as well."""
+    anchors = _anchor(f"{match['a']} admission", dates), _anchor(match["b"], dates)
+    return Expression("range", _said(match[0], dates), relation="between", anchors=anchors)
+
+
 def _anchor(text: str, dates: _Dates) -> Expression:
     if re.fullmatch(rf"{_DISCHARGE}|{_WHOSE}{_ORD}", text):
         place = re.search(_ORD, text)
@@ -255,6 +315,7 @@ def _day(match: re.Match[str], dates: _Dates) -> Expression | None:
 _FINAL = r"final (?:(?:hospital|discharge|principal|primary|clinical|main) )?(?:diagnos[ie]s|disposition|condition)"
 _RELATION = rf"(?:{_BEFORE}|{_AFTER}|until|till|up to|since|between)"
 _OF_THEN = rf"(?: (?:from|of|on|dated|written on|for) (?:{_DATE}|{_STAY_ORD}))?"
+_DESCRIBED = r"(?: (?:available|documented|recorded|written|hospital)){0,2}"
 _NO_START = _plain("open", noun="which time that is is not looked for")
 _RULES: tuple[tuple[re.Pattern[str], _Maker], ...] = tuple(
     (re.compile(pattern), made)
@@ -262,7 +323,11 @@ _RULES: tuple[tuple[re.Pattern[str], _Maker], ...] = tuple(
         (rf"\b(?:{_ALL})\b", _plain("all")),
         (rf"\bbetween (?P<a>{_WHOSE}{_ORD}) and (?P<b>{_WHOSE}{_ORD} {_HOSPITAL}discharges?\b{_NO_EVENT})",
          _range("between")),
-        (rf"\b(?:the )?(?P<ord>{_ORD}) (?=(?:and|or|versus|vs) {_STAY_ORD})", _ordinal_stay),
+        (rf"\b{_WITHIN}", _plain("all")),
+        (rf"\b(?:{_COMPARED})\b", _plain("compared")),
+        (rf"\b{_READMISSION}\b", _plain("readmission")),
+        (rf"\bfrom (?P<a>{_WHOSE}(?>{_ORD})) (?:to|until|till|through) (?P<b>{_STAY_ORD})", _from_stay_to_stay),
+        (rf"\b{_WHOSE}(?P<ord>(?>{_ORD})){_AND_ORD}{_STAY_ORD})", _ordinal_stay),
         (rf"\b{_BEFORE} {_WHOSE}{_HOSPITAL}(?:admission|hospitali[sz]ation)(?! {_ON}{_DATE})", _plain("at-admission")),
         (rf"\bbetween (?P<a>{_ANCHOR}) and (?P<b>{_ANCHOR})", _range("between")),
         (rf"\bfrom (?P<a>{_ANCHOR}) (?:to|until|till|through) (?P<b>{_ANCHOR})", _range("between")),
@@ -281,7 +346,9 @@ _RULES: tuple[tuple[re.Pattern[str], _Maker], ...] = tuple(
         (rf"\b{_STAY_ORD}", _ordinal_stay),
         (rf"\b(?P<ord>first|last|latest|most recent) (?P<count>{_COUNT}) {_STAY}", _several_stays),
         (rf"\b{_FINAL}\b", _plain("note", -1, "discharge summary")),
-        (rf"\b(?P<ord>{_ORD})(?: (?:available|documented|recorded|written|hospital)){{0,2}} {_NOTE}\b", _note),
+        (rf"\b(?P<ord>(?>{_ORD})){_AND_ORD}{_WHOSE}{_ORD}{_DESCRIBED} {_NOTE}\b)", _note),
+        (rf"\b(?P<ord>(?>{_ORD})){_AND_ORD}{_WHOSE}{_ORD} (?:hospital )?discharge\b{_NO_EVENT})", _discharge),
+        (rf"\b(?P<ord>{_ORD}){_DESCRIBED} {_NOTE}\b", _note),
         (rf"\b(?P<ord>{_ORD}) (?:hospital )?discharge\b", _discharge),
         (r"\b(?:hospital day|hd) ?#? ?(?P<number>\d{1,3})\b", _numbered("hospital-day")),
         (r"\b(?:post-?operative day|post-?op day|pod) ?#? ?(?P<number>\d{1,3})\b", _numbered("postoperative-day")),
@@ -290,6 +357,7 @@ _RULES: tuple[tuple[re.Pattern[str], _Maker], ...] = tuple(
         (rf"\b{_OTHER}", _plain("open", noun="from which one it is counted is not said")),
         (rf"(?:\b(?:on|in|during|dated|from|of|for) )?{_DATE}", _day),
         (rf"\b{_NOTE}\b", _named_note),
+        (rf"\b{_BARE}", _plain("bare")),
         (rf"\b{_OPEN}", _plain("open", noun="any note may tell of it")),
     )
 )  # fmt: skip

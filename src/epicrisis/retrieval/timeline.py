@@ -15,7 +15,7 @@ from typing import TypeAlias
 from epicrisis.dates import Moment, may_meet, moment
 
 from .events import Telling, agreed, times_of
-from .expressions import Expression, read
+from .expressions import Expression, of_everything, read, rounds
 from .stays import SUMMARY, NoteTime, Stay, day, encounters, in_words, many, may_stand_at, stays_on
 
 __all__ = ["Mentions", "NoteTime", "Resolution", "Stay", "encounters", "resolve"]
@@ -41,39 +41,29 @@ def resolve(question: str, notes: Iterable[NoteTime], mentions: Mentions | None 
 
     Several stays, days or kinds of notes are taken together; what remains are the notes that stays, days, ranges and
     kinds agree on: `the last radiology report of the first admission before the surgery`. A question that says nothing
-    of time, or asks for an order of things, leaves no note out. `mentions` is needed for events (`before the surgery`).
+    of time, or asks for an order of things, leaves no note out; nor does a comparison with what it does not say.
+    `mentions` is needed for events (`before the surgery`).
     """
     expressions = read(question)
     told = [f"{each.text}: no note is left out, {each.noun}" for each in expressions if each.kind == "open"]
-    if order := [each.text for each in expressions if each.kind == "all"]:
-        return Resolution(told=(f"{order[0]}: asks for an order, a span or every stay, so no note is left out", *told))
+    if whole := of_everything(expressions):
+        asks = "an order, a span or every stay" if whole.kind == "all" else "more than the time that is said"
+        return Resolution(told=(f"{whole.text}: asks for {asks}, so no note is left out", *told))
     record = _Record.of(notes, mentions)
     pool, restricted, unresolved = record.notes, False, list[str]()
-    for round_ in _rounds(expressions):
+    for round_ in rounds(expressions):
         results = [_RULES[each.kind](each, record, pool) for each in round_]
         kept = [result.documents for result in results if result.documents is not None]
         if kept:
             pool, restricted = _those(pool, frozenset().union(*kept)), True
         told += [each for result in results for each in result.told]
         unresolved += [each for result in results for each in result.unresolved]
+    if restricted:
+        unresolved += [f"{each.text}: of what is not said" for each in expressions if each.kind == "bare"]
     if unresolved or not restricted:
         return Resolution(None, tuple(told), tuple(unresolved))
     named = [note for note in pool for each in expressions if each.kind == "named-note" and note.is_of(each.noun)]
     return Resolution(frozenset(note.document_id for note in named or pool), tuple(told))
-
-
-def _rounds(expressions: Sequence[Expression]) -> list[list[Expression]]:
-    """Expressions whose notes are taken together, in the order in which they narrow what is left."""
-    of = [
-        [each for each in expressions if each.kind in kinds]
-        for kinds in (
-            ("stay", "stay-on"),
-            ("day", "hospital-day", "postoperative-day"),
-            ("note", "note-on", "at-discharge", "at-admission"),
-        )
-    ]
-    ranges = [[each] for each in expressions if each.kind == "range"]
-    return [of[0], of[1], *ranges, of[2]]
 
 
 @dataclass(frozen=True, slots=True)
