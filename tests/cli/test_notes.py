@@ -30,7 +30,8 @@ def test_what_is_taken_out_is_counted_and_kept_for_its_owner(tmp_path: Path, run
     result = run("library", "add", library, path, *COLUMNS)
     assert result.exit_code == 0, result.stderr
     assert "24 documents added" in result.stdout
-    assert f"to be read in {library / 'removed.jsonl'}" in result.stdout
+    where = library / "removed.jsonl"
+    assert f"to be read in {where}; --keep-boilerplate leaves in: page, recurring\n" in result.stdout
     kept = library / "removed.jsonl"
     assert kept.stat().st_mode & 0o777 == 0o600
     lines = [json.loads(line) for line in kept.read_text("utf-8").splitlines()]
@@ -97,6 +98,27 @@ def test_rows_that_are_not_right_cost_no_other(tmp_path: Path, run: Run, model_h
 def test_columns_that_are_not_there(tmp_path: Path, run: Run, options: tuple[str, ...], cure: str) -> None:
     path = put(tmp_path / "notes.csv", (1, "2150", "round", "Good."))
     result = run("library", "add", tmp_path / "ward", path, *options)
+    assert result.exit_code == 2
+    assert cure in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert not (tmp_path / "ward").exists()
+
+
+@pytest.mark.models
+def test_notes_left_out_whole_are_not_said_to_be_left_in_by_an_option(
+    tmp_path: Path, run: Run, model_home: Path
+) -> None:
+    path = put(tmp_path / "notes.csv", *[(1, "2150-03-04", "round", "No change.")] * 2)
+    result = run("library", "add", tmp_path / "ward", path, *COLUMNS)
+    assert result.exit_code == 0, result.stderr
+    assert "taken out: duplicate 10 characters of 1 note (1 text); to be read in" in result.stdout
+    assert "keep-boilerplate" not in result.stdout
+
+
+@pytest.mark.parametrize(("form", "cure"), [("%d/%d", "names %d more than once"), ("%Q/%Y", "%Q is none of")])
+def test_time_formats_that_cannot_be_used(tmp_path: Path, run: Run, form: str, cure: str) -> None:
+    path = put(tmp_path / "notes.csv", (1, "2150", "round", "Good."))
+    result = run("library", "add", tmp_path / "ward", path, *COLUMNS, "--time-format", form)
     assert result.exit_code == 2
     assert cure in result.stderr
     assert result.stderr.count("\n") == 1

@@ -10,17 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from epicrisis.corpus import notes, notes_csv
 from epicrisis.corpus.inputs import Deleted, Skipped, WholeFile
 from epicrisis.corpus.notes import Columns
 from epicrisis.corpus.notes_record import Treatment, identifier
-from epicrisis.corpus.notes_time import normalised
 from epicrisis.corpus.reading import read
 from epicrisis.corpus.removed import Ledger
-from epicrisis.dates import last_day
 from epicrisis.errors import InputError
 from epicrisis.types import Document
 
@@ -113,27 +109,6 @@ def test_any_columns_by_name(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("given", "date"),
-    [
-        ("2150", "2150"), ("2150-03", "2150-03"), ("2150-3-4", "2150-03-04"), ("2150-03-04 00:00:00", "2150-03-04"),
-        ("2150-03-04T10:30:59.123Z", "2150-03-04T10:30"), ("2150-03-04T23:30:00+02:00", "2150-03-04T23:30"),
-        ("04-MAR-2150 9:05", "2150-03-04T09:05"), ("March 4, 2150", "2150-03-04"), ("4.3.2150", "2150-03-04"),
-        ("215003041030", "2150-03-04T10:30"), ("2150/03/04", "2150-03-04"), ("03/04/2150", None), ("2150-02-30", None),
-        ("2150-03-04 25:00", None), ("yesterday", None), ("4 Foo 2150", None), ("2150-13", None),
-    ],
-)  # fmt: skip
-def test_times(given: str, date: str | None) -> None:
-    read = normalised(given)
-    assert (read[0] if read else None) == date
-
-
-@given(st.text(alphabet="0123456789-/:.T ZMarch+", max_size=20))
-def test_what_is_read_as_a_time_is_a_date_of_the_library(given: str) -> None:
-    read = normalised(given)
-    assert read is None or last_day(read[0])
-
-
 def test_times_missing_unread_and_of_a_told_format(tmp_path: Path) -> None:
     rows = [
         ["1", "", "a", "One."],
@@ -170,11 +145,33 @@ def test_the_same_note_of_a_day_is_one(tmp_path: Path) -> None:
     assert len({note.id for note in found}) == 4
 
 
+def test_the_same_words_stay_where_no_day_is_known(tmp_path: Path) -> None:
+    head = b"pid,when,kind,stay,body\n"
+    times = ["03/04/2150", "03/05/2150", "03/06/2150", "03/06/2150", "2150-03", "2150-03"]
+    rows = [["1", time, "a", "", "No change."] for time in times]
+    rows += [["1", time, "a", stay, "No change."] for time in ("", "2150-04") for stay in ("7", "8", "8.0")]
+    columns = Columns("pid", ("when",), "kind", "body", "stay")
+    ledger = Ledger()
+    found = given_by(put(tmp_path, head + table(*rows)), columns, Treatment(ledger=ledger))
+    assert [(note.metadata.get("time_given") or note.date, note.metadata.get("encounter")) for note in found] == [
+        ("03/04/2150", None), ("03/05/2150", None), ("03/06/2150", None), ("2150-03", None), (None, "7"), (None, "8"),
+        ("2150-04", "7"), ("2150-04", "8"),
+    ]  # fmt: skip
+    assert len({note.id for note in found}) == 8
+    assert ledger.summary().kinds["duplicate"].notes == 4
+
+
 def test_notes_without_ids_keep_theirs_in_another_file(tmp_path: Path) -> None:
     one, two = ["1", "2150", "a", "One."], ["1", "2151", "a", "Two."]
     both = given_by(put(tmp_path, HEAD + table(one, two)), OWN)
     alone = given_by(put(tmp_path, HEAD + table(two), "later.csv"), OWN)
     assert alone == both[1:]
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
+def test_a_header_in_quotes(tmp_path: Path, mark: str) -> None:
+    path = put(tmp_path, f'"pid"{mark}"body"\r\n"1"{mark}"Good, ""so""."\r\n'.encode())
+    assert [note.text for note in given_by(path, Columns(patient="pid", text="body"))] == ['Good, "so".']
 
 
 @pytest.mark.parametrize("cell", ["", " ", "nan", "NULL", "None"])
@@ -242,6 +239,8 @@ def test_rows_of_another_width_and_nul_bytes(tmp_path: Path) -> None:
         ("pid,body\n".encode("utf-16"), OWN, "iconv -f UTF-16"),
         (b"PK\x03\x04xxxx", OWN, "save the sheet as CSV"),
         (b"", OWN, "the file is empty"),
+        (b'"pid"x,body\n', OWN, "quotes within a field must be doubled"),
+        (b"\n1,2150,a,b\n", OWN, "its first line is not one of column names"),
     ],
 )
 def test_a_file_that_is_none_of_notes(tmp_path: Path, content: bytes, columns: Columns | None, cure: str) -> None:

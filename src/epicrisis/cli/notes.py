@@ -33,7 +33,12 @@ TimeFormat = Annotated[
     typer.Option("--time-format", help="Of times that are not ISO: %d/%m/%Y %H:%M.", rich_help_panel=_PANEL),
 ]
 KeepBoilerplate = Annotated[
-    bool, typer.Option("--keep-boilerplate", help="Leave recurring texts and footers in.", rich_help_panel=_PANEL)
+    bool,
+    typer.Option(
+        "--keep-boilerplate",
+        help="Leave recurring texts and footers in (not duplicates, nor notes marked as errors).",
+        rich_help_panel=_PANEL,
+    ),
 ]
 
 _COLUMNS = ("patient", "type", "text", "encounter", "note_id", "patient_name", "admitted", "discharged")
@@ -42,10 +47,11 @@ _COLUMNS = ("patient", "type", "text", "encounter", "note_id", "patient_name", "
 def said(context: typer.Context) -> tuple[Columns | None, Treatment]:
     """The columns that were named, `None` where none was; and how notes are taken in, with a ledger that holds texts.
 
-    Raises InputError where columns are named for sources of another format.
+    Raises InputError where columns are named for sources of another format, and for a time format that cannot be used.
     """
     from epicrisis.corpus.notes import Columns
     from epicrisis.corpus.notes_record import Treatment
+    from epicrisis.corpus.notes_time import check_format
     from epicrisis.corpus.removed import Ledger
     from epicrisis.errors import InputError
 
@@ -56,6 +62,8 @@ def said(context: typer.Context) -> tuple[Columns | None, Treatment]:
         raise InputError(
             f"columns are of --format notes, not of {given['format']}: leave them out, or name that format"
         )
+    if given["time_format"]:
+        check_format(given["time_format"])
     treatment = Treatment(given["keep_boilerplate"], given["time_format"] or "", Ledger(hold=True))
     return (None if columns == Columns() else columns), treatment
 
@@ -77,7 +85,7 @@ def counted(count: int, noun: str) -> str:
 
 def removed_lines(removed: Removed, library: Path) -> list[str]:
     """What to say of it: nothing of an addition without notes."""
-    from epicrisis.corpus.removed import NAME
+    from epicrisis.corpus.removed import NAME, WHOLE_NOTES
 
     lines = []
     if removed.kinds:
@@ -86,7 +94,9 @@ def removed_lines(removed: Removed, library: Path) -> list[str]:
             f"({counted(kind.texts, 'text')})"
             for name, kind in removed.kinds.items()
         ]
-        lines.append(f"taken out: {'; '.join(parts)}; to be read in {library / NAME}, left in by --keep-boilerplate")
+        lines.append(f"taken out: {'; '.join(parts)}; to be read in {library / NAME}")
+        if boilerplate := [name for name in removed.kinds if name not in WHOLE_NOTES]:
+            lines[-1] += f"; --keep-boilerplate leaves in: {', '.join(boilerplate)}"
     if removed.without_time or removed.time_not_read:
         parts = [
             f"{count:,} {'has' if count == 1 else 'have'} {what}"

@@ -16,6 +16,7 @@ from epicrisis.types import Document
 
 from .inputs import Deleted, Skipped, shown
 from .notes_csv import Row, header, rows
+from .notes_form import Form
 from .notes_record import Note, Treatment, items
 
 ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
@@ -100,10 +101,11 @@ def read(
 def notes_of(path: Path, columns: Columns | None = None) -> Callable[[], Iterator[Note | Skipped]]:
     """What gives the file's notes as they are written, as often as it is called. Raises InputError as `places` does."""
     found, delimiter, width = places(path, columns)
+    form = Form(width, delimiter, found["patient"][0], found["text"][0], found.get("time", ()))
     types = TYPES if _known(header(path)[0]) is _MIMIC_4 else {}
 
     def notes() -> Iterator[Note | Skipped]:
-        for row in rows(path, delimiter, width):
+        for row in rows(path, form):
             yield row if isinstance(row, Skipped) else _note(row, found, types)
 
     return notes

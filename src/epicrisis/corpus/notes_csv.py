@@ -1,8 +1,8 @@
 """Rows of a CSV file of notes, plain or gzip, as a stream: each with the line it begins in, or why it was left out.
 
 A row that is broken is left out; after one whose quotes are broken nothing more is read, since what follows could be
-put into the wrong row, and so under the wrong patient. Memory is bounded by `LARGEST`, whatever the file holds. Knows
-no column.
+put into the wrong row, and so under the wrong patient. Memory is bounded by `LARGEST`, whatever the file holds. What a
+row looks like is told by its `Form`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from epicrisis.errors import InputError
 
 from .inputs import Skipped, because, check_file, shown
 from .jsonl import open_packed
+from .notes_form import Form
 
 LARGEST = 10 * 1024 * 1024
 """Bytes of a row. The longest note of MIMIC has about 60,000."""
@@ -57,37 +58,97 @@ def header(path: Path) -> tuple[list[str], str]:
         raise InputError(
             f"{shown(path)}: its first line is not UTF-8: iconv -f WINDOWS-1252 -t UTF-8 FILE > NEW"
         ) from error
-    try:
-        parted = {mark: next(csv.reader([line], delimiter=mark, strict=True), []) for mark in _DELIMITERS}
-    except csv.Error as error:
-        raise InputError(f"{shown(path)}: its first line is not one of column names: {_QUOTES}") from error
+    parted = {mark: _parted(line, mark) for mark in _DELIMITERS}
+    if not any(parted.values()):
+        raise InputError(f"{shown(path)}: its first line is not one of column names: {_QUOTES}")
     delimiter = max(_DELIMITERS, key=lambda mark: len(parted[mark]))
     return [cell.strip() for cell in parted[delimiter]], delimiter
 
 
-def rows(path: Path, delimiter: str, columns: int) -> Iterator[Row | Skipped]:
-    """The rows behind the first line, blank ones passed over; each with as many cells as there are `columns`."""
+def _parted(line: str, mark: str) -> list[str]:
+    """Nothing where quotes say that this is not the delimiter: behind one that closes a name the delimiter comes."""
+    try:
+        return next(csv.reader([line], delimiter=mark, strict=True), [])
+    except csv.Error:
+        return []
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What was made of a row. `is_broken`: its cells cannot be told apart, or are too few or too many."""
+
+    item: Row | Skipped
+    first: int
+    has_more_lines: bool = False
+    is_broken: bool = False
+
+
+def rows(path: Path, form: Form) -> Iterator[Row | Skipped]:
+    """The rows behind the first line, blank ones passed over; each with as many cells as the form has columns.
+
+    A quote left open may be closed by one of another row. Each of these betrays it and ends the file in front of that
+    row: a line within its quotes that has the form of a row; too few cells in a row of several lines; a quote in a
+    patient's id; and, behind a row of several lines, one that is broken.
+    """
+    held: _Read | None = None
+    for read in _read(path, form):
+        if held and held.has_more_lines and read.is_broken:
+            reason = (
+                f"line {read.first} begins a row that is broken, directly behind one of several lines (from line "
+                f"{held.first}): the quotes of either may be, so both are left out and nothing more was read: {_QUOTES}"
+            )
+            yield Skipped(shown(path), f"after line {held.first - 1}", reason)
+            return
+        if held:
+            yield held.item
+        held = read
+    if held:
+        yield held.item
+
+
+def _read(path: Path, form: Form) -> Iterator[_Read]:
     csv.field_size_limit(max(csv.field_size_limit(), 2 * LARGEST))
     lines: _Lines | None = None
     try:
         with open_packed(path) as file:
             lines = _Lines(file)
-            reader = csv.reader(lines, delimiter=delimiter, strict=True)
+            reader = csv.reader(lines, delimiter=form.delimiter, strict=True)
             next(reader)
             lines.begin()
             for cells in reader:
-                if fault := lines.fault or _fault(cells, columns):
-                    yield Skipped(shown(path), f"line {lines.first}", fault)
-                elif cells:
-                    yield Row(lines.first, cells)
+                if cells and (within := form.row_within(cells)) is not None:
+                    yield _Read(_drawn_in(path, lines.first, lines.first + within), lines.first)
+                    return
+                has_more_lines = lines.number > lines.first
+                if cells and _is_torn(cells, has_more_lines, form):
+                    raise csv.Error
+                if cells:
+                    fault = lines.fault or _fault(cells, form.columns)
+                    item = Skipped(shown(path), f"line {lines.first}", fault) if fault else Row(lines.first, cells)
+                    yield _Read(item, lines.first, has_more_lines, len(cells) != form.columns)
                 lines.begin()
     except csv.Error:
         assert lines is not None, "the file was opened"
         reason = f"from the next row on the quotes or line ends are broken, and nothing more was read: {_QUOTES}"
-        yield Skipped(shown(path), f"after line {lines.first - 1}", reason)
+        yield _Read(Skipped(shown(path), f"after line {lines.first - 1}", reason), lines.first, is_broken=True)
     except (OSError, EOFError, zlib.error) as error:
         reason = f"the file breaks off ({_why(error)}); fetch or make it again"
-        yield Skipped(shown(path), f"after line {lines.number if lines else 0}", reason)
+        number = lines.number if lines else 0
+        yield _Read(Skipped(shown(path), f"after line {number}", reason), number)
+
+
+def _is_torn(cells: list[str], has_more_lines: bool, form: Form) -> bool:
+    """Whether delimiters were taken as text, within quotes, or a quote as part of the patient's id."""
+    too_few = has_more_lines and len(cells) < form.columns
+    return too_few or (len(cells) > form.patient and '"' in cells[form.patient])
+
+
+def _drawn_in(path: Path, first: int, line: int) -> Skipped:
+    reason = (
+        f"line {line} has the form of a row but stands within quotes of the row of line {first}, and nothing more was "
+        "read: close those quotes, or, if the line is part of the note, put a word in front of it"
+    )
+    return Skipped(shown(path), f"after line {first - 1}", reason)
 
 
 class _Lines:

@@ -53,7 +53,8 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Treatment:
-    """How notes are taken in. `time_format`: as `strptime` takes it, for times of no form known here."""
+    """How notes are taken in. `time_format`: as `strptime` takes it, of times that are not ISO; see
+    `notes_time.check_format`."""
 
     keep_boilerplate: bool = False
     time_format: str = ""
@@ -74,7 +75,8 @@ def items(
     an error is `Deleted` where it has an id: an earlier export may have brought it.
 
     The same note twice (patient, note type, day and text after cleaning) is one, the first. The same words of another
-    day stay: they say that nothing had changed by then. 60 bytes a note are held to tell.
+    day stay: they say that nothing had changed by then. Where the day is not known, so do those of another stay, or of
+    a time that is written otherwise. 60 bytes a note are held to tell.
     """
     ledger = treatment.ledger
     source = ledger.reading(path, name)
@@ -189,7 +191,13 @@ def _stay(key: str, given: str, form: str) -> dict[str, str]:
 
 def _digest(note: Note, date: str | None, text: str) -> bytes:
     """16 bytes of what makes a note the same one."""
-    words = "\0".join((identifier(note.patient), note.note_type.strip(), (date or "")[:10], text))
+    when = (date or "")[:10]
+    if len(when) < 10:
+        # No day tells notes of equal words apart, so what else is said of the time, and the stay, must.
+        times = () if date else (time.strip() for time in note.times if identifier(time))
+        said = (*times, identifier(note.encounter))
+        when += "\0".join(("", *said)) if any(said) else ""
+    words = "\0".join((identifier(note.patient), note.note_type.strip(), when, text))
     return hashlib.blake2b(words.encode(), digest_size=16).digest()
 
 

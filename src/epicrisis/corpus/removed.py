@@ -21,6 +21,8 @@ from .inputs import because, shown, whole_file
 
 NAME = "removed.jsonl"
 """The file in a library's folder."""
+WHOLE_NOTES = frozenset(("duplicate", "marked-as-error"))
+"""Kinds that are whole notes, left out however notes are taken in; the others are boilerplate."""
 _AT_ONCE = 1000
 """Documents a line of a recurring text names; more of them make more lines."""
 
@@ -41,7 +43,7 @@ class Removed:
     notes: int
     """Notes given."""
     kinds: Mapping[str, RemovedKind]
-    """`duplicate` and `marked-as-error` are whole notes, `recurring` texts of a template, the others footers."""
+    """Those of `WHOLE_NOTES`, `recurring` texts of a template, the others footers."""
     without_time: int
     """Notes whose source gives no time."""
     time_not_read: int

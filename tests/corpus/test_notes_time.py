@@ -1,0 +1,82 @@
+"""Times of notes: known forms, told formats, and formats that cannot be used."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from epicrisis.corpus.notes_time import check_format, normalised
+from epicrisis.dates import last_day
+from epicrisis.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("given", "date"),
+    [
+        ("2150", "2150"), ("2150-03", "2150-03"), ("2150-3-4", "2150-03-04"), ("2150-03-04 00:00:00", "2150-03-04"),
+        ("2150-03-04T10:30:59.123Z", "2150-03-04T10:30"), ("2150-03-04T23:30:00+02:00", "2150-03-04T23:30"),
+        ("04-MAR-2150 9:05", "2150-03-04T09:05"), ("March 4, 2150", "2150-03-04"), ("4.3.2150", "2150-03-04"),
+        ("215003041030", "2150-03-04T10:30"), ("2150/03/04", "2150-03-04"), ("03/04/2150", None), ("2150-02-30", None),
+        ("2150-03-04 25:00", None), ("yesterday", None), ("4 Foo 2150", None), ("2150-13", None),
+    ],
+)  # fmt: skip
+def test_times(given: str, date: str | None) -> None:
+    read = normalised(given)
+    assert (read[0] if read else None) == date
+
+
+@pytest.mark.parametrize(
+    ("given", "form", "read"),
+    [
+        ("03/04/2150 09:05", "%d/%m/%Y %H:%M", ("2150-04-03T09:05", "")),
+        ("2150-03-04 10:30:00", "%d/%m/%Y", ("2150-03-04T10:30", "")),
+        ("2150-03-04T10:30+01:00", "%d/%m/%Y", ("2150-03-04T10:30", "+01:00")),
+        ("03/2150", "%m/%Y", ("2150-03", "")),
+        ("year 2150", "year %Y", ("2150", "")),
+        ("2150, 3.", "%Y, %d.", ("2150", "")),
+        ("March/2150 10:30", "%B/%Y %H:%M", ("2150-03", "")),
+        ("2150/063", "%Y/%j", ("2150-03-04", "")),
+        ("04/03/2150 00:00:00", "%d/%m/%Y %H:%M:%S", ("2150-03-04", "")),
+        ("04/03/2150 00:00:30", "%d/%m/%Y %H:%M:%S", ("2150-03-04T00:00", "")),
+        ("04/03/2150 9", "%d/%m/%Y %H", ("2150-03-04T09", "")),
+        ("04/03/2150 09:05 PM +0230", "%d/%m/%Y %I:%M %p %z", ("2150-03-04T21:05", "+02:30")),
+        ("04/03/2150 21:05Z", "%d/%m/%Y %H:%M%z", ("2150-03-04T21:05", "+00:00")),
+        ("31/02/2150", "%d/%m/%Y", None),
+    ],
+)
+def test_times_of_a_told_format(given: str, form: str, read: tuple[str, str] | None) -> None:
+    check_format(form)
+    assert normalised(given, form) == read
+    assert read is None or last_day(read[0])
+
+
+@pytest.mark.parametrize(
+    ("form", "cure"),
+    [
+        ("%d/%d", "names %d more than once"), ("%Q/%Y", "%Q is none of %Y"), ("%-d/%m/%Y", "%- is none of"),
+        ("%Y-%m-%", "% is none of"), ("%d/%m %H:%M", "no year"), ("%%Y", "no year"), ("%c", "%c is none of"),
+        ("%Y %m %b %j %y %", "% is none of"), ("ISO", "no year"),
+    ],
+)  # fmt: skip
+def test_formats_that_read_no_time(form: str, cure: str) -> None:
+    with pytest.raises(InputError) as raised:
+        check_format(form)
+    assert cure in raised.value.message
+    assert "\n" not in raised.value.message
+
+
+@given(st.text(alphabet="%YmdHMbjpzy/:[(\\\n é", max_size=10))
+def test_a_format_is_refused_or_can_be_used(form: str) -> None:
+    try:
+        check_format(form)
+    except InputError:
+        return
+    read = normalised("04/03/2150", form)
+    assert read is None or last_day(read[0])
+
+
+@given(st.text(alphabet="0123456789-/:.T ZMarch+", max_size=20))
+def test_what_is_read_as_a_time_is_a_date_of_the_library(given: str) -> None:
+    read = normalised(given)
+    assert read is None or last_day(read[0])
