@@ -122,6 +122,8 @@ def _moments(x: Floats, y: Floats, drawn: Floats, *, kappa: bool) -> Floats:
     dx, dy = x - means[0], y - means[1]
     both, of_x, of_y = ((share * product).sum(axis=1) for product in (dx * dy, dx * dx, dy * dy))
     if kappa:
+        # Where one of the two is the same throughout it is 0, and not what rounding leaves.
+        both = np.where(np.abs(both) > 1e-12, both, 0)
         return _ratio(2 * both, of_x + of_y + (means[0] - means[1])[:, 0] ** 2)
     return np.clip(_ratio(both, np.sqrt(of_x) * np.sqrt(of_y)), -1, 1)
 
