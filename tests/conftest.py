@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,13 @@ hypothesis.settings.load_profile("no-clock")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What needs models or data goes first: begun last, a slow file would leave all processes but one idle."""
+    """Tests marked `torch` are skipped, saying so, where the extra is not installed; `make test-torch` has it. What needs
+    models or data goes first: begun last, a slow file would leave all processes but one idle."""
+    missing = [name for name in ("torch", "transformers", "sentence_transformers", "onnx") if find_spec(name) is None]
+    skip = pytest.mark.skip(reason=f"needs {', '.join(missing)}: make test-torch")
+    for item in items if missing else ():
+        if item.get_closest_marker("torch"):
+            item.add_marker(skip)
     slow = {item.path for item in items if item.get_closest_marker("models") or item.get_closest_marker("data")}
     items.sort(key=lambda item: item.path not in slow)
 
