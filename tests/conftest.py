@@ -30,8 +30,10 @@ hypothesis.settings.load_profile("no-clock")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests marked `torch` are skipped, saying so, where the extra is not installed; `make test-torch` has it. What needs
-    models or data goes first: begun last, a slow file would leave all processes but one idle."""
+    """Tests marked `torch` are skipped, saying so, where the extra is not installed; `make test-torch` has it.
+
+    What needs models or data goes first: begun last, a slow file would leave all processes but one idle.
+    """
     missing = [name for name in ("torch", "transformers", "sentence_transformers", "onnx") if find_spec(name) is None]
     skip = pytest.mark.skip(reason=f"needs {', '.join(missing)}: make test-torch")
     for item in items if missing else ():
