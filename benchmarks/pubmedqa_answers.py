@@ -59,7 +59,9 @@ def summary(name: str, output: Path) -> str:
     answers = [json.loads(line)["answer"] for line in output.read_text(encoding="utf-8").splitlines()]
     states = Counter(answer["state"] for answer in answers)
     right = sum(answer["state"] == "answered" and answer["choice"] == answer["question"]["gold"] for answer in answers)
-    cited = [citation for answer in answers for citation in answer["citations"]]
+    withheld = [answer for answer in answers if answer["withheld"]]
+    withheld_right = sum(answer["withheld"]["choice"] == answer["question"]["gold"] for answer in withheld)
+    cited = [citation for answer in answers for citation in (answer["withheld"] or answer)["citations"]]
     verified = sum(citation["verified"] for citation in cited)
     n = len(answers)
     usage = [answer["usage"] for answer in answers]
@@ -68,7 +70,8 @@ def summary(name: str, output: Path) -> str:
     )
     seconds = sum(row["seconds"] for row in usage) / n
     counts = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
-    cells = (name, n, counts, right, f"{verified}/{len(cited)}", f"{prompt:.0f} ({cached:.0f})")
+    kept_back = f"{len(withheld)} ({withheld_right})"
+    cells = (name, n, counts, right, kept_back, f"{verified}/{len(cited)}", f"{prompt:.0f} ({cached:.0f})")
     return f"| {' | '.join(map(str, cells))} | {completion:.0f} | {seconds:.1f} |"
 
 
@@ -87,8 +90,11 @@ def main() -> None:
         asyncio.run(run(settings, library, questions, output))
         rows.append(summary(name, output))
     print(f"{model}, {QUESTIONS} questions, k = {K}")
-    print("| arm | n | states | right | quotations verified | prompt tokens (cached) | completion tokens | seconds |")
-    print("|---|---|---|---|---|---|---|---|")
+    print(
+        "| arm | n | states | right | withheld (would be right) | quotations verified | prompt tokens (cached) "
+        "| completion tokens | seconds |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|")
     print("\n".join(rows))
 
 

@@ -131,7 +131,15 @@ def test_what_is_told_of_each_event(log: Path) -> None:
     assert told["notice"] == {"kind": "retried"}
     assert told["answered"].pop("usage")["calls"] == 4
     ended = {"strategy": "brief-context", "state": "answered", "error": "EndpointBusy"}
-    assert told["answered"] == {**ended, "citations": 1, "verified": 1, "partials": 1, "votes": 0, "drafts": 0}
+    assert told["answered"] == {
+        **ended,
+        "withheld": False,
+        "citations": 1,
+        "verified": 1,
+        "partials": 1,
+        "votes": 0,
+        "drafts": 0,
+    }
 
 
 @pytest.mark.parametrize(

@@ -193,7 +193,7 @@ def test_json_of_nested_values() -> None:
     assert data["citations"][0]["end"] == 4
     assert data["trace"][0]["event"] == "map-finished"
     assert data["trace"][0]["partial"]["quotations"] == [
-        {"passage_id": "d#0", "text": "text", "start": 0, "end": 4, "verified": True}
+        {"passage_id": "d#0", "text": "text", "start": 0, "end": 4, "in_title": False, "verified": True}
     ]
     assert data["trace"][1] == {"event": "notice", "kind": "kind", "message": "message"}
     assert "event" not in data

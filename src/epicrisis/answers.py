@@ -52,17 +52,20 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Quotation:
-    """Words said to stand in a passage. `start`/`end` are offsets into the document's text where they were found."""
+    """Words said to stand in a document. `start`/`end` are offsets into its text where they stand there verbatim."""
 
     passage_id: str
+    """The passage in which the words stand; where they were not found, the one that was named."""
     text: str
     start: int | None = None
     end: int | None = None
+    in_title: bool = False
+    """True when the words stand in the document's title and not in its text."""
 
     @property
     def verified(self) -> bool:
-        """True when the words were found verbatim in the passage."""
-        return self.start is not None
+        """True when the words stand verbatim in the document's text or title."""
+        return self.start is not None or self.in_title
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,18 @@ class Citation:
     end: int
     quotation: str
     verified: bool
+    in_title: bool = False
+    """True when the quotation stands in the document's title; then `start`/`end` are those of the passage."""
+
+
+@dataclass(frozen=True, slots=True)
+class Withheld:
+    """What the model answered where that is not trusted, and why not. It is shown and counts as no answer."""
+
+    text: str
+    reason: str
+    choice: str | None = None
+    citations: tuple[Citation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +167,8 @@ class Answer:
     decided_by: str = ""
     """Of votes: `majority`, the rule that broke a tie, `tie` where none did; of open answers which was taken."""
     drafts: tuple[Draft, ...] = ()
+    withheld: Withheld | None = None
+    """What the model answered, where the state is `abstained` because it is not trusted."""
 
     @property
     def confidence(self) -> float | None:

@@ -159,7 +159,14 @@ def _told(event: Event) -> dict[str, Any]:
             names = {"strategy": _id(answer.strategy), "state": _id(answer.state)}
             cited = {"citations": len(answer.citations), "verified": sum(each.verified for each in answer.citations)}
             parts = {name: len(getattr(answer, name)) for name in ("partials", "votes", "drafts")}
-            return {**names, "error": _kind(answer.failure), **cited, **parts, "usage": asdict(answer.usage)}
+            return {
+                **names,
+                "error": _kind(answer.failure),
+                "withheld": answer.withheld is not None,
+                **cited,
+                **parts,
+                "usage": asdict(answer.usage),
+            }
         case Delta():
             return {}
         case _:

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
 
+from epicrisis.answering.abstention import withhold_unverified
 from epicrisis.answering.baselines import PROMPTS, chain_of_thought, closed_book, rag
 from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.context import Context, Rewarder, Sampling
@@ -85,6 +86,7 @@ SEARCHES_AT_ONCE = 2
 _DECIDES = {
     "encoder", "by", "strategy", "k", "partition", "rrf_k", "preflight", "long_questions", "rerank", "scope", "seed",
     "votes", "examples", "refine", "fusion_times", "unit", "note_tokens", "order", "timeline", "extract",
+    "unverified",
 }  # fmt: skip
 """Settings that decide the answers."""
 _DECIDES_REPLIES = {
@@ -183,8 +185,10 @@ class Pipeline:
                 for event in self._warnings():
                     emit(event)
                 context = self.context(emit, seen, await self._time_asked(question, seen, treatment))
-                strategy = STRATEGIES[treatment.strategy or self._settings.strategy]
-                return await strategy(question, treated(context, treatment))
+                name = treatment.strategy or self._settings.strategy
+                answer = await STRATEGIES[name](question, treated(context, treatment))
+                withhold = self._settings.unverified == "abstain" and name not in WITHOUT_LIBRARY
+                return withhold_unverified(answer) if withhold else answer
             except EpicrisisError as error:
                 log_error(question.key, error)
                 raise

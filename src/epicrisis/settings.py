@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializ
 from epicrisis.dates import last_day
 from epicrisis.errors import InputError
 from epicrisis.privacy import host_of, local_path, outside, without_secrets
-from epicrisis.types import By, Extract, Keep, Order, Remedy, SignalKind, StrategyName, TieRule, Unit
+from epicrisis.types import By, Extract, Keep, Order, Remedy, SignalKind, StrategyName, TieRule, Unit, Unverified
 
 ROLES = ("writer", "map", "reduce")
 
@@ -290,6 +290,9 @@ class Settings(_Table):
     """A question of a patient that says first, latest, during the second stay is held against the record's times."""
     extract: Extract = Field("span", exclude_if=lambda extract: extract == "span")
     """What answers an extractive question."""
+    unverified: Unverified = Field("abstain", exclude_if=lambda unverified: unverified == "keep")
+    """What becomes of an answer from documents none of whose quotations stands in them: the question ends as an
+    abstention that shows it, or it is kept as an answer. Experiments keep it unless told otherwise."""
     scope: ScopeSettings = ScopeSettings()
     votes: VoteSettings = VoteSettings()
     examples: ExampleSettings = ExampleSettings()

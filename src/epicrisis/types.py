@@ -51,6 +51,7 @@ Order: TypeAlias = Literal["rank", "time"]
 """How what was found is put before a model: best first, or as it was written."""
 
 Extract: TypeAlias = Literal["sentence", "span"]
+Unverified: TypeAlias = Literal["abstain", "keep"]
 """What answers an extractive question: a short sentence, as published; or words of a note, found there again."""
 
 

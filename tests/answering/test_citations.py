@@ -118,6 +118,55 @@ def test_each_quote_is_looked_for_in_its_own_document() -> None:
 
 OTHER = Passage("e#3", "e", 3, 200, 300, "x" * 100, "Other", "pubmed", "2015")
 PLACES = {"d#0": PASSAGE, "e#3": OTHER}
+HALVES = Document(
+    "h", "Aspirin was given to all women.\n\nIt prevented one birth in six.", "A trial of low-dose aspirin"
+)
+FIRST = passage_of(HALVES, 0, 31)
+SECOND = passage_of(HALVES, 33, len(HALVES.text), 1)
+
+
+@pytest.mark.parametrize(
+    ("quote", "holder"),
+    [
+        ("It prevented one birth in six", SECOND),
+        ("Aspirin was given to all women", FIRST),
+        ("to all women. It prevented one birth", FIRST),
+    ],
+)
+@pytest.mark.parametrize("named", [FIRST, SECOND])
+@pytest.mark.parametrize("order", [(FIRST, SECOND), (SECOND, PASSAGE, FIRST)])
+def test_quotation_in_neighbouring_passage_is_verified_there(
+    quote: str, holder: Passage, named: Passage, order: tuple[Passage, ...]
+) -> None:
+    quotation = locate(quote, named, order)
+    assert quotation.passage_id == holder.id
+    assert HALVES.text[quotation.start : quotation.end].split() == quote.split()
+
+
+def test_quotation_across_overlapping_passages_is_verified() -> None:
+    overlapping = passage_of(HALVES, 12, len(HALVES.text), 1)
+    quotation = locate("was given to all women. It prevented", overlapping, [FIRST, overlapping])
+    assert HALVES.text[quotation.start : quotation.end] == "was given to all women.\n\nIt prevented"
+    assert quotation.passage_id == FIRST.id
+
+
+def test_quotation_across_passages_that_are_not_neighbours_is_not_verified() -> None:
+    third = passage_of(HALVES, 33, len(HALVES.text), 2)
+    assert not locate("to all women. It prevented one birth", FIRST, [FIRST, third]).verified
+
+
+def test_quotation_from_another_document_is_not_verified() -> None:
+    assert not locate("It prevented one birth in six", PASSAGE, [PASSAGE, FIRST, SECOND]).verified
+
+
+def test_quotation_in_title_is_verified_without_offsets() -> None:
+    quotation = locate("trial of low-dose", SECOND, [FIRST, SECOND])
+    assert quotation == Quotation(SECOND.id, "trial of low-dose", in_title=True)
+    assert quotation.verified
+    _, (citation,) = cite("It helps.", [quotation], {SECOND.id: SECOND})
+    assert (citation.verified, citation.in_title, citation.start, citation.end) == (True, True, 33, len(HALVES.text))
+
+
 VERIFIED = Quotation("d#0", "prevents stroke", 30, 45)
 UNVERIFIED = Quotation("e#3", "never said so")
 

@@ -15,7 +15,7 @@ from typing import Literal
 
 from epicrisis.answering.baselines import PROMPTS, answer_from, conclude, documents_prompt
 from epicrisis.answering.choices import FINDING_CHARACTERS, Reply, ReplyForm, Unreadable
-from epicrisis.answering.citations import locate, locate_span
+from epicrisis.answering.citations import locate_all, locate_span
 from epicrisis.answering.context import Context, ask, failure_of, fits, unanswered
 from epicrisis.answering.extractive import SpanForm, span_answer, wants_span
 from epicrisis.answers import (
@@ -160,8 +160,10 @@ async def _map(
         partial = Partial(number, ids, "failed", failure=failure_of(error))
     else:
         state: Literal["relevant", "nothing"] = "relevant" if reply.found else "nothing"
-        located = locate_span if wants_span(question, context) else locate
-        quotations = tuple(located(words, part[doc - 1]) for doc, words in reply.quotes)
+        if wants_span(question, context):
+            quotations = tuple(locate_span(words, part[doc - 1]) for doc, words in reply.quotes)
+        else:
+            quotations = locate_all(reply.quotes, part)
         partial = Partial(number, ids, state, reply.text, reply.choice, quotations)
     partial = replace(partial, usage=sum(spent, Usage()))
     context.emit(MapFinished(partial))

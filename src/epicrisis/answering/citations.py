@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from epicrisis.answers import Citation, Quotation
 from epicrisis.prompts import unescape
@@ -22,31 +23,71 @@ _WHOLE = r"(?<!\w)(?<!\d[.,/])", r"(?!\w|[.,/]\d)"
 _EDGES = " \t\n\"'“”‘’.…"
 
 
-def locate(quote: str, passage: Passage) -> Quotation:
-    """The quotation with its place in the document, where it stands there word for word; white space may differ.
+def locate(quote: str, passage: Passage, passages: Sequence[Passage] = ()) -> Quotation:
+    """Return the quotation with its place in the document of `passage`, where it stands there word for word.
 
-    Offsets are characters of the document's text; both are None where the words were not found.
+    White space may differ. The words are looked for in the passage, then in those of `passages` that are of the same
+    document, joined where they touch or overlap, then in the document's title. Offsets are characters of the
+    document's text; both are None where the words stand in none of these, or in the title alone.
     """
     words = unescape(quote).strip(_EDGES).split()
-    return _found(quote, words if len(words) >= MIN_WORDS else [], passage)
+    return _place(quote, words if len(words) >= MIN_WORDS else [], passage, passages)
 
 
 def locate_span(span: str, passage: Passage) -> Quotation:
-    """As `locate`, of an answer that may be one word or number: a whole one, so that `5 mg` is not found in `15 mg`,
-    nor `5` in `5.5`. Of several places it is the first."""
-    return _found(span, unescape(span).strip(_EDGES).split(), passage, *_WHOLE)
+    """Return the place in `passage` of an answer that may be one word or number: a whole one.
+
+    `5 mg` is not found in `15 mg`, nor `5` in `5.5`. Of several places it is the first.
+    """
+    quotation = _in_text(unescape(span).strip(_EDGES).split(), passage, *_WHOLE)
+    return quotation or Quotation(passage.id, span)
 
 
-def _found(quote: str, words: Sequence[str], passage: Passage, before: str = "", behind: str = "") -> Quotation:
-    found = re.search(before + r"\s+".join(map(re.escape, words)) + behind, passage.text) if words else None
+def _place(quote: str, words: Sequence[str], passage: Passage, passages: Sequence[Passage]) -> Quotation:
+    if quotation := _in_text(words, passage):
+        return quotation
+    for run in _runs(passage, passages):
+        if quotation := _in_text(words, run):
+            held = (other for other in passages if other.document_id == run.document_id)
+            holder = next(other for other in held if other.start <= (quotation.start or 0) < other.end)
+            return replace(quotation, passage_id=holder.id)
+    title = _pattern(words).search(passage.title) if words else None
+    return Quotation(passage.id, title.group() if title else quote, in_title=title is not None)
+
+
+def _in_text(words: Sequence[str], passage: Passage, before: str = "", behind: str = "") -> Quotation | None:
+    found = _pattern(words, before, behind).search(passage.text) if words else None
     if found is None:
-        return Quotation(passage.id, quote)
+        return None
     return Quotation(passage.id, found.group(), passage.start + found.start(), passage.start + found.end())
 
 
+def _pattern(words: Sequence[str], before: str = "", behind: str = "") -> re.Pattern[str]:
+    return re.compile(before + r"\s+".join(map(re.escape, words)) + behind)
+
+
+def _runs(passage: Passage, passages: Sequence[Passage]) -> list[Passage]:
+    """Return the text of the passage's document as far as `passages` hold it, those that touch or overlap as one."""
+    runs: list[Passage] = []
+    for part in sorted((other for other in passages if other.document_id == passage.document_id), key=_start):
+        last = runs[-1] if runs else None
+        # Between passages of consecutive ordinals lies nothing but white space.
+        if last is None or (part.start > last.end and part.ordinal != last.ordinal + 1):
+            runs.append(part)
+        elif part.end > last.end:
+            gap = " " * max(0, part.start - last.end)
+            text = last.text + gap + part.text[max(0, last.end - part.start) :]
+            runs[-1] = replace(part, start=last.start, text=text)
+    return runs
+
+
+def _start(passage: Passage) -> int:
+    return passage.start
+
+
 def locate_all(quotes: Sequence[tuple[int, str]], passages: Sequence[Passage]) -> tuple[Quotation, ...]:
-    """Quotes as (number of the document from 1, words), each looked for in the passage of that number."""
-    return tuple(locate(words, passages[number - 1]) for number, words in quotes)
+    """Return each of these quotes, (number of the document from 1, words), with its place in that document."""
+    return tuple(locate(words, passages[number - 1], passages) for number, words in quotes)
 
 
 def cite(
@@ -73,6 +114,7 @@ def cite(
                 end=passage.end if quotation.end is None else quotation.end,
                 quotation=quotation.text,
                 verified=quotation.verified,
+                in_title=quotation.in_title,
             )
         )
     clean = _MARKER.sub("", text).strip()

@@ -252,7 +252,7 @@ def asked(
     runs: dict[Path, Manifest] = {}
     for each in (None, *also):
         changes: dict[str, Any] = {} if each is None else {"models": {"writer": {"name": each}}}
-        settings = load(merged({**flags, "strategy": wanted.strategy}, changes), config)
+        settings = load(merged({"unverified": "keep", **flags, "strategy": wanted.strategy}, changes), config)
         model = settings.model_for("writer").name
         folder = folder_of(output, name, model) if not also else folder_of(output, name) / plain_name(model)
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from epicrisis.pipeline import Pipeline
     from epicrisis.settings import Settings
 
-STUDIED = {"fusion_times": 2}
-"""As the study retrieves, where the settings say nothing else: twice as many hits of each ranking as chunks."""
+STUDIED = {"fusion_times": 2, "unverified": "keep"}
+"""The study's settings where none are named: twice as many hits of each ranking as chunks, and every answer counts."""
 
 
 @dataclass(frozen=True, slots=True)

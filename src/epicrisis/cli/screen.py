@@ -31,8 +31,9 @@ from epicrisis.answers import (
     Usage,
     Vote,
     Voted,
+    Withheld,
 )
-from epicrisis.types import Preflight, Ranking
+from epicrisis.types import Preflight, Question, Ranking
 
 SNIPPET = 90
 
@@ -142,6 +143,8 @@ class Screen:
         choice = f"{answer.choice}. {answer.question.options[answer.choice]} — " if answer.choice else ""
         if answer.state == "answered":
             self._console.print(f"[bold]Answer[/bold]: {escape(choice + answer.text)}")
+        elif answer.withheld:
+            self._withheld(answer.question, answer.withheld)
         else:
             reason = answer.failure.message if answer.failure else answer.text or "the evidence does not answer it"
             self._console.print(f"[bold]No answer[/bold] ({answer.state}): {escape(reason)}")
@@ -152,6 +155,14 @@ class Screen:
         for citation in answer.citations:
             self._citation(citation)
         self._console.print(f"[dim]{usage_line(answer.usage)}[/dim]")
+
+    def _withheld(self, question: Question, withheld: Withheld) -> None:
+        choice = f"{withheld.choice}. {question.options[withheld.choice]} — " if withheld.choice else ""
+        reason = f"The model's answer is not trusted: {withheld.reason}."
+        self._console.print(f"[bold]No answer[/bold] (abstained): {reason}")
+        self._console.print(f"  The model answered: {escape(choice + withheld.text)}", style="dim")
+        for citation in withheld.citations:
+            self._citation(citation)
 
     def _spread(self, answer: Answer) -> None:
         shares = sorted(answer.distribution.items(), key=lambda pair: -pair[1])
@@ -164,6 +175,8 @@ class Screen:
         origin = ", ".join(filter(None, (citation.title, citation.source, citation.date)))
         place = f"{citation.document_id}, characters {citation.start} to {citation.end}"
         verdict = "found verbatim there" if citation.verified else "NOT found there: unverified"
+        if citation.in_title:
+            verdict = "found verbatim in its title"
         self._console.print(
             f"  {escape(f'[{citation.number}]')} {escape(origin + '; ' if origin else '')}{escape(place)}"
         )

@@ -73,7 +73,7 @@ class Response:
         return any(
             cited.document_id == place.document_id and cited.start < place.end and place.start < cited.end
             for cited in self.citations
-            if cited.verified
+            if cited.verified and not cited.in_title
             for place in self.evidence
         )
 
