@@ -216,15 +216,28 @@ def test_encodings(tmp_path: Path, data: bytes) -> None:
     [
         (b"<p>na\xefve", "not utf-8 at byte 6; save it as UTF-8 and let it say so"),
         (b"<meta charset=klingon>x", "names an encoding that is not known; save it as UTF-8"),
-        (b"<meta charset=hex>x", "names an encoding that is none of text; save it as UTF-8"),
+        (b"<meta charset=hex>x", "names an encoding that is not known; save it as UTF-8"),
+        (b"<meta charset=punycode>" + b"x" * 500_000, "names an encoding that is not known; save it as UTF-8"),
+        (b"<meta charset=unicode_escape>x", "names an encoding that is not known; save it as UTF-8"),
         (b"", "holds no text"),
         (b"<html><script>x</script>", "holds no text"),
         (b"<frameset><frame src=x></frameset>", "holds no text"),
         (b"<div>" * 10_001 + b"x", "elements nested deeper than 10,000; save it as text"),
+        (b"<x></y>" * 257_000, "elements nested deeper than 10,000; save it as text"),
+        (b"<b>" * 9_000 + b"</a>" * 200_000, "too many end tags for elements nested that deep; save it as text"),
+        (
+            b"<p " + b" ".join(b"a%d" % n for n in range(120_000)) + b">x",
+            "an element of more than 5,000 attributes; save it as text",
+        ),
     ],
 )
 def test_what_cannot_be_read_is_told(tmp_path: Path, data: bytes, says: str) -> None:
     assert reason(tmp_path / "a.html", data) == says
+
+
+def test_a_tag_of_long_values_is_no_tag_of_many_attributes(tmp_path: Path) -> None:
+    path = "M 0 0 L 1 1 " * 5_000
+    assert html_document(tmp_path / "a.html", f"<p data-path='{path}' title=\"{path}\">text</p>").text == "text"
 
 
 def test_titles(tmp_path: Path) -> None:

@@ -25,11 +25,13 @@ from typing import Any
 
 from epicrisis.errors import InputError
 
-from . import fhir_observation, fhir_references, html, jsonl
+from . import fhir_observation, fhir_references, jsonl, sandbox
+from .encodings import text_encoding
 from .fhir_observation import WITHDRAWN
 from .fhir_references import Known
 from .inputs import Item, Skipped, WholeFile, because, check_file, marked, shown
 from .notes_record import Note, Treatment, items
+from .packed import check_values
 
 LARGEST = 512 * 1024 * 1024
 """Bytes of a bundle, which is parsed as a whole; NDJSON is read line by line."""
@@ -187,12 +189,12 @@ def _decoded(data: str, kind: str) -> str:
     try:
         raw = base64.b64decode("".join(data.split()) if data.count(" ") == 0 else data, validate=True)
     except (binascii.Error, ValueError):
-        return html.text_of(data.encode()) if is_page else data
+        return sandbox.page_text(data.encode()) if is_page else data
     if is_page:
-        return html.text_of(raw)
+        return sandbox.page_text(raw)
     charset = kind.partition("charset=")[2].partition(";")[0].strip(" \"'") or "utf-8"
     try:
-        return raw.decode(charset)
+        return raw.decode(text_encoding(charset))
     except UnicodeDecodeError as error:
         raise ValueError(
             f"its text is not {charset} at byte {error.start + 1}; let contentType name its charset"
@@ -245,6 +247,7 @@ def _is_lines(path: Path) -> bool:
         if not file.readline(2):
             return path.name.lower().removesuffix(".gz").endswith((".ndjson", ".jsonl"))
     try:
+        check_values(first)
         return isinstance(json.loads(first.decode("utf-8-sig")), dict)
     except (ValueError, RecursionError):
         return False
@@ -259,6 +262,7 @@ def _whole(path: Path) -> Mapping[str, Any]:
             raw = file.read(LARGEST + 1)
         if len(raw) > LARGEST:
             raise ValueError(f"larger than {LARGEST // 2**20} MB; export it as NDJSON, one resource a line")
+        check_values(raw)
         value = json.loads(raw.decode("utf-8-sig"))
     except (OSError, EOFError) as error:
         reason = because(error) if isinstance(error, OSError) else str(error)

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from epicrisis.types import Document
 
+from .encodings import text_encoding
 from .inputs import Skipped, because, shown
 
 if TYPE_CHECKING:
@@ -24,6 +26,10 @@ LARGEST = 64 * 1024 * 1024
 """Bytes of a file."""
 DEEPEST = 10_000
 """Elements within elements. The parser's time grows with the square of it: 0.1 s at 10,000, minutes at 200,000."""
+MOST_STEPS = 1_000_000_000
+"""Open elements that the parser may look through for end tags, all together: some 5 s."""
+MOST_ATTRIBUTES = 5_000
+"""Of an element. The parser compares them with each other: 120,000 take minutes."""
 
 
 def _names(text: str) -> frozenset[str]:
@@ -37,6 +43,8 @@ _BLOCKS = _names(
 )
 _CELLS = ("td", "th")
 _TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)")
+_LONG_TAG = re.compile(rf"<[a-zA-Z][^<>]{{{2 * MOST_ATTRIBUTES},}}")
+_QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
 _NOT_NESTING = _names(
     "area base br col dd dt embed hr img input li link meta option p source tbody td tfoot th thead tr track wbr"
 )
@@ -87,14 +95,12 @@ def _decoded(data: bytes) -> str:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
         raise ValueError(f"not {encoding} at byte {error.start + 1}; save it as UTF-8 and let it say so") from error
-    except LookupError as error:
-        raise ValueError("names an encoding that is none of text; save it as UTF-8") from error
 
 
 def _named_encoding(data: bytes) -> str:
     named = _NAMED.search(data, 0, _NAMED_WITHIN)
     try:
-        encoding = codecs.lookup(named[1].decode() if named else "utf-8").name
+        encoding = text_encoding(named[1].decode() if named else "utf-8")
     except LookupError as error:
         raise ValueError("names an encoding that is not known; save it as UTF-8") from error
     return _MEANT.get(encoding, encoding)
@@ -103,8 +109,7 @@ def _named_encoding(data: bytes) -> str:
 def _title_and_text(page: str) -> tuple[str, str]:
     from selectolax.lexbor import LexborHTMLParser, SelectolaxError
 
-    if _depth(page) > DEEPEST:
-        raise ValueError(f"elements nested deeper than {DEEPEST:,}; save it as text")
+    _check_tags(page)
     try:
         tree = LexborHTMLParser(page)
     except (SelectolaxError, UnicodeEncodeError) as error:
@@ -120,14 +125,29 @@ def _title_and_text(page: str) -> tuple[str, str]:
     return next((title for title in titles if title), ""), "\n".join(lines.lines)
 
 
-def _depth(page: str) -> int:
-    """How deep elements nest, from above, but for those that end each other."""
-    depth = deepest = 0
+def _check_tags(page: str) -> None:
+    """Raise ValueError for tags that would keep the parser busy for minutes.
+
+    The depth is counted from above, but for elements that end each other. An end tag ends an element only where one of
+    its name is open; where none is, the parser looks through all open elements.
+    """
+    is_open: Counter[str] = Counter()
+    depth = steps = 0
     for tag in _TAG.finditer(page):
-        if tag[2].lower() not in _NOT_NESTING:
-            depth = max(depth - 1, 0) if tag[1] else depth + 1
-            deepest = max(deepest, depth)
-    return deepest
+        name = tag[2].lower()
+        steps += depth if tag[1] else 0
+        if name in _NOT_NESTING or (tag[1] and not is_open[name]):
+            continue
+        step = -1 if tag[1] else 1
+        is_open[name] += step
+        depth += step
+        if depth > DEEPEST:
+            raise ValueError(f"elements nested deeper than {DEEPEST:,}; save it as text")
+    if steps > MOST_STEPS:
+        raise ValueError("too many end tags for elements nested that deep; save it as text")
+    for tag in _LONG_TAG.finditer(page):
+        if len(_QUOTED.sub(" ", tag[0]).split()) > MOST_ATTRIBUTES:
+            raise ValueError(f"an element of more than {MOST_ATTRIBUTES:,} attributes; save it as text")
 
 
 class _Lines:

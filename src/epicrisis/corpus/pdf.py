@@ -25,6 +25,8 @@ LARGEST = 512 * 1024 * 1024
 """Bytes of a file."""
 LONGEST = 50_000_000
 """Characters of a file's text: some thirty thousand pages."""
+MOST_PAGES = 100_000
+"""Pages of a file. A file of 1 kB can name a page a million times."""
 
 _BETWEEN = "\n\n"
 # What PDFium puts for a hyphen at a line's end, whose line end it then leaves out.
@@ -87,6 +89,8 @@ def _pages(data: bytes) -> tuple[str, list[str | None]]:
             raise ValueError("encrypted; save a copy without a password") from error
         raise ValueError("not a PDF file, or broken; print it to a new PDF file") from error
     try:
+        if len(document) > MOST_PAGES:
+            raise ValueError(f"{len(document):,} pages, and the limit is {MOST_PAGES:,}; split it")
         title = " ".join(_CONTROL.sub(" ", document.get_metadata_value("Title")).split())
         pages: list[str | None] = []
         left = LONGEST

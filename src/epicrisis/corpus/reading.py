@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from epicrisis.errors import InputError
 
-from . import fhir, files, html, jsonl, medcpt, medrag, notes, nxml, pdf, pubmed, pubmedqa
+from . import fhir, files, jsonl, medcpt, medrag, notes, pubmed, pubmedqa, sandbox
 from .inputs import Item, Skipped, WholeFile, because, check_file, is_folder, marked, shown, whole_file
 from .notes import Columns
 from .notes_record import Treatment
@@ -19,9 +19,16 @@ from .xmltext import kind_of
 
 __all__ = ["FORMATS", "Skipped", "read"]
 
-_BY_NAME = {"text": files.read, "pdf": pdf.read, "html": html.read, "nxml": nxml.read}
+_BY_NAME: Mapping[str, Callable[[Path, str], Iterator[Item]]] = {
+    "text": files.read,
+    **{kind: partial(sandbox.read, kind) for kind in ("pdf", "html", "nxml")},
+}
 """Readers that are told the file's name: it makes the id where nothing in the file does."""
-_BY_PATH = {"jsonl": jsonl.read, "medrag": medrag.read, "statpearls": medrag.statpearls}
+_BY_PATH: Mapping[str, Callable[[Path], Iterator[Item]]] = {
+    "jsonl": jsonl.read,
+    "medrag": medrag.read,
+    "statpearls": partial(sandbox.read, "statpearls"),
+}
 FORMATS = (*_BY_PATH, "pubmed", "medcpt", "pubmedqa", *_BY_NAME, "notes", "fhir")
 _XML, _CSV, _JSON = "xml", "csv", "json"
 """Endings that do not tell the format: the file's beginning does."""

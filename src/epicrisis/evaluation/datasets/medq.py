@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from epicrisis.corpus import sandbox
 from epicrisis.corpus.inputs import check_file, shown
 from epicrisis.errors import InputError
 from epicrisis.types import Question
@@ -16,19 +17,17 @@ def read(path: Path) -> tuple[tuple[Question, ...], dict[str, str]]:
 
     Raises InputError for a file that is no such sheet, and at a row that lacks a cell.
     """
-    from python_calamine import CalamineError, CalamineWorkbook
-
     check_file(path)
     try:
-        head, *rows = CalamineWorkbook.from_path(path).get_sheet_by_index(0).to_python()
-    except (CalamineError, OSError, ValueError) as error:
+        head, *rows = sandbox.sheet_rows(path)
+    except ValueError as error:
         raise InputError(f"{shown(path)}: not a sheet (.xlsx) that can be read; pull the file again") from error
     if head != COLUMNS:
         raise InputError(f"{shown(path)}: its columns are not {', '.join(COLUMNS)}; pull the file again")
     questions: list[Question] = []
     domains: dict[str, str] = {}
     for number, row in enumerate(rows, 2):
-        key, text, answer, domain = (str(cell).strip() for cell in row)
+        key, text, answer, domain = (cell.strip() for cell in row)
         if not (key and text and answer and domain) or key in domains:
             raise InputError(f"{shown(path)}, row {number}: a cell is empty, or its ID was there before; pull it again")
         questions.append(Question(text=text, form="open", id=key, gold=answer))

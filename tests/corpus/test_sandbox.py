@@ -1,0 +1,203 @@
+"""Parsers in a child process: a file that hangs, swells or crashes one is skipped, and the next one is read."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from epicrisis.corpus import html, pdf, sandbox
+from epicrisis.corpus.inputs import Skipped
+from epicrisis.corpus.reading import read
+from epicrisis.types import Document
+
+from .test_pages import _file, made_pdf
+
+GIB = 1024**3
+
+
+@pytest.fixture(autouse=True)
+def _new_child() -> Iterator[None]:
+    """Start each test without a child, and leave none with a test's limits."""
+    sandbox._CHILD.end()
+    yield
+    sandbox._CHILD.end()
+
+
+@pytest.fixture(scope="module")
+def slow_pdf() -> bytes:
+    """A PDF of under 2 kB: a page whose content unpacks, twice, to 192 MB, and keeps PDFium busy for many seconds."""
+    size = 192 * 1024**2
+    packer = zlib.compressobj(9)
+    piece = b"(a) Tj " * 150_000
+    pieces = [packer.compress(piece) for _ in range(size // len(piece))]
+    packed = zlib.compress(b"".join([*pieces, packer.flush()]), 9)
+    content = b"<< /Length %d /Filter [/FlateDecode /FlateDecode] >>\nstream\n%s\nendstream" % (len(packed), packed)
+    page = b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R >>"
+    pages = b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>"
+    return _file([b"<< /Type /Catalog /Pages 2 0 R >>", pages, page, content], b"/Root 1 0 R")
+
+
+def pdf_of_repeated_pages(levels: int) -> bytes:
+    """A PDF whose page tree names one page 10 ** levels times."""
+    objects = [b"<< /Type /Catalog /Pages 2 0 R >>"]
+    for level in range(levels):
+        kids = b" ".join([b"%d 0 R" % (level + 3)] * 10)
+        objects.append(b"<< /Type /Pages /Kids [%s] /Count %d >>" % (kids, 10 ** (levels - level)))
+    objects.append(b"<< /Type /Page /MediaBox [0 0 9 9] >>")
+    return _file(objects, b"/Root 1 0 R")
+
+
+def put(folder: Path, name: str, data: bytes) -> Path:
+    path = folder / name
+    path.write_bytes(data)
+    return path
+
+
+def reason_of(kind: str, path: Path) -> str:
+    (item,) = sandbox.read(kind, path, path.name)
+    assert isinstance(item, Skipped)
+    assert (item.path, item.where) == (str(path), "")
+    assert "\n" not in item.reason
+    return item.reason
+
+
+def while_it_reads(act: Callable[[int], None]) -> threading.Thread:
+    """Act on the child, by its process id, a second after it was started."""
+
+    def wait() -> None:
+        deadline = time.monotonic() + 30
+        while sandbox._CHILD._process is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(1)
+        process = sandbox._CHILD._process
+        assert process is not None
+        act(process.pid)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return thread
+
+
+def test_the_child_reads_what_the_reader_reads(tmp_path: Path) -> None:
+    paper = put(tmp_path, "a.pdf", made_pdf([["Café – one."], ["Two."]], "The title"))
+    page = put(tmp_path, "b.html", "<title>T</title><p>10<sup>9</sup> naïve \U0001f600".encode())
+    assert list(sandbox.read("pdf", paper, "x/a.pdf")) == list(pdf.read(paper, "x/a.pdf"))
+    assert list(sandbox.read("html", page, "x/b.html")) == list(html.read(page, "x/b.html"))
+    assert list(sandbox.read("pdf", tmp_path / "none", "none")) == list(pdf.read(tmp_path / "none", "none"))
+    assert sandbox.page_text(b"<p>one<p>two") == "one\ntwo"
+    with pytest.raises(ValueError, match="names an encoding that is not known"):
+        sandbox.page_text(b"<meta charset=klingon>x")
+
+
+def test_one_child_reads_all_files(tmp_path: Path) -> None:
+    path = put(tmp_path, "a.html", b"<p>x")
+    list(sandbox.read("html", path, "a.html"))
+    assert sandbox._CHILD._process is not None
+    first = sandbox._CHILD._process.pid
+    list(sandbox.read("html", path, "a.html"))
+    assert sandbox._CHILD._process.pid == first
+
+
+def test_a_file_that_takes_too_long_is_skipped_and_the_rest_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow_pdf: bytes
+) -> None:
+    monkeypatch.setattr(sandbox, "SECONDS", 1)
+    put(tmp_path, "a.pdf", made_pdf([["First."]]))
+    slow = put(tmp_path, "b.pdf", slow_pdf)
+    put(tmp_path, "c.html", b"<p>Third.")
+    assert slow.stat().st_size < 10_000
+    items = list(read([tmp_path]))
+    assert [item.text for item in items if isinstance(item, Document)] == ["First.", "Third."]
+    (skipped,) = (item for item in items if isinstance(item, Skipped))
+    assert skipped.path == str(slow)
+    assert skipped.reason == ("its parser took longer than 1 s and was stopped; split the file, or save it as text")
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="macOS does not limit the address space")
+def test_a_file_that_takes_too_much_memory_is_skipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow_pdf: bytes
+) -> None:
+    page = put(tmp_path, "a.html", b"<p>text</p>\n" * 1_000_000)
+    monkeypatch.setattr(sandbox, "MEMORY", GIB // 4)
+    # lexbor says so, PDFium and Python do not return: in every case it is this file alone.
+    reason = reason_of("html", page)
+    assert "memory" in reason or "refuses" in reason
+    reason = reason_of("pdf", put(tmp_path, "b.pdf", slow_pdf))
+    assert "memory" in reason or reason.startswith("no text on any of its 1 pages")
+    (item,) = sandbox.read("html", put(tmp_path, "c.html", b"<p>x"), "c.html")
+    assert isinstance(item, Document)
+
+
+def test_nested_sections_whose_headings_swell_are_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each section repeats the titles around it: 14 MB of XML are 1.7 GB of text."""
+    monkeypatch.setattr(sandbox, "MEMORY", GIB)
+    sections = b"".join(b"<sec><title>%s</title><p>x</p>" % (b"t" * 60_000) for _ in range(240))
+    article = b"<article><body>%s%s</body></article>" % (sections, b"</sec>" * 240)
+    assert "memory" in reason_of("nxml", put(tmp_path, "a.nxml", article))
+
+
+@pytest.mark.parametrize("sent", [signal.SIGSEGV, signal.SIGABRT, signal.SIGKILL])
+def test_a_parser_that_crashes_costs_one_file(tmp_path: Path, sent: signal.Signals, slow_pdf: bytes) -> None:
+    slow = put(tmp_path, "a.pdf", slow_pdf)
+    thread = while_it_reads(lambda pid: os.kill(pid, sent))
+    reason = reason_of("pdf", slow)
+    thread.join()
+    assert reason.startswith(f"its parser crashed ({sent.name}), or ran out of memory; save the file as text")
+    (item,) = sandbox.read("html", put(tmp_path, "b.html", b"<p>x"), "b.html")
+    assert isinstance(item, Document)
+
+
+def test_a_child_that_died_between_two_files_is_started_again(tmp_path: Path) -> None:
+    path = put(tmp_path, "a.html", b"<p>x")
+    list(sandbox.read("html", path, "a.html"))
+    assert sandbox._CHILD._process is not None
+    sandbox._CHILD._process.kill()
+    sandbox._CHILD._process.wait()
+    (item,) = sandbox.read("html", path, "a.html")
+    assert isinstance(item, Document)
+
+
+def test_a_page_named_a_million_times_is_skipped_at_once(tmp_path: Path) -> None:
+    path = put(tmp_path, "a.pdf", pdf_of_repeated_pages(6))
+    assert path.stat().st_size < 1100
+    assert reason_of("pdf", path) == "1,000,000 pages, and the limit is 100,000; split it"
+
+
+def test_ctrl_c_ends_the_reading_and_the_child(tmp_path: Path, slow_pdf: bytes) -> None:
+    path = put(tmp_path, "a.pdf", slow_pdf)
+    code = (
+        "import sys; from pathlib import Path; from epicrisis.corpus import sandbox\n"
+        "sandbox._CHILD._is_sent(b'', b''); print(sandbox._CHILD._process.pid, flush=True)\n"
+        "list(sandbox.read('pdf', Path(sys.argv[1]), 'a.pdf'))"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    time.sleep(1)
+    parent.send_signal(signal.SIGINT)
+    _, complaint = parent.communicate(timeout=30)
+    assert b"KeyboardInterrupt" in complaint
+    with pytest.raises(ProcessLookupError):
+        os.kill(child, 0)
+
+
+def test_the_child_knows_no_keys_and_imports_nothing_from_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path, "selectolax.py", b"raise SystemExit(9)")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    assert sandbox.page_text(b"<p>x") == "x"
+    assert sandbox._CHILD._process is not None
+    environment = Path(f"/proc/{sandbox._CHILD._process.pid}/environ")
+    if environment.exists():
+        assert b"secret" not in environment.read_bytes()
