@@ -9,6 +9,8 @@ from epicrisis.types import Document
 
 from .inputs import Skipped, because, shown
 
+LARGEST = 64 * 1024 * 1024
+"""Bytes of a file: some thirty textbooks."""
 MARKDOWN = (".md", ".markdown")
 
 
@@ -20,6 +22,11 @@ def read(path: Path, name: str) -> Iterator[Document | Skipped]:
     with every line end as a line feed; the title is the first Markdown heading, else the file's stem.
     """
     try:
+        size = path.stat().st_size
+        if size > LARGEST:
+            reason = f"{size / 2**20:,.0f} MB, and the limit is {LARGEST // 2**20}; split it"
+            yield Skipped(shown(path), "", reason)
+            return
         text = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except OSError as error:
         yield Skipped(shown(path), "", f"{because(error)}; check the file and its permissions")

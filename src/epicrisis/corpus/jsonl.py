@@ -6,19 +6,26 @@ whether an id was seen before (that would take memory for every line): a store r
 
 from __future__ import annotations
 
-import gzip
 import json
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 from epicrisis.types import Document
 
 from .inputs import Skipped, because, shown
+from .packed import check_values, open_packed
+
+__all__ = ["LONGEST", "objects", "open_packed", "read"]
+
+LONGEST = 32 * 1024 * 1024
+"""Bytes of a line. A textbook has about 5 MB."""
+MOST_VALUES = 2_000_000
+"""Values of a line."""
 
 _BOM = b"\xef\xbb\xbf"
-_GZIP = b"\x1f\x8b"
+_PIECE = 1 << 20
 
 
 def read(path: Path) -> Iterator[Document | Skipped]:
@@ -56,14 +63,19 @@ def read(path: Path) -> Iterator[Document | Skipped]:
 def objects(path: Path) -> Iterator[tuple[int, dict[str, Any]] | Skipped]:
     """The file's objects with their line numbers, from 1; blank lines are passed over.
 
-    A file that breaks off (a gzip file cut short, a disk error) gives the lines before and then says where it broke.
+    A line of more than LONGEST bytes is passed over without being held. A file that breaks off (a gzip file cut short,
+    a disk error) gives the lines before and then says where it broke.
     Of a gzip file garbled in its middle the last of those lines may be wrong ones: its checksum comes only at the end.
     """
     number = 0
     empty = True
     try:
         with open_packed(path) as file:
-            for number, raw in enumerate(file, 1):
+            for number, raw in enumerate(iter(lambda: file.readline(LONGEST + 1), b""), 1):
+                if len(raw) > LONGEST and not raw.endswith(b"\n"):
+                    empty = False
+                    yield Skipped(shown(path), f"line {number}", _too_long(len(raw) + _passed_over(file)))
+                    continue
                 line = raw.removeprefix(_BOM) if number == 1 else raw
                 if not line.strip():
                     continue
@@ -80,18 +92,26 @@ def objects(path: Path) -> Iterator[tuple[int, dict[str, Any]] | Skipped]:
         yield Skipped(shown(path), "", "holds no line but blank ones")
 
 
-def open_packed(path: Path) -> IO[bytes]:
-    """The file's bytes, unpacked where it is gzip. Raises OSError; reading may raise EOFError and zlib.error too."""
-    # By content, not by name: browsers unpack `.gz` and keep the name.
-    with path.open("rb") as file:
-        packed = file.read(2) == _GZIP
-    return cast(IO[bytes], gzip.open(path)) if packed else path.open("rb")
+def _passed_over(file: IO[bytes]) -> int:
+    """Read to the end of the line, and return how many bytes that was."""
+    size = 0
+    while piece := file.readline(_PIECE):
+        size += len(piece)
+        if piece.endswith(b"\n"):
+            break
+    return size
+
+
+def _too_long(size: int) -> str:
+    limit = LONGEST // 2**20
+    return f"a line of {size / 2**20:,.0f} MB, and the limit is {limit}; make it several documents, a line each"
 
 
 def _parse(line: bytes) -> dict[str, Any]:
     """Raises ValueError with a reason that repeats nothing of the line."""
     from .outside import fault
 
+    check_values(line, MOST_VALUES)
     try:
         value = json.loads(line.rstrip().decode())
     except UnicodeDecodeError as error:

@@ -28,6 +28,7 @@ from epicrisis.errors import InputError
 from epicrisis.types import Document
 
 from .inputs import Encoded, Skipped, because, check_file, is_folder, shown
+from .packed import check_values
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,6 +45,8 @@ _READ = 1 << 22
 """Characters of the text file at once."""
 _LONGEST_ENTRY = 1 << 25
 """Characters after which an entry without an end is taken for a broken file."""
+_LARGEST_IDS = 256 * 1024 * 1024
+"""Bytes of the file of PMIDs. NCBI's have 11 MB."""
 _LOOKED_AT = 100
 """Articles of the text file of which one must have a vector."""
 _KEY = re.compile(r'\s*(?P<before>[{,])\s*(?P<key>"(?:[^"\\]|\\.)*")\s*:\s*')
@@ -186,7 +189,11 @@ def _ids(path: Path) -> Ids:
     import numpy as np
 
     try:
-        values = json.loads(path.read_bytes())
+        if path.stat().st_size > _LARGEST_IDS:
+            raise ValueError("too large")
+        raw = path.read_bytes()
+        check_values(raw)
+        values = json.loads(raw)
         if not isinstance(values, list) or not all(type(value) in (str, int) for value in values):
             raise ValueError("not a list of PMIDs")
         ids = np.array([_pmid(str(value)) for value in values], dtype=np.int64)

@@ -23,6 +23,8 @@ from .notes_form import Form
 
 LARGEST = 10 * 1024 * 1024
 """Bytes of a row. The longest note of MIMIC has about 60,000."""
+_ENDLESS = 4 * LARGEST
+"""Bytes of a row after which its end is no longer looked for: even of such a row delimiters and quotes are held."""
 _PIECE = 1 << 16
 _DELIMITERS = (",", "\t", ";", "|")
 _QUOTES = "quotes within a field must be doubled, and fields that hold quotes or line ends be quoted"
@@ -127,6 +129,13 @@ def _read(path: Path, form: Form) -> Iterator[_Read]:
                     item = Skipped(shown(path), f"line {lines.first}", fault) if fault else Row(lines.first, cells)
                     yield _Read(item, lines.first, has_more_lines, len(cells) != form.columns)
                 lines.begin()
+    except _EndlessRow:
+        assert lines is not None, "the file was opened"
+        reason = (
+            f"line {lines.first} begins a row of more than {_ENDLESS // 2**20} MB, and nothing more was read: look for "
+            "a missing quote"
+        )
+        yield _Read(Skipped(shown(path), f"after line {lines.first - 1}", reason), lines.first, is_broken=True)
     except csv.Error:
         assert lines is not None, "the file was opened"
         reason = f"from the next row on the quotes or line ends are broken, and nothing more was read: {_QUOTES}"
@@ -151,6 +160,10 @@ def _drawn_in(path: Path, first: int, line: int) -> Skipped:
     return Skipped(shown(path), f"after line {first - 1}", reason)
 
 
+class _EndlessRow(csv.Error):
+    """A row without an end."""
+
+
 class _Lines:
     """A file's lines as text, for the csv module: `first` is the line in which the present row begins, `fault` what is
     wrong with it. Of a row that is too long only quotes and delimiters are still given, so that its end is found."""
@@ -173,6 +186,8 @@ class _Lines:
         pieces = []
         while piece := self._file.readline(_PIECE):
             self._size += len(piece)
+            if self._size > _ENDLESS:
+                raise _EndlessRow
             pieces.append(piece if self._size <= LARGEST else _SKELETON.sub(b"x", piece))
             if piece.endswith(b"\n"):
                 break

@@ -15,10 +15,13 @@ from epicrisis.errors import InputError
 from epicrisis.types import Document, Question
 
 from .inputs import Skipped, because, check_file, shown
+from .packed import check_values
 
 if TYPE_CHECKING:
     from .outside import PubMedQAEntry
 
+LARGEST = 512 * 1024 * 1024
+"""Bytes of a file, which is parsed as a whole."""
 OPTIONS = {"A": "yes", "B": "no", "C": "maybe"}
 _LETTERS = {text: letter for letter, text in OPTIONS.items()}
 
@@ -27,7 +30,12 @@ def load(path: Path) -> Mapping[str, Any]:
     """The file's entries by PMID, not yet looked at. Raises InputError for any other file."""
     cure = "it must map PMIDs to objects with CONTEXTS; for other data write JSON lines with id and text"
     try:
-        value = json.loads(path.read_bytes().decode("utf-8-sig"))
+        if path.stat().st_size > LARGEST:
+            raise InputError(f"{shown(path)}: larger than {LARGEST // 2**20} MB; {cure}")
+        raw = path.read_bytes()
+        if too_many := _too_many(raw):
+            raise InputError(f"{shown(path)}: {too_many}")
+        value = json.loads(raw.decode("utf-8-sig"))
     except OSError as error:
         raise InputError(f"{shown(path)}: {because(error)}; check the path and its permissions") from error
     except (ValueError, RecursionError) as error:
@@ -35,6 +43,14 @@ def load(path: Path) -> Mapping[str, Any]:
     if not isinstance(value, dict) or not any(isinstance(v, dict) and "CONTEXTS" in v for v in value.values()):
         raise InputError(f"{shown(path)}: not PubMedQA's file; {cure}")
     return value
+
+
+def _too_many(raw: bytes) -> str:
+    try:
+        check_values(raw)
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 def documents(path: Path, entries: Mapping[str, Any]) -> Iterator[Document | Skipped]:

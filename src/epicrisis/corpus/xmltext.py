@@ -13,7 +13,6 @@ isotopes and the rest stay as they are commonly written (`Ca2+`, `CD4+`, `p53-/-
 
 from __future__ import annotations
 
-import gzip
 import html
 import re
 import zlib
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, cast
 
 from .inputs import because
+from .packed import open_packed
 
 if TYPE_CHECKING:
     from lxml.etree import _Element, _ElementTree
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 LARGEST = 16 * 1024 * 1024
 """Bytes of XML that one record, or one article, may take. A paper of 5,000 authors takes a third."""
 
-_GZIP = b"\x1f\x8b"
 _CHUNK = 64 * 1024
 _SAFE: dict[str, Any] = {
     "resolve_entities": False,
@@ -45,20 +44,13 @@ class BrokenXML(Exception):
     """The file cannot be read on. The message says why and what to do, and holds nothing of the text."""
 
 
-def open_unpacked(path: Path) -> IO[bytes]:
-    """The file's bytes, unpacked where it is gzip. By content, not by name: browsers unpack `.gz` and keep the name."""
-    with path.open("rb") as file:
-        packed = file.read(2) == _GZIP
-    return cast(IO[bytes], gzip.open(path)) if packed else path.open("rb")
-
-
 def kind_of(path: Path) -> Literal["pubmed", "nxml"] | None:
     """Which XML this is, by the first element in its first 64 KiB (unpacked) that tells; `None` where none does.
 
     Raises OSError where the file cannot be opened.
     """
     head = b""
-    with open_unpacked(path) as file:
+    with open_packed(path) as file:
         try:
             while len(head) < _CHUNK and (more := _read_some(file, _CHUNK - len(head))):
                 head += more
@@ -78,7 +70,7 @@ def records(path: Path, tags: tuple[str, ...]) -> Iterator[_Element]:
 
     first = True
     try:
-        with open_unpacked(path) as file:
+        with open_packed(path) as file:
             source = _Source(file)
             # Cast, as the stubs know fewer parameters than there are.
             walk: Iterable[tuple[str, _Element]] = cast(Any, etree.iterparse)(source, tag=tags, **_SAFE)
@@ -101,7 +93,7 @@ def whole(path: Path) -> _Element:
     from lxml import etree
 
     try:
-        with open_unpacked(path) as file:
+        with open_packed(path) as file:
             source = _Source(file)
             # Cast, as the stubs know fewer parameters than there are.
             tree: _ElementTree = etree.parse(cast(Any, source), cast(Any, etree.XMLParser)(**_SAFE))

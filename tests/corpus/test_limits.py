@@ -1,0 +1,136 @@
+"""Lines, rows and packed files without an end: passed over or refused in one line, and never held in memory."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from epicrisis.corpus import fhir, files, jsonl, medcpt, notes_csv, packed, pubmedqa
+from epicrisis.corpus.inputs import Skipped
+from epicrisis.corpus.notes_csv import rows
+from epicrisis.corpus.notes_form import Form
+from epicrisis.corpus.xmltext import BrokenXML, records
+from epicrisis.errors import InputError
+from epicrisis.library.patients import _spellings
+from epicrisis.types import Document
+
+GOOD = b'{"id": "a", "text": "Aspirin."}\n'
+
+
+def packed_zeros(size: int, repeated: bytes = b"0") -> bytes:
+    """A gzip file of so many bytes of one line, quickly made."""
+    piece = gzip.compress(repeated * (2**20 // len(repeated)), 9)
+    return piece * (size // 2**20)
+
+
+def test_a_line_of_any_length_is_passed_over_and_the_others_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jsonl, "LONGEST", 1024 * 1024)
+    path = tmp_path / "lines.jsonl.gz"
+    path.write_bytes(
+        gzip.compress(GOOD) + packed_zeros(64 * 2**20) + gzip.compress(b"\n" + GOOD.replace(b"a", b"b", 1))
+    )
+    tracemalloc.start()
+    items = list(jsonl.read(path))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert [item.where if isinstance(item, Skipped) else item.id for item in items[:2]] == ["a", "line 2"]
+    assert isinstance(items[1], Skipped)
+    assert items[1].reason == "a line of 64 MB, and the limit is 1; make it several documents, a line each"
+    assert len(items) == 3
+    assert peak < 16 * 2**20
+
+
+def test_a_line_of_the_longest_length_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jsonl, "LONGEST", len(GOOD) - 1)
+    path = tmp_path / "lines.jsonl"
+    path.write_bytes(GOOD + GOOD.strip())
+    assert [type(item) for item in jsonl.read(path)] == [Document, Document]
+
+
+def test_a_line_of_too_many_values_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jsonl, "MOST_VALUES", 1000)
+    path = tmp_path / "lines.jsonl"
+    path.write_bytes(b'{"id": "x", "text": "t", "more": [' + b"[]," * 1000 + b"[]]}\n" + GOOD)
+    skipped, good = jsonl.read(path)
+    assert skipped == Skipped(str(path), "line 1", "holds more than 1,000 values; split it")
+    assert isinstance(good, Document)
+
+
+def test_a_gzip_file_that_unpacks_to_far_too_much_ends_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed, "ALWAYS", 8 * 2**20)
+    path = tmp_path / "lines.jsonl.gz"
+    path.write_bytes(gzip.compress(GOOD) + packed_zeros(64 * 2**20))
+    good, skipped = jsonl.read(path)
+    assert isinstance(good, Document)
+    assert isinstance(skipped, Skipped)
+    assert skipped.where == "after line 1"
+    assert "it unpacks to more than 0.0 GB, over 200 times its size" in skipped.reason
+    path.write_bytes(gzip.compress(b"<set>") + packed_zeros(64 * 2**20, b"<a/>"))
+    with pytest.raises(BrokenXML, match="over 200 times its size"):
+        list(records(path, ("x",)))
+
+
+def test_a_gzip_file_of_text_is_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed, "ALWAYS", 0)
+    path = tmp_path / "lines.jsonl.gz"
+    lines = [json.dumps({"id": n, "text": f"Note {n} of many that are much alike."}) for n in range(2000)]
+    path.write_bytes(gzip.compress("\n".join(lines).encode()))
+    assert len(list(jsonl.read(path))) == 2000
+
+
+def test_a_row_without_an_end_ends_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a row that is too long the delimiters are held, to find its end: a row of nothing else was held whole."""
+    monkeypatch.setattr(notes_csv, "_ENDLESS", 4 * 2**20)
+    monkeypatch.setattr(notes_csv, "LARGEST", 2**20)
+    path = tmp_path / "notes.csv"
+    path.write_bytes(b"patient,text\np1,fever\np2," + b"," * (8 * 2**20) + b"\np3,chills\n")
+    tracemalloc.start()
+    good, skipped = rows(path, Form(2, ",", 0, 1))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert not isinstance(good, Skipped)
+    assert isinstance(skipped, Skipped)
+    assert (skipped.where, skipped.reason) == (
+        "after line 2",
+        "line 3 begins a row of more than 4 MB, and nothing more was read: look for a missing quote",
+    )
+    assert peak < 64 * 2**20
+
+
+def test_files_that_are_parsed_as_a_whole_have_a_limit_of_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packed, "MOST_VALUES", 1000)
+    monkeypatch.setattr(packed.check_values, "__defaults__", (1000,))
+    many = b"[" + b"[]," * 1000 + b"[]]"
+    bundle, entries, ids = (tmp_path / name for name in ("bundle.json", "entries.json", "pmids_chunk_0.json"))
+    bundle.write_bytes(b'{"resourceType": "Bundle", "entry": ' + many + b"}")
+    entries.write_bytes(b'{"1": {"CONTEXTS": ' + many + b"}}")
+    ids.write_bytes(many)
+    (skipped,) = fhir.read(bundle, "bundle.json")
+    assert isinstance(skipped, Skipped)
+    assert skipped.reason == "holds more than 1,000 values; split it"
+    with pytest.raises(InputError, match=r"entries.json: holds more than 1,000 values; split it"):
+        pubmedqa.load(entries)
+    with pytest.raises(InputError, match="not a JSON list of PMIDs"):
+        medcpt._ids(ids)
+
+
+def test_a_text_file_that_is_too_large_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "LARGEST", 2**20)
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"x" * (3 * 2**20))
+    assert list(files.read(path, "a.txt")) == [Skipped(str(path), "", "3 MB, and the limit is 1; split it")]
+
+
+def test_a_name_of_very_many_words_has_few_spellings() -> None:
+    """One for each place where it can be turned round would take 3 GB for 20,000 words."""
+    name = " ".join(f"name{n}" for n in range(20_000))
+    assert _spellings(name) == (name,)
+    assert len(_spellings(" ".join(["Anna", "Maria", "von", "Muster"]))) == 7
