@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .answers import Usage
-from .types import Hit, Passage, Scope
+from .types import Hit, Origin, Passage, Scope
 
 Vectors: TypeAlias = npt.NDArray[np.float32]
 
@@ -127,6 +127,8 @@ class StoredDocument:
     vectors: Vectors
     revision: str | None = None
     """See `Document.revision`."""
+    origin: Origin | None = None
+    """The file it came from, where that is known and it has no revision. A store may leave it."""
 
 
 class PassageStore(Protocol):

@@ -77,6 +77,18 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """The file a document was read from."""
+
+    path: str
+    """Absolute, links resolved."""
+    name: str = ""
+    """Where the document's id is made of the file's name: that name (`report.md` of `file:report.md`)."""
+    sha256: str = ""
+    """Of the file, where there is a name."""
+
+
+@dataclass(frozen=True, slots=True)
 class Passage:
     """A span of a document: `text == document.text[start:end]`, offsets in characters."""
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -71,11 +71,16 @@ def add(
     discharged: notes.Discharged = None,
     time_format: notes.TimeFormat = None,
     keep_boilerplate: notes.KeepBoilerplate = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace documents of the same id that came from other files.")
+    ] = False,
     config: Config = None,
     local_only: LocalOnly = False,
     json: Json = False,
 ) -> None:
     """Add documents; a new library is made, unchanged documents cost nothing, changed ones are replaced.
+
+    A document replaces only one that came from the same file, unless --replace is given.
 
     Interrupted, the same command goes on where it stopped. PubMed's files may come in any order: the latest revision
     and the latest deletion count.
@@ -92,7 +97,7 @@ def add(
     set_local_only(True)
     path = local_path(path)
     columns, treatment = notes.said(context)
-    items = _begun(read(sources, format, _known(path), columns, treatment))
+    items = _begun(read(sources, format, _known(path), columns, treatment, with_files=True))
     ready_made = format == "medcpt"
     used, name = encoder_to_add(settings, path, ready_made)
     cut_by = _splitter_of(path) or splitter or "tokens"
@@ -100,10 +105,18 @@ def add(
         _check_notes(lambda told: read(sources, format, (), columns, told, notes_alone=True), treatment, cut_by, used)
     made = open_or_create(path, used, name, overlap, splitter, ready_made, chunk_tokens)
     with made as opened, notes.kept(treatment, path):
-        report = add_documents(opened, items, used) if json else _with_progress(opened, items, used)
+        report = (
+            add_documents(opened, items, used, replace=replace)
+            if json
+            else _with_progress(opened, items, used, replace)
+        )
         if not isinstance(used, PrecomputedEncoder):
             check_vectors(opened, used)
-    _tell(replace(report, removed=treatment.ledger.summary() if treatment.ledger.has_read else None), path, json)
+    _tell(
+        dataclasses.replace(report, removed=treatment.ledger.summary() if treatment.ledger.has_read else None),
+        path,
+        json,
+    )
 
 
 def _known(path: Path) -> list[WholeFile]:
@@ -132,7 +145,7 @@ def _check_notes(
     from epicrisis.corpus.removed import Ledger
     from epicrisis.library.ingest_checks import check_notes_are_read
 
-    check_notes_are_read(again(replace(treatment, ledger=Ledger())), splitter, encoder)
+    check_notes_are_read(again(dataclasses.replace(treatment, ledger=Ledger())), splitter, encoder)
 
 
 def _begun(items: Iterator[Item]) -> Iterator[Item]:
@@ -141,7 +154,7 @@ def _begun(items: Iterator[Item]) -> Iterator[Item]:
     return chain(() if first is None else (first,), items)
 
 
-def _with_progress(opened: Library, items: Iterator[Item], encoder: Encoder) -> IngestReport:
+def _with_progress(opened: Library, items: Iterator[Item], encoder: Encoder, replace: bool) -> IngestReport:
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -154,6 +167,7 @@ def _with_progress(opened: Library, items: Iterator[Item], encoder: Encoder) -> 
             opened,
             items,
             encoder,
+            replace=replace,
             on_progress=lambda now: bar.update(
                 task,
                 description=f"Adding: {now.documents} read, {now.saved} saved, {now.unchanged} unchanged, "
@@ -176,6 +190,15 @@ def _tell(report: IngestReport, path: Path, json: bool) -> None:
         if report.removed is not None:
             for line in notes.removed_lines(report.removed, path):
                 typer.echo(line)
+        if report.of_unknown_file:
+            typer.echo(
+                f"{report.of_unknown_file} of the replaced documents were added by an earlier version, which did not "
+                "note their files: they were taken for the same by their ids"
+            )
+    for remark in report.remarks:
+        typer.echo(f"epicrisis: {remark}", err=True)
+    if report.more_remarks:
+        typer.echo(f"epicrisis: {report.more_remarks} more files were there already, or were named apart", err=True)
     for item in report.first_skipped:
         place = ", ".join(part for part in (item.path, item.where) if part)
         typer.echo(f"epicrisis: {place}: {item.reason}", err=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from epicrisis.errors import InputError
-from epicrisis.types import Document
+from epicrisis.types import Document, Origin
 
 if TYPE_CHECKING:
     from epicrisis.seams import Vectors
@@ -51,6 +51,14 @@ class Encoded:
 
 
 @dataclass(frozen=True, slots=True)
+class FromFile:
+    """A document without a revision, with the file it was read from."""
+
+    document: Document
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
 class WholeFile:
     """A file of which everything was given: it comes after its last document. `name` without its folder."""
 
@@ -59,7 +67,7 @@ class WholeFile:
     bytes: int
 
 
-Item: TypeAlias = Document | Encoded | Deleted | Skipped | WholeFile
+Item: TypeAlias = Document | Encoded | FromFile | Deleted | Skipped | WholeFile
 """What a reader gives."""
 
 

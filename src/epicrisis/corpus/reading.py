@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TypeAlias
 
 from epicrisis.errors import InputError
+from epicrisis.types import Document, Origin
 
 from . import fhir, files, jsonl, medcpt, medrag, notes, pubmed, pubmedqa, sandbox
-from .inputs import Item, Skipped, WholeFile, because, check_file, is_folder, marked, shown, whole_file
+from .inputs import FromFile, Item, Skipped, WholeFile, because, check_file, is_folder, marked, shown, whole_file
 from .notes import Columns
 from .notes_record import Treatment
 from .xmltext import kind_of
@@ -51,6 +52,7 @@ def read(
     columns: Columns | None = None,
     treatment: Treatment | None = None,
     notes_alone: bool = False,
+    with_files: bool = False,
 ) -> Iterator[Item]:
     """The documents of files and folders, in the order given; what was left out comes as `Skipped`, in its place.
 
@@ -60,10 +62,12 @@ def read(
     that are among the `known` ones are passed over: their documents have revisions, so that an earlier reading cannot
     have been undone by another file. `columns` and `treatment` are for notes of patients: CSV files whose header is
     known (MIMIC's) and FHIR are read without a format being named. `notes_alone` passes all other formats over.
+    `with_files` gives documents that have neither a revision nor a patient's record around them as `FromFile`, so that
+    a library can tell files of one name apart.
 
     Every path is looked at before this returns, so that a slip in the last one costs nothing. Raises InputError for a
     path that is missing, unreadable or empty, for a folder without a file that can be read, for an ending or format
-    that is not known, and where two files would get the same id.
+    that is not known, and, without `with_files`, where two files would get the same id.
     """
     if format is not None and format not in FORMATS:
         raise InputError(f"no format is called {format!r}; the known ones are {', '.join(FORMATS)}")
@@ -74,16 +78,21 @@ def read(
         return itertools.chain.from_iterable(_chunk(chunk, known) for chunk in chunks)
     found: list[tuple[Path, str, str | None]] = []
     named: dict[str, Path] = {}
+    met: set[Path] = set()
     for path in paths:
         for file, name, kind in (
             _below(path, format) if is_folder(path) else [(path, path.name, _format_of(path, format))]
         ):
-            if kind not in _BY_NAME or _first_of_its_name(file, name, named):
-                found.append((file, name, kind))
+            is_named = kind in _BY_NAME
+            if is_named and (file.resolve() in met or not (with_files or _first_of_its_name(file, name, named))):
+                continue
+            if is_named and with_files:
+                met.add(file.resolve())
+            found.append((file, name, kind))
     if notes_alone:
         found = [each for each in found if each[2] in ("notes", "fhir")]
     return itertools.chain.from_iterable(
-        reader() for reader in _readers(found, known, columns, treatment or Treatment())
+        reader() for reader in _readers(found, known, columns, treatment or Treatment(), with_files)
     )
 
 
@@ -92,6 +101,7 @@ def _readers(
     known: Collection[WholeFile],
     columns: Columns | None,
     treatment: Treatment,
+    with_files: bool,
 ) -> list[_Reader]:
     """One a file, but one for PubMed files that follow each other, which are read side by side, and one for all files
     of FHIR, at the first one's place: what one says holds for the others."""
@@ -107,8 +117,25 @@ def _readers(
         elif kind == "pubmed":
             readers.append(partial(_pubmed, [file for file, _, _ in group], known))
         else:
-            readers += [_reader(file, name, kind, with_notes) for file, name, _ in group]
+            for file, name, _ in group:
+                reader = _reader(file, name, kind, with_notes)
+                is_located = with_files and kind is not None and kind != "notes"
+                readers.append(partial(_located, file, name, kind in _BY_NAME, reader) if is_located else reader)
     return readers
+
+
+def _located(file: Path, name: str, is_named: bool, reader: _Reader) -> Iterator[Item]:
+    """Give the documents of a file with the file; those whose id is made of its name with the file's hash, too."""
+    path = str(file.resolve())
+    sha256 = ""
+    for item in reader():
+        if not isinstance(item, Document):
+            yield item
+        elif is_named and (item.id == f"file:{name}" or item.id.startswith(f"file:{name}#")):
+            sha256 = sha256 or whole_file(file).sha256
+            yield FromFile(item, Origin(path, name, sha256))
+        else:
+            yield FromFile(item, Origin(path))
 
 
 def _pubmed(paths: Sequence[Path], known: Collection[WholeFile]) -> Iterator[Item]:

@@ -18,14 +18,15 @@ from pathlib import Path
 
 import numpy as np
 
-from epicrisis.corpus.inputs import Deleted, Encoded, Item, Skipped, WholeFile
+from epicrisis.corpus.inputs import Deleted, Encoded, FromFile, Item, Skipped, WholeFile
 from epicrisis.errors import EncoderMismatch, LibraryError
 from epicrisis.plain import to_json
 from epicrisis.seams import Encoder, StoredDocument, Vectors
-from epicrisis.types import Document, Passage, Splitter
+from epicrisis.types import Document, Origin, Passage, Splitter
 
 from .checks import unfit, unfit_vector
 from .cutting import cut
+from .identity import AlreadyThere, Identities
 from .ingest_checks import ANOTHER, OTHER, check_chunks, check_is_read, is_longer_than_window, whose
 from .ingest_report import SHOWN, IngestReport, Progress
 from .interrupts import uninterrupted
@@ -41,6 +42,7 @@ _FIRST_BATCH = 16
 _ENCODED_AT_ONCE = 256
 _MARGIN = 0.6
 _PROGRESS_EVERY = 500
+_ORIGINS_AT_ONCE = 10_000
 _COMPARED = 4
 
 
@@ -122,19 +124,21 @@ def add_documents(
     on_progress: Callable[[Progress], None] | None = None,
     seconds_between_commits: float = 10.0,
     passages_per_batch: int = 8192,
+    replace: bool = False,
 ) -> IngestReport:
     """Adds what is new, replaces what has changed, leaves the rest, and says what it left out and why.
 
     Of several documents with one id the latest revision counts, in whatever order they come, and a deletion counts as
     one; of those without a revision the first of this addition does, and the others are skipped unless they are the
-    same. Everything is acknowledged at least every `seconds_between_commits`, judged by the encoder's speed so far;
+    same. A document from a file (`FromFile`) replaces only one of the same file, see `identity`; with `replace`, any of
+    its id. Everything is acknowledged at least every `seconds_between_commits`, judged by the encoder's speed so far;
     only a single document that takes longer by itself breaks that. Ctrl-C waits for the commit under way; what is
     acknowledged stays.
 
     Raises EncoderMismatch, StorageError, LibraryError, and whatever `items` raises.
     """
     check_encoder(library.path, library.manifest, encoder.fingerprint)
-    addition = _Addition(library, encoder, on_progress, seconds_between_commits, passages_per_batch)
+    addition = _Addition(library, encoder, on_progress, seconds_between_commits, passages_per_batch, replace)
     with closing(Seen()) as seen:
         for item in items:
             addition.read += not isinstance(item, WholeFile)
@@ -156,6 +160,7 @@ class _Waiting:
     digest: str
     passages: tuple[Passage, ...]
     vector: Vectors | None
+    origin: Origin | None = None
 
 
 class _Addition:
@@ -168,6 +173,7 @@ class _Addition:
         on_progress: Callable[[Progress], None] | None,
         limit_seconds: float,
         limit_passages: int,
+        replace: bool,
     ) -> None:
         self.library = library
         self.encoder = encoder
@@ -185,6 +191,9 @@ class _Addition:
         self.read = self.added = self.replaced = self.unchanged = self.passages = self.skipped = 0
         self.outdated = self.deleted = self.cut_off = 0
         self.first_skipped: list[Skipped] = []
+        self.identities = Identities(library, replace)
+        self.moved: dict[str, Origin] = {}
+        self.already_there = self.of_unknown_file = 0
         self.encode_seconds = 0.0
 
     def take(self, item: Item, seen: Seen) -> None:
@@ -196,6 +205,8 @@ class _Addition:
             self.take_back(item, seen)
         elif isinstance(item, Encoded):
             self.take_document(item.document, item.vector, seen)
+        elif isinstance(item, FromFile):
+            self.take_from_file(item, seen)
         else:
             self.take_document(item, None, seen)
 
@@ -219,7 +230,17 @@ class _Addition:
         with uninterrupted():
             self.library.delete([item.id], {item.id: item.revision})
 
-    def take_document(self, document: Document, vector: Vectors | None, seen: Seen) -> None:
+    def take_from_file(self, item: FromFile, seen: Seen) -> None:
+        named = self.identities.named(item) if item.origin.name else item
+        if isinstance(named, AlreadyThere):
+            self.already_there += 1
+            self.unchanged += 1
+        else:
+            self.take_document(named.document, None, seen, named.origin)
+
+    def take_document(
+        self, document: Document, vector: Vectors | None, seen: Seen, origin: Origin | None = None
+    ) -> None:
         reason = unfit(document)
         if reason is None and vector is not None:
             reason = unfit_vector(vector, self.library.manifest.dimensions)
@@ -244,11 +265,32 @@ class _Addition:
         if (known or "") > (document.revision or "") or (deleted and known == document.revision):
             self.outdated += 1
         elif fresh and there != digest:
-            passages = self.passages_of(document, vector)
-            check_is_read(document, passages, self.library.manifest.splitter, self.encoder)
-            self.wait(_Waiting(document, digest, passages, vector))
+            self.take_changed(document, digest, vector, origin, is_there=there is not None)
         else:
             self.unchanged += 1
+            if fresh and origin is not None and document.id not in self.waiting_ids:
+                self.keep_origin(document.id, origin)
+
+    def take_changed(
+        self, document: Document, digest: str, vector: Vectors | None, origin: Origin | None, is_there: bool
+    ) -> None:
+        """Puts a new or changed document with those that wait, unless it is no successor of the one that is there."""
+        if origin is not None and is_there:
+            known = self.library.origins([document.id]).get(document.id)
+            if reason := self.identities.refusal(document, origin, known):
+                self.skip(Skipped(document.id, "", reason))
+                return
+            self.of_unknown_file += known is None
+        passages = self.passages_of(document, vector)
+        check_is_read(document, passages, self.library.manifest.splitter, self.encoder)
+        self.wait(_Waiting(document, digest, passages, vector, origin))
+
+    def keep_origin(self, document_id: str, origin: Origin) -> None:
+        """Knows an unchanged document by this file, where its own was not known or is gone."""
+        if self.identities.is_news(origin, self.library.origins([document_id]).get(document_id)):
+            self.moved[document_id] = origin
+            if len(self.moved) >= _ORIGINS_AT_ONCE:
+                self.commit()
 
     def passages_of(self, document: Document, vector: Vectors | None) -> tuple[Passage, ...]:
         """A document that brings its vector is one passage."""
@@ -283,6 +325,9 @@ class _Addition:
 
     def commit(self) -> None:
         """Encodes what waits and writes it; it is acknowledged when this returns."""
+        if self.moved:
+            self.library.set_origins(self.moved)
+            self.moved.clear()
         self.refuse_other_patients()
         if self.waiting:
             began = time.monotonic()
@@ -335,8 +380,9 @@ class _Addition:
         documents, place = [], 0
         for each in self.waiting:
             end = place + len(each.passages)
+            revision = each.document.revision
             documents.append(
-                StoredDocument(each.document.id, each.digest, each.passages, vectors[place:end], each.document.revision)
+                StoredDocument(each.document.id, each.digest, each.passages, vectors[place:end], revision, each.origin)
             )
             place = end
         return documents
@@ -383,6 +429,10 @@ class _Addition:
             first_skipped=tuple(self.first_skipped),
             seconds=time.monotonic() - self.started,
             encode_seconds=self.encode_seconds,
+            already_there=self.already_there,
+            of_unknown_file=self.of_unknown_file,
+            remarks=tuple(self.identities.remarks),
+            more_remarks=self.identities.more_remarks,
         )
 
 

@@ -53,3 +53,10 @@ class IngestReport:
     encode_seconds: float
     removed: Removed | None = None
     """What was taken out of notes, where there were any."""
+    already_there: int = 0
+    """Of the unchanged: copies of files that are there under another name."""
+    of_unknown_file: int = 0
+    """Of the replaced: documents of an earlier version's library, which does not say what file they came from."""
+    remarks: tuple[str, ...] = ()
+    """On the first files that got another id than their name, or were there: a line each."""
+    more_remarks: int = 0

@@ -7,11 +7,14 @@ not know what the engines hold.
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from epicrisis.types import Origin
 
 from .foreign import ours
 
@@ -29,6 +32,21 @@ CREATE TABLE state(documents INTEGER NOT NULL, passages INTEGER NOT NULL, vector
     words INTEGER NOT NULL);
 INSERT INTO state VALUES (0, 0, 0, 0);
 """
+_ORIGINS = """
+CREATE TABLE IF NOT EXISTS files(number INTEGER PRIMARY KEY, path BLOB NOT NULL UNIQUE);
+CREATE TABLE IF NOT EXISTS origins(
+    id TEXT PRIMARY KEY, file INTEGER NOT NULL, name TEXT NOT NULL, sha256 TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS named_by_name ON origins(name) WHERE name != '';
+CREATE INDEX IF NOT EXISTS named_by_sha256 ON origins(sha256) WHERE name != '';
+CREATE INDEX IF NOT EXISTS named_by_file ON origins(file) WHERE name != '';
+CREATE TABLE IF NOT EXISTS coming_origins(
+    sequence INTEGER NOT NULL, id TEXT NOT NULL, content_hash BLOB NOT NULL, path BLOB NOT NULL, name TEXT NOT NULL,
+    sha256 TEXT NOT NULL, PRIMARY KEY(sequence, id)
+) WITHOUT ROWID;
+"""
+"""Where documents came from: tables that libraries of earlier versions get with their next writer."""
+_ORIGIN = "SELECT id, path, name, sha256 FROM origins JOIN files ON number = file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +89,7 @@ class Journal:
             # The caller's lock serialises the threads; the server's worker threads share one connection.
             self._db = sqlite3.connect(folder / name, timeout=60, isolation_level=None, check_same_thread=False)
             self._db.execute("PRAGMA synchronous=FULL")
+        self._is_prepared = False
 
     @classmethod
     def create(cls, folder: Path, name: str = NAME) -> Journal:
@@ -85,12 +104,24 @@ class Journal:
         with ours(self._folder):
             self._db.close()
 
-    def begin(self, document_ids: Sequence[str]) -> int:
-        """Opens a batch; its sequence number."""
+    def begin(self, document_ids: Sequence[str], origins: Mapping[str, tuple[str, Origin]] | None = None) -> int:
+        """Open a batch and return its sequence number. `origins` are content hash and origin of those that have one.
+
+        They count once a document of that very hash is acknowledged.
+        """
+        self._prepare()
         with self._transaction():
             row = self._db.execute(
                 "INSERT INTO journal(document_ids) VALUES (?) RETURNING sequence", (json.dumps(list(document_ids)),)
             ).fetchone()
+            if origins:
+                self._db.executemany(
+                    "INSERT INTO coming_origins VALUES (?, ?, ?, ?, ?, ?)",
+                    (
+                        (row[0], id_, bytes.fromhex(digest), os.fsencode(origin.path), origin.name, origin.sha256)
+                        for id_, (digest, origin) in origins.items()
+                    ),
+                )
         return int(row[0])
 
     def open_batches(self) -> list[tuple[int, list[str]]]:
@@ -101,9 +132,12 @@ class Journal:
 
     def finish(self, sequence: int, document_ids: Sequence[str], rows: Iterable[Row], marks: Marks) -> None:
         """Acknowledges a batch: `rows` are what is left of its documents; those without a row are gone."""
+        self._prepare()
         with self._transaction():
+            before = self._hashes(document_ids)
             self._remove(document_ids)
             self._insert(rows)
+            self._settle_origins(sequence, before)
             self._db.execute("DELETE FROM journal WHERE sequence = ?", (sequence,))
             self._mark(marks)
 
@@ -127,11 +161,7 @@ class Journal:
     def hashes(self, document_ids: Sequence[str]) -> Mapping[str, str]:
         """`content_hash` of those that are there."""
         with ours(self._folder):
-            found = self._db.execute(
-                "SELECT id, content_hash FROM documents WHERE id IN (SELECT value FROM json_each(?))",
-                (json.dumps(list(document_ids)),),
-            )
-            return {document_id: digest.hex() for document_id, digest in found}
+            return {document_id: digest.hex() for document_id, digest in self._hashes(document_ids).items()}
 
     def revisions(self, document_ids: Sequence[str]) -> Mapping[str, str | None]:
         """The revision of those that are there, or were deleted; a deleted one always has one."""
@@ -141,6 +171,36 @@ class Journal:
             there = dict(self._db.execute(f"SELECT id, revision FROM documents {among}", ids))
             gone = dict(self._db.execute(f"SELECT id, revision FROM deleted {among}", ids))
         return {each: max(there.get(each) or "", gone.get(each, "")) or None for each in (*there, *gone)}
+
+    def origins(self, document_ids: Sequence[str]) -> Mapping[str, Origin]:
+        """Map each document whose file is known to that file. For a writer."""
+        return dict(self._origins("WHERE id IN (SELECT value FROM json_each(?))", json.dumps(list(document_ids))))
+
+    def named_at(self, path: str) -> Origin | None:
+        """Return the origin of a document that is named by the file at this path. For a writer."""
+        found = self._origins("WHERE path = ? AND name != '' LIMIT 1", os.fsencode(path))
+        return next((origin for _, origin in found), None)
+
+    def named_with(self, sha256: str) -> Origin | None:
+        """Return the origin of a document that is named by a file of this content. For a writer."""
+        found = self._origins("WHERE sha256 = ? AND name != '' ORDER BY name LIMIT 1", sha256)
+        return next((origin for _, origin in found), None)
+
+    def all_origins(self) -> Mapping[str, Origin]:
+        """Map all documents whose file is known to that file. For a writer."""
+        return dict(self._origins("WHERE id != ?", ""))
+
+    def set_origins(self, origins: Mapping[str, Origin]) -> None:
+        """Remember the files of documents that are there already."""
+        self._prepare()
+        with self._transaction():
+            for id_, origin in origins.items():
+                path = os.fsencode(origin.path)
+                self._db.execute("INSERT OR IGNORE INTO files(path) VALUES (?)", (path,))
+                self._db.execute(
+                    "INSERT OR REPLACE INTO origins SELECT ?, number, ?, ? FROM files WHERE path = ?",
+                    (id_, origin.name, origin.sha256, path),
+                )
 
     def bury(self, deleted: Mapping[str, str]) -> None:
         """Remembers documents as deleted at these revisions, whether they were there or not."""
@@ -189,6 +249,41 @@ class Journal:
         """Changes whenever another connection committed anything."""
         with ours(self._folder):
             return int(self._db.execute("PRAGMA data_version").fetchone()[0])
+
+    def _prepare(self) -> None:
+        """Make the tables of origins where an earlier version made the journal."""
+        if not self._is_prepared:
+            with self._transaction():
+                for statement in _ORIGINS.split(";"):
+                    self._db.execute(statement)
+            self._is_prepared = True
+
+    def _hashes(self, document_ids: Sequence[str]) -> dict[str, bytes]:
+        among = "WHERE id IN (SELECT value FROM json_each(?))"
+        ids = (json.dumps(list(document_ids)),)
+        return dict(self._db.execute(f"SELECT id, content_hash FROM documents {among}", ids).fetchall())
+
+    def _origins(self, where: str, value: str | bytes) -> list[tuple[str, Origin]]:
+        with ours(self._folder):
+            self._prepare()
+            rows = self._db.execute(f"{_ORIGIN} {where}", (value,)).fetchall()
+        return [(id_, Origin(os.fsdecode(path), name, sha256)) for id_, path, name, sha256 in rows]
+
+    def _settle_origins(self, sequence: int, before: Mapping[str, bytes]) -> None:
+        """Forget the origins of documents that were changed or deleted, and take those that came with this batch."""
+        after = self._hashes(list(before))
+        changed = [id_ for id_, digest in before.items() if after.get(id_) != digest]
+        self._db.execute("DELETE FROM origins WHERE id IN (SELECT value FROM json_each(?))", (json.dumps(changed),))
+        self._db.execute(
+            "INSERT OR IGNORE INTO files(path) SELECT path FROM coming_origins WHERE sequence = ?", (sequence,)
+        )
+        self._db.execute(
+            "INSERT OR REPLACE INTO origins SELECT coming.id, number, name, sha256 FROM coming_origins AS coming "
+            "JOIN files USING (path) JOIN documents ON documents.id = coming.id "
+            "AND documents.content_hash = coming.content_hash WHERE sequence = ?",
+            (sequence,),
+        )
+        self._db.execute("DELETE FROM coming_origins WHERE sequence = ?", (sequence,))
 
     def _remove(self, document_ids: Sequence[str]) -> None:
         known = "FROM documents WHERE id IN (SELECT value FROM json_each(?))"

@@ -25,7 +25,7 @@ from filelock import FileLock
 from epicrisis.errors import InputError, LibraryDamaged, LibraryError, StorageError
 from epicrisis.privacy import local_path
 from epicrisis.seams import StoredDocument, Vectors
-from epicrisis.types import Hit, Passage, Scope
+from epicrisis.types import Hit, Origin, Passage, Scope
 
 from . import manifest as manifests
 from .best import best_by_words
@@ -190,7 +190,8 @@ class Library:
         with self._threads:
             self._settle()
             replaced = self._journal.hashes(ids)
-            sequence = self._journal.begin(ids)
+            origins = {each.id: (each.content_hash, each.origin) for each in documents if each.origin is not None}
+            sequence = self._journal.begin(ids, origins)
             self._table.write(documents, replaced)
             self._finish(sequence, ids, stored_passages(documents))
             self._writes += 1
@@ -325,6 +326,27 @@ class Library:
         """The revision of those of the documents that are there or were taken back by their source."""
         with self._threads:
             return self._journal.revisions(document_ids)
+
+    def origins(self, document_ids: Sequence[str]) -> Mapping[str, Origin]:
+        """Map each of the documents whose file is known to that file. For a writer."""
+        with self._threads:
+            return self._journal.origins(document_ids)
+
+    def named_at(self, path: str) -> Origin | None:
+        """Return the origin of a document that is named by the file at this path. For a writer."""
+        with self._threads:
+            return self._journal.named_at(path)
+
+    def named_with(self, sha256: str) -> Origin | None:
+        """Return the origin of a document that is named by a file of this content. For a writer."""
+        with self._threads:
+            return self._journal.named_with(sha256)
+
+    def set_origins(self, origins: Mapping[str, Origin]) -> None:
+        """Remember the files of documents that are there. Raises LibraryError for a reader."""
+        with self._threads:
+            self._settle()
+            self._journal.set_origins(origins)
 
     def vectors_of(self, document_ids: Sequence[str]) -> Mapping[tuple[str, str], Vectors]:
         """(title, text) -> vector `(d,)` of all passages of these documents, as they are stored (float16)."""

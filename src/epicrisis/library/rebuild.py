@@ -1,6 +1,7 @@
 """Makes what can be made from the passages: the word index and the journal's table of documents.
 
-Documents remembered as deleted, and source files, are taken over from the old journal where it can still be read.
+Documents remembered as deleted, source files, and the files of documents are taken over from the old journal where it
+can still be read.
 
 The caller holds the write lock. Knows nothing of open batches: afterwards there are none.
 """
@@ -12,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from epicrisis.errors import LibraryDamaged
+from epicrisis.types import Origin
 
 from . import journal as journals
 from . import words as indexes
@@ -29,7 +31,7 @@ def rebuild(folder: Path, dimensions: int) -> None:
     """Both anew, whole or not at all. Raises LibraryDamaged where passages cannot be read, StorageError."""
     table = PassageTable(folder, dimensions)
     table.check()
-    buried, sources = _remembered(folder)
+    buried, sources, origins = _remembered(folder)
     clear(folder, _NEW)
     journal = Journal.create(folder, _NEW)
     try:
@@ -43,6 +45,7 @@ def rebuild(folder: Path, dimensions: int) -> None:
         words.close()
         rows = (row for batch in table.batches() for row in rows_of(batch))
         journal.rebuild(rows, Marks(table.version, opstamp))
+        journal.set_origins(origins)
     finally:
         journal.close()
     with ours(folder):
@@ -50,19 +53,22 @@ def rebuild(folder: Path, dimensions: int) -> None:
         sync_folder(folder)
 
 
-def _remembered(folder: Path) -> tuple[Mapping[str, str], list[Source]]:
-    """What only the old journal knows: deleted documents and source files; nothing where it cannot be read."""
+def _remembered(folder: Path) -> tuple[Mapping[str, str], list[Source], Mapping[str, Origin]]:
+    """Return what only the old journal knows: deleted documents, source files, the file of each document.
+
+    Nothing where it cannot be read.
+    """
     name = next((name for name in (journals.NAME, _NEW) if (folder / name).is_file()), None)
     if name is None:
-        return {}, []
+        return {}, [], {}
     try:
         journal = Journal(folder, name)
         try:
-            return journal.buried(), journal.sources()
+            return journal.buried(), journal.sources(), journal.all_origins()
         finally:
             journal.close()
     except LibraryDamaged:
-        return {}, []
+        return {}, [], {}
 
 
 def rows_of(passages: Sequence[StoredPassage]) -> list[Row]:
