@@ -18,7 +18,7 @@ def read(path: Path, name: str) -> Iterator[Document | Skipped]:
     """The one document, or why it was left out.
 
     `name` is the path relative to what the user named, with forward slashes: it makes the id (`file:<name>`) and the
-    source, so that no folder of this machine enters a library. The text is the file's, without a byte order mark and
+    source, so that no folder of this machine enters a passage. The text is the file's, without a byte order mark and
     with every line end as a line feed; the title is the first Markdown heading, else the file's stem.
     """
     try:

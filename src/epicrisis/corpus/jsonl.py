@@ -1,7 +1,7 @@
 """Documents from JSON lines, plain or gzip: one object a line, read as a stream.
 
 A broken line is left out, with its number and the reason; the good ones are kept. Knows nothing of folders, and not
-whether an id was seen before (that would take memory for every line): a store replaces the earlier document.
+whether an id was seen before (that would take memory for every line): an addition to a library tells that.
 """
 
 from __future__ import annotations

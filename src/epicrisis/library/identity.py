@@ -129,4 +129,6 @@ def _renamed(document: Document, old: str, new: str) -> Document:
         return document
     id_ = f"file:{new}{document.id.removeprefix(f'file:{old}')}"
     source = new + document.source.removeprefix(old) if document.source.startswith(old) else document.source
-    return dataclasses.replace(document, id=id_, source=source)
+    # What has no title of its own has the file's: it is the same file, whatever link or folder led to it.
+    title = Path(new).stem if document.title == Path(old).stem else document.title
+    return dataclasses.replace(document, id=id_, source=source, title=title)
