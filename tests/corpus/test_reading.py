@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.corpus.inputs import WholeFile
+from epicrisis.corpus.inputs import FromFile, WholeFile
 from epicrisis.corpus.reading import FORMATS, Skipped, read
 from epicrisis.errors import InputError
-from epicrisis.types import Document
+from epicrisis.types import Document, Origin
 
 GOOD = '{"id": "a", "text": "Aspirin thins the blood."}\n'
 
@@ -190,6 +190,24 @@ def test_two_files_never_share_an_id(tmp_path: Path) -> None:
         read([tmp_path / "p1", tmp_path / "p2"])
     assert _ids([first, first, tmp_path / "p1"]) == ["file:note.txt"]
     assert _ids([tmp_path]) == ["file:p1/note.txt", "file:p2/note.txt"]
+
+
+def test_documents_come_with_their_files_where_that_is_asked_for(tmp_path: Path) -> None:
+    note, lines = _put(tmp_path, "p1/note.txt", "one"), _put(tmp_path, "p2/a.jsonl", GOOD)
+    _put(tmp_path, "p2/note.txt", "two")
+    _put(tmp_path, "p2/b.xml", PUBMED.format(pmid=1))
+    items = [item for item in read([note, tmp_path / "p2"], with_files=True) if not isinstance(item, WholeFile)]
+    named, line, citation, other = items
+    assert isinstance(citation, Document), "its revision says what replaces it"
+    assert isinstance(named, FromFile)
+    assert named.document.id == "file:note.txt"
+    assert named.origin == Origin(str(note), "note.txt", hashlib.sha256(b"one").hexdigest())
+    assert isinstance(line, FromFile)
+    assert (line.document.id, line.origin) == ("a", Origin(str(lines)))
+    assert isinstance(other, FromFile)
+    assert (other.document.id, other.origin.path) == ("file:note.txt", str(tmp_path / "p2/note.txt"))
+    again = read([note, tmp_path / "p1"], with_files=True)
+    assert len([item for item in again if isinstance(item, FromFile)]) == 1, "one file, named twice"
 
 
 PUBMED = """<?xml version="1.0"?><!DOCTYPE PubmedArticleSet PUBLIC "-//NLM//DTD" "https://nowhere.invalid/pubmed.dtd">

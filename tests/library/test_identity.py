@@ -136,6 +136,22 @@ def test_a_file_that_was_moved_and_edited_replaces_where_that_is_said(tmp_path: 
     assert texts(library) == {"file:report.md": "Aspirin, edited."}
 
 
+@pytest.mark.parametrize("order", ["AB", "BA"])
+def test_a_moved_file_and_a_new_one_in_its_place_are_two_documents(
+    tmp_path: Path, library: Library, order: str
+) -> None:
+    path = put(tmp_path / "A/report.md", "Aspirin.")
+    add(library, path)
+    (tmp_path / "B").mkdir()
+    path.rename(tmp_path / "B/report.md")
+    put(path, "Warfarin.")
+    report = add(library, *(tmp_path / folder / "report.md" for folder in order))
+    assert report.skipped == 0
+    assert sorted(texts(library).values()) == ["Aspirin.", "Warfarin."]
+    again = add(library, tmp_path / "A", tmp_path / "B")
+    assert counted(again) == (0, 0, 2, 0)
+
+
 def test_a_deleted_document_frees_its_name(tmp_path: Path, library: Library) -> None:
     add(library, put(tmp_path / "A/report.md", "Aspirin."))
     library.delete(["file:report.md"])

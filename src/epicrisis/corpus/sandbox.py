@@ -125,14 +125,19 @@ class _Child:
         if self._process is None:
             environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
             # -P: no module of the working folder is imported. A group of its own: Ctrl-C is for the parent.
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _START, str(_ROOT)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env=environment,
-                process_group=0,
-            )
+            try:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-P", "-c", _START, str(_ROOT)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    env=environment,
+                    process_group=0,
+                )
+            except OSError as error:
+                raise _Failure(
+                    f"no process can be started to parse it ({error.strerror}); make room for one"
+                ) from error
         assert self._process.stdin is not None, "a pipe was asked for"
         try:
             self._process.stdin.write(line + data)

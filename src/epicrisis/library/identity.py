@@ -87,9 +87,14 @@ class Identities:
             self.more_remarks += 1
 
     def _name(self, origin: Origin) -> str | AlreadyThere:
-        if (there := self._library.named_at(origin.path)) is not None:
+        there = self._library.named_at(origin.path)
+        if there is not None and there.name not in self._by_name:
             return there.name
-        same = self._by_content.get(origin.sha256) or self._library.named_with(origin.sha256)
+        same = self._by_content.get(origin.sha256)
+        if same is None:
+            known = self._library.named_with(origin.sha256)
+            # Another file of this addition has the name by now, and the document waits for its commit.
+            same = known if known is not None and known.name not in self._by_name else None
         if same is not None:
             return AlreadyThere(same.name) if _holds(same) else same.name
         if not self._is_taken(origin.name):
