@@ -25,7 +25,7 @@ def test_files_of_one_name_and_lines_of_one_id_are_told_apart(tmp_path: Path, ru
     result = run("library", "add", library, second, copy)
     assert result.exit_code == 0
     assert result.stdout.startswith("1 documents added, 0 replaced, 1 unchanged")
-    apart, there = result.stderr.strip().splitlines()
+    apart, there = (line for line in result.stderr.splitlines() if line.startswith("epicrisis: "))
     assert apart.startswith(f"epicrisis: {second}: file:report.md is another file, so this one is file:report.md~")
     assert there == f"epicrisis: {copy}: already there as file:report.md"
     may = put(tmp_path / "may.jsonl", json.dumps({"id": "a", "text": "Digoxin."}))
