@@ -28,13 +28,15 @@ from epicrisis.errors import InputError
 from . import fhir_observation, fhir_references, html, jsonl
 from .fhir_observation import WITHDRAWN
 from .fhir_references import Known
-from .inputs import Item, Skipped, WholeFile, because, check_file, marked, shown
+from .inputs import Item, Skipped, WholeFile, check_file, marked, shown
 from .notes_record import Note, Treatment, items
+from .packed import BROKEN, breakage, check_unpacks
 
 LARGEST = 512 * 1024 * 1024
 """Bytes of a bundle, which is parsed as a whole; NDJSON is read line by line."""
 _LOOKED_AT = 4096
 _NOT_BUILT = (AttributeError, KeyError, TypeError, IndexError)
+_NO_FHIR = "not FHIR in JSON: a bundle, or one resource a line, each with its resourceType"
 _LOOK = "not built as FHIR says; look at this resource"
 
 
@@ -43,7 +45,7 @@ def is_fhir(path: Path) -> bool:
     try:
         with jsonl.open_packed(path) as file:
             start = file.read(_LOOKED_AT).removeprefix(b"\xef\xbb\xbf").lstrip()
-    except (OSError, EOFError):
+    except BROKEN:
         return False
     return start.startswith(b"{") and b'"resourceType"' in start
 
@@ -57,17 +59,18 @@ def read(path: Path, name: str, treatment: Treatment | None = None) -> Iterator[
 def read_files(files: Sequence[tuple[Path, str]], treatment: Treatment) -> Iterator[Item]:
     """The notes of all (path, name): DocumentReferences file by file, then the days of observations, then the marks.
 
-    Raises InputError, before the first, for a file that is neither a resource in JSON nor NDJSON of resources, and
+    A file that cannot be unpacked to its end, or is no FHIR beside others that are, is left out whole: of a garbled one
+    even the lines before the damage may be wrong. Raises InputError, before the first note, where no file is FHIR, and
     where two patients or encounters could not be told apart.
     """
-    for path, _ in files:
-        check_file(path)
-        if not is_fhir(path):
-            raise InputError(
-                f"{shown(path)}: not FHIR in JSON: a bundle, or one resource a line, each with its resourceType"
-            )
+    files, left_out = _readable(files)
+    yield from left_out
+    if not files:
+        return
     shared = Known()
-    read_of = [(path, _learned(path, shared, treatment)) for path, _ in files]
+    wrong: list[Skipped] = []
+    read_of = [(path, _learned(path, shared, treatment, wrong)) for path, _ in files]
+    yield from wrong
     whole: list[Item] = []
     for (path, name), (_, known) in zip(files, read_of, strict=True):
         for item in marked(path, items(path, name, partial(_notes, path, known), treatment)):
@@ -81,7 +84,29 @@ def read_files(files: Sequence[tuple[Path, str]], treatment: Treatment) -> Itera
     yield from whole
 
 
-def _learned(path: Path, shared: Known, treatment: Treatment) -> Known:
+def _readable(files: Sequence[tuple[Path, str]]) -> tuple[list[tuple[Path, str]], list[Skipped]]:
+    """Part the files into those that can be read and reasons for the others. Raises InputError where all are no FHIR."""
+    readable: list[tuple[Path, str]] = []
+    left_out: list[Skipped] = []
+    others = 0
+    for path, name in files:
+        check_file(path)
+        try:
+            check_unpacks(path)
+        except BROKEN as error:
+            left_out.append(Skipped(shown(path), "", breakage(error)))
+            continue
+        if is_fhir(path):
+            readable.append((path, name))
+        else:
+            others += 1
+            left_out.append(Skipped(shown(path), "", _NO_FHIR))
+    if others == len(files):
+        raise InputError(f"{left_out[0].path}: {_NO_FHIR}")
+    return readable, left_out
+
+
+def _learned(path: Path, shared: Known, treatment: Treatment, wrong: list[Skipped]) -> Known:
     """What the file says besides its notes, `shared` with the others; counts the resources that are no notes."""
     known = replace(shared, addresses={})
     others: Counter[str] = treatment.ledger.other_resources
@@ -91,6 +116,10 @@ def _learned(path: Path, shared: Known, treatment: Treatment) -> Known:
                 fhir_references.learn(found, known)
             except ValueError as error:
                 raise InputError(f"{shown(path)}, {where}: {error}") from error
+            except _NOT_BUILT:
+                # A note is named where it is read.
+                if found.get("resourceType") in ("Patient", "Encounter"):
+                    wrong.append(Skipped(shown(path), where, _LOOK))
             kind = str(found.get("resourceType"))[:40]
             if kind == "Observation" and found.get("status") in WITHDRAWN:
                 others["withdrawn Observation"] += 1
@@ -260,9 +289,8 @@ def _whole(path: Path) -> Mapping[str, Any]:
         if len(raw) > LARGEST:
             raise ValueError(f"larger than {LARGEST // 2**20} MB; export it as NDJSON, one resource a line")
         value = json.loads(raw.decode("utf-8-sig"))
-    except (OSError, EOFError) as error:
-        reason = because(error) if isinstance(error, OSError) else str(error)
-        raise ValueError(f"the file breaks off ({reason}); export it again") from error
+    except BROKEN as error:
+        raise ValueError(breakage(error)) from error
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8 at byte {error.start + 1}; save the file as UTF-8") from error
     except json.JSONDecodeError as error:
