@@ -85,7 +85,7 @@ def read_files(files: Sequence[tuple[Path, str]], treatment: Treatment) -> Itera
 
 
 def _readable(files: Sequence[tuple[Path, str]]) -> tuple[list[tuple[Path, str]], list[Skipped]]:
-    """Part the files into those that can be read and reasons for the others. Raises InputError where all are no FHIR."""
+    """Return the files that can be read, and why each other cannot. Raises InputError where none of them is FHIR."""
     readable: list[tuple[Path, str]] = []
     left_out: list[Skipped] = []
     others = 0

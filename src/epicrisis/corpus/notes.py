@@ -86,7 +86,7 @@ def places(path: Path, columns: Columns | None = None) -> tuple[dict[str, tuple[
     if missing:
         raise InputError(
             f"{shown(path)}: not a header of MIMIC's notes, so name its columns: {' '.join(missing)} (and --time, "
-            f"--type, --encounter, --note-id where there are such); there are {_listed(named)}"
+            f"--type, --encounter, --note-id where there are such); {_counted(named)}"
         )
     return found, delimiter, len(named)
 
@@ -148,12 +148,12 @@ def _place(path: Path, named: Sequence[str], name: str, required: bool) -> int |
         if like:
             raise InputError(f"{shown(path)}: {len(like)} columns are called {name!r}; rename all but one")
     if required:
-        raise InputError(f"{shown(path)}: no column is called {name!r}; there are {_listed(named)}")
+        raise InputError(f"{shown(path)}: no column is called {name!r}; {_counted(named)}")
     return None
 
 
-def _listed(named: Sequence[str]) -> str:
-    """The columns' names; of a first line that may be a row of data, nothing of it."""
+def _counted(named: Sequence[str]) -> str:
+    """How many columns there are. Their names are not repeated: a first line may be a row of data, a patient's."""
     if not all(each and len(each) <= 40 and each[0].isalpha() and len(each.split()) <= 4 for each in named):
-        return "none: its first line is no header (put the columns' names there)"
-    return ", ".join(named)
+        return "its first line is no header: put the columns' names there"
+    return f"its first line has {len(named)} columns, which are the names to choose from, or else a header is missing"

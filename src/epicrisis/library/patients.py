@@ -75,9 +75,7 @@ def holds_patients(folder: Path) -> bool:
     if not manifest.complete:
         return False
     check_parts(folder)
-    table = PassageTable(folder, manifest.dimensions)
-    with ours(folder):
-        return bool(table.lance.search().where("patient IS NOT NULL").select(["patient"]).limit(1).to_list())
+    return PassageTable(folder, manifest.dimensions).has_notes()
 
 
 class Roster:
