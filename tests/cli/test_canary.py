@@ -10,13 +10,23 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.models.chat.layers.cache import APPLICATION_ID, FORMAT
 from epicrisis.types import Document
 from tests.cli.conftest import Run
 from tests.corpus.test_fhir import PATIENT, STAY, document, observation, packed
 from tests.records import library
 
 CANARY = "kanarienvogel"
-ODD = (CANARY, [CANARY], {CANARY: CANARY}, f"{CANARY}\0", f"{CANARY}\ud800", {"reference": CANARY}, [[CANARY]])
+ODD = (
+    CANARY,
+    [CANARY],
+    {CANARY: CANARY},
+    {CANARY: [CANARY]},
+    f"{CANARY}\0",
+    f"{CANARY}\ud800",
+    {"reference": CANARY},
+    [[CANARY]],
+)
 """What a value is replaced by."""
 
 FHIR = [
@@ -133,27 +143,34 @@ def sqlite_of(path: Path, damage: str) -> None:
         if damage == "schema":
             db.execute("PRAGMA writable_schema=ON")
             db.execute(f"UPDATE sqlite_master SET sql = 'CREATE TABLE {CANARY} nonsense {CANARY}'")
-        db.execute("PRAGMA application_id=1702127465")
-        db.execute("PRAGMA user_version=1")
+        db.execute(f"PRAGMA application_id={APPLICATION_ID}")
+        db.execute(f"PRAGMA user_version={FORMAT}")
     db.close()
 
 
-@pytest.mark.parametrize("damage", ["schema", "tables", "text"])
-@pytest.mark.parametrize("part", ["replies.sqlite", "journal.sqlite", "patients.sqlite"])
-def test_message_of_a_damaged_database_repeats_nothing(part: str, damage: str, ward: Path, run: Run) -> None:
-    if damage == "text":
-        (ward / part).write_text(f"{CANARY} " * 2000)
-    else:
-        sqlite_of(ward / part, damage)
-    for command in (
-        ("ask", ward, "What?", "--patient", "p1", "--strategy", "full-context", "--model", "http://127.0.0.1:9/v1#m",
-         "--setting", "models.writer.tries=1"),
-        ("library", "info", ward), ("library", "patients", ward), ("cache", "info", ward),
-    ):  # fmt: skip
-        result = run(*command)
-        assert result.exit_code in (0, 2)
-        assert CANARY not in result.stdout + result.stderr
-        assert result.exception is None or isinstance(result.exception, SystemExit)
+ASKS = ("ask", "What?", "--patient", "p1", "--strategy", "full-context", "--model", "http://127.0.0.1:9/v1#m",
+        "--setting", "models.writer.tries=1")  # fmt: skip
+READ_BY = {
+    "replies.sqlite": (ASKS, ("cache", "info")),
+    "journal.sqlite": (("library", "info"), ("library", "patients")),
+    "patients.sqlite": (("library", "patients"),),
+}
+"""What reads each file; the library's folder goes where the command takes it."""
+
+
+@pytest.mark.parametrize("part", READ_BY)
+def test_message_of_a_damaged_database_repeats_nothing(part: str, ward: Path, run: Run) -> None:
+    for damage in ("schema", "tables", "text"):
+        if damage == "text":
+            (ward / part).write_text(f"{CANARY} " * 2000)
+        else:
+            sqlite_of(ward / part, damage)
+        for command in READ_BY[part]:
+            place = 1 if command is ASKS else len(command)
+            result = run(*command[:place], ward, *command[place:])
+            assert result.exit_code == 2
+            assert CANARY not in result.stdout + result.stderr
+            assert isinstance(result.exception, SystemExit)
 
 
 @pytest.mark.parametrize("part", ["manifest.json", "remote.jsonl", "removed.jsonl", "index.json"])

@@ -12,6 +12,7 @@ import pytest
 
 from epicrisis.corpus.inputs import Skipped
 from epicrisis.corpus.reading import read
+from epicrisis.corpus.removed import NAME, Ledger
 from epicrisis.types import Document
 from tests.corpus.test_fhir import PATIENT, document, packed
 
@@ -102,3 +103,16 @@ def test_resource_of_another_form_ends_no_import(key: str, odd: object, tmp_path
     path = tmp_path / "export.ndjson"
     path.write_text("".join(json.dumps(each) + "\n" for each in (*broken, document(packed("Good"), id="good"))))
     assert "note:good" in {item.id for item in read([path]) if isinstance(item, Document)}
+
+
+def test_damaged_list_of_what_was_removed_is_kept_and_added_to(tmp_path: Path) -> None:
+    source = tmp_path / "notes.csv"
+    source.write_text(FILES["notes.csv.gz"])
+    kept = tmp_path / NAME
+    damaged_lines = [b"[1]}\n", b'{"sha256": {}}\n', b'{"text": "\xff"}\n', b"x" * 20 + b"}\n"]
+    kept.write_bytes(b"".join(damaged_lines))
+    ledger = Ledger(hold=True)
+    ledger.into(tmp_path)
+    ledger.take(ledger.reading(source, "notes.csv"), "duplicate", "note:1", ["Fever"])
+    ledger.close()
+    assert len(kept.read_bytes().splitlines()) == len(damaged_lines) + 1

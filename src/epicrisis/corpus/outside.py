@@ -25,8 +25,8 @@ from epicrisis.dates import last_day
 from epicrisis.types import Form
 
 MAX_DEPTH = 32
-_FIELDS = frozenset(("document_id", "start", "end", "fact"))
-"""Fields within a field whose names are the program's own."""
+_FIELDS = frozenset(("document_id", "start", "end", "fact", *string.ascii_uppercase))
+"""Fields within a field whose names are the program's own, and the letters of options."""
 
 
 def fault(value: Any, depth: int = 0) -> str | None:

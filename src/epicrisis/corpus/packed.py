@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from gzip import GzipFile
 from pathlib import Path
+from typing import cast
 
 from .inputs import because
 from .jsonl import open_packed
@@ -26,7 +27,8 @@ def check_unpacks(path: Path) -> None:
     Raises one of `BROKEN`. A reader that streams has given what was garbled before it comes to the checksum.
     """
     with open_packed(path) as file:
-        while isinstance(file, GzipFile) and file.read(_PIECE):
+        is_packed = isinstance(cast(object, file), GzipFile)
+        while is_packed and file.read(_PIECE):
             pass
 
 
