@@ -67,10 +67,14 @@ def add(
     encounter: notes.Encounter = None,
     note_id: notes.NoteId = None,
     patient_name: notes.PatientName = None,
+    born: notes.BirthDate = None,
+    record_number: notes.RecordNumber = None,
     admitted: notes.Admitted = None,
     discharged: notes.Discharged = None,
     time_format: notes.TimeFormat = None,
     keep_boilerplate: notes.KeepBoilerplate = False,
+    keep_superseded: notes.KeepSuperseded = False,
+    literature: notes.Literature = False,
     config: Config = None,
     local_only: LocalOnly = False,
     json: Json = False,
@@ -100,7 +104,10 @@ def add(
         _check_notes(lambda told: read(sources, format, (), columns, told, notes_alone=True), treatment, cut_by, used)
     made = open_or_create(path, used, name, overlap, splitter, ready_made, chunk_tokens)
     with made as opened, notes.kept(treatment, path):
-        report = add_documents(opened, items, used) if json else _with_progress(opened, items, used)
+        if json:
+            report = add_documents(opened, items, used, literature=literature)
+        else:
+            report = _with_progress(opened, items, used, literature)
         if not isinstance(used, PrecomputedEncoder):
             check_vectors(opened, used)
     _tell(replace(report, removed=treatment.ledger.summary() if treatment.ledger.has_read else None), path, json)
@@ -141,7 +148,7 @@ def _begun(items: Iterator[Item]) -> Iterator[Item]:
     return chain(() if first is None else (first,), items)
 
 
-def _with_progress(opened: Library, items: Iterator[Item], encoder: Encoder) -> IngestReport:
+def _with_progress(opened: Library, items: Iterator[Item], encoder: Encoder, literature: bool) -> IngestReport:
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -154,6 +161,7 @@ def _with_progress(opened: Library, items: Iterator[Item], encoder: Encoder) -> 
             opened,
             items,
             encoder,
+            literature=literature,
             on_progress=lambda now: bar.update(
                 task,
                 description=f"Adding: {now.documents} read, {now.saved} saved, {now.unchanged} unchanged, "
@@ -173,6 +181,11 @@ def _tell(report: IngestReport, path: Path, json: bool) -> None:
         )
         if report.cut_off:
             typer.echo(f"{report.cut_off} passages are longer than the encoder reads: dense search misses their ends")
+        if report.renamed:
+            typer.echo(
+                f"{notes.counted(report.renamed, 'patient')} with another name than before, by birth date and record "
+                "number the same person"
+            )
         if report.removed is not None:
             for line in notes.removed_lines(report.removed, path):
                 typer.echo(line)
@@ -299,12 +312,19 @@ def delete(
     documents: Annotated[list[str], typer.Argument(help="Document ids.")],
     json: Json = False,
 ) -> None:
-    """Delete documents, at once and for searches under way; added again they come back."""
+    """Delete documents, at once and for searches under way; added again they come back.
+
+    Of a patient without a note name, birth date and record numbers are forgotten, too.
+    """
+    from epicrisis.library.ingest_checks import whose
     from epicrisis.library.library import Library
+    from epicrisis.library.patients import forget_patients
 
     with Library.open(path, write=True) as opened:
         there = list(opened.content_hashes(documents))
+        patients = {patient for patient in whose(opened, there).values() if patient is not None}
         opened.delete(there)
+        forget_patients(opened, patients)
     unknown = [each for each in documents if each not in there]
     if json:
         show_json({"deleted": there, "unknown": unknown})

@@ -28,7 +28,7 @@ from epicrisis.errors import InputError
 from . import fhir_observation, fhir_references, html, jsonl
 from .fhir_observation import WITHDRAWN
 from .fhir_references import Known
-from .inputs import Item, Skipped, WholeFile, check_file, marked, shown
+from .inputs import Deleted, Identity, Item, Skipped, WholeFile, check_file, marked, shown
 from .notes_record import Note, Treatment, items
 from .packed import BROKEN, breakage, check_unpacks
 
@@ -51,9 +51,9 @@ def is_fhir(path: Path) -> bool:
 
 
 def read(path: Path, name: str, treatment: Treatment | None = None) -> Iterator[Item]:
-    """`read_files` of one file, without its mark."""
+    """`read_files` of one file, without its mark and without who the patients are."""
     found = read_files([(path, name)], treatment or Treatment())
-    return (item for item in found if not isinstance(item, WholeFile))
+    return (item for item in found if not isinstance(item, WholeFile | Identity))
 
 
 def read_files(files: Sequence[tuple[Path, str]], treatment: Treatment) -> Iterator[Item]:
@@ -71,6 +71,11 @@ def read_files(files: Sequence[tuple[Path, str]], treatment: Treatment) -> Itera
     wrong: list[Skipped] = []
     read_of = [(path, _learned(path, shared, treatment, wrong)) for path, _ in files]
     yield from wrong
+    yield from fhir_references.identities(shared)
+    if not treatment.keep_superseded:
+        fhir_references.supersede(known for _, known in read_of)
+        # An earlier addition may have brought them.
+        yield from (Deleted(f"note:{own}", patient=whose) for whose, own in sorted(shared.superseded))
     whole: list[Item] = []
     for (path, name), (_, known) in zip(files, read_of, strict=True):
         for item in marked(path, items(path, name, partial(_notes, path, known), treatment)):
@@ -108,12 +113,14 @@ def _readable(files: Sequence[tuple[Path, str]]) -> tuple[list[tuple[Path, str]]
 
 def _learned(path: Path, shared: Known, treatment: Treatment, wrong: list[Skipped]) -> Known:
     """What the file says besides its notes, `shared` with the others; counts the resources that are no notes."""
-    known = replace(shared, addresses={})
+    known = replace(shared, addresses={}, replacing=[])
     others: Counter[str] = treatment.ledger.other_resources
     for where, found in _resources(path):
         if not isinstance(found, Skipped):
             try:
                 fhir_references.learn(found, known)
+                if _replaces(found):
+                    known.replacing.append(found)
             except ValueError as error:
                 raise InputError(f"{shown(path)}, {where}: {error}") from error
             except _NOT_BUILT:
@@ -128,6 +135,18 @@ def _learned(path: Path, shared: Known, treatment: Treatment, wrong: list[Skippe
             elif kind not in ("Bundle", "DocumentReference", "Observation"):
                 others[kind] += 1
     return known
+
+
+def _replaces(found: Mapping[str, Any]) -> bool:
+    """Whether the document stands in the place of others: it names them, counts, and can be read."""
+    if found.get("resourceType") != "DocumentReference" or not found.get("relatesTo"):
+        return False
+    if found.get("status") in WITHDRAWN or found.get("docStatus") in WITHDRAWN:
+        return False
+    try:
+        return bool(_text(found).strip())
+    except (ValueError, *_NOT_BUILT):
+        return False
 
 
 def _notes(path: Path, known: Known) -> Iterator[Note | Skipped]:
@@ -195,6 +214,7 @@ def _note(found: Mapping[str, Any], where: str, known: Known) -> Note:
         discharged=stay.discharged,
         more={"status": status if status != "current" else "", "visit": stay.visit},
         is_error=withdrawn,
+        is_superseded=status == "superseded" or (patient, str(found.get("id") or "")) in known.superseded,
     )
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from epicrisis.corpus.inputs import Deleted, Encoded, Item, Skipped, WholeFile
+from epicrisis.corpus.inputs import Deleted, Encoded, Identity, Item, Skipped, WholeFile
 from epicrisis.errors import EncoderMismatch, LibraryError
 from epicrisis.plain import to_json
 from epicrisis.seams import Encoder, StoredDocument, Vectors
@@ -26,7 +26,16 @@ from epicrisis.types import Document, Passage, Splitter
 
 from .checks import unfit, unfit_vector
 from .cutting import cut
-from .ingest_checks import ANOTHER, OTHER, check_chunks, check_is_read, is_longer_than_window, whose
+from .ingest_checks import (
+    ANOTHER,
+    OTHER,
+    Kinds,
+    check_chunks,
+    check_is_read,
+    is_longer_than_window,
+    meet_patients,
+    whose,
+)
 from .ingest_report import SHOWN, IngestReport, Progress
 from .interrupts import uninterrupted
 from .journal import Source
@@ -122,6 +131,7 @@ def add_documents(
     on_progress: Callable[[Progress], None] | None = None,
     seconds_between_commits: float = 10.0,
     passages_per_batch: int = 8192,
+    literature: bool | None = None,
 ) -> IngestReport:
     """Adds what is new, replaces what has changed, leaves the rest, and says what it left out and why.
 
@@ -131,20 +141,27 @@ def add_documents(
     only a single document that takes longer by itself breaks that. Ctrl-C waits for the commit under way; what is
     acknowledged stays.
 
-    Raises EncoderMismatch, StorageError, LibraryError, and whatever `items` raises.
+    A library holds patients' notes or literature. `literature` True says that both may be in this one, where every
+    patient's questions read the documents of no patient. With False these are skipped in a library of notes, and notes
+    are refused in a library of literature. With None both are let in, and whoever asks is told of it.
+
+    Raises EncoderMismatch, StorageError, LibraryError, InputError where a patient's id may stand for two people, and
+    whatever `items` raises.
     """
     check_encoder(library.path, library.manifest, encoder.fingerprint)
-    addition = _Addition(library, encoder, on_progress, seconds_between_commits, passages_per_batch)
+    addition = _Addition(library, encoder, on_progress, seconds_between_commits, passages_per_batch, literature)
     with closing(Seen()) as seen:
         for item in items:
-            addition.read += not isinstance(item, WholeFile)
+            addition.read += not isinstance(item, WholeFile | Identity)
             addition.take(item, seen)
             if addition.read % _PROGRESS_EVERY == 0:
                 addition.tell()
+    addition.meet_patients()
     addition.commit()
     if addition.passages:
         with uninterrupted():
             library.compact()
+    addition.kinds.close()
     return addition.report()
 
 
@@ -168,6 +185,7 @@ class _Addition:
         on_progress: Callable[[Progress], None] | None,
         limit_seconds: float,
         limit_passages: int,
+        literature: bool | None,
     ) -> None:
         self.library = library
         self.encoder = encoder
@@ -183,11 +201,17 @@ class _Addition:
         # Passages a second from encoding to acknowledgement, over the last batch.
         self.rate: float | None = None
         self.read = self.added = self.replaced = self.unchanged = self.passages = self.skipped = 0
-        self.outdated = self.deleted = self.cut_off = 0
+        self.outdated = self.deleted = self.cut_off = self.renamed = 0
+        self.identities: list[Identity] = []
+        self.kinds = Kinds(library, literature)
         self.first_skipped: list[Skipped] = []
         self.encode_seconds = 0.0
 
     def take(self, item: Item, seen: Seen) -> None:
+        if isinstance(item, Identity):
+            self.identities.append(item)
+            return
+        self.meet_patients()
         if isinstance(item, Skipped):
             self.skip(item)
         elif isinstance(item, WholeFile):
@@ -198,6 +222,12 @@ class _Addition:
             self.take_document(item.document, item.vector, seen)
         else:
             self.take_document(item, None, seen)
+
+    def meet_patients(self) -> None:
+        """Write down who the patients are that were told of, before the first of their notes."""
+        if self.identities:
+            self.renamed += meet_patients(self.library, self.identities)
+            self.identities = []
 
     def take_back(self, item: Deleted, seen: Seen) -> None:
         """Deletes the document, unless a later revision of it is there."""
@@ -220,7 +250,7 @@ class _Addition:
             self.library.delete([item.id], {item.id: item.revision})
 
     def take_document(self, document: Document, vector: Vectors | None, seen: Seen) -> None:
-        reason = unfit(document)
+        reason = unfit(document) or self.kinds.misfit(document)
         if reason is None and vector is not None:
             reason = unfit_vector(vector, self.library.manifest.dimensions)
         if reason is not None:
@@ -383,6 +413,7 @@ class _Addition:
             first_skipped=tuple(self.first_skipped),
             seconds=time.monotonic() - self.started,
             encode_seconds=self.encode_seconds,
+            renamed=self.renamed,
         )
 
 
