@@ -152,6 +152,10 @@ class Answer:
     decided_by: str = ""
     """Of votes: `majority`, the rule that broke a tie, `tie` where none did; of open answers which was taken."""
     drafts: tuple[Draft, ...] = ()
+    patient: str | None = None
+    """Whose record was read, by id, whatever the question calls the patient; None where none was."""
+    patient_name: str | None = None
+    """Where a source gave one."""
 
     @property
     def confidence(self) -> float | None:
