@@ -178,7 +178,7 @@ class Pipeline:
 
         async def work() -> Answer:
             try:
-                seen = await self._resolved(
+                seen = await self.resolved(
                     scope or treatment.scope or scope_of(self._settings.scope, question=question)
                 )
                 await self.check([replace(question, patient=seen.patient)])
@@ -226,8 +226,8 @@ class Pipeline:
         patient = resolved_patient(self._rosters, question.patient) if by_number else question.patient
         check_patient(self._rosters, replace(question, patient=patient))
 
-    async def _resolved(self, scope: Scope) -> Scope:
-        """The same scope, of the patient by id where a record number was given."""
+    async def resolved(self, scope: Scope) -> Scope:
+        """Return the same scope, of the patient by id where a record number was given."""
         if scope.patient is None or not self._rosters:
             return scope
         return replace(scope, patient=await self._offload(resolved_patient, self._rosters, scope.patient))

@@ -183,7 +183,8 @@ def close_to_others(folder: Path) -> None:
     """
     if os.name != "posix":
         return
-    _close(folder)
+    # The folder may be named by a link; what lies in it is not followed.
+    _close(folder.resolve())
     for place, folders, files in os.walk(folder):
         for name in (*folders, *files):
             _close(Path(place, name))

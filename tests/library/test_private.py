@@ -87,5 +87,7 @@ def test_links_and_what_they_point_to_keep_their_modes(tmp_path: Path) -> None:
     outside.write_text("x")
     outside.chmod(0o644)
     (folder / "link").symlink_to(outside)
-    close_to_others(folder)
+    (tmp_path / "named").symlink_to(folder)
+    close_to_others(tmp_path / "named")
     assert stat.S_IMODE(outside.stat().st_mode) == 0o644
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
