@@ -169,6 +169,10 @@ class Answer:
     drafts: tuple[Draft, ...] = ()
     withheld: Withheld | None = None
     """What the model answered, where the state is `abstained` because it is not trusted."""
+    patient: str | None = None
+    """Whose record was read, by id, whatever the question calls the patient; None where none was."""
+    patient_name: str | None = None
+    """Where a source gave one."""
 
     @property
     def confidence(self) -> float | None:

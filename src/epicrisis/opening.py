@@ -16,10 +16,11 @@ from typing import Any, Self
 from epicrisis.corpus.chunking import sentences
 from epicrisis.errors import ModelMissing, SettingsError, StorageError
 from epicrisis.library.folder import REPLIES
+from epicrisis.library.fused import check_same
 from epicrisis.library.library import Library
 from epicrisis.library.lookup import at_random
 from epicrisis.library.manifest import NAME as MANIFEST
-from epicrisis.library.patients import Roster, check_patient, holds_patients
+from epicrisis.library.patients import Roster, check_patient, holds_patients, resolved_patient
 from epicrisis.library.remote import allow_remote, read_remote
 from epicrisis.models.chat.layers.budget import Budget
 from epicrisis.models.chat.layers.cache import ReplyCache
@@ -158,6 +159,10 @@ class Opened:
         """Raises InputError where the question does not fit the patients here; see `check_patient`."""
         check_patient(self.rosters, question)
 
+    def patient_of(self, patient: str | None) -> str | None:
+        """Return the id of the patient with this id or record number; see `resolved_patient`."""
+        return resolved_patient(self.rosters, patient)
+
     def close(self) -> None:
         """Closes the libraries. Idempotent."""
         for library in (self.library, *self.others, *self.beside):
@@ -191,6 +196,8 @@ def open_retriever(settings: Settings, library: Path | str, search: bool = True)
         reranker = (settings.rerank.name, loaded)
     first, encoder = _searched(settings, path, settings.encoder) if needs_encoder else (Library.open(path), None)
     also = [_searched(settings, local_path(other), None) for other in settings.fuse] if needs_encoder else []
+    for store, _ in also:
+        check_same(first, store)
     beside = _beside(settings, path, needs_encoder)
     retriever = Retriever(
         first,

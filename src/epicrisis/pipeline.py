@@ -33,7 +33,7 @@ from epicrisis.answering.self_consistency import NO_EXAMPLES, medprompt, self_co
 from epicrisis.answering.voting import Voting
 from epicrisis.answers import Answer, Answered, Called, Delta, Event, Notice, Usage
 from epicrisis.errors import EpicrisisError, InputError, SettingsError
-from epicrisis.library.patients import Roster, check_patient
+from epicrisis.library.patients import MIXED, Roster, check_patient, resolved_patient
 from epicrisis.logs import log_error, log_event, open_log
 from epicrisis.models.catalogue import is_demo
 from epicrisis.opening import (
@@ -180,15 +180,18 @@ class Pipeline:
 
         async def work() -> Answer:
             try:
-                seen = scope or treatment.scope or scope_of(self._settings.scope, question=question)
+                seen = await self.resolved(
+                    scope or treatment.scope or scope_of(self._settings.scope, question=question)
+                )
                 await self.check([replace(question, patient=seen.patient)])
-                for event in self._warnings():
+                for event in (*self._warnings(), *await self._mixed(seen, treatment)):
                     emit(event)
                 context = self.context(emit, seen, await self._time_asked(question, seen, treatment))
                 name = treatment.strategy or self._settings.strategy
                 answer = await STRATEGIES[name](question, treated(context, treatment))
-                withhold = self._settings.unverified == "abstain" and name not in WITHOUT_LIBRARY
-                return withhold_unverified(answer) if withhold else answer
+                if self._settings.unverified == "abstain" and name not in WITHOUT_LIBRARY:
+                    answer = withhold_unverified(answer)
+                return await self._told_whose(answer, seen, treatment)
             except EpicrisisError as error:
                 log_error(question.key, error)
                 raise
@@ -215,10 +218,40 @@ class Pipeline:
                 return event.answer
         raise RuntimeError("a pipeline's last event is its answer")
 
-    async def check(self, questions: Iterable[Question]) -> None:
-        """Raises InputError where one of them does not fit the patients of the library, read or not; asks no model."""
+    async def check(self, questions: Iterable[Question], *, by_number: bool = False) -> None:
+        """Raises InputError where one of them does not fit the patients of the library, read or not; asks no model.
+
+        `by_number`: a record number is as good as the patient's id.
+        """
         for question in questions if self._rosters else ():
-            await self._offload(check_patient, self._rosters, question)
+            await self._offload(self._check, question, by_number)
+
+    def _check(self, question: Question, by_number: bool) -> None:
+        patient = resolved_patient(self._rosters, question.patient) if by_number else question.patient
+        check_patient(self._rosters, replace(question, patient=patient))
+
+    async def resolved(self, scope: Scope) -> Scope:
+        """Return the same scope, of the patient by id where a record number was given."""
+        if scope.patient is None or not self._rosters:
+            return scope
+        return replace(scope, patient=await self._offload(resolved_patient, self._rosters, scope.patient))
+
+    def _reads_record(self, scope: Scope, treatment: Treatment) -> bool:
+        return scope.patient is not None and (treatment.strategy or self._settings.strategy) not in WITHOUT_LIBRARY
+
+    async def _mixed(self, scope: Scope, treatment: Treatment) -> list[Notice]:
+        """What is to be said where documents of no patient are read with the record and nobody declared them."""
+        if not self._rosters or not self._reads_record(scope, treatment):
+            return []
+        return [Notice("mixed", MIXED)] if await self._offload(self._rosters[0].is_mixed) else []
+
+    async def _told_whose(self, answer: Answer, scope: Scope, treatment: Treatment) -> Answer:
+        """The answer with the patient whose record was read."""
+        if scope.patient is None or not self._reads_record(scope, treatment):
+            return answer
+        patients = await self._offload(self._rosters[0].patients) if self._rosters else {}
+        known = patients.get(scope.patient)
+        return replace(answer, patient=scope.patient, patient_name=known.name if known else None)
 
     @property
     def opened(self) -> Opened | None:

@@ -16,6 +16,7 @@ import re
 import socket
 import stat
 import sys
+from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -172,6 +173,32 @@ def open_private(path: Path, flags: int) -> int:
             finally:
                 os.close(folder)
     return descriptor
+
+
+def close_to_others(folder: Path) -> None:
+    """Take every right of others from a folder and all that is in it: 0700 for folders, 0600 for files.
+
+    What another user owns stays as it is, and so does what a link points to. A file system that keeps no modes takes
+    none.
+    """
+    if os.name != "posix":
+        return
+    # The folder may be named by a link; what lies in it is not followed.
+    _close(folder.resolve())
+    for place, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            _close(Path(place, name))
+
+
+def _close(path: Path) -> None:
+    # A writer beside this one may remove a file meanwhile; a mode that cannot be changed is no reason to fail.
+    with suppress(OSError):
+        there = path.lstat()
+        if there.st_uid != os.geteuid() or not (stat.S_ISDIR(there.st_mode) or stat.S_ISREG(there.st_mode)):
+            return
+        wanted = 0o700 if stat.S_ISDIR(there.st_mode) else OWNER_ONLY
+        if there.st_mode & 0o777 != wanted:
+            path.chmod(wanted)
 
 
 # -- the libraries below --------------------------------------------------------------------------------------------

@@ -90,7 +90,7 @@ def test_rows_that_are_not_right_cost_no_other(tmp_path: Path, run: Run, model_h
         ((), "--patient COLUMN --text COLUMN"),
         (
             ("--patient", "subject_id", "--text", "body"),
-            "no column is called 'subject_id'; there are pid, when, kind, body",
+            "no column is called 'subject_id'; its first line has 4 columns",
         ),
         (("--format", "jsonl", "--patient", "pid"), "columns are of --format notes, not of jsonl"),
     ],

@@ -230,11 +230,12 @@ def test_rows_of_another_width_and_nul_bytes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "columns", "cure"),
     [
-        (b"a,b\n1,2\n", None, r"--patient COLUMN --text COLUMN .*there are a, b"),
-        (HEAD, Columns(patient="pid", text="note"), "no column is called 'note'; there are pid, when, kind, body"),
+        (b"a,b\n1,2\n", None, r"--patient COLUMN --text COLUMN .*its first line has 2 columns"),
+        (HEAD, Columns(patient="pid", text="note"), "no column is called 'note'; its first line has 4 columns"),
         (HEAD, Columns(patient="pid", text="body", time=("at",)), "no column is called 'at'"),
         (b"pid,body,body\n", Columns(patient="pid", text="body"), "2 columns are called 'body'"),
         (b"10083814,2150-03-04,Fever since a week\n", OWN, "its first line is no header"),
+        (b"Muster,March,Fever\n", OWN, "no column is called 'pid'; its first line has 3 columns"),
         ("pid,grö\n".encode("cp1252"), OWN, "iconv -f WINDOWS-1252"),
         ("pid,body\n".encode("utf-16"), OWN, "iconv -f UTF-16"),
         (b"PK\x03\x04xxxx", OWN, "save the sheet as CSV"),

@@ -23,6 +23,7 @@ from epicrisis.library.health_report import Finding, HealthReport, Pairs, lines
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.journal import Journal, Source
 from epicrisis.library.library import Library
+from epicrisis.library.patients import MIXED
 from epicrisis.library.rowkeys import MANY
 from epicrisis.library.vectors import StoredPassage
 from epicrisis.library.words import WordIndex
@@ -102,7 +103,9 @@ def test_a_healthy_library(folder: Path) -> None:
     assert set(report.contents.undated.first) < set(undated)
     assert report.contents.by_decade == {"2020s": DOCUMENTS - len(undated)}
     assert (report.contents.first_year, report.contents.last_year) == (2020, 2020)
-    assert len(report.notices) == 1
+    # Undated ones, and that notes and documents of no patient are mixed.
+    assert len(report.notices) == 2
+    assert report.notices[1] == MIXED
     assert f"{len(undated)} of {DOCUMENTS} documents have no date" in report.notices[0]
 
 

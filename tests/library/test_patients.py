@@ -46,8 +46,9 @@ def test_a_patient_is_told_by_counts_and_dates(ward: Library) -> None:
     found = Roster(ward).patients()
     assert list(found) == sorted(NAMES)
     assert found["10083814"] == Patient(
-        "10083814", 3, "2149", "2150-03-04T10:30", 2, {"radiology": 2, "discharge": 1}, "Anna Maria Muster"
-    )
+        "10083814", 3, "2149", "2150-03-04T10:30", 2, {"radiology": 2, "discharge": 1}, "Anna Maria Muster",
+        ("Anna Maria Muster",),
+    )  # fmt: skip
     assert found["P-1001"].name is None
 
 

@@ -216,7 +216,7 @@ async def _recorded(
     from epicrisis.plan.threshold import ask_first
 
     async with Pipeline.open(settings, library) as pipeline:
-        await pipeline.check(questions)
+        await pipeline.check(questions, by_number=True)
         records = RecordFile(output, pipeline.recipe())
         left = [question for question in questions if not records.is_done(question.key)]
         if not yes and (asked := await ask_first(pipeline, settings, left)) is not None:

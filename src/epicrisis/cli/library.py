@@ -67,6 +67,8 @@ def add(
     encounter: notes.Encounter = None,
     note_id: notes.NoteId = None,
     patient_name: notes.PatientName = None,
+    born: notes.BirthDate = None,
+    record_number: notes.RecordNumber = None,
     admitted: notes.Admitted = None,
     discharged: notes.Discharged = None,
     time_format: notes.TimeFormat = None,
@@ -74,6 +76,8 @@ def add(
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace documents of the same id that came from other files.")
     ] = False,
+    keep_superseded: notes.KeepSuperseded = False,
+    literature: notes.Literature = False,
     config: Config = None,
     local_only: LocalOnly = False,
     json: Json = False,
@@ -105,11 +109,10 @@ def add(
         _check_notes(lambda told: read(sources, format, (), columns, told, notes_alone=True), treatment, cut_by, used)
     made = open_or_create(path, used, name, overlap, splitter, ready_made, chunk_tokens)
     with made as opened, notes.kept(treatment, path):
-        report = (
-            add_documents(opened, items, used, replace=replace)
-            if json
-            else _with_progress(opened, items, used, replace)
-        )
+        if json:
+            report = add_documents(opened, items, used, replace=replace, literature=literature)
+        else:
+            report = _with_progress(opened, items, used, replace, literature)
         if not isinstance(used, PrecomputedEncoder):
             check_vectors(opened, used)
     _tell(
@@ -154,7 +157,9 @@ def _begun(items: Iterator[Item]) -> Iterator[Item]:
     return chain(() if first is None else (first,), items)
 
 
-def _with_progress(opened: Library, items: Iterator[Item], encoder: Encoder, replace: bool) -> IngestReport:
+def _with_progress(
+    opened: Library, items: Iterator[Item], encoder: Encoder, replace: bool, literature: bool
+) -> IngestReport:
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -168,6 +173,7 @@ def _with_progress(opened: Library, items: Iterator[Item], encoder: Encoder, rep
             items,
             encoder,
             replace=replace,
+            literature=literature,
             on_progress=lambda now: bar.update(
                 task,
                 description=f"Adding: {now.documents} read, {now.saved} saved, {now.unchanged} unchanged, "
@@ -180,21 +186,8 @@ def _tell(report: IngestReport, path: Path, json: bool) -> None:
     if json:
         show_json(report)
     else:
-        typer.echo(
-            f"{report.added} documents added, {report.replaced} replaced, {report.unchanged} unchanged, "
-            f"{report.outdated} older than what is there, {report.deleted} deleted, {report.skipped} skipped; "
-            f"{report.passages} passages in {report.seconds:.1f} s"
-        )
-        if report.cut_off:
-            typer.echo(f"{report.cut_off} passages are longer than the encoder reads: dense search misses their ends")
-        if report.removed is not None:
-            for line in notes.removed_lines(report.removed, path):
-                typer.echo(line)
-        if report.of_unknown_file:
-            typer.echo(
-                f"{report.of_unknown_file} of the replaced documents were added by an earlier version, which did not "
-                "note their files: they were taken for the same by their ids"
-            )
+        for line in _report_lines(report, path):
+            typer.echo(line)
     for remark in report.remarks:
         typer.echo(f"epicrisis: {remark}", err=True)
     if report.more_remarks:
@@ -204,6 +197,27 @@ def _tell(report: IngestReport, path: Path, json: bool) -> None:
         typer.echo(f"epicrisis: {place}: {item.reason}", err=True)
     if report.skipped:
         fail(f"{report.skipped} items were skipped, the first ones named above; all others are saved", SKIPPED)
+
+
+def _report_lines(report: IngestReport, path: Path) -> Iterator[str]:
+    """Yield what the addition did: its counts, then what a reader has to know of them."""
+    yield (
+        f"{report.added} documents added, {report.replaced} replaced, {report.unchanged} unchanged, "
+        f"{report.outdated} older than what is there, {report.deleted} deleted, {report.skipped} skipped; "
+        f"{report.passages} passages in {report.seconds:.1f} s"
+    )
+    if report.cut_off:
+        yield f"{report.cut_off} passages are longer than the encoder reads: dense search misses their ends"
+    if report.renamed:
+        patients = notes.counted(report.renamed, "patient")
+        yield f"{patients} with another name than before, by birth date and record number the same person"
+    if report.removed is not None:
+        yield from notes.removed_lines(report.removed, path)
+    if report.of_unknown_file:
+        yield (
+            f"{report.of_unknown_file} of the replaced documents were added by an earlier version, which did not note "
+            "their files: they were taken for the same by their ids"
+        )
 
 
 @library.command(epilog="Example: epicrisis library optimize ~/pubmed --recall 0.95")
@@ -322,12 +336,19 @@ def delete(
     documents: Annotated[list[str], typer.Argument(help="Document ids.")],
     json: Json = False,
 ) -> None:
-    """Delete documents, at once and for searches under way; added again they come back."""
+    """Delete documents, at once and for searches under way; added again they come back.
+
+    Of a patient without a note name, birth date and record numbers are forgotten, too.
+    """
+    from epicrisis.library.ingest_checks import whose
     from epicrisis.library.library import Library
+    from epicrisis.library.patients import forget_patients
 
     with Library.open(path, write=True) as opened:
         there = list(opened.content_hashes(documents))
+        patients = {patient for patient in whose(opened, there).values() if patient is not None}
         opened.delete(there)
+        forget_patients(opened, patients)
     unknown = [each for each in documents if each not in there]
     if json:
         show_json({"deleted": there, "unknown": unknown})

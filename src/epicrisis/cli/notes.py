@@ -26,6 +26,13 @@ Type = Annotated[str | None, typer.Option("--type", help="What kind of note it i
 Encounter = Annotated[str | None, typer.Option("--encounter", help="The hospital stay.", rich_help_panel=_PANEL)]
 NoteId = Annotated[str | None, typer.Option("--note-id", help="The note's own id.", rich_help_panel=_PANEL)]
 PatientName = Annotated[str | None, typer.Option("--patient-name", help="The name.", rich_help_panel=_PANEL)]
+BirthDate = Annotated[
+    str | None, typer.Option("--birth-date", help="When the patient was born.", rich_help_panel=_PANEL)
+]
+RecordNumber = Annotated[
+    str | None,
+    typer.Option("--record-number", help="A number that names the patient as well (MRN).", rich_help_panel=_PANEL),
+]
 Admitted = Annotated[str | None, typer.Option("--admitted", help="When the stay began.", rich_help_panel=_PANEL)]
 Discharged = Annotated[str | None, typer.Option("--discharged", help="When it ended.", rich_help_panel=_PANEL)]
 TimeFormat = Annotated[
@@ -41,7 +48,27 @@ KeepBoilerplate = Annotated[
     ),
 ]
 
-_COLUMNS = ("patient", "type", "text", "encounter", "note_id", "patient_name", "admitted", "discharged")
+KeepSuperseded = Annotated[
+    bool,
+    typer.Option(
+        "--keep-superseded",
+        help="Take documents in that others replace (FHIR: status, relatesTo).",
+        rich_help_panel=_PANEL,
+    ),
+]
+Literature = Annotated[
+    bool,
+    typer.Option(
+        "--literature",
+        help="Documents of no patient are literature, read with every patient's questions.",
+        rich_help_panel=_PANEL,
+    ),
+]
+
+_COLUMNS = (
+    "patient", "type", "text", "encounter", "note_id", "patient_name", "born", "record_number", "admitted",
+    "discharged",
+)  # fmt: skip
 
 
 def said(context: typer.Context) -> tuple[Columns | None, Treatment]:
@@ -64,7 +91,9 @@ def said(context: typer.Context) -> tuple[Columns | None, Treatment]:
         )
     if given["time_format"]:
         check_format(given["time_format"])
-    treatment = Treatment(given["keep_boilerplate"], given["time_format"] or "", Ledger(hold=True))
+    treatment = Treatment(
+        given["keep_boilerplate"], given["time_format"] or "", Ledger(hold=True), given["keep_superseded"]
+    )
     return (None if columns == Columns() else columns), treatment
 
 
@@ -97,6 +126,8 @@ def removed_lines(removed: Removed, library: Path) -> list[str]:
         lines.append(f"taken out: {'; '.join(parts)}; to be read in {library / NAME}")
         if boilerplate := [name for name in removed.kinds if name not in WHOLE_NOTES]:
             lines[-1] += f"; --keep-boilerplate leaves in: {', '.join(boilerplate)}"
+        if "superseded" in removed.kinds:
+            lines[-1] += "; --keep-superseded takes in what others replace"
     if removed.without_time or removed.time_not_read:
         parts = [
             f"{count:,} {'has' if count == 1 else 'have'} {what}"

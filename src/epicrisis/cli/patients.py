@@ -26,7 +26,8 @@ def register(app: typer.Typer) -> None:
 @translated
 def patients(path: LibraryPath, json: Json = False) -> None:
     """The patients whose notes a library holds: ids, how many notes of what types, from when to when, and hospital
-    stays. Nothing of the text; names where the source gave them.
+    stays. Nothing of the text; names, birth dates and record numbers where the source gave them (--patient takes these
+    numbers as well).
     """
     from epicrisis.library.library import Library
     from epicrisis.library.patients import Roster
@@ -42,11 +43,18 @@ def patients(path: LibraryPath, json: Json = False) -> None:
 
 
 def _line(patient: Patient) -> str:
-    name = f" ({patient.name})" if patient.name else ""
+    known = [patient.name or "", f"born {patient.born}" if patient.born else "", *map(_number, patient.numbers)]
+    said = ", ".join(part for part in known if part)
+    name = f" ({said})" if said else ""
     dates = "no dates" if patient.first is None else f"{patient.first} to {patient.last}"
     types = ", ".join(f"{count} {name}" for name, count in patient.note_types.items())
     stays = counted(patient.encounters, "hospital stay")
     return f"{patient.id}{name}: {counted(patient.notes, 'note')}, {dates}, {stays}{f'; {types}' if types else ''}"
+
+
+def _number(number: str) -> str:
+    """Without the system, which is an address of no meaning to a reader."""
+    return f"number {number.rpartition('|')[2]}"
 
 
 @translated

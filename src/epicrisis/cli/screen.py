@@ -154,6 +154,9 @@ class Screen:
             self._spread(answer)
         for citation in answer.citations:
             self._citation(citation)
+        if answer.patient is not None:
+            name = f" ({answer.patient_name})" if answer.patient_name else ""
+            self._console.print(f"[dim]Record read: patient {escape(answer.patient + name)}[/dim]")
         self._console.print(f"[dim]{usage_line(answer.usage)}[/dim]")
 
     def _withheld(self, question: Question, withheld: Withheld) -> None:

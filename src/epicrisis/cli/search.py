@@ -85,6 +85,7 @@ def search(
     from epicrisis.cli.screen import Screen
     from epicrisis.configuration import load
     from epicrisis.errors import InputError
+    from epicrisis.library.patients import MIXED
     from epicrisis.opening import open_retriever, scope_of
     from epicrisis.searching import NO_TIME, found, ordered, time_asked
     from epicrisis.types import Question
@@ -93,13 +94,15 @@ def search(
         raise InputError("the query is empty: say what to look for")
     settings = load({**said(context), "strategy": "rag"}, config)
     with open_retriever(settings, library) as opened:
+        patient = opened.patient_of(patient)
         opened.check(Question(query, patient=patient))
         scope = scope_of(settings.scope, patient)
         wanted = patient is not None and settings.timeline
         time = time_asked(query, lambda: opened.retriever.record(scope).passages) if wanted else NO_TIME
         seen = replace(scope, hidden=scope.hidden | time.hidden)
         ranking = ordered(settings, patient, found(settings, opened.retriever, query, seen))
-        ranking = replace(ranking, notes=(*ranking.notes, *time.said, *time.open))
+        mixed = (MIXED,) if patient is not None and opened.rosters[0].is_mixed() else ()
+        ranking = replace(ranking, notes=(*ranking.notes, *time.said, *time.open, *mixed))
     if json:
         show_json(ranking)
     else:

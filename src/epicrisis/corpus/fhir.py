@@ -26,10 +26,11 @@ from typing import Any
 from epicrisis.errors import InputError
 
 from . import fhir_observation, fhir_references, jsonl, sandbox
+from .damage import BROKEN, breakage, check_unpacks
 from .encodings import text_encoding
 from .fhir_observation import WITHDRAWN
 from .fhir_references import Known
-from .inputs import Item, Skipped, WholeFile, because, check_file, marked, shown
+from .inputs import Deleted, Identity, Item, Skipped, WholeFile, check_file, marked, shown
 from .notes_record import Note, Treatment, items
 from .packed import check_values
 
@@ -37,6 +38,7 @@ LARGEST = 512 * 1024 * 1024
 """Bytes of a bundle, which is parsed as a whole; NDJSON is read line by line."""
 _LOOKED_AT = 4096
 _NOT_BUILT = (AttributeError, KeyError, TypeError, IndexError)
+_NO_FHIR = "not FHIR in JSON: a bundle, or one resource a line, each with its resourceType"
 _LOOK = "not built as FHIR says; look at this resource"
 
 
@@ -45,31 +47,37 @@ def is_fhir(path: Path) -> bool:
     try:
         with jsonl.open_packed(path) as file:
             start = file.read(_LOOKED_AT).removeprefix(b"\xef\xbb\xbf").lstrip()
-    except (OSError, EOFError):
+    except BROKEN:
         return False
     return start.startswith(b"{") and b'"resourceType"' in start
 
 
 def read(path: Path, name: str, treatment: Treatment | None = None) -> Iterator[Item]:
-    """`read_files` of one file, without its mark."""
+    """`read_files` of one file, without its mark and without who the patients are."""
     found = read_files([(path, name)], treatment or Treatment())
-    return (item for item in found if not isinstance(item, WholeFile))
+    return (item for item in found if not isinstance(item, WholeFile | Identity))
 
 
 def read_files(files: Sequence[tuple[Path, str]], treatment: Treatment) -> Iterator[Item]:
     """The notes of all (path, name): DocumentReferences file by file, then the days of observations, then the marks.
 
-    Raises InputError, before the first, for a file that is neither a resource in JSON nor NDJSON of resources, and
+    A file that cannot be unpacked to its end, or is no FHIR beside others that are, is left out whole: of a garbled one
+    even the lines before the damage may be wrong. Raises InputError, before the first note, where no file is FHIR, and
     where two patients or encounters could not be told apart.
     """
-    for path, _ in files:
-        check_file(path)
-        if not is_fhir(path):
-            raise InputError(
-                f"{shown(path)}: not FHIR in JSON: a bundle, or one resource a line, each with its resourceType"
-            )
+    files, left_out = _readable(files)
+    yield from left_out
+    if not files:
+        return
     shared = Known()
-    read_of = [(path, _learned(path, shared, treatment)) for path, _ in files]
+    wrong: list[Skipped] = []
+    read_of = [(path, _learned(path, shared, treatment, wrong)) for path, _ in files]
+    yield from wrong
+    yield from fhir_references.identities(shared)
+    if not treatment.keep_superseded:
+        fhir_references.supersede(known for _, known in read_of)
+        # An earlier addition may have brought them.
+        yield from (Deleted(f"note:{own}", patient=whose) for whose, own in sorted(shared.superseded))
     whole: list[Item] = []
     for (path, name), (_, known) in zip(files, read_of, strict=True):
         for item in marked(path, items(path, name, partial(_notes, path, known), treatment)):
@@ -83,16 +91,44 @@ def read_files(files: Sequence[tuple[Path, str]], treatment: Treatment) -> Itera
     yield from whole
 
 
-def _learned(path: Path, shared: Known, treatment: Treatment) -> Known:
+def _readable(files: Sequence[tuple[Path, str]]) -> tuple[list[tuple[Path, str]], list[Skipped]]:
+    """Return the files that can be read, and why each other cannot. Raises InputError where none of them is FHIR."""
+    readable: list[tuple[Path, str]] = []
+    left_out: list[Skipped] = []
+    others = 0
+    for path, name in files:
+        check_file(path)
+        try:
+            check_unpacks(path)
+        except BROKEN as error:
+            left_out.append(Skipped(shown(path), "", breakage(error)))
+            continue
+        if is_fhir(path):
+            readable.append((path, name))
+        else:
+            others += 1
+            left_out.append(Skipped(shown(path), "", _NO_FHIR))
+    if others == len(files):
+        raise InputError(f"{left_out[0].path}: {_NO_FHIR}")
+    return readable, left_out
+
+
+def _learned(path: Path, shared: Known, treatment: Treatment, wrong: list[Skipped]) -> Known:
     """What the file says besides its notes, `shared` with the others; counts the resources that are no notes."""
-    known = replace(shared, addresses={})
+    known = replace(shared, addresses={}, replacing=[])
     others: Counter[str] = treatment.ledger.other_resources
     for where, found in _resources(path):
         if not isinstance(found, Skipped):
             try:
                 fhir_references.learn(found, known)
+                if _replaces(found):
+                    known.replacing.append(found)
             except ValueError as error:
                 raise InputError(f"{shown(path)}, {where}: {error}") from error
+            except _NOT_BUILT:
+                # A note is named where it is read.
+                if found.get("resourceType") in ("Patient", "Encounter"):
+                    wrong.append(Skipped(shown(path), where, _LOOK))
             kind = str(found.get("resourceType"))[:40]
             if kind == "Observation" and found.get("status") in WITHDRAWN:
                 others["withdrawn Observation"] += 1
@@ -101,6 +137,18 @@ def _learned(path: Path, shared: Known, treatment: Treatment) -> Known:
             elif kind not in ("Bundle", "DocumentReference", "Observation"):
                 others[kind] += 1
     return known
+
+
+def _replaces(found: Mapping[str, Any]) -> bool:
+    """Whether the document stands in the place of others: it names them, counts, and can be read."""
+    if found.get("resourceType") != "DocumentReference" or not found.get("relatesTo"):
+        return False
+    if found.get("status") in WITHDRAWN or found.get("docStatus") in WITHDRAWN:
+        return False
+    try:
+        return bool(_text(found).strip())
+    except (ValueError, *_NOT_BUILT):
+        return False
 
 
 def _notes(path: Path, known: Known) -> Iterator[Note | Skipped]:
@@ -168,6 +216,7 @@ def _note(found: Mapping[str, Any], where: str, known: Known) -> Note:
         discharged=stay.discharged,
         more={"status": status if status != "current" else "", "visit": stay.visit},
         is_error=withdrawn,
+        is_superseded=status == "superseded" or (patient, str(found.get("id") or "")) in known.superseded,
     )
 
 
@@ -264,9 +313,8 @@ def _whole(path: Path) -> Mapping[str, Any]:
             raise ValueError(f"larger than {LARGEST // 2**20} MB; export it as NDJSON, one resource a line")
         check_values(raw)
         value = json.loads(raw.decode("utf-8-sig"))
-    except (OSError, EOFError) as error:
-        reason = because(error) if isinstance(error, OSError) else str(error)
-        raise ValueError(f"the file breaks off ({reason}); export it again") from error
+    except BROKEN as error:
+        raise ValueError(breakage(error)) from error
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8 at byte {error.start + 1}; save the file as UTF-8") from error
     except json.JSONDecodeError as error:

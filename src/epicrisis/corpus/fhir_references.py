@@ -7,13 +7,16 @@ Does not read files.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .fhir_observation import WITHDRAWN, listed
+from .inputs import Identity
 
-_PATIENT, _ENCOUNTER = "Patient", "Encounter"
+_PATIENT, _ENCOUNTER, _DOCUMENT = "Patient", "Encounter", "DocumentReference"
+_SUPERSEDES = ("replaces", "transforms")
 _STAYS = frozenset(("IMP", "ACUTE", "NONAC", "OBSENC", "SS", "EMER"))
 _NO_STAYS = (*WITHDRAWN, "planned")
 _CLASSES = ("actcode", "2.16.840.1.113883.5.4")
@@ -35,7 +38,8 @@ class Stay:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of patients (`names`) and encounters (`stays`) by id; all but `addresses` is of all files."""
+    """What is known of patients (`names`) and encounters (`stays`) by id; all but `addresses` and `replacing` is of all
+    files."""
 
     names: dict[str, str] = field(default_factory=dict)
     stays: dict[str, Stay] = field(default_factory=dict)
@@ -45,6 +49,16 @@ class Known:
     """By type, system and value: the ids of the resources that have it."""
     servers: dict[str, str] = field(default_factory=dict)
     """By type."""
+    people: dict[str, Identity] = field(default_factory=dict)
+    """Patients by id, as their resources tell of them."""
+    asked: set[tuple[str, str]] = field(default_factory=set)
+    """System and value of identifiers that stand for a note's patient."""
+    contradictory: list[Identity] = field(default_factory=list)
+    """What a second resource says of a patient that differs from the first."""
+    superseded: set[tuple[str, str]] = field(default_factory=set)
+    """(patient, id) of documents that another one replaces, or is another form of."""
+    replacing: list[Mapping[str, Any]] = field(default_factory=list)
+    """One file's documents that stand in the place of others."""
     addresses: dict[str, tuple[str, str]] = field(default_factory=dict)
     """By the full URL in one file's bundles: type and id."""
 
@@ -66,6 +80,9 @@ def learn(found: Mapping[str, Any], known: Known) -> None:
     elif kind in ("DocumentReference", "Observation"):
         for wanted, reference in _references(found):
             _learn_reference(wanted, reference, _server(address, kind), known)
+        subject = found.get("subject")
+        if isinstance(subject, dict) and not subject.get("reference") and isinstance(subject.get("identifier"), dict):
+            known.asked.add(_identifier(subject["identifier"]))
 
 
 def _learn_named(kind: str, own: str, found: Mapping[str, Any], known: Known) -> None:
@@ -74,8 +91,49 @@ def _learn_named(kind: str, own: str, found: Mapping[str, Any], known: Known) ->
             known.identifiers.setdefault((kind, *named), set()).add(own)
     if kind == _ENCOUNTER:
         known.stays[own] = _stay(own, found)
-    elif name := _name(found):
-        known.names[own] = name
+        return
+    told = _identity(own, found)
+    if known.people.setdefault(own, told) != told:
+        known.contradictory.append(told)
+    if told.names:
+        known.names[own] = told.names[0]
+
+
+def identities(known: Known) -> Iterator[Identity]:
+    """Give who every patient is that the files name, after all of them were learned."""
+    server = known.servers.get(_PATIENT, "")
+    source = f"fhir:{server}" if server else "fhir"
+    for kind, own in known.ids:
+        if kind == _PATIENT:
+            yield replace(known.people.get(own, Identity(own)), source=source)
+    yield from (replace(each, source=source) for each in known.contradictory)
+    for system, value in sorted(known.asked):
+        if value and not known.identifiers.get((_PATIENT, system, value)):
+            yield Identity(f"{system}|{value}" if system else value, source="identifier", numbers=((system, value),))
+
+
+def supersede(read: Iterable[Known]) -> None:
+    """Note which documents others replace, or are another form of, after all files were learned.
+
+    A document counts only for the same patient's.
+    """
+    for known in read:
+        for found in known.replacing:
+            with suppress(ValueError):
+                whose = patient(found, known)
+                known.superseded.update((whose, own) for own in _superseded_by(found, known))
+
+
+def _superseded_by(found: Mapping[str, Any], known: Known) -> Iterator[str]:
+    """The ids that `relatesTo` names. R4's code is a word, R5's a CodeableConcept."""
+    for each in listed(found.get("relatesTo")):
+        if not isinstance(each, dict):
+            continue
+        code = each.get("code")
+        codings = listed(code.get("coding")) if isinstance(code, dict) else [{"code": code}]
+        codes = [coding.get("code") for coding in codings if isinstance(coding, dict)]
+        if any(code in _SUPERSEDES for code in codes) and (own := _named(each.get("target"), known, _DOCUMENT)):
+            yield own
 
 
 def patient(found: Mapping[str, Any], known: Known) -> str:
@@ -94,12 +152,23 @@ def encounter(found: Mapping[str, Any], known: Known) -> str:
 # -- resources ------------------------------------------------------------------------------------------------------
 
 
-def _name(found: Mapping[str, Any]) -> str:
-    name = next(iter(listed(found.get("name"))), None)
-    if not isinstance(name, dict):
+def _identity(own: str, found: Mapping[str, Any]) -> Identity:
+    names = dict.fromkeys(name for each in listed(found.get("name")) if (name := _name(each)))
+    numbers = dict.fromkeys(_identifier(each) for each in listed(found.get("identifier")) if isinstance(each, dict))
+    born = found.get("birthDate")
+    return Identity(
+        own,
+        names=tuple(names),
+        born=born.strip() if isinstance(born, str) else "",
+        numbers=tuple(number for number in numbers if number[1]),
+    )
+
+
+def _name(given: Any) -> str:
+    if not isinstance(given, dict):
         return ""
-    parts = [*listed(name.get("given")), name.get("family")]
-    return str(name.get("text") or " ".join(str(part) for part in parts if part))
+    parts = [*listed(given.get("given")), given.get("family")]
+    return str(given.get("text") or " ".join(str(part) for part in parts if part))
 
 
 def _stay(own: str, found: Mapping[str, Any]) -> Stay:

@@ -67,7 +67,23 @@ class WholeFile:
     bytes: int
 
 
-Item: TypeAlias = Document | Encoded | FromFile | Deleted | Skipped | WholeFile
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who is meant by a patient's id, as far as a source says; it comes before the patient's first note."""
+
+    patient: str
+    source: str = ""
+    """`fhir:<server>`; `fhir` where it does not say which; `identifier` where a record number stands for an id; empty
+    for a table, whose ids may be anybody's."""
+    names: tuple[str, ...] = ()
+    """As they are written; of several the first is the one to show."""
+    born: str = ""
+    """`1950-01-02`, or less of it."""
+    numbers: tuple[tuple[str, str], ...] = ()
+    """Record numbers and other identifiers: (system, value); the system may be empty."""
+
+
+Item: TypeAlias = Document | Encoded | FromFile | Deleted | Identity | Skipped | WholeFile
 """What a reader gives."""
 
 

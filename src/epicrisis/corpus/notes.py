@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import chain
 from pathlib import Path
 
 from epicrisis.errors import InputError
 from epicrisis.types import Document
 
-from .inputs import Deleted, Skipped, shown
+from .inputs import Deleted, Identity, Skipped, shown
 from .notes_csv import Row, header, rows
 from .notes_form import Form
-from .notes_record import Note, Treatment, items
+from .notes_record import Note, Treatment, identifier, items
+from .notes_time import normalised
 
 ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 
@@ -37,6 +39,8 @@ class Columns:
     discharged: str = ""
     description: str = ""
     """Of a note type (`CHEST (PORTABLE AP)`): goes into the metadata."""
+    born: str = ""
+    record_number: str = ""
     error: str = ""
     """Holds 1 where the note was written by mistake."""
 
@@ -86,16 +90,41 @@ def places(path: Path, columns: Columns | None = None) -> tuple[dict[str, tuple[
     if missing:
         raise InputError(
             f"{shown(path)}: not a header of MIMIC's notes, so name its columns: {' '.join(missing)} (and --time, "
-            f"--type, --encounter, --note-id where there are such); there are {_listed(named)}"
+            f"--type, --encounter, --note-id where there are such); {_counted(named)}"
         )
     return found, delimiter, len(named)
 
 
 def read(
     path: Path, name: str, columns: Columns | None = None, treatment: Treatment | None = None
-) -> Iterator[Document | Deleted | Skipped]:
-    """The notes as documents, in the file's order: see `notes_record.items`. Raises InputError as `places` does."""
-    return items(path, name, notes_of(path, columns), treatment or Treatment())
+) -> Iterator[Document | Deleted | Identity | Skipped]:
+    """The notes as documents, in the file's order, behind who their patients are: see `notes_record.items`.
+
+    Raises InputError as `places` does.
+    """
+    treatment = treatment or Treatment()
+    notes = notes_of(path, columns)
+    return chain(_identities(path, columns, treatment.time_format), items(path, name, notes, treatment))
+
+
+def _identities(path: Path, columns: Columns | None, time_format: str) -> Iterator[Identity]:
+    """Who the patients are, where the file says more than their ids; one for each birth date that it gives."""
+    found, delimiter, width = places(path, columns)
+    told = {name: found[name][0] for name in ("patient_name", "born", "record_number") if name in found}
+    if not told:
+        return
+    names: dict[tuple[str, str], dict[str, None]] = {}
+    numbers: dict[tuple[str, str], dict[tuple[str, str], None]] = {}
+    for row in rows(path, Form(width, delimiter, found["patient"][0], found["text"][0], found.get("time", ()))):
+        if isinstance(row, Skipped) or not (patient := identifier(row.cells[found["patient"][0]])):
+            continue
+        said = {name: identifier(" ".join(row.cells[place].split())) for name, place in told.items()}
+        read = normalised(said.get("born", ""), time_format)
+        key = (patient, read[0][:10] if read else "")
+        names.setdefault(key, {}).update({said["patient_name"]: None} if said.get("patient_name") else {})
+        numbers.setdefault(key, {}).update({("", said["record_number"]): None} if said.get("record_number") else {})
+    for (patient, born), called in names.items():
+        yield Identity(patient, names=tuple(called), born=born, numbers=tuple(numbers[patient, born]))
 
 
 def notes_of(path: Path, columns: Columns | None = None) -> Callable[[], Iterator[Note | Skipped]]:
@@ -148,12 +177,12 @@ def _place(path: Path, named: Sequence[str], name: str, required: bool) -> int |
         if like:
             raise InputError(f"{shown(path)}: {len(like)} columns are called {name!r}; rename all but one")
     if required:
-        raise InputError(f"{shown(path)}: no column is called {name!r}; there are {_listed(named)}")
+        raise InputError(f"{shown(path)}: no column is called {name!r}; {_counted(named)}")
     return None
 
 
-def _listed(named: Sequence[str]) -> str:
-    """The columns' names; of a first line that may be a row of data, nothing of it."""
+def _counted(named: Sequence[str]) -> str:
+    """How many columns there are. Their names are not repeated: a first line may be a row of data, a patient's."""
     if not all(each and len(each) <= 40 and each[0].isalpha() and len(each.split()) <= 4 for each in named):
-        return "none: its first line is no header (put the columns' names there)"
-    return ", ".join(named)
+        return "its first line is no header: put the columns' names there"
+    return f"its first line has {len(named)} columns, which are the names to choose from, or else a header is missing"

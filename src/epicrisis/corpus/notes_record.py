@@ -49,6 +49,8 @@ class Note:
     """Further metadata."""
     is_error: bool = False
     """Its source says that it was written by mistake."""
+    is_superseded: bool = False
+    """Its source says that another note stands in its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ class Treatment:
     keep_boilerplate: bool = False
     time_format: str = ""
     ledger: Ledger = field(default_factory=Ledger)
+    keep_superseded: bool = False
 
 
 def documents(
@@ -72,7 +75,7 @@ def items(
     path: Path, name: str, notes: Callable[[], Iterator[Note | Skipped]], treatment: Treatment
 ) -> Iterator[Document | Deleted | Skipped]:
     """The notes as documents, in the order given; `name` is the file's, for the ledger. A note that its source marks as
-    an error is `Deleted` where it has an id: an earlier export may have brought it.
+    an error, or as superseded, is `Deleted` where it has an id: an earlier export may have brought it.
 
     The same note twice (patient, note type, day and text after cleaning) is one, the first. The same words of another
     day stay: they say that nothing had changed by then. Where the day is not known, so do those of another stay, or of
@@ -80,14 +83,15 @@ def items(
     """
     ledger = treatment.ledger
     source = ledger.reading(path, name)
-    recurring = {} if treatment.keep_boilerplate else _recurring(notes())
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as seen:
+    recurring = {} if treatment.keep_boilerplate else _recurring(notes(), treatment)
+    # Whoever stops listening half-way leaves it to be closed by any thread.
+    with closing(sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)) as seen:
         seen.execute("CREATE TABLE seen(digest BLOB PRIMARY KEY, id TEXT NOT NULL) WITHOUT ROWID")
         for note in notes():
             if isinstance(note, Skipped):
                 yield note
                 continue
-            if note.is_error and identifier(note.patient):
+            if _is_left_out(note, treatment) and identifier(note.patient):
                 yield from _withdrawn(note, source, ledger)
                 continue
             whole = cleaned(note.text) if len(note.text) <= LARGEST else note.text
@@ -117,15 +121,19 @@ def identifier(given: str) -> str:
 
 def _withdrawn(note: Note, source: str, ledger: Ledger) -> Iterator[Deleted]:
     given = f"note:{identifier(note.note_id)}" if identifier(note.note_id) else ""
-    ledger.take(source, "marked-as-error", given or note.where, [note.text])
+    ledger.take(source, "marked-as-error" if note.is_error else "superseded", given or note.where, [note.text])
     if given:
         yield Deleted(given, patient=identifier(note.patient))
 
 
-def _recurring(notes: Iterator[Note | Skipped]) -> dict[Key, Recurring]:
+def _is_left_out(note: Note, treatment: Treatment) -> bool:
+    return note.is_error or (note.is_superseded and not treatment.keep_superseded)
+
+
+def _recurring(notes: Iterator[Note | Skipped], treatment: Treatment) -> dict[Key, Recurring]:
     counts = Counts()
     for note in notes:
-        if isinstance(note, Note) and not note.is_error and len(note.text) <= LARGEST:
+        if isinstance(note, Note) and not _is_left_out(note, treatment) and len(note.text) <= LARGEST:
             counts.add(note.note_type, identifier(note.patient), cleaned(note.text))
     return counts.recurring()
 

@@ -25,6 +25,8 @@ from epicrisis.dates import last_day
 from epicrisis.types import Form
 
 MAX_DEPTH = 32
+_FIELDS = frozenset(("document_id", "start", "end", "fact", *string.ascii_uppercase))
+"""Fields within a field whose names are the program's own, and the letters of options."""
 
 
 def fault(value: Any, depth: int = 0) -> str | None:
@@ -48,8 +50,12 @@ def fault(value: Any, depth: int = 0) -> str | None:
 
 
 def reason(error: ValidationError) -> str:
-    """One line: every field that is wrong and why."""
-    faults = ((".".join(map(str, item["loc"])), item["msg"].removeprefix("Value error, ")) for item in error.errors())
+    """One line: every field that is wrong and why. Of a field's keys, which the file made up, only the place."""
+    faults = []
+    for item in error.errors():
+        field, *inner = item["loc"] or ("",)
+        place = [str(part) if isinstance(part, int) or part in _FIELDS else "..." for part in inner]
+        faults.append((".".join([str(field), *place]), item["msg"].removeprefix("Value error, ")))
     return "; ".join(f"{field}: {message}" if field else message for field, message in faults)
 
 

@@ -25,10 +25,15 @@ def open_packed(path: Path) -> IO[bytes]:
 
     Raises OSError. Reading may raise EOFError and zlib.error too, and OSError where far too much is unpacked.
     """
-    # By content, not by name: browsers unpack `.gz` and keep the name.
+    if not is_packed(path):
+        return path.open("rb")
+    return cast(IO[bytes], io.BufferedReader(_Unpacked(path), 1 << 17))
+
+
+def is_packed(path: Path) -> bool:
+    """Return whether the file is gzip: by its content, since browsers unpack `.gz` and keep the name."""
     with path.open("rb") as file:
-        is_packed = file.read(2) == _GZIP
-    return cast(IO[bytes], io.BufferedReader(_Unpacked(path), 1 << 17)) if is_packed else path.open("rb")
+        return file.read(2) == _GZIP
 
 
 def check_values(raw: bytes, most: int = MOST_VALUES) -> None:

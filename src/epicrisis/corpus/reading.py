@@ -13,6 +13,7 @@ from epicrisis.errors import InputError
 from epicrisis.types import Document, Origin
 
 from . import fhir, files, jsonl, medcpt, medrag, notes, pubmed, pubmedqa, sandbox
+from .damage import damage
 from .inputs import FromFile, Item, Skipped, WholeFile, because, check_file, is_folder, marked, shown, whole_file
 from .notes import Columns
 from .notes_record import Treatment
@@ -175,6 +176,9 @@ def _kind(path: Path, forced: str | None, otherwise: Mapping[str, str]) -> str |
             return "notes" if notes.is_known(path) else otherwise.get(_CSV)
         if kind == _JSON:
             return "fhir" if fhir.is_fhir(path) else otherwise.get(_JSON)
+        if kind == "fhir" and forced is None and not otherwise:
+            # In a folder one file that is something else must not end the reading of all others.
+            return kind if fhir.is_fhir(path) or not path.stat().st_size else None
     except OSError:
         return None
     return kind
@@ -215,8 +219,18 @@ def _first_of_its_name(file: Path, name: str, named: dict[str, Path]) -> bool:
 
 
 def _notes(columns: Columns | None, treatment: Treatment, file: Path, name: str) -> _Reader:
-    """Raises InputError, before anything is read, where a file of notes lacks a column."""
-    notes.places(file, columns)
+    """Raises InputError, before anything is read, where a file of notes lacks a column.
+
+    A garbled file is left out whole: text from before the damage may stand under another patient's id.
+    """
+    if garbled := damage(file, cut_short=False):
+        return partial(_skip, file, garbled)
+    try:
+        notes.places(file, columns)
+    except InputError:
+        if broken := damage(file):
+            return partial(_skip, file, broken)
+        raise
     return lambda: marked(file, notes.read(file, name, columns, treatment))
 
 
@@ -224,6 +238,8 @@ def _reader(file: Path, name: str, kind: str | None, with_notes: _NotesReader) -
     if kind == "pubmedqa":
         return partial(marked, file, pubmedqa.documents(file, pubmedqa.load(file)))
     if kind is None:
+        if wrong := damage(file):
+            return partial(_skip, file, wrong)
         reason = f"its ending is not one of {', '.join(_IN_FOLDERS)}, or it is other XML, CSV or JSON"
         return partial(_skip, file, reason)
     try:

@@ -70,7 +70,13 @@ def _errno(error: Exception) -> int | None:
     return next((number for words, number in _WORDS.items() if words in text), None)
 
 
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
+
+
 def _first_line(error: Exception) -> str:
-    """The first line, without the place in the engine's own source code."""
+    """Return the first line without the place in the engine's source code and without what it quotes, such as an id."""
+    if isinstance(error, sqlite3.Error):
+        # Its words name what stands in the file: "malformed database schema (...)".
+        return str(getattr(error, "sqlite_errorname", type(error).__name__))
     lines = str(error).splitlines() or [type(error).__name__]
-    return re.split(r", /\S+\.rs:\d+", lines[0])[0][:300]
+    return _QUOTED.sub("...", re.split(r", /\S+\.rs:\d+", lines[0])[0])[:300]

@@ -38,6 +38,7 @@ from .health_report import (
 )
 from .journal import Journal
 from .library import Library
+from .patients import MIXED, Roster
 from .rowkeys import Numbers, RowKeys
 from .vectors import PassageTable
 from .words import WordIndex, version_of
@@ -100,7 +101,7 @@ def check(library: Library, on_progress: Callable[[int, int], None] | None = Non
         rows=rows,
         agreement=agreement,
         problems=problems(info, rows, agreement),
-        notices=notices(info, contents, texts, rows, agreement),
+        notices=(*notices(info, contents, texts, rows, agreement), *([MIXED] if Roster(library).is_mixed() else [])),
     )
 
 

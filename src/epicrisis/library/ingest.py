@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from epicrisis.corpus.inputs import Deleted, Encoded, FromFile, Item, Skipped, WholeFile
+from epicrisis.corpus.inputs import Deleted, Encoded, FromFile, Identity, Item, Skipped, WholeFile
 from epicrisis.errors import EncoderMismatch, LibraryError
 from epicrisis.plain import to_json
 from epicrisis.seams import Encoder, StoredDocument, Vectors
@@ -27,7 +27,16 @@ from epicrisis.types import Document, Origin, Passage, Splitter
 from .checks import unfit, unfit_vector
 from .cutting import cut
 from .identity import AlreadyThere, Identities
-from .ingest_checks import ANOTHER, OTHER, check_chunks, check_is_read, is_longer_than_window, whose
+from .ingest_checks import (
+    ANOTHER,
+    OTHER,
+    Kinds,
+    check_chunks,
+    check_is_read,
+    is_longer_than_window,
+    meet_patients,
+    whose,
+)
 from .ingest_report import SHOWN, IngestReport, Progress
 from .interrupts import uninterrupted
 from .journal import Source
@@ -125,6 +134,7 @@ def add_documents(
     seconds_between_commits: float = 10.0,
     passages_per_batch: int = 8192,
     replace: bool = False,
+    literature: bool | None = None,
 ) -> IngestReport:
     """Adds what is new, replaces what has changed, leaves the rest, and says what it left out and why.
 
@@ -135,20 +145,29 @@ def add_documents(
     only a single document that takes longer by itself breaks that. Ctrl-C waits for the commit under way; what is
     acknowledged stays.
 
-    Raises EncoderMismatch, StorageError, LibraryError, and whatever `items` raises.
+    A library holds patients' notes or literature. `literature` True says that both may be in this one, where every
+    patient's questions read the documents of no patient. With False these are skipped in a library of notes, and notes
+    are refused in a library of literature. With None both are let in, and whoever asks is told of it.
+
+    Raises EncoderMismatch, StorageError, LibraryError, InputError where a patient's id may stand for two people, and
+    whatever `items` raises.
     """
     check_encoder(library.path, library.manifest, encoder.fingerprint)
-    addition = _Addition(library, encoder, on_progress, seconds_between_commits, passages_per_batch, replace)
+    addition = _Addition(
+        library, encoder, on_progress, seconds_between_commits, passages_per_batch, replace, literature
+    )
     with closing(Seen()) as seen:
         for item in items:
-            addition.read += not isinstance(item, WholeFile)
+            addition.read += not isinstance(item, WholeFile | Identity)
             addition.take(item, seen)
             if addition.read % _PROGRESS_EVERY == 0:
                 addition.tell()
+    addition.meet_patients()
     addition.commit()
     if addition.passages:
         with uninterrupted():
             library.compact()
+    addition.kinds.close()
     return addition.report()
 
 
@@ -174,6 +193,7 @@ class _Addition:
         limit_seconds: float,
         limit_passages: int,
         replace: bool,
+        literature: bool | None,
     ) -> None:
         self.library = library
         self.encoder = encoder
@@ -189,7 +209,9 @@ class _Addition:
         # Passages a second from encoding to acknowledgement, over the last batch.
         self.rate: float | None = None
         self.read = self.added = self.replaced = self.unchanged = self.passages = self.skipped = 0
-        self.outdated = self.deleted = self.cut_off = 0
+        self.outdated = self.deleted = self.cut_off = self.renamed = 0
+        self.patients: list[Identity] = []
+        self.kinds = Kinds(library, literature)
         self.first_skipped: list[Skipped] = []
         self.identities = Identities(library, replace)
         self.moved: dict[str, Origin] = {}
@@ -197,6 +219,10 @@ class _Addition:
         self.encode_seconds = 0.0
 
     def take(self, item: Item, seen: Seen) -> None:
+        if isinstance(item, Identity):
+            self.patients.append(item)
+            return
+        self.meet_patients()
         if isinstance(item, Skipped):
             self.skip(item)
         elif isinstance(item, WholeFile):
@@ -209,6 +235,12 @@ class _Addition:
             self.take_from_file(item, seen)
         else:
             self.take_document(item, None, seen)
+
+    def meet_patients(self) -> None:
+        """Write down who the patients are that were told of, before the first of their notes."""
+        if self.patients:
+            self.renamed += meet_patients(self.library, self.patients)
+            self.patients = []
 
     def take_back(self, item: Deleted, seen: Seen) -> None:
         """Deletes the document, unless a later revision of it is there."""
@@ -241,7 +273,7 @@ class _Addition:
     def take_document(
         self, document: Document, vector: Vectors | None, seen: Seen, origin: Origin | None = None
     ) -> None:
-        reason = unfit(document)
+        reason = unfit(document) or self.kinds.misfit(document)
         if reason is None and vector is not None:
             reason = unfit_vector(vector, self.library.manifest.dimensions)
         if reason is not None:
@@ -433,6 +465,7 @@ class _Addition:
             of_unknown_file=self.of_unknown_file,
             remarks=tuple(self.identities.remarks),
             more_remarks=self.identities.more_remarks,
+            renamed=self.renamed,
         )
 
 

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from epicrisis.corpus.inputs import Item
+from epicrisis.corpus.inputs import Identity, Item
 from epicrisis.errors import InputError
 from epicrisis.seams import Encoder
 from epicrisis.types import Document, Passage, Splitter
 
 from .cutting import cut
+from .identities import declare_literature, meet, read_identities
 from .library import Library
+from .patients import Roster
 from .vectors import PassageTable
 
 OTHER = "same id, different text"
@@ -21,6 +23,57 @@ ANOTHER = (
     "same id, but another note or another patient's: give the column of an id that is the note's alone (--note-id), or "
     "leave --note-id out; of FHIR, add what has ids of its own to a library of its own"
 )
+
+
+_NOBODYS = (
+    "of no patient, in a library of patients' notes, where every patient's questions would read it: give --literature "
+    "if it is literature for all of them, else name its patient or leave it out"
+)
+
+
+class Kinds:
+    """Keeps patients' notes and documents of no patient apart in one library, unless `literature` lets both in."""
+
+    def __init__(self, library: Library, literature: bool | None) -> None:
+        self._library = library
+        self._literature = literature
+        table = PassageTable(library.path, library.manifest.dimensions)
+        self._notes, self._papers = table.has_notes(), table.has_literature()
+        self._is_open = literature is not False
+        self._was_mixed = self._notes and self._papers
+
+    def misfit(self, document: Document) -> str | None:
+        """Return why a document of no patient is left out, or None. Raises InputError for a note among literature."""
+        if document.patient is None:
+            if self._notes and not self._is_open:
+                return _NOBODYS
+            self._papers = True
+        else:
+            if self._papers and not (self._is_open or self._was_mixed):
+                raise InputError(
+                    f"{self._library.path} would hold documents of no patient, which every patient's questions read, "
+                    "beside patients' notes: give --literature if they are literature for all, else make a library of "
+                    "its own for the notes"
+                )
+            self._notes = True
+        return None
+
+    def close(self) -> None:
+        """Write down that both were let in, where both are there."""
+        if self._literature and self._notes and self._papers:
+            declare_literature(self._library.path)
+
+
+def meet_patients(library: Library, told: Sequence[Identity]) -> int:
+    """Write down who these patients are and return how many were renamed.
+
+    Raises InputError where one id may stand for two people.
+    """
+    known = read_identities(library.path)
+    new = [each for each in told if each.patient not in known]
+    # Notes of an older library have names and no table.
+    names = {id_: each.name or "" for id_, each in Roster(library).patients().items()} if new else {}
+    return meet(library.path, told, names)
 
 
 def check_chunks(

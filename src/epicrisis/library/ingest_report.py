@@ -51,6 +51,8 @@ class IngestReport:
     first_skipped: tuple[Skipped, ...]
     seconds: float
     encode_seconds: float
+    renamed: int = 0
+    """Patients whose name is another than before, with the same birth date and a shared record number."""
     removed: Removed | None = None
     """What was taken out of notes, where there were any."""
     already_there: int = 0

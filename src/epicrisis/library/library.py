@@ -23,7 +23,7 @@ import numpy as np
 from filelock import FileLock
 
 from epicrisis.errors import InputError, LibraryDamaged, LibraryError, StorageError
-from epicrisis.privacy import local_path
+from epicrisis.privacy import close_to_others, local_path
 from epicrisis.seams import StoredDocument, Vectors
 from epicrisis.types import Hit, Origin, Passage, Scope
 
@@ -59,6 +59,8 @@ class Library:
         self._write_lock = lock
         self._threads = threading.RLock()
         self._writes = 0
+        # A new library is its owner's alone until the owner lets others in; one with notes stays so.
+        self._private = build
         self._table = PassageTable(folder, manifest.dimensions, create=build)
         self._neighbours = Neighbours(folder, self._table, manifest.dimensions)
         self._words = WordIndex(folder, create=build)
@@ -85,6 +87,7 @@ class Library:
         with ours(folder):
             # Patients' records may lie here: others get in only when the owner lets them.
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            close_to_others(folder)
         lock = locked(folder)
         try:
             check_vacant(folder)
@@ -141,6 +144,8 @@ class Library:
             if lock is not None:
                 library._settle()
                 library._parts.check_in_step()
+                if library._table.has_notes():
+                    library._make_private()
         except BaseException:
             library._close_parts()
             raise
@@ -153,7 +158,14 @@ class Library:
                 self._close_parts()
             finally:
                 if self._write_lock is not None:
+                    if self._private and self._write_lock.is_locked:
+                        close_to_others(self._folder)
                     self._write_lock.release()
+
+    def _make_private(self) -> None:
+        """Close the folder to others, now and when this writer ends: engines make their files by the umask."""
+        self._private = True
+        close_to_others(self._folder)
 
     def _close_parts(self) -> None:
         try:
@@ -189,6 +201,8 @@ class Library:
         ids = [document.id for document in documents]
         with self._threads:
             self._settle()
+            if not self._private and any(passage.patient for each in documents for passage in each.passages):
+                self._make_private()
             replaced = self._journal.hashes(ids)
             origins = {each.id: (each.content_hash, each.origin) for each in documents if each.origin is not None}
             sequence = self._journal.begin(ids, origins)

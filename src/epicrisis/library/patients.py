@@ -10,22 +10,29 @@ import re
 import threading
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from epicrisis.corpus.inputs import Identity
 from epicrisis.dates import dates_in, first_day, last_day
 from epicrisis.errors import InputError
 from epicrisis.types import Question
 
 from .folder import check_parts
 from .foreign import ours
+from .identities import forget, literature_is_declared, read_identities, version
 from .library import Library
 from .manifest import NAME, read_manifest
+from .names import is_common, mentions, name_keys
 from .vectors import PassageTable
 
+MIXED = (
+    "documents of no patient are in this library of notes and are read with every patient's questions: say that they "
+    "are literature (library add LIBRARY FILES --literature), or take them out (library delete)"
+)
 _PIECE = 8192
 _MOST_WORDS = 12
 """Of a name. A longer one is known as it is written alone: turned round at each of 20,000 words it takes 3 GB."""
@@ -64,6 +71,12 @@ class Patient:
     """How many notes of each type, the most frequent first; those that say none are not counted."""
     name: str | None = None
     """Where the source gave one."""
+    names: tuple[str, ...] = ()
+    """All names there are, such as a former one."""
+    born: str | None = None
+    """`1950-01-02`, or less of it."""
+    numbers: tuple[str, ...] = ()
+    """Record numbers and other identifiers by which the patient can be named, `system|value` where there is one."""
 
 
 def holds_patients(folder: Path) -> bool:
@@ -77,9 +90,7 @@ def holds_patients(folder: Path) -> bool:
     if not manifest.complete:
         return False
     check_parts(folder)
-    table = PassageTable(folder, manifest.dimensions)
-    with ours(folder):
-        return bool(table.lance.search().where("patient IS NOT NULL").select(["patient"]).limit(1).to_list())
+    return PassageTable(folder, manifest.dimensions).has_notes()
 
 
 class Roster:
@@ -89,9 +100,11 @@ class Roster:
         self.path = library.path
         self._table = PassageTable(library.path, library.manifest.dimensions)
         self._reading = threading.Lock()
-        self._version = -1
+        self._version = (-1, -1)
         self._patients: Mapping[str, Patient] = {}
-        self._literature = False
+        self._literature = self._is_declared = False
+        self._names: Mapping[str, frozenset[str]] = {}
+        self._numbers: Mapping[str, frozenset[str]] = {}
 
     def patients(self) -> Mapping[str, Patient]:
         """By id, in their order."""
@@ -103,20 +116,41 @@ class Roster:
         self._read()
         return self._literature
 
+    def is_mixed(self) -> bool:
+        """Return whether documents of no patient lie among notes and nobody has said that they are literature."""
+        self._read()
+        return bool(self._patients) and self._literature and not self._is_declared
+
+    def named(self) -> Mapping[str, frozenset[str]]:
+        """Return the ids of patients by the keys of their names; see `names.name_keys`."""
+        self._read()
+        return self._names
+
+    def numbered(self, number: str) -> frozenset[str]:
+        """Return the ids of the patients who have this record number, with or without its system."""
+        self._read()
+        return self._numbers.get(_plain_id(number), frozenset())
+
     def _read(self) -> None:
         with self._reading:
             self._table.refresh()
-            if self._version != self._table.version:
+            now = (self._table.version, version(self.path))
+            if self._version != now:
                 self._read_anew()
+                self._version = now
+            if self._literature and not self._is_declared:
+                self._is_declared = literature_is_declared(self.path)
 
     def _read_anew(self) -> None:
         records: dict[str, _Record] = {}
         for row in self._first_passages():
             records.setdefault(row["patient"], _Record()).take(row)
-        self._patients = {id_: records[id_].patient(id_) for id_ in sorted(records)}
-        with ours(self.path):
-            self._literature = self._table.lance.count_rows("patient IS NULL") > 0
-        self._version = self._table.version
+        known = read_identities(self.path)
+        self._patients = {id_: records[id_].patient(known.get(id_, Identity(id_))) for id_ in sorted(records)}
+        self._literature = self._table.has_literature()
+        patients = self._patients.values()
+        self._names = _by_key((key, each.id) for each in patients for name in each.names for key in name_keys(name))
+        self._numbers = _by_key((key, each.id) for each in patients for key in _written_numbers(each))
 
     def _first_passages(self) -> Iterator[dict[str, Any]]:
         """One row a note."""
@@ -142,13 +176,76 @@ class _Record:
         self.types.update([str(told["note_type"])] if told.get("note_type") else [])
         self.name = self.name or (str(told["patient_name"]) if told.get("patient_name") else None)
 
-    def patient(self, id_: str) -> Patient:
+    def patient(self, known: Identity) -> Patient:
         first = min(self.dates, key=lambda date: (first_day(date), date), default=None)
         last = max(self.dates, key=lambda date: (last_day(date), date), default=None)
-        return Patient(id_, self.notes, first, last, len(self.encounters), dict(self.types.most_common()), self.name)
+        names = dict.fromkeys((*known.names, *([self.name] if self.name else ())))
+        return Patient(
+            known.patient,
+            self.notes,
+            first,
+            last,
+            len(self.encounters),
+            dict(self.types.most_common()),
+            next(iter(names), None),
+            tuple(names),
+            known.born or None,
+            tuple(_aliases(known)),
+        )
+
+
+def _by_key(pairs: Iterable[tuple[str, str]]) -> Mapping[str, frozenset[str]]:
+    collected: dict[str, set[str]] = {}
+    for key, patient in pairs:
+        collected.setdefault(key, set()).add(patient)
+    return {key: frozenset(ids) for key, ids in collected.items()}
+
+
+def _aliases(identity: Identity) -> Iterator[str]:
+    """Record numbers to be named by. One without a digit (`unknown`) may be any word of a question."""
+    for system, value in identity.numbers:
+        if any(letter.isdecimal() for letter in value):
+            yield f"{system}|{value}" if system else value
+
+
+def forget_patients(library: Library, patients: Iterable[str]) -> None:
+    """Forget who these patients are, of whom the library has no note any more."""
+    there = Roster(library).patients()
+    forget(library.path, [patient for patient in patients if patient not in there])
+
+
+def _written_numbers(patient: Patient) -> set[str]:
+    """The record numbers as a person may write them: with the system and without."""
+    return {_plain_id(written) for number in patient.numbers for written in (number, _value_of(number))}
+
+
+def _value_of(number: str) -> str:
+    return number.rpartition("|")[2]
 
 
 # -- does a question fit? -------------------------------------------------------------------------------------------
+
+
+def resolved_patient(rosters: Sequence[Roster], patient: str | None) -> str | None:
+    """Return the id of the patient whose id or record number this is; what is neither comes back as it is.
+
+    `id:X` and `number:X` say which of the two is meant. Raises InputError for a record number of several patients, and
+    for one that is another patient's id as well.
+    """
+    if patient is None or not rosters:
+        return patient
+    roster = rosters[0]
+    kind, _, value = patient.partition(":")
+    if patient not in roster.patients() and kind in ("id", "number") and value:
+        held = roster.numbered(value) if kind == "number" else frozenset({value} & set(roster.patients()))
+    else:
+        held = roster.numbered(patient) | ({patient} & set(roster.patients()))
+    if len(held) > 1:
+        raise InputError(
+            f"--patient: {patient!a} is not of one patient alone, as a record number or an id: give the id as id:... "
+            f"or the number as number:... with its system (`epicrisis library patients {roster.path}` lists them)"
+        )
+    return next(iter(held), patient)
 
 
 def check_patient(rosters: Sequence[Roster], question: Question) -> None:
@@ -156,10 +253,10 @@ def check_patient(rosters: Sequence[Roster], question: Question) -> None:
     not there, or names another patient than its own, by id or by full name.
 
     The first library is the one that is asked, the others stand beside it with literature: nobody's notes are read
-    there. An id counts where it stands as a word of its own: one of four characters or more anywhere, a shorter one
-    and a number of fewer than six digits behind `patient`, `subject` or `MRN`, and there not in a date or before a
-    unit; behind these a longer one in a compound as well. A name counts from two words on, in any case of letters, the
-    first or the last name first.
+    there. An id or a record number counts where it stands as a word of its own: one of four characters or more
+    anywhere, a shorter one and a number of fewer than six digits behind `patient`, `subject` or `MRN`, and there not in
+    a date or before a unit; behind these a longer one in a compound as well. A name counts from two words on, in any
+    case of letters, the first or the last name first, with or without middle names and accents (see `names`).
     """
     if not rosters:
         return
@@ -170,7 +267,7 @@ def check_patient(rosters: Sequence[Roster], question: Question) -> None:
         raise InputError(f"{which}{where} has no notes of patient {question.patient!a}: {listed}")
     if question.patient is None and known and not any(roster.literature() for roster in rosters):
         raise InputError(f"{which}{where} holds patients' notes alone: say whose with --patient ({listed})")
-    if _names_another(question, known):
+    if _names_another(question, rosters[0]):
         others = "a patient of this library" if question.patient is None else "another patient of this library"
         raise InputError(
             f"{which}it names {others}: ask with --patient of the one it is about ({listed}), or leave the name or "
@@ -178,25 +275,51 @@ def check_patient(rosters: Sequence[Roster], question: Question) -> None:
         )
 
 
-def _names_another(question: Question, known: Mapping[str, Patient]) -> bool:
+def _names_another(question: Question, roster: Roster) -> bool:
+    known = roster.patients()
     asked = "\n".join([question.text, *question.options.values()])
     own = None if question.patient is None else known.get(question.patient)
     others = [patient for patient in known.values() if patient is not own]
-    return _calls_one(asked, own, others) or _names_one(_named(asked), own, others)
+    if _calls_one(asked, own, others) or _names_one(_named(asked), own, others):
+        return True
+    return any(_spells_another(text, own, roster.named()) for text in (question.text, *question.options.values()))
+
+
+def _spells_another(text: str, own: Patient | None, named: Mapping[str, frozenset[str]]) -> bool:
+    """By full name in any spelling. Words of the own name are no other's, in whatever spelling both share."""
+    runs = mentions(text) if named else []
+    taken: set[int] = set()
+    for run in runs:
+        if own is not None and any(own.id in named.get(key, ()) for key in run.keys):
+            taken.update(range(run.first, run.last + 1))
+    for run in runs:
+        if taken.isdisjoint(range(run.first, run.last + 1)) and any(key in named for key in run.keys):
+            return True
+    return False
 
 
 def _calls_one(asked: str, own: Patient | None, others: Sequence[Patient]) -> bool:
     """By id. One that has a digit counts in any case of letters; `mary` would be a word."""
-    exact, plain, same = asked, _plain(asked), ""
+    exact, plain, same = asked, _plain(asked), set[str]()
     if own is not None:
-        same = _plain_id(own.id)
-        exact, plain = _without(own.id, exact), _without(same, plain)
-    for id_ in (patient.id for patient in others):
+        for id_ in _called(own):
+            same.add(_plain_id(id_))
+            exact, plain = _without(id_, exact), _without(_plain_id(id_), plain)
+    for id_ in (id_ for patient in others for id_ in _called(patient)):
         folded = _plain_id(id_)
-        loose = folded != same and any(letter.isdecimal() for letter in id_)
+        loose = folded not in same and any(letter.isdecimal() for letter in id_)
         if _calls(plain, folded) if loose else _calls(exact, id_):
             return True
     return False
+
+
+def _called(patient: Patient) -> Iterator[str]:
+    """The id, and the record numbers: the longer form first, of which the other is a part."""
+    yield patient.id
+    for number in patient.numbers:
+        yield number
+        if _value_of(number) != number:
+            yield _value_of(number)
 
 
 def _names_one(asked: str, own: Patient | None, others: Sequence[Patient]) -> bool:
@@ -207,7 +330,8 @@ def _names_one(asked: str, own: Patient | None, others: Sequence[Patient]) -> bo
         taken = {name for patient in others for name in _given(patient.name)} - set(_given(own.name))
         for name in _spellings(own.name):
             asked = asked if name in taken else _person(name).sub("\0", asked)
-    names = (name for patient in others for name in _spellings(patient.name))
+    # A name of common words alone counts only with its capitals: see `_spells_another`.
+    names = (name for patient in others if not is_common(patient.name or "") for name in _spellings(patient.name))
     return any(name in asked and _person(name).search(asked) for name in names)
 
 

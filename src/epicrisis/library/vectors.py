@@ -90,6 +90,18 @@ class PassageTable:
         with ours(self._folder):
             return int(self.lance.count_rows())
 
+    def has_notes(self) -> bool:
+        """Return whether a passage is of a patient's record."""
+        return self._has("patient IS NOT NULL")
+
+    def has_literature(self) -> bool:
+        """Return whether a passage is of no patient."""
+        return self._has("patient IS NULL")
+
+    def _has(self, condition: str) -> bool:
+        with ours(self._folder):
+            return bool(self.lance.search().where(condition).select(["patient"]).limit(1).to_list())
+
     def check(self) -> None:
         """Raises LibraryDamaged where a file of the table is missing or cut short. Reads one narrow column."""
         with ours(self._folder):

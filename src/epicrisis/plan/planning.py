@@ -267,7 +267,7 @@ async def _outcomes(
 ) -> dict[str, _Outcomes]:
     """Each strategy three times over one search."""
     dates: dict[str, str] = {}
-    scope = treatment.scope or scope_of(desk.settings.scope, question=question)
+    scope = await desk.pipeline.resolved(treatment.scope or scope_of(desk.settings.scope, question=question))
     context = treated(desk.pipeline.context(lambda event: None, scope), treatment)
 
     def dated(search: Callable[[Question], Awaitable[Ranking]]) -> Callable[[Question], Awaitable[Ranking]]:

@@ -238,8 +238,11 @@ def test_a_run_that_is_opened_again_says_at_once_how_it_stands(tmp_path: Path) -
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
-def test_a_runs_folder_is_its_owners_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("was_there", [False, True])
+def test_a_runs_folder_is_its_owners_alone(was_there: bool, tmp_path: Path) -> None:
     before = os.umask(0o022)
+    if was_there:
+        (tmp_path / "run").mkdir()
     try:
         asyncio.run(answer(CASES[:3], reader(ASKED, u_curve()), tmp_path / "run"))
     finally:

@@ -108,7 +108,8 @@ def response_of(record: Record) -> Response:
         question_key=record["key"].removesuffix(f" {canonical(condition)}") if condition else record["key"],
         condition=condition,
         form=form,
-        patient=question["patient"],
+        # The question may have been asked by a record number.
+        patient=answer.get("patient") or question["patient"],
         category=question.get("category", ""),
         right=outcome_of_record(record).right,
         unanswerable=is_unanswerable(gold, options),

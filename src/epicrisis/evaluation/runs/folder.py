@@ -29,7 +29,7 @@ from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.evaluation.energy import Taken
 from epicrisis.library.manifest import sync_folder
 from epicrisis.plain import to_json
-from epicrisis.privacy import open_private
+from epicrisis.privacy import close_to_others, open_private
 
 from .cases import Case
 from .lines import alone
@@ -127,6 +127,8 @@ class Run:
             plan = replace(plan, **{each.name: to_json(getattr(plan, each.name)) for each in dataclasses.fields(plan)})
             known = read_manifest(folder) if (folder / MANIFEST).exists() else None
             _check(folder, known, plan)
+            # It may have been there before, empty and open to others.
+            close_to_others(folder)
             records = RecordFile(folder / RECORDS, plan.recipe, texts=False, lock=lock)
             sessions = (*(known.sessions if known else ()), _begun())
             run = cls(folder, Manifest(plan, len(cases), sessions), records, lock, keys)

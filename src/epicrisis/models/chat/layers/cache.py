@@ -281,6 +281,9 @@ def _size(path: Path) -> int:
 # -- errors ---------------------------------------------------------------------------------------------------------
 
 
+_KINDS = {sqlite3.SQLITE_NOTADB: "no SQLite file", sqlite3.SQLITE_CORRUPT: "its pages are garbled"}
+
+
 @contextmanager
 def _ours(path: Path) -> Iterator[None]:
     """SQLite's errors and the system's as errors of the tree."""
@@ -293,10 +296,11 @@ def _ours(path: Path) -> Iterator[None]:
 def _as_ours(error: sqlite3.Error | OSError, path: Path) -> EpicrisisError:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR):
-        return _no_cache(path, str(error))
+        # SQLite's own words may quote what stands in the file, which quotes notes.
+        return _no_cache(path, _KINDS.get(code, "its tables are not those of a cache"))
     if code == sqlite3.SQLITE_FULL or (isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)):
         return StorageError(f"{path}: no room left for replies: free disk space, or give --cache off")
-    reason = error.strerror if isinstance(error, OSError) else str(error)
+    reason = error.strerror if isinstance(error, OSError) else getattr(error, "sqlite_errorname", "")
     return _unwritable(path, reason or type(error).__name__)
 
 

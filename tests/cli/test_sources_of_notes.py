@@ -1,0 +1,222 @@
+"""Notes of several sources: one id is one person, what was superseded is left out, whose record was read is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from epicrisis.cli.notes import removed_lines
+from epicrisis.corpus.notes import Columns
+from epicrisis.corpus.notes_record import Treatment
+from epicrisis.corpus.reading import read
+from epicrisis.corpus.removed import Ledger
+from epicrisis.errors import InputError
+from epicrisis.library.ingest import add_documents, open_or_create
+from epicrisis.library.ingest_report import IngestReport
+from epicrisis.library.library import Library
+from epicrisis.library.patients import Patient, Roster
+from epicrisis.testing.hostile import HostileServer
+from epicrisis.testing.replies import schema_reply
+from epicrisis.types import Document
+from tests.cli.conftest import Run
+from tests.corpus.test_fhir import document, packed
+from tests.records import ENCODER
+
+A, B = "http://a.example/fhir", "http://b.example/fhir"
+SECRETS = ("Ada", "Byron", "Grace", "Hopper", "1950", "1906")
+
+
+def person(name: str, born: str, number: str = "4711") -> dict[str, Any]:
+    identifier = [{"system": "urn:mrn", "value": number}]
+    return {
+        "resourceType": "Patient",
+        "id": "p1",
+        "name": [{"text": name}],
+        "birthDate": born,
+        "identifier": identifier,
+    }
+
+
+def bundle(path: Path, server: str, *resources: dict[str, Any]) -> Path:
+    entries = [
+        {"fullUrl": f"{server}/{each['resourceType']}/{each['id']}" if server else None, "resource": each}
+        for each in resources
+    ]
+    path.write_text(json.dumps({"resourceType": "Bundle", "entry": entries}, indent=1))
+    return path
+
+
+def note(id_: str, text: str, **more: Any) -> dict[str, Any]:
+    return document(packed(text), id=id_, context={}, **more)
+
+
+def add(ward: Path, *files: Path, literature: bool = False, treatment: Treatment | None = None) -> IngestReport:
+    """As `library add` does, with an encoder that needs no model."""
+    treatment = treatment or Treatment(ledger=Ledger(hold=True))
+    with open_or_create(ward, ENCODER, "hashing", overlap=0) as opened:
+        return add_documents(opened, read(files, treatment=treatment), ENCODER, literature=literature)
+
+
+def patients(ward: Path) -> tuple[Patient, ...]:
+    with Library.open(ward) as opened:
+        return tuple(Roster(opened).patients().values())
+
+
+ADA, GRACE = person("Ada Byron", "1950-01-02"), person("Grace Hopper", "1906-12-09", "99")
+SECOND = {
+    "server": (B, [note("d2", "Warfarin.")]),
+    "birth date": ("", [person("Ada Byron", "1906-12-09"), note("d2", "Warfarin.")]),
+    "record number": ("", [person("Ada Byron", "1950-01-02", "99"), note("d2", "Warfarin.")]),
+    "name": ("", [{**GRACE, "birthDate": None, "identifier": []}, note("d2", "Warfarin.")]),
+}
+
+
+@pytest.mark.parametrize("kind", SECOND)
+def test_second_source_with_the_same_ids_is_refused(kind: str, tmp_path: Path) -> None:
+    ward = tmp_path / "ward"
+    add(ward, bundle(tmp_path / "a.json", A, ADA, note("d1", "Aspirin.")))
+    server, resources = SECOND[kind]
+    with pytest.raises(InputError, match=f"patient 'p1' has another {kind} than in .*a library of its own") as refused:
+        add(ward, bundle(tmp_path / "b.json", server, *resources))
+    assert not any(secret in refused.value.message.replace(str(tmp_path), "") for secret in SECRETS)
+    assert [(each.id, each.notes, each.name, each.born) for each in patients(ward)] == [
+        ("p1", 1, "Ada Byron", "1950-01-02")
+    ]
+
+
+def test_second_command_of_another_server_is_refused_in_one_line(tmp_path: Path, run: Run, model_home: Path) -> None:
+    ward = tmp_path / "ward"
+    first = run("library", "add", ward, bundle(tmp_path / "a.json", A, ADA, note("d1", "Aspirin.")), "--json")
+    assert first.exit_code == 0
+    again = run("library", "add", ward, bundle(tmp_path / "b.json", B, GRACE, note("d2", "Warfarin.")), "--json")
+    assert (again.exit_code, len(again.stderr.splitlines())) == (2, 1)
+    (tmp_path / "note.txt").write_text("A note of nobody knows whom.")
+    papers = run("library", "add", ward, tmp_path / "note.txt", "--json")
+    assert (papers.exit_code, "give --literature if it is" in papers.stderr) == (2, True)
+    assert run("library", "add", ward, tmp_path / "note.txt", "--literature").exit_code == 0
+
+
+def test_new_name_of_a_known_person_is_taken_and_counted(tmp_path: Path) -> None:
+    ward = tmp_path / "ward"
+    add(ward, bundle(tmp_path / "a.json", A, ADA, note("d1", "Aspirin.")))
+    married = bundle(tmp_path / "b.json", A, person("Ada Lovelace", "1950-01-02"), note("d2", "Warfarin."))
+    assert add(ward, married).renamed == 1
+    (told,) = patients(ward)
+    assert (told.name, told.names, told.notes) == ("Ada Lovelace", ("Ada Lovelace", "Ada Byron"), 2)
+
+
+def test_superseded_documents_are_left_out_and_counted(tmp_path: Path) -> None:
+    ward, ledger = tmp_path / "ward", Ledger(hold=True)
+    first = bundle(tmp_path / "a.json", A, ADA, note("d1", "First draft: aspirin."), note("d9", "Kept."))
+    add(ward, first)
+    replaces = [{"code": "replaces", "target": {"reference": "DocumentReference/d1"}}]
+    second = bundle(
+        tmp_path / "b.json", A,
+        note("d2", "Second draft: warfarin.", status="superseded"),
+        note("d3", "Third: heparin.", relatesTo=replaces),
+    )  # fmt: skip
+    report = add(ward, second, treatment=Treatment(ledger=ledger))
+    assert (report.added, report.deleted) == (1, 1)
+    (line,) = removed_lines(ledger.summary(), ward)
+    assert "superseded 23 characters of 1 note (1 text)" in line
+    assert "--keep-superseded" in line
+    assert [each.notes for each in patients(ward)] == [2]
+    keeps = Treatment(ledger=Ledger(hold=True), keep_superseded=True)
+    assert add(tmp_path / "all", first, second, treatment=keeps).added == 4
+
+
+R5 = {"coding": [{"code": "transforms"}]}
+
+
+@pytest.mark.parametrize(
+    ("more", "kept"),
+    [
+        ({"relatesTo": [{"code": "replaces", "target": {"reference": f"{A}/DocumentReference/d1"}}]}, ["d2"]),
+        ({"relatesTo": [{"code": R5, "target": {"reference": "DocumentReference/d1"}}]}, ["d2"]),
+        ({"relatesTo": [{"code": "appends", "target": {"reference": "DocumentReference/d1"}}]}, ["d1", "d2"]),
+        # What cannot be read, was withdrawn, or is another patient's stands in nobody's place.
+        ({"relatesTo": [{"code": "replaces", "target": {"reference": "DocumentReference/d1"}}], "content": []}, ["d1"]),
+        (
+            {"relatesTo": [{"code": "replaces", "target": {"reference": "DocumentReference/d1"}}],
+             "status": "entered-in-error"}, ["d1"],
+        ),
+        (
+            {"relatesTo": [{"code": "replaces", "target": {"reference": "DocumentReference/d1"}}],
+             "subject": {"reference": "Patient/p2"}}, ["d1", "d2"],
+        ),
+    ],
+)  # fmt: skip
+def test_document_in_the_place_of_another(more: dict[str, Any], kept: list[str], tmp_path: Path) -> None:
+    path = bundle(tmp_path / "a.json", A, ADA, note("d1", "First."), note("d2", "Second.", **more))
+    assert [item.id for item in read([path]) if isinstance(item, Document)] == [f"note:{each}" for each in kept]
+
+
+def test_answer_names_the_patient_by_whatever_number_it_was_asked(tmp_path: Path, run: Run) -> None:
+    ward = tmp_path / "ward"
+    add(ward, bundle(tmp_path / "a.json", A, ADA, note("d1", "Aspirin.")))
+    questions, answers = tmp_path / "questions.jsonl", tmp_path / "answers.jsonl"
+    questions.write_text('{"id": "q", "text": "Which drug was given?", "patient": "4711"}\n')
+    with HostileServer(schema_reply, keep_bodies=True) as server:
+        asks = ("--strategy", "full-context", "--model", server.url)
+        shown = run("ask", ward, "Which drug was given?", "--patient", "4711", *asks)
+        assert shown.exit_code == 0
+        assert "Record read: patient p1 (Ada Byron)" in shown.stdout
+        answer = json.loads(run("ask", ward, "Which drug was given?", "--patient", "p1", *asks, "--json").stdout)
+        assert (answer["patient"], answer["patient_name"]) == ("p1", "Ada Byron")
+        assert run("ask", ward, "--file", questions, "-o", answers, *asks).exit_code == 0
+        calls = len(server.received)
+        assert run("ask", ward, "--file", questions, "-o", answers, *asks).exit_code == 0
+        assert len(server.received) == calls, "it is done under the number it was asked by"
+        closed = json.loads(run("ask", ward, "Which?", "--strategy", "closed-book", "--model", server.url,
+                                "--patient", "p1", "--json").stdout)  # fmt: skip
+        assert closed["patient"] is None
+    (record,) = answers.read_text().splitlines()
+    assert json.loads(record)["answer"]["patient"] == "p1"
+    assert run("search", ward, "aspirin", "--patient", "4711", "--by", "bm25").exit_code == 0
+
+
+def test_note_without_a_patient_is_skipped_unless_it_is_literature(tmp_path: Path) -> None:
+    folder, ward, papers = tmp_path / "export", tmp_path / "ward", tmp_path / "papers"
+    folder.mkdir()
+    bundle(folder / "a.json", A, ADA, note("d1", "Aspirin."))
+    (folder / "note.txt").write_text("A note of nobody knows whom.")
+    (folder / "rows.jsonl").write_text('{"id": "x", "text": "Another one.", "patient": null}\n')
+    report = add(ward, folder)
+    assert (report.added, report.skipped) == (1, 2)
+    assert all("give --literature" in each.reason for each in report.first_skipped)
+    assert add(ward, folder, literature=True).added == 2
+    assert add(papers, folder / "note.txt").added == 1
+    with pytest.raises(InputError, match="give --literature"):
+        add(papers, folder / "a.json")
+
+
+def test_answer_from_a_mixed_library_says_so(tmp_path: Path, run: Run) -> None:
+    ward = tmp_path / "ward"
+    with open_or_create(ward, ENCODER, "hashing", overlap=0) as opened:
+        add_documents(opened, [Document("n", "Aspirin.", patient="p1"), Document("x", "Of nobody.")], ENCODER)
+    asks = ("--strategy", "rag", "--by", "bm25", "--patient", "p1")
+    with HostileServer(schema_reply) as server:
+        shown = run("ask", ward, "Aspirin?", "--model", server.url, *asks)
+    assert "documents of no patient are in this library of notes" in " ".join(shown.stdout.split())
+
+
+def test_table_with_names_birth_dates_and_numbers(tmp_path: Path) -> None:
+    head = "pid,name,born,mrn,body\n"
+    columns = Columns("pid", text="body", patient_name="name", born="born", record_number="mrn")
+    table, ward = tmp_path / "notes.csv", tmp_path / "ward"
+
+    def add_table() -> None:
+        with open_or_create(ward, ENCODER, "hashing", overlap=0) as opened:
+            add_documents(opened, read([table], "notes", columns=columns), ENCODER, literature=False)
+
+    table.write_text(head + "1,Ada Byron,1950-01-02,M-4711,Aspirin.\n1,Ada Lovelace,1950-01-02,M-4711,Heparin.\n")
+    add_table()
+    (told,) = patients(ward)
+    assert (told.names, told.born, told.numbers) == (("Ada Byron", "Ada Lovelace"), "1950-01-02", ("M-4711",))
+    table.write_text(head + "1,Grace Hopper,1906-12-09,M-99,Warfarin.\n")
+    with pytest.raises(InputError, match="another birth date") as refused:
+        add_table()
+    assert not any(secret in refused.value.message.replace(str(tmp_path), "") for secret in SECRETS)
