@@ -19,7 +19,7 @@ FLOORS = {
     room: floor
     for floor, rooms in enumerate(
         [
-            ["dates", "facets"],
+            ["dates", "facets", "printable"],
             ["types"],
             ["answers"],
             ["errors", "plain"],

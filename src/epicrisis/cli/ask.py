@@ -60,6 +60,7 @@ from epicrisis.cli.options import (
     said,
 )
 from epicrisis.cli.questions import many, one
+from epicrisis.cli.terminal import open_console, say, say_above
 
 if TYPE_CHECKING:
     from epicrisis.answers import Answer
@@ -191,13 +192,11 @@ def _many(
         told = {"long_questions": long, "skipped_lines": skipped, "output": str(output)}
         show_json({**states, **told, "usage": records.usage})
     else:
-        typer.echo(", ".join(f"{count} {state}" for state, count in states.items()) + f"; written to {output}")
-        typer.echo(usage_line(records.usage))
+        say(", ".join(f"{count} {state}" for state, count in states.items()) + f"; written to {output}")
+        say(usage_line(records.usage))
         if long:
             done = settings.long_questions
-            typer.echo(
-                f"{long} of {len(questions)} questions are longer than the encoder reads (done about it: {done})"
-            )
+            say(f"{long} of {len(questions)} questions are longer than the encoder reads (done about it: {done})")
     if states.get("failed"):
         fail(f"{states['failed']} questions failed; the same command asks them again", NOT_ANSWERED)
     if skipped:
@@ -208,7 +207,6 @@ async def _recorded(
     settings: Settings, library: Path, questions: list[Question], output: Path, yes: bool, json: bool
 ) -> RecordFile:
     """Answers what has no record yet."""
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from epicrisis.evaluation.runs.loop import RecordFile, answer_all
@@ -222,11 +220,11 @@ async def _recorded(
         if not yes and (asked := await ask_first(pipeline, settings, left)) is not None:
             _confirm(asked)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=Console(stderr=True), disable=json) as progress:
+        with Progress(*columns, console=open_console(stderr=True), disable=json) as progress:
             task = progress.add_task("Answering", total=len(questions))
             async for question, answer in answer_all(pipeline, questions, records, pipeline.at_once):
                 if answer is not None and answer.state == "failed" and answer.failure is not None:
-                    progress.console.print(f"{question.id}: {answer.failure.message}", markup=False)
+                    say_above(progress, f"{question.id}: {answer.failure.message}")
                 progress.advance(task)
     return records
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
+from epicrisis.cli.terminal import say
 
 if TYPE_CHECKING:
     from epicrisis.types import Question
@@ -33,7 +33,7 @@ def many(file: Path, patient: str | None = None) -> tuple[list[Question], int]:
     read = list(read_questions(file))
     skipped = [item for item in read if isinstance(item, Skipped)]
     for item in skipped:
-        typer.echo(f"epicrisis: {item.path}, {item.where}: {item.reason}", err=True)
+        say(f"epicrisis: {item.path}, {item.where}: {item.reason}", err=True)
     questions = [item for item in read if not isinstance(item, Skipped)]
     if not questions:
         raise InputError(f"{file} holds no question that can be read")

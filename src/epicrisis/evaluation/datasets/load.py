@@ -9,6 +9,7 @@ from typing import cast
 from epicrisis.corpus.inputs import Skipped, is_folder, shown
 from epicrisis.corpus.questions import read_questions
 from epicrisis.errors import InputError
+from epicrisis.printable import shell_quoted
 from epicrisis.types import Question
 
 from . import medq, mirage, prompt_engine, published, pubmedqa
@@ -35,7 +36,7 @@ def load(name: str, home: Path, place: Path | None = None, *, sets: Mapping[str,
     if len(dataset.questions) != pinned.count or pinned.sha256 not in (None, dataset.sha256):
         raise InputError(
             f"the file read for {name} holds {len(dataset.questions)} questions that are not the {pinned.count} pinned "
-            f"ones: run `epicrisis questions pull {name}`, or give your own questions as JSON lines"
+            f"ones: run `epicrisis questions pull {shell_quoted(name)}`, or give your own questions as JSON lines"
         )
     return dataset
 
@@ -84,8 +85,9 @@ def _find(file: SourceFile, pinned: PinnedSet, place: Path) -> Path:
         places = [place / name, place / file.path]
     found = next((path for path in places if path.is_file()), None)
     if found is None:
+        pull = f"epicrisis questions pull {shell_quoted(pinned.name)}"
         raise InputError(
-            f"{name} of {pinned.name} is not in {shown(place)}: run `epicrisis questions pull {pinned.name}`, "
+            f"{name} of {pinned.name} is not in {shown(place)}: run `{pull}`, "
             "or name the file or folder that holds it (--data)"
         )
     return found

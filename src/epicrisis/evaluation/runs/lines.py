@@ -16,6 +16,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from epicrisis.errors import InputError, StorageError
+from epicrisis.printable import printable_json
 from epicrisis.privacy import open_private
 
 _BLOCK = 1 << 16
@@ -61,7 +62,7 @@ def append_line(path: Path, value: Mapping[str, Any]) -> None:
     Takes back what was left half-written before. Raises StorageError where the disk does not take the line: then
     nothing of it is there.
     """
-    text = json.dumps(value, ensure_ascii=False) + "\n"
+    text = printable_json(json.dumps(value, ensure_ascii=False)) + "\n"
     try:
         with io.FileIO(open_private(path, os.O_RDWR | os.O_APPEND), "r+") as file:
             whole = _mended(file)
