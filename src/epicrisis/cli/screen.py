@@ -179,9 +179,12 @@ class Screen:
         choice = f"{answer.choice}. {answer.question.options[answer.choice]} — " if answer.choice else ""
         if answer.state == "answered":
             self._told("[bold]Answer[/bold]: ", printable(choice) + answer.text)
-        else:
+        elif answer.state == "abstained":
             reason = answer.failure.message if answer.failure else answer.text or "the evidence does not answer it"
             self._told(f"[bold]No answer[/bold] ({answer.state}): ", reason)
+        else:
+            # Why is said once, on standard error, when the command ends.
+            self._told(f"[bold]No answer[/bold] ({answer.state})")
         if answer.state == "answered" and not answer.citations and answer.strategy in ("rag", "brief-context"):
             self._told("  It cites nothing: do not rely on it.", style="yellow")
         if answer.distribution:
