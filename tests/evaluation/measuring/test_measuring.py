@@ -354,7 +354,11 @@ def test_meteor_and_bertscore_have_their_variant_in_their_name(tmp_path: Path, m
 
 def test_numbers_are_held_against_numbers_and_a_right_answer_without_one_has_no_value(tmp_path: Path) -> None:
     lines = [record(question(0), "40 mg"), record(question(1), "80 mg"), record(question(2, gold="None."), "40 mg")]
+    lines += [record(question(3), "40 mg and 80 mg"), record(question(4), "none")]
     run = folder_of(tmp_path, lines)
     measured_by(run, numbers())
-    assert [each.values.get("numbers") for each in measured(run)] == [1.0, 0.0, None]
-    assert measured(run)[2].states == {"numbers": "unparsed"}
+    cases = measured(run)
+    assert [each.values.get("numbers-recall") for each in cases] == [1.0, 0.0, None, 1.0, 0.0]
+    assert [each.values.get("numbers-precision") for each in cases] == [1.0, 0.0, None, 0.5, None]
+    assert [each.values.get("numbers-f1") for each in cases] == [1.0, 0.0, None, pytest.approx(2 / 3), 0.0]
+    assert cases[2].states == dict.fromkeys(("numbers-f1", "numbers-precision", "numbers-recall"), "unparsed")

@@ -95,15 +95,21 @@ def entailment_by(model: NliModel, name: str) -> Measurer:
 
 
 def numbers() -> Measurer:
-    """Are the quantities of the right answer in the answer? The best over several right ones; a right answer without a
-    number has no value."""
+    """Measure whether answer and right answer state the same quantities: F1, precision and recall.
+
+    The best over several right answers; a right answer without a number has no value, an answer without one no
+    precision.
+    """
     from epicrisis.evaluation.metrics.numbers import number_score
 
     def values(response: Response) -> dict[str, float] | Unscored:
-        found = number_score(response.answer, response.references)
-        return Unscored("the right answer has no number") if found is None else {"numbers": found}
+        score = number_score(response.answer, response.references)
+        if score is None:
+            return Unscored("the right answer has no number")
+        shares = {"numbers-f1": score.f1, "numbers-recall": score.recall}
+        return shares if score.precision is None else {**shares, "numbers-precision": score.precision}
 
-    return _plain("numbers", ("numbers",), values)
+    return _plain("numbers", ("numbers-f1", "numbers-precision", "numbers-recall"), values)
 
 
 def meteor() -> Measurer:
