@@ -15,7 +15,7 @@ from epicrisis.answering.voting import Voting
 from epicrisis.answers import Called, ExamplesFound, Notice, Voted
 from epicrisis.errors import EndpointRejected
 from epicrisis.seams import ChatRequest
-from epicrisis.testing.chat import ScriptedModel
+from epicrisis.testing.chat import ScriptedModel, words
 from epicrisis.testing.voter import voter
 from epicrisis.types import Example, Examples, Question
 from tests.answering.world import NOT_FOUND, OPEN_QUESTION, run, world
@@ -193,7 +193,12 @@ def test_an_example_is_data() -> None:
 
 
 def test_examples_that_do_not_fit_are_refused_and_not_cut() -> None:
-    model = ScriptedModel(lambda _: stating("A"), context_tokens=1200)
+    roomy = always("A")
+    run(medprompt, world(roomy, (), voting=Voting(2), examples=found), ASKED)
+    request = roomy.requests[0]
+    needed = sum(words(message.content) for message in request.messages) + request.max_tokens
+    # One token less than all three need: two of them would fit.
+    model = ScriptedModel(lambda _: stating("A"), context_tokens=needed - 1)
     answer = run(medprompt, world(model, (), voting=Voting(2), examples=found), ASKED)
     assert answer.state == "over-window"
     assert answer.failure is not None
