@@ -133,10 +133,13 @@ def measure_run(
     """
     from epicrisis.errors import InputError
     from epicrisis.evaluation.measuring.judges import keep_calibrations
+    from epicrisis.evaluation.measuring.measurers import check_names
     from epicrisis.evaluation.measuring.responses import responses
 
     if not any(each.measurable for each in responses(run)):
         raise InputError(f"{run} has no answer to measure: name a run of open questions that have a reference")
+    for which, names in (("judges", judges), ("NLI models", nli)):
+        check_names(which, names)
     asked = [_settings(settings, run, name) for name in judges]
     measurers = _metrics(settings, nli, bertscore, meteor=meteor)
     with _bars(quiet) as bars:
