@@ -55,6 +55,15 @@ def test_votes_are_draws_of_one_prompt_and_the_majority_wins() -> None:
     assert all(vote.usage.calls == 1 for vote in answer.votes)
 
 
+def test_votes_for_options_of_one_text_count_together() -> None:
+    asked = Question("Which?", {"A": "other", "B": "same", "C": "same"}, "choice")
+    model = ScriptedModel(lambda request: stating("AABCC"[request.sample]))
+    answer = run(self_consistency, world(model, (), voting=Voting(5, shuffle=False)), asked)
+    assert (answer.choice, answer.distribution) == ("B", {"A": 0.4, "B": 0.6, "C": 0.0})
+    shuffled = run(self_consistency, world(always("B"), (), voting=Voting(6, shuffle=True)), asked)
+    assert {vote.choice for vote in shuffled.votes} == {"A", "B"}, "in whatever order they were shown"
+
+
 @pytest.mark.parametrize("votes", [4, 8, 20])
 def test_a_model_that_always_says_the_first_gives_no_letter(votes: int) -> None:
     """Shuffled, every option gets as many votes: a tie, and no choice."""
