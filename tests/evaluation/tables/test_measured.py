@@ -92,9 +92,7 @@ def test_answers_that_a_metric_has_not_scored_are_told_and_none_at_all_is_no_zer
     assert told(made, 1)[JUDGE] is None, "one that abstained would be all of its mean"
     assert told(made, 1)["difference to rag-5"] is None
     assert any("rather too low" in note for note in made.notes)
-    whole = table(
-        "T", ("arm",), [Row(("x",), [case(judge=1.0), case("n", judge=1.0, **{"numbers-f1": 1.0})])], baseline="y"
-    )
+    whole = table("T", ("arm",), [Row(("x",), [case(judge=1.0), case("n", judge=1.0, numbers_f1=1.0)])], baseline="y")
     assert "answered, not scored" not in whole.columns, "not every right answer has a number"
 
 
