@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from epicrisis.answers import AnswerStarted, Delta
+from epicrisis.answers import Answer, Answered, AnswerStarted, Citation, Delta
 from epicrisis.cli.screen import Screen
 from epicrisis.cli.terminal import open_console
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.printable import GUTTER
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Document
+from epicrisis.types import Document, Question
 from tests.cli.conftest import Run
 from tests.loopback import USAGE, Endpoint, Scripted, completion, serving, sse
 from tests.unsafe import ENCODED, UNSAFE, unsafe_in
@@ -241,3 +241,15 @@ def test_a_streamed_reply_cannot_pass_for_a_citation_on_a_narrow_terminal(capsys
     assert lines[0].startswith("RAG over 2 passages: It does.")
     assert all(line.startswith(GUTTER) for line in lines[1:])
     assert all(len(line) <= 40 for line in lines)
+
+
+def test_a_long_title_goes_on_behind_the_gutter_on_a_narrow_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    console = open_console()
+    console.width, console._force_terminal = 40, True
+    title = f"A trial of aspirin in older people   {FAKE} and so on {FAKE}"
+    cited = Citation(1, "d#0", "d", title, "", "2015", 0, 9, f"Aspirin {FAKE}", True)
+    Screen(console).show(Answered(Answer(Question("Why?"), "rag", "answered", f"It does. {FAKE}", citations=(cited,))))
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+    assert [line for line in lines if line.startswith("  [")] == [line for line in lines if line.startswith("  [1]")]
+    assert all(len(line) <= 40 for line in lines)
+    assert sum("Cochrane" in line for line in lines) == 4
