@@ -8,17 +8,22 @@ DEMO := build/demo-library
 # The demo's chat model; `make demo MODEL=qwen2.5-coder-0.5b` fetches half a gigabyte and answers better.
 MODEL ?= smollm2-135m
 
+# Every package first, each file of it checked against the lock; then this one alone, built by what was just installed.
+# (As constraints the hashes would be of no use: pip refuses what comes without one, as this package does.)
+LOCKED := --require-hashes --no-deps --only-binary=:all:
+OURS := --no-deps --no-build-isolation --editable .
+
 .PHONY: demo test test-torch torch-wheel check fast-test models lock clean
 
 $(INSTALLED): pyproject.toml requirements.lock
 ifdef UV
 	$(UV) venv --quiet --seed --allow-existing --python $(PYTHON) $(VENV)
-	$(UV) pip install --quiet --python $(BIN)/python -c requirements.lock --editable . --group dev
+	$(UV) pip install --quiet --python $(BIN)/python $(LOCKED) -r requirements.lock
+	$(UV) pip install --quiet --python $(BIN)/python $(OURS)
 else
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --only-binary=:all: -c requirements.lock --group dev "hatchling>=1.27" "editables>=0.5"
-	$(BIN)/python -m pip install --quiet --no-build-isolation -c requirements.lock --editable .
+	$(BIN)/python -m pip install --quiet $(LOCKED) -r requirements.lock
+	$(BIN)/python -m pip install --quiet $(OURS)
 endif
 	touch $@
 
@@ -51,28 +56,31 @@ fast-test: $(INSTALLED)  ## what needs neither models nor data
 
 # torch is no part of the other environment: it is large, and of its wheels only those for CPUs are wanted here.
 TORCH_BIN := .venv-torch/bin
-TORCH_PINS := -c requirements-torch.lock -c requirements.lock
+# Which file torch's wheel is depends on where it comes from (with or without graphics cards), so it alone has no hash.
+TORCH_PIN := requirements-torch-wheel.lock
 
 torch-wheel:  ## fails where the registry has no wheel of torch for this Python that does without a graphics card
 	$(PYTHON) -m venv .venv-torch
-	$(TORCH_BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(TORCH_BIN)/python -m pip install --quiet --dry-run --ignore-installed --report .venv-torch/plan.json \
-		--only-binary=:all: $(TORCH_PINS) torch
+		--only-binary=:all: -r $(TORCH_PIN)
 	! grep -qE '"name": "(nvidia|cuda|triton)' .venv-torch/plan.json
 
-.venv-torch/.installed: pyproject.toml requirements.lock requirements-torch.lock
+.venv-torch/.installed: pyproject.toml requirements.lock requirements-torch.lock $(TORCH_PIN)
 	$(MAKE) torch-wheel
-	$(TORCH_BIN)/python -m pip install --quiet --only-binary=:all: $(TORCH_PINS) --group dev --group torch-tests \
-		"hatchling>=1.27" "editables>=0.5"
-	$(TORCH_BIN)/python -m pip install --quiet --no-build-isolation $(TORCH_PINS) --editable .
+	$(TORCH_BIN)/python -m pip install --quiet $(LOCKED) -r requirements.lock -r requirements-torch.lock
+	$(TORCH_BIN)/python -m pip install --quiet --no-deps --only-binary=:all: -r $(TORCH_PIN)
+	$(TORCH_BIN)/python -m pip install --quiet $(OURS)
+	$(TORCH_BIN)/python -m pip check
 	touch $@
 
 test-torch: .venv-torch/.installed  ## encoders, rerankers and BERTScore on torch, against transformers and bert-score, with tiny models
 	$(TORCH_BIN)/python -m pytest -m torch tests/models tests/evaluation/metrics
 
-lock:  ## pin every dependency anew
-	uv pip compile --quiet --universal --python-version 3.11 --group dev --no-emit-index-url --no-header \
-		--output-file requirements.lock pyproject.toml
+COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
+
+lock:  ## pin every dependency anew, with the hashes of its files; of torch's tests the versions are kept
+	$(COMPILE) --group dev --output-file requirements.lock pyproject.toml
+	$(COMPILE) --no-deps --no-annotate --output-file requirements-torch.lock requirements-torch.lock
 
 clean:
 	rm -rf $(VENV) .venv-torch build dist

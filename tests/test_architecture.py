@@ -19,7 +19,7 @@ FLOORS = {
     room: floor
     for floor, rooms in enumerate(
         [
-            ["dates", "facets"],
+            ["dates", "facets", "printable"],
             ["types"],
             ["answers"],
             ["errors", "plain"],
@@ -47,6 +47,7 @@ EDGE = {"__init__", "__main__"}
 """The package's face and its door: they may import any room."""
 ONLY = {room: {"dates", "types", "answers", "errors", "seams", "prompts", room} for room in ("retrieval", "answering")}
 FORBIDDEN_CALLS = {"print", "eval", "exec"}
+LOUD_CALLS = {"print", "typer.echo", "typer.secho", "Console", "sys.stdout.write", "sys.stderr.write"}
 
 
 @dataclass(frozen=True)
@@ -169,6 +170,17 @@ def shape_faults(source: Path) -> list[str]:
     return found
 
 
+def loud_calls(source: Path) -> list[str]:
+    """Calls that put text on the screen past `cli.terminal`, which makes it printable."""
+    return [
+        f"{name}:{node.lineno} calls {ast.unparse(node.func)}"
+        for name, tree in modules_of(source).items()
+        if name != "cli.terminal"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in LOUD_CALLS
+    ]
+
+
 def loose_dataclasses(source: Path) -> list[str]:
     """Dataclasses that could grow or change: each is slotted, and frozen unless it is a module's private notebook."""
     return [
@@ -193,6 +205,12 @@ def test_no_module_imports_itself_around_corners() -> None:
 
 def test_files_and_functions_are_short_and_quiet() -> None:
     assert shape_faults(SOURCE) == []
+
+
+def test_one_module_writes_to_the_screen(tmp_path: Path) -> None:
+    assert loud_calls(SOURCE) == []
+    plant(tmp_path, {"cli/a.py": "typer.echo('x')\nConsole(stderr=True)", "cli/terminal.py": "typer.echo('x')"})
+    assert loud_calls(tmp_path) == ["cli.a:1 calls typer.echo", "cli.a:2 calls Console"]
 
 
 def test_every_module_says_what_it_is() -> None:

@@ -33,16 +33,20 @@ from __future__ import annotations
 from typing import ClassVar
 
 from .answers import Failure, Usage
+from .printable import printable
 
 
 class EpicrisisError(Exception):
-    """The root. `retryable`: the same call may succeed later. `usage`: what was spent before it failed."""
+    """The root. `retryable`: the same call may succeed later. `usage`: what was spent before it failed.
+
+    The message becomes one printable line, for it may name files, ids or replies of others.
+    """
 
     retryable: ClassVar[bool] = False
     exit_code: ClassVar[int] = 1
 
     def __init__(self, message: str, *, usage: Usage | None = None) -> None:
-        super().__init__(message)
+        super().__init__(printable(message))
         self.usage = usage or Usage()
 
     @property

@@ -36,6 +36,7 @@ from epicrisis.answers import (
     Voted,
 )
 from epicrisis.errors import ChatError, StorageError
+from epicrisis.printable import printable_json
 from epicrisis.privacy import open_private
 from epicrisis.prompts import Prompt
 from epicrisis.seams import ChatReply, ChatRequest
@@ -137,7 +138,7 @@ def _say(fields: dict[str, Any]) -> None:
 
 def _line(fields: dict[str, Any]) -> str:
     at = datetime.now(UTC).isoformat(timespec="milliseconds")
-    return json.dumps({"at": at, **fields}, ensure_ascii=False)
+    return printable_json(json.dumps({"at": at, **fields}, ensure_ascii=False))
 
 
 def _told(event: Event) -> dict[str, Any]:

@@ -55,6 +55,30 @@ Unverified: TypeAlias = Literal["abstain", "keep"]
 """What answers an extractive question: a short sentence, as published; or words of a note, found there again."""
 
 
+def first_alike(options: Mapping[str, str], letter: str) -> str:
+    """Return the first letter whose option has the same text as this letter's, blanks aside: often the letter itself.
+
+    Published exams have questions with one text under two letters; then either letter says the same.
+    """
+    wanted = options.get(letter, "").split()
+    return next((other for other, text in options.items() if text.split() == wanted), letter)
+
+
+def same_option(options: Mapping[str, str], one: str | None, other: str | None) -> bool:
+    """Return whether two letters say the same: they are equal, or their options have the same text."""
+    if one is None or other is None:
+        return one is other
+    return first_alike(options, one) == first_alike(options, other)
+
+
+def chance_of(options: Mapping[str, str], gold: str | None) -> float | None:
+    """Return the share of the options that are right, one where nobody says which; None without options."""
+    if not options:
+        return None
+    right = sum(same_option(options, letter, gold) for letter in options)
+    return max(right, 1) / len(options)
+
+
 # -- what is read ---------------------------------------------------------------------------------------------------
 
 

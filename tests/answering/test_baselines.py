@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from epicrisis.answering.baselines import chain_of_thought, closed_book, rag
+from epicrisis.answering.choices import ReplyForm
 from epicrisis.answers import AnswerStarted, Called, Delta, Retrieved
 from epicrisis.errors import EndpointRejected, ScopeViolation
 from epicrisis.seams import ChatRequest
@@ -110,7 +111,10 @@ def test_rag_over_nothing_abstains_without_a_call() -> None:
 
 
 def test_rag_that_does_not_fit_fails_and_tells_the_cure() -> None:
-    model = ScriptedModel(lambda _: ANSWERED, context_tokens=1000)
+    window = ReplyForm(QUESTION.options, documents=8).max_tokens + 700
+    model = ScriptedModel(lambda _: ANSWERED, context_tokens=window)
+    assert run(rag, world(model, passages(2, words=200))).state == "answered", "two of the eight would fit"
+    model.requests.clear()
     answer = run(rag, world(model, passages(8, words=200)))
     assert (answer.state, model.requests) == ("over-window", [])
     assert answer.failure is not None

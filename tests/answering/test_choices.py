@@ -170,9 +170,17 @@ def test_a_letter_goes_before_an_option_of_that_text() -> None:
     assert form.read("AB").choice == "C"
 
 
-def test_a_text_that_two_options_share_is_no_choice() -> None:
+def test_options_of_one_text_are_one_choice() -> None:
+    form = ReplyForm({"A": "other", "B": "same", "C": "same "})
+    for reply in ("same", "B", "C", "The answer is C.", "B and C: the answer is B, the answer is C."):
+        assert form.read(reply).choice == "B"
+    assert form.read(js(answer="The answer is B.", choice="C")).choice == "B"
+    assert form.read(js(answer="other", choice="A")).choice == "A"
+
+
+def test_a_text_that_two_options_share_but_for_capitals_is_no_choice() -> None:
     with pytest.raises(Unreadable):
-        ReplyForm({"A": "same", "B": "same"}).read("same")
+        ReplyForm({"A": "same", "B": "Same"}).read("same")
 
 
 def test_open_questions_take_prose() -> None:

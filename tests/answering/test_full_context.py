@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from epicrisis.answering.choices import ReplyForm
 from epicrisis.answering.full_context import full_context
 from epicrisis.answers import Called
 from epicrisis.testing.chat import ScriptedModel
@@ -34,9 +35,14 @@ def test_every_note_stands_in_the_prompt_in_the_records_order() -> None:
 
 
 def test_a_record_over_the_window_is_a_state_of_its_own_and_nobody_is_asked() -> None:
-    model = ScriptedModel(lambda _: said(answer="It does."), context_tokens=500)
+    """Of the same window 20 notes are read, so that a record cut to fit would be answered."""
+    window = ReplyForm({}, documents=100).max_tokens + 800
+    model = ScriptedModel(lambda _: said(answer="It does."), context_tokens=window)
+    assert run(full_context, over(model, 20), OPEN_QUESTION).state == "answered"
+    assert len(items_of(model.requests.pop())) == 20
     asked = over(model, 100)
     answer = run(full_context, asked, OPEN_QUESTION)
+    assert model.requests == []
     assert answer.state == "over-window"
     assert answer.failure is not None
     assert answer.failure.kind == "ContextOverflow"

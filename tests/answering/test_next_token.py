@@ -40,6 +40,13 @@ def test_two_that_are_equally_probable_are_no_choice() -> None:
     assert (answer.state, answer.choice, answer.decided_by) == ("abstained", None, "tie")
 
 
+def test_what_is_on_two_letters_of_one_text_is_on_that_text() -> None:
+    asked = Question("Which?", {"A": "other", "B": "same", "C": "same"}, "choice")
+    answer = run(zero_shot, world(telling({"A": 0.4, "B": 0.3, "C": 0.3}), ()), asked)
+    assert answer.choice == "B"
+    assert answer.confidence == pytest.approx(0.6)
+
+
 def test_a_model_that_meant_something_else_is_said() -> None:
     asked = world(telling({"A": 0.02, "B": 0.01, "C": 0.01}), ())
     assert run(zero_shot, asked, ASKED).choice == "A"

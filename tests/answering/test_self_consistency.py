@@ -15,7 +15,7 @@ from epicrisis.answering.voting import Voting
 from epicrisis.answers import Called, ExamplesFound, Notice, Voted
 from epicrisis.errors import EndpointRejected
 from epicrisis.seams import ChatRequest
-from epicrisis.testing.chat import ScriptedModel
+from epicrisis.testing.chat import ScriptedModel, words
 from epicrisis.testing.voter import voter
 from epicrisis.types import Example, Examples, Question
 from tests.answering.world import NOT_FOUND, OPEN_QUESTION, run, world
@@ -53,6 +53,15 @@ def test_votes_are_draws_of_one_prompt_and_the_majority_wins() -> None:
     assert {(request.temperature, request.top_p) for request in model.requests} == {(0.9, 0.8)}
     assert len(asked.of(Called)) == len(asked.of(Voted)) == 3
     assert all(vote.usage.calls == 1 for vote in answer.votes)
+
+
+def test_votes_for_options_of_one_text_count_together() -> None:
+    asked = Question("Which?", {"A": "other", "B": "same", "C": "same"}, "choice")
+    model = ScriptedModel(lambda request: stating("AABCC"[request.sample]))
+    answer = run(self_consistency, world(model, (), voting=Voting(5, shuffle=False)), asked)
+    assert (answer.choice, answer.distribution) == ("B", {"A": 0.4, "B": 0.6, "C": 0.0})
+    shuffled = run(self_consistency, world(always("B"), (), voting=Voting(6, shuffle=True)), asked)
+    assert {vote.choice for vote in shuffled.votes} == {"A", "B"}, "in whatever order they were shown"
 
 
 @pytest.mark.parametrize("votes", [4, 8, 20])
@@ -193,7 +202,12 @@ def test_an_example_is_data() -> None:
 
 
 def test_examples_that_do_not_fit_are_refused_and_not_cut() -> None:
-    model = ScriptedModel(lambda _: stating("A"), context_tokens=1200)
+    roomy = always("A")
+    run(medprompt, world(roomy, (), voting=Voting(2), examples=found), ASKED)
+    request = roomy.requests[0]
+    needed = sum(words(message.content) for message in request.messages) + request.max_tokens
+    # One token less than all three need: two of them would fit.
+    model = ScriptedModel(lambda _: stating("A"), context_tokens=needed - 1)
     answer = run(medprompt, world(model, (), voting=Voting(2), examples=found), ASKED)
     assert answer.state == "over-window"
     assert answer.failure is not None

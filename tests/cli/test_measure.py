@@ -72,6 +72,34 @@ def test_a_run_is_measured_and_judged_once(tmp_path: Path, run: Run) -> None:
     assert len(list((folder / MEASURES).glob("judge*.jsonl"))) == 1
 
 
+def test_two_judges_without_a_model_name_keep_their_own_grades(tmp_path: Path, run: Run) -> None:
+    folder = ehr(tmp_path / "ehr")
+
+    def strict(request: ChatRequest) -> str:
+        return json.dumps({"reason": "no", "correctness": 1, "completeness": 1, "faithfulness": 1})
+
+    with served(ScriptedModel(by_length)) as one, served(ScriptedModel(strict)) as two:
+        arguments = ("measure", folder, "--no-meteor", "--json")
+        both = run(*arguments, "--judge", one.url, "--judge", two.url)
+        assert both.exit_code == 0, both.output
+        names = [server.url.partition("://")[2].removesuffix("/v1") for server in (one, two)]
+        rows = {row[0]: row for row in json.loads(both.stdout)["runs"][0]["table"]["rows"]}
+        means = [rows[f"judge-completeness[{name}]"][1]["value"] for name in names]
+        assert means == [pytest.approx((0 + 0.25 + 1) / 3), 0.0]
+        assert len(list((folder / MEASURES).glob("judge*.jsonl"))) == 2
+        calls = one.ledger.calls, two.ledger.calls
+        again = run(*arguments, "--judge", two.url, "--judge", one.url)
+        assert again.stdout == both.stdout
+        assert (one.ledger.calls, two.ledger.calls) == calls
+        refused = run(*arguments, "--judge", f"{one.url}#m", "--judge", f"{two.url}#m")
+        assert refused.exit_code == 2
+        assert "two judges go by the name m" in refused.stderr
+        assert run(*arguments, "--judge", f"{one.url}#m").exit_code == 0
+        later = run(*arguments, "--judge", f"{two.url}#m")
+        assert later.exit_code == 2
+        assert "goes by the same name" in later.stderr
+
+
 def test_a_judge_that_wrote_the_answers_is_told(tmp_path: Path, run: Run) -> None:
     folder = ehr(tmp_path / "ehr")
     with served(ScriptedModel(by_length)) as server:

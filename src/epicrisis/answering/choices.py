@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from epicrisis.types import first_alike
+
 ANSWER_CHARACTERS = 500
 FINDING_CHARACTERS = 180
 QUOTE_CHARACTERS = 240
@@ -148,11 +150,12 @@ class ReplyForm:
         letter = self._letter(value)
         if letter is None:
             raise Unreadable("the choice is none of the options")
-        return letter
+        return first_alike(self.options, letter)
 
     def _letter(self, text: str) -> str | None:
         """The option that these few words are: `B`, `(B) no`, `B: no`, or `no`. A letter goes before an option of the
-        same text (blood group A); a letter with another option's text, or a text that two options share, is none."""
+        same text (blood group A). A letter with another option's text is none, nor is a text of two options that differ
+        in capitals alone; of options with one text the first is meant."""
         cleaned = text.strip(_EDGES).lower()
         texts = {letter: option.strip(_EDGES).lower() for letter, option in self.options.items()}
         letters = {letter.lower(): letter for letter in self.options}
@@ -160,7 +163,7 @@ class ReplyForm:
             return letters[cleaned]
         same = [letter for letter, option in texts.items() if option == cleaned]
         if same:
-            return same[0] if len(same) == 1 else None
+            return same[0] if len({first_alike(self.options, letter) for letter in same}) == 1 else None
         head, separator, rest = _split_letter(cleaned)
         letter = letters.get(head) if separator else None
         contradicts = letter is not None and rest != texts[letter] and rest in texts.values()
@@ -199,12 +202,13 @@ class ReplyForm:
 
     def _stated(self, text: str) -> set[str]:
         """The letters that a prose reply states; where it states none, the one that it is, or that it names."""
-        words = {letter for words in _STATED_WORDS.findall(text) if (letter := self._letter(words))}
+        read = (self._letter(words) for words in _STATED_WORDS.findall(text))
+        words = {first_alike(self.options, letter) for letter in read if letter}
         stated = words | _letters(_STATED, text, self.options) | _letters(_CORRECT, text, self.options)
         if stated:
             return stated
         if alone := self._letter(text):
-            return {alone}
+            return {first_alike(self.options, alone)}
         named = _letters(_NAMED, text, self.options)
         plain = _letters(_NAMED, _WEIGHED.sub("", text), self.options)
         return named if len(named) > 1 else plain
@@ -246,7 +250,7 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def _letters(pattern: re.Pattern[str], text: str, options: Mapping[str, str]) -> set[str]:
-    return {letter for letter in pattern.findall(text) if letter in options}
+    return {first_alike(options, letter) for letter in pattern.findall(text) if letter in options}
 
 
 def _split_letter(text: str) -> tuple[str, str, str]:

@@ -16,7 +16,7 @@ from epicrisis.answers import Answer, AnswerStarted, Failure, Notice
 from epicrisis.errors import ChatError
 from epicrisis.prompts import render
 from epicrisis.seams import ChatRequest
-from epicrisis.types import Question
+from epicrisis.types import Question, first_alike
 
 NAME = "zero-shot"
 LITTLE = 0.5
@@ -44,9 +44,10 @@ async def zero_shot(question: Question, context: Context) -> Answer:
         return Answer(question, NAME, "failed", failure=Failure("NoLogprobs", cure))
     if told.mass < LITTLE:
         context.emit(Notice("model", f"only {100 * told.mass:.0f} % of the next token's probability is on the options"))
-    distribution = {
-        letter: math.exp(told.values[letter]) if letter in told.values else 0.0 for letter in question.options
-    }
+    distribution = dict.fromkeys(question.options, 0.0)
+    for letter, logprob in told.values.items():
+        # What is on two letters of one text is on that text.
+        distribution[first_alike(question.options, letter)] += math.exp(logprob)
     most = max(distribution.values())
     leaders = [letter for letter, share in distribution.items() if share == most]
     answer = Answer(question, NAME, "abstained", distribution=distribution, decided_by=TIE)

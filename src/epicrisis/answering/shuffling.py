@@ -11,6 +11,8 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from epicrisis.types import first_alike
+
 
 @dataclass(frozen=True, slots=True)
 class Shown:
@@ -21,8 +23,10 @@ class Shown:
     letters: tuple[str, ...]
 
     def own(self, letter: str) -> str:
-        """The question's own letter of what was shown under `letter`."""
-        return self.letters[list(self.options).index(letter)]
+        """Return the question's own letter of what was shown under `letter`; of options with one text the first."""
+        texts = dict(zip(self.letters, self.options.values(), strict=True))
+        in_order = {place: texts[place] for place in self.options}
+        return first_alike(in_order, self.letters[list(self.options).index(letter)])
 
 
 def as_they_are(options: Mapping[str, str]) -> Shown:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import typer
+from typer.core import TyperGroup
 
 from epicrisis.cli import (
     ask,
@@ -25,8 +28,24 @@ from epicrisis.cli import (
     search,
     synthesize,
 )
+from epicrisis.printable import printable
+
+
+class PrintableErrors(TyperGroup):
+    """The commands, with what a wrong argument repeats of itself made printable."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command. Raises typer's own errors with a printable message."""
+        try:
+            return super().invoke(ctx)
+        except typer.TyperException as error:
+            if isinstance(message := getattr(error, "message", None), str):
+                error.message = printable(message)
+            raise
+
 
 app = typer.Typer(
+    cls=PrintableErrors,
     name="epicrisis",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

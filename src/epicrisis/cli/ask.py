@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -60,6 +59,8 @@ from epicrisis.cli.options import (
     said,
 )
 from epicrisis.cli.questions import many, one
+from epicrisis.cli.running import confirm
+from epicrisis.cli.terminal import open_console, say, say_above
 
 if TYPE_CHECKING:
     from epicrisis.answers import Answer
@@ -83,11 +84,11 @@ def register(app: typer.Typer) -> None:
 def ask(
     context: typer.Context,
     library: Annotated[Path, typer.Argument(help="The library's folder.")],
-    question: Annotated[str | None, typer.Argument(help="What is asked.")] = None,
+    question: Annotated[str | None, typer.Argument(help="What is asked; `-` reads it from standard input.")] = None,
     patient: Patient = None,
     options: Options = None,
     file: File = None,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Where --file's answers go (JSONL).")] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Where answers go (JSONL).")] = None,
     strategy: Strategy = None,
     model: ModelName = None,
     by: ByName = None,
@@ -135,7 +136,7 @@ def ask(
     """Answer a question from a library, every step and its evidence shown."""
     settings = _settings(context, config)
     if question is not None and file is None:
-        _one(settings, library, one(question, options, patient), json)
+        _one(settings, library, one(question, options, patient), output, json)
     elif file is not None and question is None:
         _many(settings, library, file, patient, output, yes, json)
     else:
@@ -149,23 +150,28 @@ def _settings(context: typer.Context, config: Path | None) -> Settings:
     return checked(load(said(context), config))
 
 
-def _one(settings: Settings, library: Path, question: Question, json: bool) -> None:
-    answer = asyncio.run(_shown(settings, library, question, json))
+def _one(settings: Settings, library: Path, question: Question, output: Path | None, json: bool) -> None:
+    answer = asyncio.run(_shown(settings, library, question, output, json))
     if json:
         show_json(answer)
     if answer.state in ("failed", "unparsed", "over-window"):
         fail(answer.failure.message if answer.failure else "no answer", NOT_ANSWERED)
 
 
-async def _shown(settings: Settings, library: Path, question: Question, json: bool) -> Answer:
+async def _shown(settings: Settings, library: Path, question: Question, output: Path | None, json: bool) -> Answer:
+    """Return the answer, shown as it is worked on; with an output it is recorded there as those of a file are."""
     from epicrisis.answers import Answered
     from epicrisis.cli.screen import Screen
+    from epicrisis.evaluation.runs.loop import RecordFile
     from epicrisis.pipeline import Pipeline
 
     screen = Screen()
     async with Pipeline.open(settings, library) as pipeline:
+        records = None if output is None else RecordFile(output, pipeline.recipe())
         async for event in pipeline.events(question):
             if isinstance(event, Answered):
+                if records is not None:
+                    records.append(event.answer)
                 if not json:
                     screen.show(event)
                 return event.answer
@@ -191,13 +197,11 @@ def _many(
         told = {"long_questions": long, "skipped_lines": skipped, "output": str(output)}
         show_json({**states, **told, "usage": records.usage})
     else:
-        typer.echo(", ".join(f"{count} {state}" for state, count in states.items()) + f"; written to {output}")
-        typer.echo(usage_line(records.usage))
+        say(", ".join(f"{count} {state}" for state, count in states.items()) + f"; written to {output}")
+        say(usage_line(records.usage))
         if long:
             done = settings.long_questions
-            typer.echo(
-                f"{long} of {len(questions)} questions are longer than the encoder reads (done about it: {done})"
-            )
+            say(f"{long} of {len(questions)} questions are longer than the encoder reads (done about it: {done})")
     if states.get("failed"):
         fail(f"{states['failed']} questions failed; the same command asks them again", NOT_ANSWERED)
     if skipped:
@@ -208,7 +212,6 @@ async def _recorded(
     settings: Settings, library: Path, questions: list[Question], output: Path, yes: bool, json: bool
 ) -> RecordFile:
     """Answers what has no record yet."""
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from epicrisis.evaluation.runs.loop import RecordFile, answer_all
@@ -220,20 +223,14 @@ async def _recorded(
         records = RecordFile(output, pipeline.recipe())
         left = [question for question in questions if not records.is_done(question.key)]
         if not yes and (asked := await ask_first(pipeline, settings, left)) is not None:
-            _confirm(asked)
+            confirm(asked)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=Console(stderr=True), disable=json) as progress:
+        with Progress(*columns, console=open_console(stderr=True), disable=json) as progress:
             task = progress.add_task("Answering", total=len(questions))
             async for question, answer in answer_all(pipeline, questions, records, pipeline.at_once):
                 if answer is not None and answer.state == "failed" and answer.failure is not None:
-                    progress.console.print(f"{question.id}: {answer.failure.message}", markup=False)
+                    say_above(progress, f"{question.id}: {answer.failure.message}")
                 progress.advance(task)
+        # Answers end in any order; the file that a reader gets is in the order of the questions.
+        records.sort([question.key for question in questions])
     return records
-
-
-def _confirm(question: str) -> None:
-    """Goes on where a person says yes."""
-    if not sys.stdin.isatty():
-        fail(f"{question.removesuffix(' Go on?')}: give --yes to go on", NOT_ANSWERED)
-    if not typer.confirm(question, err=True):
-        fail("nothing was asked", NOT_ANSWERED)

@@ -9,6 +9,7 @@ import typer
 
 from epicrisis.cli.common import show_json, translated
 from epicrisis.cli.options import Config, Json
+from epicrisis.cli.terminal import say
 
 if TYPE_CHECKING:
     from epicrisis.models.chat.layers.cache import ReplyCache
@@ -35,7 +36,7 @@ def info(library: Library = None, config: Config = None, json: Json = False) -> 
     if json:
         show_json({"path": cache.path, "replies": stats.replies, "bytes": stats.bytes})
     else:
-        typer.echo(f"{stats.replies:,} replies in {cache.path}, {stats.bytes / 1e6:,.1f} MB")
+        say(f"{stats.replies:,} replies in {cache.path}, {stats.bytes / 1e6:,.1f} MB")
 
 
 @translated
@@ -47,7 +48,7 @@ def clear(library: Library = None, config: Config = None, json: Json = False) ->
     if json:
         show_json({"path": cache.path, "deleted": gone})
     else:
-        typer.echo(f"deleted {gone:,} replies from {cache.path}")
+        say(f"deleted {gone:,} replies from {cache.path}")
 
 
 def _cache(library: Path | None, config: Path | None) -> ReplyCache:

@@ -11,8 +11,10 @@ from typing import NoReturn, ParamSpec, TypeVar
 
 import typer
 
+from epicrisis.cli.terminal import say, say_text
 from epicrisis.errors import EpicrisisError
 from epicrisis.plain import to_json
+from epicrisis.printable import printable, printable_json
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -45,10 +47,10 @@ def plain_name(name: str) -> str:
 
 def fail(message: str, code: int) -> NoReturn:
     """Ends the command with one line on standard error."""
-    typer.echo(f"epicrisis: {' '.join(message.split())}", err=True)
+    say(f"epicrisis: {' '.join(printable(message).split())}", err=True)
     raise typer.Exit(code) from None
 
 
 def show_json(value: object) -> None:
-    """Any value of the library as JSON on standard output."""
-    typer.echo(json.dumps(to_json(value), ensure_ascii=False, indent=2))
+    """Print any value of the library as JSON; what a terminal would obey is escaped, so that it stays the same data."""
+    say_text(printable_json(json.dumps(to_json(value), ensure_ascii=False, indent=2)))

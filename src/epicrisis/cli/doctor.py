@@ -18,6 +18,7 @@ import typer
 
 from epicrisis.cli.common import fail, show_json, translated
 from epicrisis.cli.options import Config, Json, LocalOnly
+from epicrisis.cli.terminal import say
 
 if TYPE_CHECKING:
     from epicrisis.settings import ModelSettings, RerankSettings, Settings
@@ -214,27 +215,27 @@ def _mode(path: Path) -> str | None:
 
 
 def _show(found: dict[str, Any]) -> None:
-    typer.echo(f"Python {found['python']} on {found['system']}, {found['cores']} cores")
+    say(f"Python {found['python']} on {found['system']}, {found['cores']} cores")
     for name, installed in found["packages"].items():
-        typer.echo(f"  {name:<12} {installed or 'not installed'}")
-    typer.echo(f"models in {found['home']}: {', '.join(found['models']) or 'none (epicrisis models pull minilm)'}")
+        say(f"  {name:<12} {installed or 'not installed'}")
+    say(f"models in {found['home']}: {', '.join(found['models']) or 'none (epicrisis models pull minilm)'}")
     for role, model in found["roles"].items():
         said = ", ".join(f"{key} {model[key]}" for key in DECLARED if model[key] is not None)
-        typer.echo(f"  {role:<7} {model['name']}{f' (declared: {said})' if said else ''}")
+        say(f"  {role:<7} {model['name']}{f' (declared: {said})' if said else ''}")
     contacts = found["contacts"]
-    typer.echo("would be contacted:" if contacts else "would be contacted: nothing beyond this machine")
+    say("would be contacted:" if contacts else "would be contacted: nothing beyond this machine")
     for row in contacts:
         through = f", through the proxy {row['proxy']}" if row["proxy"] else ""
         open_line = "" if row["encrypted"] else ", NOT ENCRYPTED (http)"
-        typer.echo(f"  {row['host']}: {row['why']}, key from {row['key']}{through}{open_line}{_refused(row)}")
-    typer.echo("by commands of their own:")
+        say(f"  {row['host']}: {row['why']}, key from {row['key']}{through}{open_line}{_refused(row)}")
+    say("by commands of their own:")
     for row in found["pulls"]:
-        typer.echo(f"  {row['host']}: {row['why']}{_refused(row)}")
-    typer.echo(f"reports of libraries to their makers: off ({', '.join(found['telemetry_off'])})")
-    typer.echo("written down:" if found["written"] else "written down: nothing but the answers that are asked for")
+        say(f"  {row['host']}: {row['why']}{_refused(row)}")
+    say(f"reports of libraries to their makers: off ({', '.join(found['telemetry_off'])})")
+    say("written down:" if found["written"] else "written down: nothing but the answers that are asked for")
     for row in found["written"]:
         mode = row["mode"] or "not there yet, will be 0600"
-        typer.echo(f"  {row['what']:<7} {row['path']} ({mode}): {row['holds']}")
+        say(f"  {row['what']:<7} {row['path']} ({mode}): {row['holds']}")
 
 
 def _refused(row: dict[str, Any]) -> str:

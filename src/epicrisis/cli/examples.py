@@ -33,6 +33,7 @@ from epicrisis.cli.options import (
     said,
 )
 from epicrisis.cli.running import note_demo
+from epicrisis.cli.terminal import open_console, say, say_above, say_lines
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -129,9 +130,9 @@ def _tell(path: Path, output: Path, questions: Taken, made: _Made, report: Inges
         lines = {"lines": made.states, "failed": made.failed, "usage": made.usage, "output": str(output)}
         show_json({**told, **lines, "library": str(path), "added": report})
     else:
-        typer.echo("\n".join(_lines(questions, made, output)))
+        say_lines(_lines(questions, made, output))
         if report is not None:
-            typer.echo(f"{path}: {_told(report)}")
+            say(f"{path}: {_told(report)}")
 
 
 class _Made:
@@ -149,7 +150,6 @@ async def _solved(
     settings: Settings, questions: Taken, how: How, tries: int, output: Path, made: _Made, quiet: bool
 ) -> EpicrisisError | None:
     """Asks what has no line yet. Where that was stopped by a budget or a dead endpoint, why: what is done counts."""
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from epicrisis.errors import BudgetExceeded, RunStopped
@@ -164,14 +164,14 @@ async def _solved(
         file = SolvedFile(output, questions.name, recipe(asker, how, tries))
         made.states = file.states
         done = sum(map(file.has, questions.questions))
-        with Progress(*columns, console=Console(stderr=True), disable=quiet) as bar:
+        with Progress(*columns, console=open_console(stderr=True), disable=quiet) as bar:
             task = bar.add_task("", total=len(questions.questions), completed=done, so_far="")
             try:
                 async for each in solve(questions.questions, asker, file, how, tries):
                     made.usage += each.usage
                     made.failed += each.failure is not None
                     if each.failure is not None:
-                        bar.console.print(f"{each.question.id}: {each.failure.message}", markup=False)
+                        say_above(bar, f"{each.question.id}: {each.failure.message}")
                     bar.update(task, advance=each.failure is None, so_far=_so_far(made))
             except (BudgetExceeded, RunStopped) as error:
                 return error
@@ -225,7 +225,7 @@ def add(
     if json:
         show_json(report)
     else:
-        typer.echo(f"{path}: {_told(report)}")
+        say(f"{path}: {_told(report)}")
     _fail_for_skipped(report)
 
 
@@ -255,12 +255,11 @@ def _encoder(settings: Settings, path: Path) -> tuple[Path, Encoder, str]:
 
 
 def _added(path: Path, items: Iterable[Item], encoder: Encoder, name: str, quiet: bool) -> IngestReport:
-    from rich.console import Console
     from rich.status import Status
 
     from epicrisis.library.ingest import add_documents, open_or_create
 
-    console = Console(stderr=True, quiet=quiet)
+    console = open_console(stderr=True, quiet=quiet)
     with open_or_create(path, encoder, name) as library, Status("", console=console) as status:
         return add_documents(
             library,
@@ -280,7 +279,7 @@ def _told(report: IngestReport) -> str:
 def _fail_for_skipped(report: IngestReport | None) -> None:
     if report is not None and report.skipped:
         for item in report.first_skipped:
-            typer.echo(f"epicrisis: {', '.join(filter(None, (item.path, item.where)))}: {item.reason}", err=True)
+            say(f"epicrisis: {', '.join(filter(None, (item.path, item.where)))}: {item.reason}", err=True)
         fail(f"{report.skipped} items were skipped, the first ones named above; all others are saved", INCOMPLETE)
 
 
@@ -318,11 +317,11 @@ def info(
     if json:
         show_json({"examples": total, "held": counts, "encoder": encoder, "against": against, "leaks": found})
         return
-    typer.echo(f"{path}: {total} solved questions, encoder {encoder}")
+    say(f"{path}: {total} solved questions, encoder {encoder}")
     for each in counts:
-        typer.echo(f"{each.count:>8}  {each.set}, {each.how}, {each.model or 'model not said'}, {each.form}")
+        say(f"{each.count:>8}  {each.set}, {each.how}, {each.model or 'model not said'}, {each.form}")
     if found is not None:
-        typer.echo(_leaks(found, str(against), alike))
+        say(_leaks(found, str(against), alike))
 
 
 def _leaks(found: tuple[Leak, ...], against: str, alike: float) -> str:

@@ -13,6 +13,7 @@ import typer
 from epicrisis.cli import notes
 from epicrisis.cli.common import fail, show_json, translated
 from epicrisis.cli.options import Config, EncoderName, Json, LocalOnly
+from epicrisis.cli.terminal import open_console, say, say_lines
 from epicrisis.types import Splitter
 
 if TYPE_CHECKING:
@@ -160,13 +161,12 @@ def _begun(items: Iterator[Item]) -> Iterator[Item]:
 def _with_progress(
     opened: Library, items: Iterator[Item], encoder: Encoder, replace: bool, literature: bool
 ) -> IngestReport:
-    from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     from epicrisis.library.ingest import add_documents
 
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    with Progress(*columns, console=open_console(stderr=True)) as bar:
         task = bar.add_task("Adding", total=None)
         return add_documents(
             opened,
@@ -186,15 +186,14 @@ def _tell(report: IngestReport, path: Path, json: bool) -> None:
     if json:
         show_json(report)
     else:
-        for line in _report_lines(report, path):
-            typer.echo(line)
+        say_lines(_report_lines(report, path))
     for remark in report.remarks:
-        typer.echo(f"epicrisis: {remark}", err=True)
+        say(f"epicrisis: {remark}", err=True)
     if report.more_remarks:
-        typer.echo(f"epicrisis: {report.more_remarks} more files were there already, or were named apart", err=True)
+        say(f"epicrisis: {report.more_remarks} more files were there already, or were named apart", err=True)
     for item in report.first_skipped:
         place = ", ".join(part for part in (item.path, item.where) if part)
-        typer.echo(f"epicrisis: {place}: {item.reason}", err=True)
+        say(f"epicrisis: {place}: {item.reason}", err=True)
     if report.skipped:
         fail(f"{report.skipped} items were skipped, the first ones named above; all others are saved", SKIPPED)
 
@@ -229,19 +228,18 @@ def optimize(
     json: Json = False,
 ) -> None:
     """Join small files, build or refresh the index, and measure its recall on the library's own passages."""
-    from rich.console import Console
     from rich.status import Status
 
     from epicrisis.library.library import Library
 
-    with Library.open(path, write=True) as opened, Status("", console=Console(stderr=True)) as status:
+    with Library.open(path, write=True) as opened, Status("", console=open_console(stderr=True)) as status:
         report = opened.optimize(recall, rebuild=rebuild, on_step=lambda step: status.update(f"Optimizing: {step}"))
     if json:
         show_json({"index": report, "good": report is None or report.good})
     elif report is None:
-        typer.echo("small enough to be searched exactly: no index needed, recall@16 is 1")
+        say("small enough to be searched exactly: no index needed, recall@16 is 1")
     else:
-        typer.echo(_index_line(report))
+        say(_index_line(report))
     if report is not None and not report.good:
         fail(
             f"the index does not reach the recall of {report.asked} that was asked: it is not used, searches are exact "
@@ -274,22 +272,22 @@ def info(path: LibraryPath, json: Json = False) -> None:
         show_json({**to_json(found), "remote": remote})
     else:
         made = found.manifest
-        typer.echo(f"{path}: {found.documents} documents, {found.passages} passages")
-        typer.echo(f"encoder: {made.encoder_name} ({made.dimensions} dimensions), {made.encoder_fingerprint}")
+        say(f"{path}: {found.documents} documents, {found.passages} passages")
+        say(f"encoder: {made.encoder_name} ({made.dimensions} dimensions), {made.encoder_fingerprint}")
         by_tokens = f"up to {made.max_tokens} tokens, {made.overlap} shared by neighbours"
         cut = {"tokens": by_tokens, "medrag": "1,000 characters, 200 shared (MedRAG)", "whole": "whole documents"}
-        typer.echo(f"passages: {cut[made.splitter]}")
+        say(f"passages: {cut[made.splitter]}")
         sizes = ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in found.bytes_on_disk.items())
-        typer.echo(f"on disk: {sizes}")
+        say(f"on disk: {sizes}")
         if found.index is not None:
-            typer.echo(_index_line(found.index))
+            say(_index_line(found.index))
         if found.unindexed:
-            typer.echo(f"{found.unindexed} passages are not in the index yet and are scanned: run `library optimize`")
+            say(f"{found.unindexed} passages are not in the index yet and are scanned: run `library optimize`")
         if found.open_batches:
-            typer.echo("a writer is at work, or was stopped: the next `epicrisis library add` settles what it left")
+            say("a writer is at work, or was stopped: the next `epicrisis library add` settles what it left")
         if remote is not None:
-            typer.echo(remote_line(remote))
-        typer.echo("NOT SOUND" if found.problems else "sound")
+            say(remote_line(remote))
+        say("NOT SOUND" if found.problems else "sound")
     if found.problems:
         fail("; ".join(found.problems), SKIPPED)
 
@@ -311,20 +309,19 @@ def check(path: LibraryPath, json: Json = False) -> None:
 
     Reads everything once: a minute or so for a million passages.
     """
-    from rich.console import Console
     from rich.progress import Progress
 
     from epicrisis.library.health import check as checked
     from epicrisis.library.health_report import lines
     from epicrisis.library.library import Library
 
-    with Library.open(path) as opened, Progress(console=Console(stderr=True), disable=json) as bar:
+    with Library.open(path) as opened, Progress(console=open_console(stderr=True), disable=json) as bar:
         task = bar.add_task("Checking")
         report = checked(opened, lambda read, all_: bar.update(task, completed=read, total=all_))
     if json:
         show_json(report)
     else:
-        typer.echo("\n".join(lines(report)))
+        say_lines(lines(report))
     if report.problems:
         fail(f"{len(report.problems)} problems, named above with their cures", SKIPPED)
 
@@ -353,7 +350,7 @@ def delete(
     if json:
         show_json({"deleted": there, "unknown": unknown})
     else:
-        typer.echo(f"{len(there)} documents deleted")
+        say(f"{len(there)} documents deleted")
     if unknown:
         fail(f"not there: {', '.join(unknown)}; check the ids with `epicrisis search --json`", SKIPPED)
 
@@ -368,6 +365,6 @@ def repair(path: LibraryPath, json: Json = False) -> None:
     if json:
         show_json(found)
     else:
-        typer.echo(f"mended: {found.documents} documents, {found.passages} passages")
+        say(f"mended: {found.documents} documents, {found.passages} passages")
     if found.problems:
         fail("; ".join(found.problems), SKIPPED)

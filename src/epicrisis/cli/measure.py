@@ -30,7 +30,8 @@ from epicrisis.cli.options import (
     said,
 )
 from epicrisis.cli.running import confirm, note_demo
-from epicrisis.cli.tables import say, say_sentence, show_data, show_table
+from epicrisis.cli.tables import say_sentence, show_data, show_table
+from epicrisis.cli.terminal import open_console, say, say_above
 
 if TYPE_CHECKING:
     from epicrisis.evaluation.measuring.calibration import Calibration
@@ -132,10 +133,13 @@ def measure_run(
     """
     from epicrisis.errors import InputError
     from epicrisis.evaluation.measuring.judges import keep_calibrations
+    from epicrisis.evaluation.measuring.measurers import check_names
     from epicrisis.evaluation.measuring.responses import responses
 
     if not any(each.measurable for each in responses(run)):
         raise InputError(f"{run} has no answer to measure: name a run of open questions that have a reference")
+    for which, names in (("judges", judges), ("NLI models", nli)):
+        check_names(which, names)
     asked = [_settings(settings, run, name) for name in judges]
     measurers = _metrics(settings, nli, bertscore, meteor=meteor)
     with _bars(quiet) as bars:
@@ -185,7 +189,7 @@ def _metrics(settings: Settings, nli: Sequence[str], bertscore: Sequence[str], *
     try:
         made += [measurers.meteor()] if meteor else []
     except ModelMissing as error:
-        typer.echo(f"note: METEOR is left out: {error}", err=True)
+        say(f"note: METEOR is left out: {error}", err=True)
     made += [measurers.bertscore(name, settings.home, settings.threads) for name in bertscore]
     return made + [measurers.entailment(name, settings.home, settings.threads) for name in nli]
 
@@ -245,17 +249,16 @@ _Show = Callable[[str, int, int], Callable[[Any], None]]
 @contextmanager
 def _bars(quiet: bool) -> Iterator[_Show]:
     """A bar for each measurer, and a line for each call that failed."""
-    from rich.console import Console
     from rich.progress import Progress
 
-    with Progress(console=Console(stderr=True), disable=quiet) as progress:
+    with Progress(console=open_console(stderr=True), disable=quiet) as progress:
 
         def begin(name: str, total: int, done: int) -> Callable[[Any], None]:
             task = progress.add_task(name.replace("[", r"\["), total=total, completed=done)
 
             def advance(made: Measurement) -> None:
                 if made.failure is not None:
-                    progress.console.print(f"{name}: {made.failure.message}", markup=False)
+                    say_above(progress, f"{name}: {made.failure.message}")
                 progress.advance(task)
 
             return advance

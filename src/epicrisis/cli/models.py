@@ -8,6 +8,7 @@ import typer
 
 from epicrisis.cli.common import show_json, translated
 from epicrisis.cli.options import Config, Json, LocalOnly
+from epicrisis.cli.terminal import open_console, say
 
 models = typer.Typer(no_args_is_help=True, help="List and fetch the models of the catalogue.")
 
@@ -44,9 +45,9 @@ def list_(config: Config = None, json: Json = False) -> None:
     for row in rows:
         state = "here" if row["here"] else "not pulled"
         size = "unpinned" if row["bytes"] is None else f"{row['bytes'] / 1e6:.0f} MB"
-        typer.echo(f"{row['name']:<22} {row['kind']:<13} {size:>10}  {state:<11} {row['licence']}")
-        typer.echo(f"{'':<22} {row['description']}")
-    typer.echo("unpinned: fetched from the hub as it is there; hashes are recorded at the first pull and kept to")
+        say(f"{row['name']:<22} {row['kind']:<13} {size:>10}  {state:<11} {row['licence']}")
+        say(f"{'':<22} {row['description']}")
+    say("unpinned: fetched from the hub as it is there; hashes are recorded at the first pull and kept to")
 
 
 @models.command(epilog="Example: epicrisis models pull minilm smollm2-135m")
@@ -58,7 +59,6 @@ def pull(
     json: Json = False,
 ) -> None:
     """Fetch models and check their sha256. What is here already is not fetched again."""
-    from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
     from epicrisis.configuration import load
@@ -70,7 +70,7 @@ def pull(
         pinned(name, catalogue())
     folders = {}
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-    with Progress(*columns, console=Console(stderr=True), disable=json) as bar:
+    with Progress(*columns, console=open_console(stderr=True), disable=json) as bar:
         for name in names:
             task = bar.add_task(name, total=None)
 
@@ -82,4 +82,4 @@ def pull(
         show_json(folders)
     else:
         for name, folder in folders.items():
-            typer.echo(f"{name}: {folder}")
+            say(f"{name}: {folder}")

@@ -30,6 +30,8 @@ from epicrisis.cli.options import (
 )
 from epicrisis.cli.running import note_demo
 from epicrisis.cli.tables import say_sentence, show_data, show_table
+from epicrisis.cli.terminal import open_console, say, say_above
+from epicrisis.printable import shell_quoted
 
 if TYPE_CHECKING:
     from epicrisis.evaluation.judging.by_model import Reply
@@ -99,13 +101,13 @@ def pairs(
     if json:
         show_json({**told, "output": str(output)})
         return
-    typer.echo(
+    say(
         f"{told['pairs']} pairs in {output}; {told['same_words']} questions whose two answers are the same words "
         f"(ties), {told['left_out']} without a pair because an arm did not answer"
     )
     if paired.telling:
-        typer.echo(f"note: in {paired.telling} pairs one answer alone speaks of documents or findings: not quite blind")
-    typer.echo(f"keep {KEY} away from the reviewers")
+        say(f"note: in {paired.telling} pairs one answer alone speaks of documents or findings: not quite blind")
+    say(f"keep {KEY} away from the reviewers")
 
 
 @translated
@@ -145,8 +147,8 @@ def judge(
         counts = {state: states.count(state) for state in sorted(set(states))}
         show_json({"replies": counts, "usage": file.usage, "output": str(output)})
     else:
-        typer.echo(f"{len(states)} replies to {len(paired.pairs)} pairs in both orders, written to {output}")
-        typer.echo(usage_line(file.usage))
+        say(f"{len(states)} replies to {len(paired.pairs)} pairs in both orders, written to {output}")
+        say(usage_line(file.usage))
     if failed := states.count("failed"):
         fail(f"{failed} calls failed; the same command asks them again", NOT_JUDGED)
 
@@ -167,14 +169,13 @@ def _settings(context: typer.Context, config: Path | None, folder: Path, *, pati
 
 async def _show(replies: AsyncIterator[R], name: Callable[[R], str], total: int, done: int, json: bool) -> None:
     """A bar, and a line for each call that failed."""
-    from rich.console import Console
     from rich.progress import Progress
 
-    with Progress(console=Console(stderr=True), disable=json) as bar:
+    with Progress(console=open_console(stderr=True), disable=json) as bar:
         task = bar.add_task("Judging", total=total, completed=done)
         async for reply in replies:
             if reply.failure is not None:
-                bar.console.print(f"{name(reply)}: {reply.failure.message}", markup=False)
+                say_above(bar, f"{name(reply)}: {reply.failure.message}")
             bar.advance(task)
 
 
@@ -263,11 +264,11 @@ def mark(
         counts = {state: states.count(state) for state in sorted(set(states))}
         show_json({"to_mark": to_mark, "marks": counts, "usage": file.usage, "output": str(output)})
     else:
-        typer.echo(
+        say(
             f"{states.count('judged')} of {to_mark} answers marked, written to {output}; {states.count('unparsed')} "
             f"verdicts could not be read, {len(cases) - to_mark} open cases have nothing to mark"
         )
-        typer.echo(usage_line(file.usage))
+        say(usage_line(file.usage))
     if failed := states.count("failed"):
         fail(f"{failed} calls failed; the same command asks them again", NOT_JUDGED)
 
@@ -301,7 +302,9 @@ def marks(
 
     marking = marking_of(run, files or None)
     if not marking.judges:
-        raise InputError(f"nobody has marked {run}: let a model do it (epicrisis open-ended mark {run} --model URL)")
+        raise InputError(
+            f"nobody has marked {run}: let a model do it (epicrisis open-ended mark {shell_quoted(run)} --model URL)"
+        )
     found = {" and ".join(sorted(marking.models[WROTE])): marking}
     if json:
         show_data({"conclusions": conclusions(found), "tables": tables(found)})

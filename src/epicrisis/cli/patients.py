@@ -10,6 +10,7 @@ from epicrisis.cli.common import show_json, translated
 from epicrisis.cli.library import LibraryPath, library, remote_line
 from epicrisis.cli.notes import counted
 from epicrisis.cli.options import Json
+from epicrisis.cli.terminal import say
 
 if TYPE_CHECKING:
     from epicrisis.library.patients import Patient
@@ -38,8 +39,8 @@ def patients(path: LibraryPath, json: Json = False) -> None:
         show_json(found)
         return
     for each in found:
-        typer.echo(_line(each))
-    typer.echo(f"{counted(len(found), 'patient')}, {counted(sum(each.notes for each in found), 'note')}")
+        say(_line(each))
+    say(f"{counted(len(found), 'patient')}, {counted(sum(each.notes for each in found), 'note')}")
 
 
 def _line(patient: Patient) -> str:
@@ -71,4 +72,4 @@ def forbid(path: LibraryPath, json: Json = False) -> None:
     if json:
         show_json(now)
     else:
-        typer.echo(remote_line(now))
+        say(remote_line(now))

@@ -45,6 +45,7 @@ from epicrisis.cli.options import (
     said,
 )
 from epicrisis.cli.questions import many, one
+from epicrisis.cli.terminal import open_console
 
 if TYPE_CHECKING:
     from epicrisis.plan.figures import Plan, Range, StrategyPlan
@@ -148,7 +149,6 @@ async def _planned(
     timed: bool,
     quiet: bool,
 ) -> Plan:
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from epicrisis.errors import SettingsError
@@ -157,7 +157,7 @@ async def _planned(
     from epicrisis.plan.planning import plan as planned
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), disable=quiet, transient=True) as progress:
+    with Progress(*columns, console=open_console(stderr=True), disable=quiet, transient=True) as progress:
         task = progress.add_task("Planning", total=None)
 
         def advance(total: int) -> None:
@@ -173,7 +173,6 @@ async def _planned(
 
 
 def _show(plan: Plan) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
@@ -184,7 +183,7 @@ def _show(plan: Plan) -> None:
     for each in plan.strategies:
         for row in _rows(each):
             table.add_row(*row)
-    console = Console(highlight=False)
+    console = open_console()
     console.print(f"{_number(plan.questions, 'question')} on {' and '.join(plan.models)}", markup=False)
     console.print(table)
     for note in _notes(plan):

@@ -25,7 +25,9 @@ from epicrisis.cli.options import (
     RrfK,
     said,
 )
-from epicrisis.cli.tables import say, say_sentence, show_data, show_findings, show_table
+from epicrisis.cli.tables import say_sentence, show_data, show_findings, show_table
+from epicrisis.cli.terminal import open_console, say, say_text
+from epicrisis.printable import shell_quoted
 
 if TYPE_CHECKING:
     from epicrisis.answers import Usage
@@ -161,7 +163,8 @@ def study(settings: Settings, library: Path, sets: Sequence[str], data: Path | N
         show_data({"folder": str(folder), "findings": found})
         return
     show_findings(found)
-    say(f"\nkept in {folder} (epicrisis report {folder} -o report.html)")
+    say()
+    say(f"kept in {folder} (epicrisis report {shell_quoted(folder)} -o report.html)")
 
 
 def _target(recall: str) -> float | None:
@@ -232,7 +235,6 @@ def rankings(
     quiet: bool,
 ) -> tuple[list[Recorded], Shape]:
     """The rankings of all questions, those that are in the file already not made again, and what their prompts take."""
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from epicrisis.evaluation.experiments.rankings import DEPTH, RankingFile, open_rankers, record
@@ -247,7 +249,7 @@ def rankings(
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with (
         open_rankers(settings, library, guard, max(DEPTH, settings.k, settings.preflight.depth)) as (rankers, recipe),
-        Progress(*columns, console=Console(stderr=True), disable=quiet) as progress,
+        Progress(*columns, console=open_console(stderr=True), disable=quiet) as progress,
     ):
         file = RankingFile(path, recipe)
         task = progress.add_task("Ranking" if guard == "none" else f"Ranking, {guard}", total=total)
@@ -257,7 +259,7 @@ def rankings(
                 progress.advance(task)
         shape = estimated_shape(found, rankers.store, scope, k=settings.k, partition=settings.partition)
     if len(found) < total:
-        typer.echo(f"{total - len(found)} questions have no document with a date and are left out", err=True)
+        say(f"{total - len(found)} questions have no document with a date and are left out", err=True)
     return [each for _, each in found], shape
 
 
@@ -271,7 +273,7 @@ def _show(fitted: Calibration, tables: Sequence[Table], settings: Settings, json
         show_table(table)
     say_sentence(why)
     say()
-    say(lines)
+    say_text(lines)
 
 
 def _lines(fitted: Calibration, settings: Settings) -> tuple[str, str]:

@@ -10,6 +10,7 @@ import typer
 from epicrisis.cli import questions_generate
 from epicrisis.cli.common import show_json, translated
 from epicrisis.cli.options import Config, Json, LocalOnly
+from epicrisis.cli.terminal import open_console, say
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -55,10 +56,10 @@ def list_(home: Home = None, config: Config = None, json: Json = False) -> None:
     width = max(map(len, sets))
     for each, row in zip(sets.values(), rows, strict=True):
         state = "here" if row["here"] else "not pulled"
-        typer.echo(f"{each.name:<{width}} {each.count:>6,} questions  {state:<11} {each.licence}")
-        typer.echo(f"{'':<{width}} {each.description}")
+        say(f"{each.name:<{width}} {each.count:>6,} questions  {state:<11} {each.licence}")
+        say(f"{'':<{width}} {each.description}")
         for file in each.files:
-            typer.echo(f"{'':<{width}} {file.url}")
+            say(f"{'':<{width}} {file.url}")
 
 
 @group.command(epilog="Example: epicrisis questions pull mirage/pubmedqa medq")
@@ -71,7 +72,6 @@ def pull(
     json: Json = False,
 ) -> None:
     """Fetch question sets and check that they hold the pinned questions. What is here is not fetched again."""
-    from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
     from epicrisis.evaluation.datasets import pull as pulling
@@ -81,7 +81,7 @@ def pull(
     settings, sets = _settings(home, config, local_only), catalogue()
     wanted = [pinned(name, sets) for name in dict.fromkeys(names)]
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-    with Progress(*columns, console=Console(stderr=True), disable=json) as bar:
+    with Progress(*columns, console=open_console(stderr=True), disable=json) as bar:
         tasks: dict[str, TaskID] = {}
 
         def show(file: str, done: int, total: int | None) -> None:
@@ -96,7 +96,7 @@ def pull(
         show_json({each.name: {"questions": each.count, "files": files[each.name]} for each in wanted})
         return
     for each in wanted:
-        typer.echo(f"{each.name}: {each.count:,} questions in {', '.join(files[each.name])} ({each.licence})")
+        say(f"{each.name}: {each.count:,} questions in {', '.join(files[each.name])} ({each.licence})")
 
 
 def _settings(home: Path | None, config: Path | None, local_only: bool = False) -> Settings:

@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
+from epicrisis.cli.terminal import say
 
 if TYPE_CHECKING:
     from epicrisis.types import Question
 
 
 def one(text: str, options: str | None, patient: str | None = None) -> Question:
-    """The question, of that patient, with its options, which come as one text with commas."""
+    """Return the question, of that patient, with its options, which come as one text with commas.
+
+    `-` stands for a question on standard input. Raises InputError where that is no text in UTF-8.
+    """
     from epicrisis.asking import as_question
 
+    if text == "-":
+        text = typed()
     listed = [part.strip() for part in options.split(",") if part.strip()] if options else None
     return replace(as_question(text, listed), patient=patient)
+
+
+def typed() -> str:
+    """Return what stands on standard input, without blanks around it. Raises InputError where it is not UTF-8."""
+    from epicrisis.errors import InputError
+
+    try:
+        return sys.stdin.read().strip()
+    except UnicodeDecodeError:
+        raise InputError("standard input is not UTF-8: convert it, or type the question as an argument") from None
 
 
 def many(file: Path, patient: str | None = None) -> tuple[list[Question], int]:
@@ -33,7 +49,7 @@ def many(file: Path, patient: str | None = None) -> tuple[list[Question], int]:
     read = list(read_questions(file))
     skipped = [item for item in read if isinstance(item, Skipped)]
     for item in skipped:
-        typer.echo(f"epicrisis: {item.path}, {item.where}: {item.reason}", err=True)
+        say(f"epicrisis: {item.path}, {item.where}: {item.reason}", err=True)
     questions = [item for item in read if not isinstance(item, Skipped)]
     if not questions:
         raise InputError(f"{file} holds no question that can be read")

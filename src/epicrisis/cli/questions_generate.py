@@ -28,6 +28,7 @@ from epicrisis.cli.options import (
     said,
 )
 from epicrisis.cli.running import note_demo
+from epicrisis.cli.terminal import open_console, say, say_above, say_lines
 
 if TYPE_CHECKING:
     from epicrisis.evaluation.generating import Drawn, Made, QuestionFile
@@ -82,7 +83,7 @@ def generate(
     note_demo(settings, ["writer"])
     drawn = draw(sources, n, settings.seed, scope_of(settings.scope))
     for item in drawn.skipped:
-        typer.echo(f"epicrisis: {', '.join(filter(None, (item.path, item.where)))}: {item.reason}", err=True)
+        say(f"epicrisis: {', '.join(filter(None, (item.path, item.where)))}: {item.reason}", err=True)
     file, made = asyncio.run(_generated(settings, drawn, output, json))
     usage = sum((each.usage for each in made), Usage())
     failed = sum(each.failure is not None for each in made)
@@ -91,8 +92,8 @@ def generate(
         told = {"drawn": len(drawn.passages), "lines": file.states, "failed": failed, "near_duplicates": alike}
         show_json({**told, "skipped": len(drawn.skipped), "usage": usage, "output": str(output)})
     else:
-        typer.echo("\n".join(_lines(drawn, n, file.states, alike, output)))
-        typer.echo(usage_line(usage))
+        say_lines(_lines(drawn, n, file.states, alike, output))
+        say(usage_line(usage))
     if failed:
         fail(f"{failed} calls failed; the same command asks them again", INCOMPLETE)
     if drawn.skipped:
@@ -115,7 +116,6 @@ def _lines(drawn: Drawn, n: int, states: Counter[str], alike: list[tuple[str, st
 
 
 async def _generated(settings: Settings, drawn: Drawn, output: Path, json: bool) -> tuple[QuestionFile, list[Made]]:
-    from rich.console import Console
     from rich.progress import Progress
 
     from epicrisis.evaluation.asking import opened
@@ -126,11 +126,11 @@ async def _generated(settings: Settings, drawn: Drawn, output: Path, json: bool)
     async with opened(settings) as asker:
         file = QuestionFile(output, recipe(asker))
         done = sum(passage.id in file.passages for passage in drawn.passages)
-        with Progress(console=Console(stderr=True), disable=json) as bar:
+        with Progress(console=open_console(stderr=True), disable=json) as bar:
             task = bar.add_task("Asking", total=len(drawn.passages), completed=done)
             async for each in generate(drawn.passages, asker, file, scope_of(settings.scope)):
                 made.append(each)
                 if each.failure is not None:
-                    bar.console.print(f"{each.passage.id}: {each.failure.message}", markup=False)
+                    say_above(bar, f"{each.passage.id}: {each.failure.message}")
                 bar.advance(task)
     return file, made

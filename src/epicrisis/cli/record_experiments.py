@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from epicrisis.cli.common import fail, plain_name
 from epicrisis.cli.measure import NOT_MEASURED
 from epicrisis.cli.running import folder_of, run_cases, show_runs
+from epicrisis.cli.terminal import open_console, say
 
 if TYPE_CHECKING:
     from epicrisis.evaluation.datasets.records.recordset import RecordSet
@@ -66,7 +65,7 @@ def asked(
     sets = record_sets(wanted, request)
     for one in sets:
         for notice in one.notices:
-            typer.echo(f"note: {one.name}: {notice}", err=True)
+            say(f"note: {one.name}: {notice}", err=True)
     if request.reranker is not None:
         flags = {**flags, "rerank": {"name": request.reranker}}
     runs: dict[Path, Manifest] = {}
@@ -105,12 +104,11 @@ def _library_of(sets: Sequence[RecordSet], data: Path, settings: Settings, chunk
 
 
 def _fill(path: Path, sets: Sequence[RecordSet], settings: Settings, chunk_tokens: int | None, *, quiet: bool) -> None:
-    from rich.console import Console
     from rich.status import Status
 
     from epicrisis.evaluation.recording import fill
 
-    with Status("Reading the notes", console=Console(stderr=True, quiet=quiet)) as status:
+    with Status("Reading the notes", console=open_console(stderr=True, quiet=quiet)) as status:
         report = fill(
             path, sets, settings, chunk_tokens,
             lambda now: status.update(f"Reading the notes: {now.documents} read, {now.passages} chunks"),
@@ -121,9 +119,9 @@ def _fill(path: Path, sets: Sequence[RecordSet], settings: Settings, chunk_token
 def _tell(path: Path, report: IngestReport) -> None:
     """Says on standard error what was put in, and what was not."""
     if report.added or report.replaced:
-        typer.echo(f"{report.added + report.replaced} notes, {report.passages} chunks in {path}", err=True)
+        say(f"{report.added + report.replaced} notes, {report.passages} chunks in {path}", err=True)
     for item in report.first_skipped:
-        typer.echo(f"epicrisis: {', '.join(filter(None, (item.path, item.where)))}: {item.reason}", err=True)
+        say(f"epicrisis: {', '.join(filter(None, (item.path, item.where)))}: {item.reason}", err=True)
 
 
 def _measure(folder: Path, measures: Measures, settings: Settings, library: Path, *, yes: bool, quiet: bool) -> int:

@@ -10,7 +10,8 @@ import typer
 
 from epicrisis.cli.common import translated
 from epicrisis.cli.options import Json
-from epicrisis.cli.tables import say, show_data
+from epicrisis.cli.tables import show_data
+from epicrisis.cli.terminal import say
 
 
 def register(app: typer.Typer) -> None:

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from epicrisis.cli.common import INTERRUPTED, fail, plain_name
-from epicrisis.cli.tables import say, show_data, show_findings
+from epicrisis.cli.tables import show_data, show_findings
+from epicrisis.cli.terminal import open_console, say, say_above
+from epicrisis.printable import shell_quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +69,8 @@ async def run_cases(
 
     async with Pipeline.open(settings, library) as pipeline:
         if pipeline.opened is not None and pipeline.opened.library.count() == (0, 0):
-            raise InputError(f"{library} holds no document: add some with `epicrisis library add {library} FILES`")
+            add = f"epicrisis library add {shell_quoted(str(library))}"
+            raise InputError(f"{library} holds no document: add some with `{add} FILES`")
         note_demo(settings, settings.roles)
         with _working("Preparing the cases", quiet):
             plan, cases = await planned(pipeline)
@@ -116,9 +119,7 @@ def _tell_long(cases: Sequence[Case], long: Set[str], settings: Settings) -> Non
     found = {case.question.key for case in cases if case.key in long}
     if found:
         how = f"(done about it: {settings.long_questions})"
-        typer.echo(
-            f"note: {len(found)} of {len(questions)} questions are longer than the encoder reads {how}", err=True
-        )
+        say(f"note: {len(found)} of {len(questions)} questions are longer than the encoder reads {how}", err=True)
 
 
 def note_demo(settings: Settings, roles: Sequence[str]) -> None:
@@ -127,7 +128,7 @@ def note_demo(settings: Settings, roles: Sequence[str]) -> None:
 
     for name in filter(is_demo, dict.fromkeys(settings.model_for(role).name for role in roles)):
         told = f"note: {name} is a small model for demonstration, not for use"
-        typer.echo(f"{told}: name a better one with --model", err=True)
+        say(f"{told}: name a better one with --model", err=True)
 
 
 def confirm(question: str) -> None:
@@ -138,7 +139,7 @@ def confirm(question: str) -> None:
         with _stoppable():
             agreed = typer.confirm(question, err=True)
     except typer.Abort:
-        typer.echo(err=True)
+        say(err=True)
         fail("stopped; nothing was asked", INTERRUPTED)
     if not agreed:
         fail("nothing was asked", NOT_ANSWERED)
@@ -160,7 +161,9 @@ def show_runs(
             show_findings(replace(each, tables=each.tables[:1], conclusions=()) if answers_alone else each)
         for folder, manifest in runs.items():
             states = ", ".join(f"{count} {state}" for state, count in manifest.states.items())
-            say(f"\n{states or 'nothing was asked'}; kept in {folder} (epicrisis report {folder} -o report.html)")
+            say()
+            report = f"epicrisis report {shell_quoted(folder)} -o report.html"
+            say(f"{states or 'nothing was asked'}; kept in {folder} ({report})")
             say(usage_line(Usage(**manifest.usage)))
     if failed := sum(manifest.states.get("failed", 0) for manifest in runs.values()):
         fail(f"{failed} cases failed; the same command asks them again", NOT_ANSWERED)
@@ -168,9 +171,8 @@ def show_runs(
 
 @contextmanager
 def _working(what: str, quiet: bool) -> Iterator[None]:
-    from rich.console import Console
 
-    with Console(stderr=True, quiet=quiet).status(what), _stoppable():
+    with open_console(stderr=True, quiet=quiet).status(what), _stoppable():
         yield
 
 
@@ -188,7 +190,6 @@ def _stoppable() -> Iterator[None]:
 def _bars(cases: Sequence[Case], standing: Standing, quiet: bool) -> Iterator[Callable[[Sequence[str]], None]]:
     """A bar for each arm with its share right so far, and one for all with what was spent. The function that is given
     draws them anew, with these lines above them."""
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from epicrisis.evaluation.runs.progress import ALL, arm_of
@@ -198,13 +199,13 @@ def _bars(cases: Sequence[Case], standing: Standing, quiet: bool) -> Iterator[Ca
         TextColumn("{task.description}", markup=False), BarColumn(20), MofNCompleteColumn(), TimeRemainingColumn(),
         TextColumn("{task.fields[so_far]}", markup=False),
     )  # fmt: skip
-    with Progress(*columns, console=Console(stderr=True), disable=quiet) as progress:
+    with Progress(*columns, console=open_console(stderr=True), disable=quiet) as progress:
         arms = {arm: progress.add_task(arm, total=n, so_far="") for arm, n in totals.items() if arm != ALL}
         whole = progress.add_task("all", total=len(cases), so_far="")
 
         def show(lines: Sequence[str]) -> None:
             for line in lines:
-                progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
+                say_above(progress, line)
             for arm, task in arms.items():
                 progress.update(task, completed=standing.ended[arm], so_far=_share(standing.share(arm)))
             spent = _spent(standing)

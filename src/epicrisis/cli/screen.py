@@ -1,6 +1,7 @@
 """What a person sees: events and values as text on a terminal. Knows no computation.
 
-Plain lines when standard output is not a terminal; colour is never the only carrier of meaning.
+Plain lines when standard output is not a terminal; colour is never the only carrier of meaning. Text of documents and
+models is printable, and what does not stand on its line goes on behind `GUTTER`: it cannot pass for a citation.
 """
 
 from __future__ import annotations
@@ -8,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
+from rich.text import Text
 
 from epicrisis.answers import (
     Answer,
@@ -33,6 +36,8 @@ from epicrisis.answers import (
     Voted,
     Withheld,
 )
+from epicrisis.cli.terminal import open_console
+from epicrisis.printable import GUTTER, printable, printable_lines
 from epicrisis.types import Preflight, Question, Ranking
 
 SNIPPET = 90
@@ -42,8 +47,10 @@ class Screen:
     """Prints events as they come; standard output for answers, standard error for nothing but errors."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self._console = console or Console(highlight=False)
+        self._console = console or open_console()
         self._streaming = False
+        self._column = 0
+        """Where the streamed line ends."""
         self._shows: Mapping[type, Callable[[Any], None]] = {
             Retrieved: lambda event: self.ranking(event.ranking),
             PreflightChecked: lambda event: self._preflight(event.verdict),
@@ -68,7 +75,7 @@ class Screen:
 
     def ranking(self, ranking: Ranking) -> None:
         """The hits with rank, score and the beginning of their text."""
-        self._console.print(f"[bold]Found by {ranking.retriever}[/bold]: {len(ranking.hits)} passages")
+        self._told(f"[bold]Found by {escape(ranking.retriever)}[/bold]: {len(ranking.hits)} passages")
         for note in ranking.notes:
             self._line(f"  note: {note}")
         for hit in ranking.hits:
@@ -79,11 +86,27 @@ class Screen:
             self._line(f"              {_snippet(passage.title or passage.text)}{date}{source}")
 
     def _line(self, text: str) -> None:
-        """Text of documents and models: no markup, and no line broken where a program may read it."""
-        self._console.print(text, markup=False, soft_wrap=True)
+        """Print a line of ids, titles and the like: no markup, and line breaks in it are spaces."""
+        self._print(Text(printable(text)))
+
+    def _told(self, head: str, text: str = "", style: str = "") -> None:
+        """Print the program's own words (markup), and after them a text from outside with its further lines below."""
+        first, *rest = printable_lines(text)
+        self._print(Text.from_markup(f"{head}{escape(first)}", style=style, emoji=False))
+        for line in rest:
+            self._print(Text(f"{GUTTER}{line}", style=style))
+
+    def _print(self, line: Text) -> None:
+        """Print one line: whole in a pipe; on a terminal what does not fit goes on behind the gutter."""
+        if not self._console.is_terminal:
+            self._console.print(line, soft_wrap=True)
+            return
+        room = max(self._console.width - len(GUTTER), 20)
+        for place, part in enumerate(line.wrap(self._console, room)):
+            self._console.print(Text(GUTTER if place else "") + part, soft_wrap=True)
 
     def _preflight(self, verdict: Preflight) -> None:
-        self._console.print(f"[bold]Preflight[/bold]: {verdict.reason}")
+        self._told("[bold]Preflight[/bold]: ", verdict.reason)
         self._line(f"  dense: {', '.join(verdict.dense_top) or '(nothing)'}")
         if verdict.signal in ("overlap", "rank-biased-overlap", "bm25-gap"):
             self._line(f"  BM25:  {', '.join(verdict.bm25_top) or '(nothing)'}")
@@ -91,79 +114,96 @@ class Screen:
             self._line(f"  reranker: {', '.join(verdict.reranked_top) or '(nothing)'}")
 
     def _map_started(self, event: MapStarted) -> None:
-        self._console.print(f"[bold]Map {event.partition + 1}[/bold] reads {len(event.passages)} passages")
+        self._told(f"[bold]Map {event.partition + 1}[/bold] reads {len(event.passages)} passages")
 
     def _map_finished(self, partial: Partial) -> None:
         head = f"[bold]Map {partial.partition + 1}[/bold]"
         if partial.state == "failed":
-            reason = partial.failure.message if partial.failure else "no reason given"
-            self._console.print(f"{head} failed: {escape(reason)}")
+            self._told(f"{head} failed: ", partial.failure.message if partial.failure else "no reason given")
         elif partial.state == "nothing":
-            self._console.print(f"{head} found nothing relevant")
+            self._told(f"{head} found nothing relevant")
         else:
-            choice = f" ({partial.choice})" if partial.choice else ""
-            self._console.print(f"{head} found{choice}: {escape(partial.text)}")
+            choice = f" ({escape(partial.choice)})" if partial.choice else ""
+            self._told(f"{head} found{choice}: ", partial.text)
 
     def _examples(self, event: ExamplesFound) -> None:
-        self._console.print(f"[bold]Shows[/bold] {len(event.ids)} solved questions: {escape(', '.join(event.ids))}")
+        self._told(f"[bold]Shows[/bold] {len(event.ids)} solved questions: ", ", ".join(map(printable, event.ids)))
         if event.left_out:
             self._line(f"  left out, for they are this question: {', '.join(event.left_out)}")
 
     def _vote(self, vote: Vote) -> None:
         head = f"[bold]Vote {vote.number + 1}[/bold]"
-        shown = "" if list(vote.shown) == sorted(vote.shown) else f" (shown as {''.join(vote.shown)})"
+        order = "" if list(vote.shown) == sorted(vote.shown) else f" (shown as {''.join(vote.shown)})"
         if vote.state == "answered":
-            self._console.print(f"{head}{shown}: {vote.choice}. {escape(_snippet(vote.text))}")
+            self._told(f"{head}{order}: {vote.choice}. ", _snippet(vote.text))
         else:
-            reason = f": {escape(vote.failure.message)}" if vote.failure else ""
-            self._console.print(f"{head}{shown} {vote.state}{reason}")
+            self._told(f"{head}{order} {vote.state}", f": {vote.failure.message}" if vote.failure else "")
 
     def _draft(self, draft: Draft) -> None:
         head = f"[bold]Draft {draft.number + 1}[/bold]"
-        reason = f": {draft.failure.message}" if draft.failure else ""
-        self._console.print(f"{head}: {escape(draft.text)}" if draft.text else f"{head} {draft.state}{escape(reason)}")
+        if draft.text:
+            self._told(f"{head}: ", draft.text)
+        else:
+            self._told(f"{head} {draft.state}", f": {draft.failure.message}" if draft.failure else "")
 
     def _answer_started(self, event: AnswerStarted) -> None:
         name = {"reduce": "Reduce", "rag": "RAG"}.get(event.stage, event.stage)
         kind = {"reduce": "findings", "rag": "passages"}.get(event.stage, "solved questions")
         what = f" over {event.documents} {kind}" if event.documents else ""
         self._console.print(f"[bold]{name}[/bold]{what}: ", end="")
+        self._column = cell_len(f"{name}{what}: ")
         self._streaming = True
 
     def _delta(self, event: Delta) -> None:
-        self._console.print(escape(event.text), end="", soft_wrap=True)
+        """Print a piece of the reply; on a terminal a line ends where the terminal would break it."""
+        width = self._console.width if self._console.is_terminal else None
+        pieces: list[str] = []
+        for place, line in enumerate(printable_lines(event.text)):
+            if place:
+                self._column = len(GUTTER)
+                pieces.append(f"\n{GUTTER}")
+            for character in line:
+                if width is not None and self._column + cell_len(character) > width:
+                    self._column = len(GUTTER)
+                    pieces.append(f"\n{GUTTER}")
+                self._column += cell_len(character)
+                pieces.append(character)
+        self._console.print(Text("".join(pieces)), end="", soft_wrap=True)
         self._streaming = True
 
     def _notice(self, event: Notice) -> None:
-        self._console.print(f"note: {escape(event.message)}", style="yellow")
+        self._told("note: ", event.message, "yellow")
 
     def answer(self, answer: Answer) -> None:
         """The answer with its citations and what it cost."""
         self._console.print()
         choice = f"{answer.choice}. {answer.question.options[answer.choice]} — " if answer.choice else ""
         if answer.state == "answered":
-            self._console.print(f"[bold]Answer[/bold]: {escape(choice + answer.text)}")
+            self._told("[bold]Answer[/bold]: ", printable(choice) + answer.text)
         elif answer.withheld:
             self._withheld(answer.question, answer.withheld)
-        else:
+        elif answer.state == "abstained":
             reason = answer.failure.message if answer.failure else answer.text or "the evidence does not answer it"
-            self._console.print(f"[bold]No answer[/bold] ({answer.state}): {escape(reason)}")
+            self._told(f"[bold]No answer[/bold] ({answer.state}): ", reason)
+        else:
+            # Why is said once, on standard error, when the command ends.
+            self._told(f"[bold]No answer[/bold] ({answer.state})")
         if answer.state == "answered" and not answer.citations and answer.strategy in ("rag", "brief-context"):
-            self._console.print("  It cites nothing: do not rely on it.", style="yellow")
+            self._told("  It cites nothing: do not rely on it.", style="yellow")
         if answer.distribution:
             self._spread(answer)
         for citation in answer.citations:
             self._citation(citation)
         if answer.patient is not None:
             name = f" ({answer.patient_name})" if answer.patient_name else ""
-            self._console.print(f"[dim]Record read: patient {escape(answer.patient + name)}[/dim]")
-        self._console.print(f"[dim]{usage_line(answer.usage)}[/dim]")
+            self._told("[dim]Record read[/dim]: patient ", printable(answer.patient + name))
+        self._told(f"[dim]{usage_line(answer.usage)}[/dim]")
 
     def _withheld(self, question: Question, withheld: Withheld) -> None:
         choice = f"{withheld.choice}. {question.options[withheld.choice]} — " if withheld.choice else ""
         reason = f"The model's answer is not trusted: {withheld.reason}."
-        self._console.print(f"[bold]No answer[/bold] (abstained): {reason}")
-        self._console.print(f"  The model answered: {escape(choice + withheld.text)}", style="dim")
+        self._told("[bold]No answer[/bold] (abstained): ", reason)
+        self._told("  [dim]The model answered[/dim]: ", printable(choice) + withheld.text)
         for citation in withheld.citations:
             self._citation(citation)
 
@@ -172,7 +212,7 @@ class Screen:
         told = ", ".join(f"{letter} {share:.0%}" for letter, share in shares)
         stated = sum(vote.choice is not None for vote in answer.votes)
         of = f"{stated} of {len(answer.votes)} votes" if answer.votes else "the next token's probability"
-        self._console.print(f"  {of}: {told}; by {answer.decided_by}")
+        self._line(f"  {of}: {told}; by {answer.decided_by}")
 
     def _citation(self, citation: Citation) -> None:
         origin = ", ".join(filter(None, (citation.title, citation.source, citation.date)))
@@ -180,10 +220,8 @@ class Screen:
         verdict = "found verbatim there" if citation.verified else "NOT found there: unverified"
         if citation.in_title:
             verdict = "found verbatim in its title"
-        self._console.print(
-            f"  {escape(f'[{citation.number}]')} {escape(origin + '; ' if origin else '')}{escape(place)}"
-        )
-        self._console.print(f"      “{escape(citation.quotation)}” ({verdict})")
+        self._line(f"  [{citation.number}] {origin + '; ' if origin else ''}{place}")
+        self._line(f"      “{citation.quotation}” ({verdict})")
 
 
 def usage_line(usage: Usage) -> str:
@@ -203,5 +241,5 @@ def usage_line(usage: Usage) -> str:
 
 
 def _snippet(text: str) -> str:
-    line = " ".join(text.split())
+    line = " ".join(printable(text).split())
     return line if len(line) <= SNIPPET else line[: SNIPPET - 1] + "…"

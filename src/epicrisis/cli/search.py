@@ -34,6 +34,7 @@ from epicrisis.cli.options import (
     Without,
     said,
 )
+from epicrisis.cli.questions import typed
 
 
 def register(app: typer.Typer) -> None:
@@ -50,7 +51,7 @@ def register(app: typer.Typer) -> None:
 def search(
     context: typer.Context,
     library: Annotated[Path, typer.Argument(help="The library's folder.")],
-    query: Annotated[str, typer.Argument(help="What to look for.")],
+    query: Annotated[str, typer.Argument(help="What to look for; `-` reads it from standard input.")],
     by: ByName = None,
     k: K = None,
     since: Since = None,
@@ -90,6 +91,8 @@ def search(
     from epicrisis.searching import NO_TIME, found, ordered, time_asked
     from epicrisis.types import Question
 
+    if query == "-":
+        query = typed()
     if not query.strip():
         raise InputError("the query is empty: say what to look for")
     settings = load({**said(context), "strategy": "rag"}, config)

@@ -9,6 +9,7 @@ import typer
 
 from epicrisis.cli.common import show_json, translated
 from epicrisis.cli.options import Json
+from epicrisis.cli.terminal import say
 
 
 def register(app: typer.Typer) -> None:
@@ -53,14 +54,14 @@ def synthesize(
         show_json({"output": str(output), "seed": seed, "records": made})
         return
     for each in made:
-        typer.echo(
+        say(
             f"{each.patient}: {each.stays} stays, {each.notes} notes, {each.characters} characters, "
             f"about {each.tokens} tokens, {each.questions} questions"
         )
     short = sum(each.questions < questions_each for each in made)
     if short:
-        typer.echo(f"{short} records give fewer than {questions_each} questions of known answer; longer ones give more")
-    typer.echo(f"in {output}: notes.csv, questions.jsonl, README.md (all fictional)")
+        say(f"{short} records give fewer than {questions_each} questions of known answer; longer ones give more")
+    say(f"in {output}: notes.csv, questions.jsonl, README.md (all fictional)")
 
 
 def _lengths(spread: str) -> list[int]:

@@ -10,9 +10,8 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from epicrisis.cli.common import show_json
+from epicrisis.cli.terminal import say, say_text
 from epicrisis.plain import to_json
 
 if TYPE_CHECKING:
@@ -30,24 +29,18 @@ def ascii_only() -> bool:
     return "utf" not in (sys.stdout.encoding or "").lower()
 
 
-def say(text: str = "") -> None:
-    """Text on standard output; what its encoding lacks becomes a question mark, for a name must not end a command."""
-    encoding = sys.stdout.encoding or "utf-8"
-    typer.echo(text.encode(encoding, "replace").decode(encoding))
-
-
 def say_sentence(sentence: str) -> None:
     """One sentence, wrapped to the terminal."""
     from epicrisis.evaluation.tables.showing import wrapped
 
-    say(wrapped(sentence, width()))
+    say_text(wrapped(sentence, width()))
 
 
 def show_table(table: Table) -> None:
     """The table, and a blank line after it."""
     from epicrisis.evaluation.tables.showing import text
 
-    say(text(table, width()) + "\n")
+    say_text(text(table, width()) + "\n")
 
 
 def show_forest(table: Table, plain: bool = False) -> None:
@@ -55,7 +48,7 @@ def show_forest(table: Table, plain: bool = False) -> None:
     from epicrisis.evaluation.tables.showing import forest
 
     if drawn := forest(table, min(width() or 100, 100), ascii_only=plain or ascii_only()):
-        say(drawn + "\n")
+        say_text(drawn + "\n")
 
 
 def show_findings(findings: Findings, *, plain: bool = False, drawn: bool = False) -> None:

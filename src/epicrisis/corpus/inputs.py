@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from epicrisis.errors import InputError
+from epicrisis.printable import printable
 from epicrisis.types import Document, Origin
 
 if TYPE_CHECKING:
@@ -109,8 +110,8 @@ def whole_file(path: Path) -> WholeFile:
 
 
 def shown(path: Path | str) -> str:
-    """The path as text that can be printed: bytes of a file name that are not UTF-8 become U+FFFD."""
-    return os.fsencode(path).decode("utf-8", "replace")
+    """Return the path as one printable line: bytes of a file name that are not UTF-8 become U+FFFD."""
+    return printable(os.fsencode(path).decode("utf-8", "replace"))
 
 
 def because(error: OSError) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.errors import StorageError
+from epicrisis.printable import printable_json
 from epicrisis.privacy import open_private
 
 from .inputs import because, shown, whole_file
@@ -144,7 +145,7 @@ class Ledger:
 
     def _write(self, source: str, line: Mapping[str, Any]) -> None:
         told = {"source": self._names[source], "sha256": source, **line}
-        self._held.append(json.dumps(told, ensure_ascii=False) + "\n")
+        self._held.append(printable_json(json.dumps(told, ensure_ascii=False)) + "\n")
         if self._file is not None and len(self._held) >= _AT_ONCE:
             self._flush()
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from epicrisis.printable import printable
+
 from .soundness import LibraryInfo
 
 SHOWN = 5
@@ -188,11 +190,6 @@ def _listed(count: int, names: Sequence[str]) -> str:
     """In brackets, with the space before them; empty for none."""
     said = ", ".join(map(printable, names[:_SAID]))
     return f" ({said}{', ...' if count > _SAID else ''})" if names else ""
-
-
-def printable(name: str) -> str:
-    """The name without what would move a terminal's cursor."""
-    return "".join(each if each.isprintable() else "\ufffd" for each in name)
 
 
 def _recall(library: LibraryInfo) -> str:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.errors import EncoderMismatch, LibraryDamaged, LibraryMissing
+from epicrisis.printable import shell_quoted
 
 from .foreign import REPAIR, ours
 
@@ -99,9 +100,8 @@ def read_manifest(folder: Path) -> Manifest:
     """Raises LibraryMissing where there is none, LibraryDamaged where it cannot be understood."""
     path = folder / NAME
     if not path.exists():
-        raise LibraryMissing(
-            f"no library at {folder}: check the path, or make one with `epicrisis library add {folder} FILES`"
-        )
+        add = f"epicrisis library add {shell_quoted(folder)} FILES"
+        raise LibraryMissing(f"no library at {folder}: check the path, or make one with `{add}`")
     with ours(folder):
         data = path.read_bytes()
     try:
@@ -137,5 +137,5 @@ def check_encoder(folder: Path, manifest: Manifest, fingerprint: str) -> None:
     if fingerprint != manifest.encoder_fingerprint and not manifest.encoder_fingerprint.startswith(PRECOMPUTED):
         raise EncoderMismatch(
             f"{folder} was made by {manifest.encoder_name} ({manifest.encoder_fingerprint}), asked with {fingerprint}: "
-            f"name the encoder with --encoder {manifest.encoder_name}, or make another library"
+            f"name the encoder with --encoder {shell_quoted(manifest.encoder_name)}, or make another library"
         )

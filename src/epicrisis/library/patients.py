@@ -19,6 +19,7 @@ from typing import Any
 from epicrisis.corpus.inputs import Identity
 from epicrisis.dates import dates_in, first_day, last_day
 from epicrisis.errors import InputError
+from epicrisis.printable import shell_quoted
 from epicrisis.types import Question
 
 from .folder import check_parts
@@ -261,7 +262,7 @@ def check_patient(rosters: Sequence[Roster], question: Question) -> None:
     if not rosters:
         return
     known, where = rosters[0].patients(), rosters[0].path
-    listed = f"`epicrisis library patients {where}` lists them"
+    listed = f"`epicrisis library patients {shell_quoted(where)}` lists them"
     which = f"question {question.id!a}: " if question.id else "the question: "
     if question.patient is not None and question.patient not in known:
         raise InputError(f"{which}{where} has no notes of patient {question.patient!a}: {listed}")

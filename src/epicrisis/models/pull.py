@@ -22,6 +22,7 @@ from epicrisis.models.catalogue import Catalogue, HubFile, Kind, PinnedFile, Pin
 from epicrisis.models.files import ModelFiles, local_files, sha256_of
 from epicrisis.models.sources import hub_chunks, hub_files, wheel_member
 from epicrisis.plain import to_json
+from epicrisis.printable import shell_quoted
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with (bytes there, bytes of the whole model)."""
@@ -75,7 +76,8 @@ def find(name_or_path: str, kind: Kind, home: Path, *, models: Catalogue | None 
             raise ModelMissing(f"{model.name} is a model of kind {model.kind}, wanted is one of kind {kind}")
         if there := _there(model, folder):
             return _files(model, folder, there)
-        raise ModelMissing(f"the model {model.name} is not here yet: run `epicrisis models pull {model.name}`")
+        cure = f"run `epicrisis models pull {shell_quoted(model.name)}`"
+        raise ModelMissing(f"the model {model.name} is not here yet: {cure}")
     path = Path(name_or_path).expanduser()
     if path.exists():
         return local_files(path, kind)
@@ -97,7 +99,7 @@ def verify(name: str, home: Path, *, models: Catalogue | None = None) -> None:
     known = catalogue() if models is None else models
     found = find(name, pinned(name, known).kind, home, models=known)
     for path, file in found.files.items():
-        cure = f"delete {file.parent} and run `epicrisis models pull {name}`"
+        cure = f"delete {file.parent} and run `epicrisis models pull {shell_quoted(name)}`"
         _check(sha256_of(file), found.sha256[path], f"{name}/{path}", cure)
 
 

@@ -21,6 +21,7 @@ from epicrisis.evaluation.findings import Findings
 from epicrisis.evaluation.tables.published import Published
 from epicrisis.evaluation.tables.showing import key_columns
 from epicrisis.evaluation.tables.table import Table
+from epicrisis.printable import printable
 
 from .cells import NONE, Shown, as_printed, csv_of, rows_of, with_minus
 from .charts import Panel, Style, panels, program, styles
@@ -234,10 +235,18 @@ def _file(name: str) -> str:
     return resources.files("epicrisis.report").joinpath(name).read_text("utf-8")
 
 
+def _printable(value: object) -> object:
+    """Return a text without what reorders or hides it; markup that this program has made stays as it is."""
+    return printable(value, lines=True) if type(value) is str else value
+
+
 @cache
 def _template() -> Template:
     from jinja2 import Environment, StrictUndefined
 
-    environment = Environment(undefined=StrictUndefined, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment = Environment(
+        undefined=StrictUndefined, autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=_printable
+    )
     environment.filters["with_minus"] = with_minus
+    environment.filters["printable"] = printable
     return environment.from_string(_file("page.html.jinja"))

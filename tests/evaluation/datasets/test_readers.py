@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -186,14 +188,43 @@ def test_another_file_is_not_the_studys(tmp_path: Path, content: object, said: s
         prompt_engine.read(put(tmp_path, "v.json", content))
 
 
-def test_questions_that_nobody_has_read_are_checked_by_their_number(tmp_path: Path) -> None:
-    """CareQA's file is known by its beginning and its end."""
+def test_careqa_is_pinned_by_its_bytes_and_its_count() -> None:
+    pinned = catalogue()["careqa"]
+    (file,) = pinned.files
+    assert (file.bytes, pinned.count) == (3_596_003, 5_621)
+    assert file.sha256 == "5105f92f9ba10d816543d0922a5948371e1d8c7c6f75889c8504f4b056ae55b8"
+
+
+def test_careqa_of_other_bytes_is_refused(tmp_path: Path) -> None:
     path = put(tmp_path, "careqa_test.json", {f"u{number}": CAREQA for number in range(5621)})
-    dataset = load("careqa", tmp_path, path)
+    with pytest.raises(InputError, match=r"is not the pinned file of careqa \(3,596,003 bytes, sha256 5105f92f"):
+        load("careqa", tmp_path, path)
+    assert len(load(str(path), tmp_path).questions) == 5621, "as a file of one's own it is read"
+
+
+def test_a_set_whose_file_alone_is_pinned_is_checked_by_bytes_and_number(tmp_path: Path) -> None:
+    """With the pin of a file of CareQA's form in the place of CareQA's own."""
+    path = put(tmp_path, "careqa_test.json", {f"u{number}": CAREQA for number in range(5621)})
+    real = catalogue()["careqa"]
+    content = path.read_bytes()
+    file = replace(real.files[0], bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
+    sets = {"careqa": replace(real, files=(file,))}
+    dataset = load("careqa", tmp_path, path, sets=sets)
     assert [dataset.questions[place].id for place in (0, 9, -1)] == ["u0", "u9", "u5620"]
+    assert {question.category for question in dataset.questions} == {"Medicine"}
     assert (dataset.classes["u0"], dataset.licence) == ("B", "Apache-2.0")
-    with pytest.raises(InputError, match=r"holds 1 questions that are not the 5621 pinned ones: run .* pull careqa"):
-        load("careqa", tmp_path, put(tmp_path, "careqa_test.json", {"u0": CAREQA}))
+    fewer = {"careqa": replace(sets["careqa"], count=5622)}
+    with pytest.raises(InputError, match=r"holds 5621 questions that are not the 5622 pinned ones: run .* pull careqa"):
+        load("careqa", tmp_path, path, sets=fewer)
+
+
+def test_options_of_one_text_are_read_with_both_letters(tmp_path: Path) -> None:
+    twice = {**CAREQA, "options": {"A": "x", "B": "x ", "C": "y"}}
+    (question,) = prompt_engine.read(put(tmp_path, "careqa_test.json", {"u0": twice}))
+    assert (question.options, question.gold) == (twice["options"], "B")
+    dataset = load(str(put(tmp_path, "CareQA_en.json", [{**CARE_ROW, "op1": "x", "cop": 4}])), tmp_path)
+    assert dataset.questions[0].options == {"A": "x", "B": "x", "C": "y", "D": "z"}
+    assert dataset.questions[0].category == "Medicine"
 
 
 # -- as published ---------------------------------------------------------------------------------------------------

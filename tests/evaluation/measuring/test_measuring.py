@@ -13,17 +13,20 @@ from epicrisis.evaluation.measuring.file import MEASURES, checked, file_name, re
 from epicrisis.evaluation.measuring.measurers import (
     Measurer,
     bertscore,
+    check_names,
     entailment_by,
     judge,
     judge_of_notes,
     meteor,
     metric,
     numbers,
+    plain_model,
     words,
 )
 from epicrisis.evaluation.measuring.measuring import measure_run, measured, recipes
 from epicrisis.evaluation.measuring.notes import Notes
 from epicrisis.evaluation.measuring.responses import responses
+from epicrisis.evaluation.tables.metrics import model_of
 from epicrisis.seams import ChatRequest
 from epicrisis.testing.judges import TermOverlapNli
 from epicrisis.testing.stores import MemoryStore
@@ -334,6 +337,30 @@ def test_values_lie_within_0_and_1() -> None:
     assert file_name("judge http://h/v1#a/b c") == "judge-http-h-v1-a-b-c.jsonl"
 
 
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("http://127.0.0.1:8000/v1", "127.0.0.1:8000"),
+        ("http://127.0.0.1:8001/v1/", "127.0.0.1:8001"),
+        ("https://user:***@gate.example.org/one/v1", "gate.example.org/one"),
+        ("http://[::1]:80/v1#", "[::1]:80"),
+        ("http://127.0.0.1:8000/v1#Org/qwen-3", "qwen-3"),
+        ("/models/judge.gguf", "judge.gguf"),
+        ("/models/nli/", "nli"),
+        ("qwen2.5-coder-0.5b", "qwen2.5-coder-0.5b"),
+    ],
+)
+def test_a_model_goes_by_the_name_that_tells_it_from_others(model: str, name: str) -> None:
+    assert plain_model(model) == name
+    assert model_of(metric("judge-correctness", model)) == name
+
+
+def test_two_models_of_one_name_are_refused() -> None:
+    check_names("judges", ["http://a/v1", "http://b/v1", "http://a/v1#x", "http://a/v1"])
+    with pytest.raises(InputError, match=r"two judges go by the name x \(http://a/v1#x and http://b/v1#x\)"):
+        check_names("judges", ["http://a/v1#x", "http://b/v1#x"])
+
+
 def test_measurers_hear_of_each_measure_when_it_is_kept(tmp_path: Path) -> None:
     heard: list[str] = []
     run = mixed(tmp_path)
@@ -354,7 +381,11 @@ def test_meteor_and_bertscore_have_their_variant_in_their_name(tmp_path: Path, m
 
 def test_numbers_are_held_against_numbers_and_a_right_answer_without_one_has_no_value(tmp_path: Path) -> None:
     lines = [record(question(0), "40 mg"), record(question(1), "80 mg"), record(question(2, gold="None."), "40 mg")]
+    lines += [record(question(3), "40 mg and 80 mg"), record(question(4), "none")]
     run = folder_of(tmp_path, lines)
     measured_by(run, numbers())
-    assert [each.values.get("numbers") for each in measured(run)] == [1.0, 0.0, None]
-    assert measured(run)[2].states == {"numbers": "unparsed"}
+    cases = measured(run)
+    assert [each.values.get("numbers-recall") for each in cases] == [1.0, 0.0, None, 1.0, 0.0]
+    assert [each.values.get("numbers-precision") for each in cases] == [1.0, 0.0, None, 0.5, None]
+    assert [each.values.get("numbers-f1") for each in cases] == [1.0, 0.0, None, pytest.approx(2 / 3), 0.0]
+    assert cases[2].states == dict.fromkeys(("numbers-f1", "numbers-precision", "numbers-recall"), "unparsed")

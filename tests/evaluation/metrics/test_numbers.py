@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.evaluation.metrics.numbers import NumberComparison, compare, number_score
+from epicrisis.evaluation.metrics.numbers import NumberComparison, NumberScore, compare, number_score
 from epicrisis.evaluation.metrics.quantities import DIASTOLIC, SYSTOLIC, quantities
 
 LED = "The patient's blood pressure at discharge was "
@@ -60,7 +60,7 @@ def became(found: NumberComparison) -> dict[str, int]:
 def test_table_12_of_the_study(gold: str, answer: str, score: float, kinds: dict[str, int]) -> None:
     found = compare(TABLE_12[answer], TABLE_12[gold])
     assert became(found) == kinds
-    assert found.score == score
+    assert found.recall == score
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_table_12_of_the_study(gold: str, answer: str, score: float, kinds: dict
 )
 def test_the_same_said_otherwise(gold: str, answer: str) -> None:
     found = compare(answer, gold)
-    assert found.score == 1, found
+    assert found.recall == 1, found
 
 
 @pytest.mark.parametrize(
@@ -152,10 +152,40 @@ def test_the_same_said_otherwise(gold: str, answer: str) -> None:
 def test_what_is_not_said(gold: str, answer: str, kind: str) -> None:
     found = compare(answer, gold)
     if kind == "contradicted-or-missing":
-        assert found.score == 0
+        assert found.recall == 0
         return
     assert became(found).get(kind) == 1, found
-    assert found.score == (None if kind == "incomparable" else 0)
+    assert found.recall == (None if kind == "incomparable" else 0)
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "precision", "recall", "f1"),
+    [
+        ("5 mg", "5 mg", 1, 1, 1),
+        ("5 mg", "5 mg and 7 mg", 0.5, 1, 2 / 3),
+        ("5 mg and 7 mg", "5 mg", 1, 0.5, 2 / 3),
+        ("5 mg", "7 mg", 0, 0, 0),
+        ("5 mg", "5 mg, that is 5 mg or 0.005 g, in 9 mL", 1 / 2, 1, 2 / 3),
+        ("a temperature of 98.6 F", "a temperature of 98.6 F (37 C)", 1, 1, 1),
+        ("between 2 and 4 L", "2 to 30 L", 0.5, 0.5, 0.5),
+        ("5 mg", "none was given", None, 0, 0),
+        # Of another dimension that depends on the substance: neither right nor wrong.
+        ("5 mg/dL and 7 mL", "0.3 mmol/L and 7 mL", 1, 1, 1),
+    ],
+)
+def test_precision_counts_what_the_answer_adds(
+    gold: str, answer: str, precision: float | None, recall: float, f1: float
+) -> None:
+    score = number_score(answer, [gold])
+    assert score is not None
+    assert score.precision == precision, compare(answer, gold)
+    assert score.recall == recall
+    assert score.f1 == pytest.approx(f1)
+
+
+def test_the_right_answer_of_best_f1_counts() -> None:
+    score = number_score("5 mg and 7 mg", ["5 mg", "5 mg, later 7 mg", "9 mg"])
+    assert score == NumberScore(1.0, 1.0)
 
 
 def test_values_that_were_exchanged_contradict() -> None:
@@ -171,16 +201,16 @@ def test_values_that_were_exchanged_contradict() -> None:
 def test_too_wide_is_vague(gold: str, answer: str) -> None:
     found = compare(answer, gold)
     assert became(found) == {"vague": 1}
-    assert found.score == 0.5
+    assert found.recall == 0.5
 
 
 def test_nothing_to_compare_has_no_score() -> None:
-    assert compare("5 mg", "pneumonia").score is None
-    assert compare("", "").score is None
+    assert compare("5 mg", "pneumonia").recall is None
+    assert compare("", "").recall is None
     assert number_score("5 mg", []) is None
     assert number_score("5 mg", ["pneumonia"]) is None
-    assert number_score("5 mg", ["6 mg", "pneumonia", "0.005 g"]) == 1
-    assert number_score("none was given", ["6 mg"]) == 0
+    assert number_score("5 mg", ["6 mg", "pneumonia", "0.005 g"]) == NumberScore(1.0, 1.0)
+    assert number_score("none was given", ["6 mg"]) == NumberScore(0.0, None)
 
 
 @pytest.mark.parametrize(
@@ -194,11 +224,11 @@ def test_nothing_to_compare_has_no_score() -> None:
     ],
 )
 def test_a_change_is_two_values_one_after_the_other_and_no_range(gold: str, answer: str) -> None:
-    assert compare(answer, gold).score == 0
+    assert compare(answer, gold).recall == 0
 
 
 def test_an_answer_in_the_words_of_a_right_one_is_right() -> None:
-    assert number_score("One admission.", ["1", "one admission"]) == 1
+    assert number_score("One admission.", ["1", "one admission"]) == NumberScore(1.0, 1.0)
     assert number_score("one admission", ["one admission"]) is None, "no quantity is read there"
 
 
@@ -275,7 +305,7 @@ PIECES = st.sampled_from(
 @given(st.one_of(st.text(), st.lists(PIECES).map(" ".join), st.lists(PIECES).map("".join)))
 def test_a_text_says_all_of_itself(text: str) -> None:
     found = compare(text, text)
-    assert found.score == (1 if quantities(text) else None)
+    assert found.recall == (1 if quantities(text) else None)
     assert not found.extra
     for each in quantities(text):
         assert text[each.start : each.end] == each.text
@@ -286,7 +316,11 @@ def test_every_quantity_ends_in_one_place(answer: str, gold: str) -> None:
     found = compare(answer, gold)
     held = len(found.matched) + len(found.vague) + len(found.contradicted) + len(found.incomparable)
     assert held + len(found.missing) == len(quantities(gold))
-    assert found.score is None or 0 <= found.score <= 1
+    assert found.recall is None or 0 <= found.recall <= 1
+    assert found.precision is None or 0 <= found.precision <= 1
+    if (score := number_score(answer, [gold])) is not None and score.precision is not None:
+        low, high = sorted((score.precision, score.recall))
+        assert low - 1e-9 <= score.f1 <= high + 1e-9 or score.f1 == 0
 
 
 @pytest.mark.data
@@ -303,6 +337,6 @@ def test_every_number_of_a_real_note_is_found() -> None:
             numbers += 1
             assert any(each.start <= match.start() and match.end() <= each.end for each in found), match
         result = compare(text, text)
-        assert result.score == (1 if found else None)
+        assert result.recall == (1 if found else None)
         assert not result.extra
     assert numbers > 100

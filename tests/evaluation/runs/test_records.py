@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,15 @@ def test_outcomes_know_question_condition_and_whether_it_is_right(tmp_path: Path
         Outcome(QUESTION.key, {"k": 8}, "answered", False, 0.5, failed_parts=1),
         Outcome(QUESTION.key, {"k": 16}, "abstained", None, 0.5),
     )
+
+
+@pytest.mark.parametrize(("choice", "right"), [("A", True), ("B", True), ("C", False)])
+def test_either_of_two_options_of_one_text_is_right(tmp_path: Path, choice: str, right: bool) -> None:
+    asked = replace(QUESTION, options={"A": "same", "B": "same ", "C": "other", "D": "none"}, gold="B")
+    ended = replace(answer(), question=asked, choice=choice)
+    (outcome,) = outcomes(read_records(written(tmp_path / "r.jsonl", (ended, {}))))
+    assert (outcome.right, outcome.chance) == (right, 0.5)
+    assert outcome_of(Case(asked), ended) == outcome
 
 
 def test_an_outcome_as_it_happens_is_that_of_its_record(tmp_path: Path) -> None:

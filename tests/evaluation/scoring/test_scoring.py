@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -245,7 +246,8 @@ def test_every_question_is_counted_once(rows: list[tuple[list[str], str]]) -> No
         return
     for each in (score(run, scoring) for scoring in SCORINGS):
         assert each.n == len(run) == each.right + each.wrong + each.abstained + each.unparsed + each.failed
-        marks = [is_right(r.question, reading) for r, reading in zip(run, readings(run, each.scoring), strict=True)]
+        read_by = zip(run, readings(run, each.scoring), strict=True)
+        marks = [is_right(replied.question, reading, each.scoring) for replied, reading in read_by]
         assert each.right == marks.count(True)
         assert each.accuracy * each.n == pytest.approx(each.right)
 
@@ -253,6 +255,14 @@ def test_every_question_is_counted_once(rows: list[tuple[list[str], str]]) -> No
 def test_a_recorded_reading_is_ours() -> None:
     run = (Replied(question("q", "B"), ("A",), Reading("answered", "B")),)
     assert [each.right for each in (score(run, scoring) for scoring in SCORINGS)] == [1, 0, 0]
+
+
+def test_options_of_one_text_are_equal_for_us_and_not_for_mirages_program() -> None:
+    asked = Question("Which?", {"A": "same", "B": "same", "C": "other"}, "choice", id="q", gold="B")
+    run = [Replied(asked, ('{"answer_choice": "A"}',)), Replied(replace(asked, id="r"), ("same",))]
+    assert score(run, "ours").right == 2
+    assert [is_right(asked, Reading("answered", "A"), scoring) for scoring in SCORINGS] == [True, False, False]
+    assert score(run, "ours").chance == pytest.approx(2 / 3)
 
 
 def test_no_letter_no_share_of_the_scored() -> None:

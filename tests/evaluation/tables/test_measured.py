@@ -63,7 +63,7 @@ def test_who_says_nothing_is_not_right_and_contradicts_nothing(ending: Ending) -
     zero = (
         "exact-match", "token-f1", "meteor[exact+stem]", "nli-entailment[n]", JUDGE, "judge-completeness[m]",
     )  # fmt: skip
-    none = ("numbers", "bertscore-f1[b]", "nli-non-contradiction[n]", FAITHFUL, "judge-faithful-to-notes[m]")
+    none = ("numbers-f1", "bertscore-f1[b]", "nli-non-contradiction[n]", FAITHFUL, "judge-faithful-to-notes[m]")
     assert {score(case(ending=ending), name) for name in zero} == {0.0}
     assert {score(case(ending=ending), name) for name in none} == {None}
     assert score(case(ending=ending, form="choice"), "accuracy") == 0.0
@@ -92,7 +92,7 @@ def test_answers_that_a_metric_has_not_scored_are_told_and_none_at_all_is_no_zer
     assert told(made, 1)[JUDGE] is None, "one that abstained would be all of its mean"
     assert told(made, 1)["difference to rag-5"] is None
     assert any("rather too low" in note for note in made.notes)
-    whole = table("T", ("arm",), [Row(("x",), [case(judge=1.0), case("n", judge=1.0, numbers=1.0)])], baseline="y")
+    whole = table("T", ("arm",), [Row(("x",), [case(judge=1.0), case("n", judge=1.0, numbers_f1=1.0)])], baseline="y")
     assert "answered, not scored" not in whole.columns, "not every right answer has a number"
 
 

@@ -103,7 +103,8 @@ def test_what_a_metric_misses_and_what_it_rewards_have_their_examples() -> None:
 
 def test_a_metric_that_is_blind_to_numbers_is_at_chance() -> None:
     cases = [case(i, {"numbers": float(i % 2), METEOR: 0.8, ONE: float(i % 2)}) for i in range(10)]
-    told = rows(on_numbers([*cases, case(10, {METEOR: 0.1}), case(11, {"numbers": 1.0, METEOR: 0.8})]))
+    precise = {"numbers-recall": 1.0, "numbers-precision": 0.5, "numbers-f1": 2 / 3, METEOR: 0.8}
+    told = rows(on_numbers([*cases, case(10, {METEOR: 0.1}), case(11, precise)]))
     assert told[METEOR]["tells them apart"] == 0.5
     assert told[ONE]["tells them apart"] == 1.0
     assert (told[ONE]["n right"], told[ONE]["n wrong"], told[ONE]["not scored"]) == (5, 5, 1)

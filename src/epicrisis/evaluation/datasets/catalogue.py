@@ -35,7 +35,7 @@ class PinnedSet:
     split: str | None = None
     """Which part of its source it is: `train`, `validation` or `test`; `None` where the source is not split."""
     sha256: str | None = None
-    """`None` where nobody has read the questions: then their number, as the authors state it, is the check."""
+    """None where the files alone are pinned: then their bytes are the check, and the number of questions."""
 
     @property
     def licence(self) -> str:

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import cast
 
-from epicrisis.corpus.inputs import Skipped, is_folder, shown
+from epicrisis.corpus.inputs import Skipped, is_folder, shown, whole_file
 from epicrisis.corpus.questions import read_questions
 from epicrisis.errors import InputError
+from epicrisis.printable import shell_quoted
 from epicrisis.types import Question
 
 from . import medq, mirage, prompt_engine, published, pubmedqa
@@ -31,13 +32,27 @@ def load(name: str, home: Path, place: Path | None = None, *, sets: Mapping[str,
     if name not in known:
         return _own(name, known)
     pinned = known[name]
-    dataset = read_pinned(pinned, [_find(file, pinned, place or home / FOLDER) for file in pinned.files])
+    paths = [_find(file, pinned, place or home / FOLDER) for file in pinned.files]
+    if pinned.sha256 is None:
+        _check_bytes(pinned, paths)
+    dataset = read_pinned(pinned, paths)
     if len(dataset.questions) != pinned.count or pinned.sha256 not in (None, dataset.sha256):
         raise InputError(
             f"the file read for {name} holds {len(dataset.questions)} questions that are not the {pinned.count} pinned "
-            f"ones: run `epicrisis questions pull {name}`, or give your own questions as JSON lines"
+            f"ones: run `epicrisis questions pull {shell_quoted(name)}`, or give your own questions as JSON lines"
         )
     return dataset
+
+
+def _check_bytes(pinned: PinnedSet, paths: list[Path]) -> None:
+    """Raise InputError where a file of a set whose questions are not pinned is not the pinned file."""
+    for file, path in zip(pinned.files, paths, strict=True):
+        if file.sha256 not in (None, whole_file(path).sha256):
+            pull = f"epicrisis questions pull {shell_quoted(pinned.name)}"
+            raise InputError(
+                f"{shown(path)} is not the pinned file of {pinned.name} ({file.bytes:,} bytes, sha256 {file.sha256}): "
+                f"run `{pull}`, or read it as your own by its path"
+            )
 
 
 def read_pinned(pinned: PinnedSet, paths: list[Path]) -> Dataset:
@@ -84,8 +99,9 @@ def _find(file: SourceFile, pinned: PinnedSet, place: Path) -> Path:
         places = [place / name, place / file.path]
     found = next((path for path in places if path.is_file()), None)
     if found is None:
+        pull = f"epicrisis questions pull {shell_quoted(pinned.name)}"
         raise InputError(
-            f"{name} of {pinned.name} is not in {shown(place)}: run `epicrisis questions pull {pinned.name}`, "
+            f"{name} of {pinned.name} is not in {shown(place)}: run `{pull}`, "
             "or name the file or folder that holds it (--data)"
         )
     return found

@@ -1,7 +1,8 @@
 """The question files of the context-retrieval study's repository, HPAI-BSC/prompt_engine: MedQA, MedMCQA, CareQA, MMLU.
 
 One object a file: `{key: {id, question, correct_answer, options}}`, the answer a letter, or a text where there are no
-options. Knows nothing of splits: what a file holds is not always what it is called (errata P13).
+options; CareQA's entries have a `category` too. Knows nothing of splits: what a file holds is not always what it is
+called (errata P13).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ class _Entry(BaseModel):
     correct_answer: _Filled
     options: dict[Annotated[str, Field(pattern="^[A-Z]$")], _Filled] | None = Field(default=None, min_length=2)
     context: list[str] | None = None
+    category: str | None = None
 
 
 def read(path: Path) -> tuple[Question, ...]:
@@ -64,4 +66,5 @@ def _question(path: Path, key: str, entry: _Entry) -> Question:
         form="choice" if options else "open",
         id=entry.id or key,
         gold=entry.correct_answer,
+        category=entry.category or "",
     )

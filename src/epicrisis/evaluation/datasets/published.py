@@ -4,7 +4,7 @@
 |---|---|---|
 | MedQA | `question`, `options` | `answer_idx`, a letter |
 | MedMCQA | `id`, `question`, `opa` to `opd` | `cop`, a number |
-| CareQA | `unique_id`, `question`, `op1` to `op4` | `cop`, a number |
+| CareQA | `unique_id`, `question`, `op1` to `op4`, `category` | `cop`, a number |
 
 A file is JSON lines, whatever its name (MedMCQA's own are called `.json`), or one JSON list. Knows nothing of splits.
 """
@@ -125,6 +125,7 @@ def _as_line(row: Any, first: int) -> dict[str, Any]:
         "question": row.get("question"),
         "options": options,
         "gold": gold,
+        "category": row.get("category") if form == "op1" else None,
     }
 
 
@@ -141,4 +142,11 @@ def _question(path: Path, where: str, line: dict[str, Any], number: str) -> Ques
         raise InputError(f"{shown(path)}, {where}: {reason(error)}; correct or remove it") from None
     if not read.options:
         raise InputError(f"{shown(path)}, {where}: it has no options; correct or remove it")
-    return Question(text=read.text, options=read.options, form="choice", id=read.id or number, gold=read.gold)
+    return Question(
+        text=read.text,
+        options=read.options,
+        form="choice",
+        id=read.id or number,
+        gold=read.gold,
+        category=read.category,
+    )

@@ -25,6 +25,7 @@ from epicrisis.corpus.inputs import because, shown
 from epicrisis.errors import InputError, StorageError
 from epicrisis.evaluation.runs.cases import canonical
 from epicrisis.evaluation.runs.records import Record
+from epicrisis.printable import printable_json
 from epicrisis.privacy import open_private
 
 CSV, JSONL, KEY = "pairs.csv", "pairs.jsonl", "pairs.key.json"
@@ -181,7 +182,7 @@ def write(paired: Paired, folder: Path) -> None:
     of them is there already: people may have written into it; StorageError where the disk does not take them."""
     texts = {
         CSV: "\ufeff" + _csv(paired.pairs),
-        JSONL: "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in map(_row, paired.pairs)),
+        JSONL: "".join(printable_json(json.dumps(row, ensure_ascii=False)) + "\n" for row in map(_row, paired.pairs)),
         KEY: json.dumps({"format": FORMAT, **asdict(paired.key)}, ensure_ascii=False, indent=2) + "\n",
     }
     if there := [name for name in texts if (folder / name).exists()]:

@@ -38,7 +38,7 @@ from epicrisis.evaluation.runs.lines import alone, append_line, read_lines
 from epicrisis.evaluation.runs.working import worked_off
 from epicrisis.plain import to_json
 from epicrisis.prompts import Prompt, render
-from epicrisis.types import Question
+from epicrisis.types import Question, same_option
 
 PROMPTS = "epicrisis.evaluation.prompts"
 
@@ -193,7 +193,10 @@ def _state(question: Question, solution: Solution | None) -> State:
         return "unparsed"
     if not solution.found:
         return "abstained"
-    right = solution.choice == question.gold if question.options else arrives(solution.answer, question.gold or "")
+    if question.options:
+        right = same_option(question.options, solution.choice, question.gold)
+    else:
+        right = arrives(solution.answer, question.gold or "")
     return "kept" if right else "wrong"
 
 

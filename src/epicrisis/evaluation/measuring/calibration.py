@@ -26,6 +26,7 @@ from epicrisis.evaluation.judging.verdicts import Choice
 from epicrisis.evaluation.metrics.correlation import correlation
 from epicrisis.evaluation.statistics import Interval, Mean, mean_of
 from epicrisis.plain import to_json
+from epicrisis.printable import printable_json
 from epicrisis.privacy import open_private
 
 from .file import Measurement, file_name, read_measures
@@ -242,7 +243,8 @@ def _kind(points: Sequence[float]) -> str:
 
 
 def _write(path: Path, calibration: Calibration) -> None:
-    text = json.dumps({"format": FORMAT, **to_json(calibration)}, indent=2, ensure_ascii=False) + "\n"
+    told = json.dumps({"format": FORMAT, **to_json(calibration)}, indent=2, ensure_ascii=False)
+    text = printable_json(told) + "\n"
     part = path.with_name(f"{path.name}.partial")
     with os.fdopen(open_private(part, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as file:
         file.write(text)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.evaluation.judging.correctness import Judge, marking_of
+from epicrisis.printable import shell_quoted
 
 from .calibration import CALIBRATION, Calibration, read_calibration
 from .file import file_name
@@ -66,7 +67,7 @@ def remarks(run: Path) -> tuple[str, ...]:
 
 def _with_people(name: str, found: Calibration | None) -> str:
     if found is None:
-        return f"How far {name} goes with people is not known: epicrisis judge calibrate --model {name}."
+        return f"How far {name} goes with people is not known: epicrisis judge calibrate --model {shell_quoted(name)}."
     told = [
         f"{each.aspect} with {each.counted} {'not defined' if each.spearman is None else format(each.spearman, '.2f')}"
         + ("" if each.interval is None else f" ({each.interval.low:.2f} to {each.interval.high:.2f})")

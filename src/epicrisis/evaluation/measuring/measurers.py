@@ -5,15 +5,17 @@ Whatever a metric needs (a network, a word net) is loaded when its measurer is m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from epicrisis.errors import InputError
 from epicrisis.evaluation.asking import Asker, Said
 from epicrisis.evaluation.judging.replies import State
 from epicrisis.evaluation.judging.rubric import ASPECTS, Grades, grade, grade_against_notes, recipe
 from epicrisis.evaluation.metrics.unscored import Unscored
+from epicrisis.privacy import without_secrets
 from epicrisis.seams import NliModel
 from epicrisis.types import Scope
 
@@ -41,14 +43,45 @@ class Measurer:
     """Answers measured together."""
 
     @property
+    def model(self) -> str | None:
+        """Return the whole name of the model that measures, with its address; None where none does."""
+        return model_of_recipe(self.recipe)
+
+    @property
     def told(self) -> dict[str, Any]:
         """The recipe as its file keeps it."""
         return {"measurer": self.name, "metrics": list(self.metrics), **self.recipe}
 
 
+def model_of_recipe(recipe: Mapping[str, Any]) -> str | None:
+    """Return the whole name of the model that a recipe tells of; None where it tells of none."""
+    judge = recipe.get("judge")
+    name = judge.get("name") if isinstance(judge, Mapping) else recipe.get("model")
+    return None if name is None else str(name)
+
+
 def plain_model(name: str) -> str:
-    """A model as a metric's name has it: an endpoint's by its model's name, a file by its own."""
-    return name.rpartition("#")[2].rpartition("/")[2] or name
+    """Return a model as a metric's name has it: an endpoint's by its model's name, a file by its own.
+
+    An endpoint whose model nobody named has its host, port and path: what it serves is not told by its address, and
+    two of them must not share a name.
+    """
+    address, _, model = name.partition("#")
+    if model:
+        return model.rpartition("/")[2] or model
+    if "://" in address:
+        return address.partition("://")[2].rpartition("@")[2].rstrip("/").removesuffix("/v1")
+    return address.rstrip("/").rpartition("/")[2] or name
+
+
+def check_names(which: str, models: Sequence[str]) -> None:
+    """Raise InputError where two of these models would go by one name, and so share a file and a column."""
+    by_name: dict[str, str] = {}
+    for model in models:
+        name = plain_model(model)
+        if by_name.setdefault(name, model) != model:
+            both = f"{without_secrets(by_name[name])} and {without_secrets(model)}"
+            raise InputError(f"two {which} go by the name {name} ({both}): give one another name (URL#NAME)")
 
 
 def metric(name: str, model: str) -> str:
@@ -95,15 +128,21 @@ def entailment_by(model: NliModel, name: str) -> Measurer:
 
 
 def numbers() -> Measurer:
-    """Are the quantities of the right answer in the answer? The best over several right ones; a right answer without a
-    number has no value."""
+    """Measure whether answer and right answer state the same quantities: F1, precision and recall.
+
+    The best over several right answers; a right answer without a number has no value, an answer without one no
+    precision.
+    """
     from epicrisis.evaluation.metrics.numbers import number_score
 
     def values(response: Response) -> dict[str, float] | Unscored:
-        found = number_score(response.answer, response.references)
-        return Unscored("the right answer has no number") if found is None else {"numbers": found}
+        score = number_score(response.answer, response.references)
+        if score is None:
+            return Unscored("the right answer has no number")
+        shares = {"numbers-f1": score.f1, "numbers-recall": score.recall}
+        return shares if score.precision is None else {**shares, "numbers-precision": score.precision}
 
-    return _plain("numbers", ("numbers",), values)
+    return _plain("numbers", ("numbers-f1", "numbers-precision", "numbers-recall"), values)
 
 
 def meteor() -> Measurer:

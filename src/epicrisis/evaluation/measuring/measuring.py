@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from epicrisis.errors import InputError
 from epicrisis.evaluation.judging.replies import State
 from epicrisis.evaluation.metrics.ranking import evidence_recall
 from epicrisis.evaluation.runs.cases import Condition
@@ -21,7 +22,7 @@ from epicrisis.types import Form
 
 from .endings import Ending
 from .file import MEASURES, MeasureFile, Measurement, file_name, read_measures
-from .measurers import Measurer
+from .measurers import Measurer, model_of_recipe
 from .responses import Response, responses
 
 
@@ -57,8 +58,18 @@ def folder_of(run: Path) -> Path:
 
 
 def measure_file(folder: Path, measurer: Measurer) -> MeasureFile:
-    """This measurer's file, to be added to. Raises InputError as MeasureFile does."""
-    return MeasureFile(folder / file_name(measurer.name), measurer.told)
+    """Return this measurer's file, to be added to.
+
+    Raises InputError as MeasureFile does, and where the file holds what another model of the same name has measured.
+    """
+    path = folder / file_name(measurer.name)
+    before = model_of_recipe(read_measures(path)[0])
+    if None not in (before, measurer.model) and before != measurer.model:
+        raise InputError(
+            f"{path} holds what {before} has measured, and {measurer.model} goes by the same name: give one of them "
+            "another name (URL#NAME), or move the file away"
+        )
+    return MeasureFile(path, measurer.told)
 
 
 async def measure(

@@ -7,7 +7,7 @@ contradicts "SBP in the 80-90s", and 80-100s/55-70s agrees with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -48,25 +48,81 @@ class NumberComparison:
     """A mass against an amount (mg/dL and mmol/L): it depends on the substance, so they are neither right nor wrong."""
     missing: tuple[Quantity, ...] = ()
     extra: tuple[Quantity, ...] = ()
-    """Quantities of the answer that no quantity of the right one was held against; they do not lower the score."""
+    """Quantities of the answer that no quantity of the right one was held against; they lower the precision."""
 
     @property
-    def score(self) -> float | None:
-        """Matched (vague ones count half) over all of the right answer's that can be compared, 0 to 1; `None` where it
-        has none."""
+    def recall(self) -> float | None:
+        """Return the share of the right answer's comparable quantities that the answer states, vague ones half.
+
+        None where the right answer has none.
+        """
         n = len(self.matched) + len(self.vague) + len(self.contradicted) + len(self.missing)
         return (len(self.matched) + VAGUE_COUNTS * len(self.vague)) / n if n else None
 
+    @property
+    def precision(self) -> float | None:
+        """Return the share of the answer's comparable quantities that the right answer has, vague ones half.
 
-def number_score(answer: str, golds: Sequence[str]) -> float | None:
-    """The best score over the right answers; `None` where none of them has a quantity that can be compared.
+        A quantity that matches several counts once, and one that says again in other units what the right answer says
+        (98.6 F, 37 C) is no wrong one. None where the answer has none.
+        """
+        same = _distinct(pair.answer for pair in self.matched)
+        vague = [each for each in _distinct(pair.answer for pair in self.vague) if not _is_in(each, same)]
+        right = len(same) + VAGUE_COUNTS * len(vague) + sum(map(self._worth, self.extra))
+        n = len(same) + len(vague) + len(self.contradicted) + len(self.extra)
+        return right / n if n else None
 
-    An answer in the very words of a right one states its numbers, whether they can be read there or not.
+    def _worth(self, extra: Quantity) -> float:
+        pairs = (*self.matched, *self.vague, *self.contradicted)
+        golds = [*(pair.gold for pair in pairs), *self.missing]
+        alike = [gold for gold in golds if gold.label == extra.label or not gold.label or not extra.label]
+        agreements = {agreement_of(gold, extra) for gold in alike}
+        if "same" in agreements:
+            return 1.0
+        return VAGUE_COUNTS if "vague" in agreements else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class NumberScore:
+    """How well an answer states the numbers of a right one, each share 0 to 1."""
+
+    recall: float
+    precision: float | None
+    """None where the answer has no number that can be compared: it claims none."""
+
+    @property
+    def f1(self) -> float:
+        """Return the harmonic mean of precision and recall; 0 where the answer states none of the numbers."""
+        both = self.recall + (self.precision or 0.0)
+        return 2 * self.recall * (self.precision or 0.0) / both if both else 0.0
+
+
+def number_score(answer: str, golds: Sequence[str]) -> NumberScore | None:
+    """Return the score of best F1, then recall, over the right answers.
+
+    None where none of them has a quantity that can be compared. An answer in the very words of a right one states its
+    numbers and no other, whether they can be read there or not.
     """
-    scores = [score for gold in golds if (score := compare(answer, gold).score) is not None]
+    scores = []
+    for gold in golds:
+        comparison = compare(answer, gold)
+        if comparison.recall is not None:
+            scores.append(NumberScore(comparison.recall, comparison.precision))
     if scores and any(normalised(answer) == normalised(gold) for gold in golds):
-        return 1.0
-    return max(scores, default=None)
+        return NumberScore(1.0, 1.0)
+    return max(scores, key=lambda score: (score.f1, score.recall), default=None)
+
+
+def _distinct(quantities_: Iterable[Quantity]) -> list[Quantity]:
+    kept: list[Quantity] = []
+    for quantity in quantities_:
+        if not _is_in(quantity, kept):
+            kept.append(quantity)
+    return kept
+
+
+def _is_in(quantity: Quantity, others: Sequence[Quantity]) -> bool:
+    return any(_repeats(quantity, other) for other in others)
 
 
 def compare(answer: str, gold: str) -> NumberComparison:

@@ -29,6 +29,7 @@ from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.evaluation.energy import Taken
 from epicrisis.library.manifest import sync_folder
 from epicrisis.plain import to_json
+from epicrisis.printable import printable_json
 from epicrisis.privacy import close_to_others, open_private
 
 from .cases import Case
@@ -210,7 +211,7 @@ def _fits(manifest: Manifest) -> bool:
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Whole or not at all, and durable when it returns. Raises StorageError."""
-    text = json.dumps(to_json(manifest), indent=2, ensure_ascii=False) + "\n"
+    text = printable_json(json.dumps(to_json(manifest), indent=2, ensure_ascii=False)) + "\n"
     with _kept(folder):
         with os.fdopen(open_private(folder / TEMPORARY, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as file:
             file.write(text)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from epicrisis.errors import InputError, StorageError
+from epicrisis.printable import printable_json
 from epicrisis.privacy import open_private
 
 _BLOCK = 1 << 16
@@ -61,7 +62,7 @@ def append_line(path: Path, value: Mapping[str, Any]) -> None:
     Takes back what was left half-written before. Raises StorageError where the disk does not take the line: then
     nothing of it is there.
     """
-    text = json.dumps(value, ensure_ascii=False) + "\n"
+    text = printable_json(json.dumps(value, ensure_ascii=False)) + "\n"
     try:
         with io.FileIO(open_private(path, os.O_RDWR | os.O_APPEND), "r+") as file:
             whole = _mended(file)
@@ -76,6 +77,32 @@ def append_line(path: Path, value: Mapping[str, Any]) -> None:
         raise StorageError(
             f"{path} cannot be written ({error.strerror}): free some space and run the same command again"
         ) from error
+
+
+def sort_lines(path: Path, place: Callable[[Line], int]) -> None:
+    """Put the file's lines in the order of their places, whole or not at all; those of one place keep their order.
+
+    A file that is in order, or is no regular one, stays as it is. The caller holds its lock. Raises InputError as
+    `read_lines`, and StorageError.
+    """
+    target = path.resolve()
+    if not target.is_file():
+        return
+    starts = [(place(line), line.start) for line in read_lines(target)]
+    if starts == sorted(starts):
+        return
+    new = target.with_name(f".{target.name}.sorted")
+    try:
+        with target.open("rb") as old, io.FileIO(open_private(new, os.O_RDWR | os.O_TRUNC), "r+") as file:
+            for _, start in sorted(starts):
+                old.seek(start)
+                _write(file, old.readline().rstrip(b"\n") + b"\n")
+            os.fsync(file.fileno())
+        new.replace(target)
+    except OSError as error:
+        raise StorageError(f"{path} cannot be put in order ({error.strerror}): free some space") from error
+    finally:
+        new.unlink(missing_ok=True)
 
 
 def alone(path: Path, lock: FileLock | None = None) -> FileLock:

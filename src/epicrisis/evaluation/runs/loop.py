@@ -7,7 +7,7 @@ with. Knows no metric.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from epicrisis.retrieval.retriever import QUESTION_CUT
 from epicrisis.types import Question
 
 from .cases import Case, Condition, case_key
-from .lines import Line, alone, append_line, read_lines
+from .lines import Line, alone, append_line, read_lines, sort_lines
 from .recipes import changed
 from .records import key_of
 from .working import worked_off
@@ -83,6 +83,14 @@ class RecordFile:
             _drop_texts(record["answer"]["trace"])
         append_line(self._path, record)
         self._note(key, answer.state, answer.usage, record["answer"]["trace"])
+
+    def sort(self, keys: Sequence[str]) -> None:
+        """Put the records in the order of these cases, every try of a case kept; those of other cases come last.
+
+        Raises StorageError.
+        """
+        places = {key: place for place, key in enumerate(keys)}
+        sort_lines(self._path, lambda line: places.get(str(line.value.get("key")), len(places)))
 
     def _note(self, key: str, state: str, usage: Usage, trace: Iterable[Mapping[str, Any]]) -> None:
         self.states[key] = state

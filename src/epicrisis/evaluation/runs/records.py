@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, get_args
 
 from epicrisis.answers import Answer, Usage
 from epicrisis.errors import InputError
-from epicrisis.types import State
+from epicrisis.types import State, chance_of, same_option
 
 from .cases import Case, Condition, canonical
 from .lines import Line, read_lines
@@ -102,7 +102,8 @@ class Outcome:
     condition: Condition
     state: State
     right: bool | None = None
-    """Whether the letter is the gold one; `None` unless the state is `answered`."""
+    """Whether the letter is the gold one, or that of an option of the same text; `None` unless the state is
+    `answered`."""
     chance: float | None = None
     """Of guessing right among the question's options; `None` without options."""
     failed_parts: int = 0
@@ -116,8 +117,10 @@ def outcome_of(case: Case, answer: Answer) -> Outcome:
         question=question.key,
         condition=case.condition,
         state=answer.state,
-        right=answer.choice == question.gold if answered and question.options and question.gold is not None else None,
-        chance=1 / len(question.options) if question.options else None,
+        right=same_option(question.options, answer.choice, question.gold)
+        if answered and question.options and question.gold is not None
+        else None,
+        chance=chance_of(question.options, question.gold),
         failed_parts=sum(partial.state == "failed" for partial in answer.partials),
     )
 
@@ -136,8 +139,8 @@ def outcome_of_record(record: Record) -> Outcome:
         question=key.removesuffix(f" {canonical(condition)}") if condition else key,
         condition=condition,
         state=state,
-        right=answer["choice"] == question["gold"] if has_right else None,
-        chance=1 / len(question["options"]) if question["options"] else None,
+        right=same_option(question["options"], answer["choice"], question["gold"]) if has_right else None,
+        chance=chance_of(question["options"], question["gold"]),
         failed_parts=sum(partial["state"] == "failed" for partial in answer["partials"]),
     )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from epicrisis.errors import InputError
-from epicrisis.types import Question
+from epicrisis.types import Question, chance_of, same_option
 
 from . import mirage, ours
 from .reading import Reading, Scoring
@@ -52,9 +52,20 @@ def readings(replied: Sequence[Replied], scoring: Scoring) -> tuple[Reading, ...
     return tuple(by_place[place] for place in range(len(replied)))
 
 
-def is_right(question: Question, reading: Reading) -> bool | None:
-    """`None` where the reading has no letter: abstained, unparsed and failed are neither right nor wrong."""
-    return reading.choice == question.gold if reading.state == "answered" else None
+def is_right(question: Question, reading: Reading, scoring: Scoring = "ours") -> bool | None:
+    """Return whether the letter is the gold one; None for abstained, unparsed and failed, neither right nor wrong.
+
+    Ours takes the letter of an option with the same text as well. MIRAGE's scorings compare letters, as its program.
+    """
+    if reading.state != "answered":
+        return None
+    if scoring == "ours":
+        return same_option(question.options, reading.choice, question.gold)
+    return reading.choice == question.gold
+
+
+def _chance(question: Question, scoring: Scoring) -> float:
+    return (chance_of(question.options, question.gold) or 0.0) if scoring == "ours" else 1 / len(question.options)
 
 
 def score(replied: Sequence[Replied], scoring: Scoring) -> Score:
@@ -67,7 +78,7 @@ def score(replied: Sequence[Replied], scoring: Scoring) -> Score:
             else "there is no question to score: give at least one"
         )
     read = readings(replied, scoring)
-    marks = [is_right(each.question, reading) for each, reading in zip(replied, read, strict=True)]
+    marks = [is_right(each.question, reading, scoring) for each, reading in zip(replied, read, strict=True)]
     counts = Counter(reading.state for reading in read)
     right, wrong, n = marks.count(True), marks.count(False), len(replied)
     return Score(
@@ -81,7 +92,7 @@ def score(replied: Sequence[Replied], scoring: Scoring) -> Score:
         by_default=sum(reading.by_default for reading in read),
         accuracy=right / n,
         accuracy_scored=right / (right + wrong) if right + wrong else None,
-        chance=fmean(1 / len(each.question.options) for each in replied),
+        chance=fmean(_chance(each.question, scoring) for each in replied),
     )
 
 

@@ -225,7 +225,11 @@ def _mean(cases: Cases, value: Callable[[Measured], float | None], seed: int) ->
 
 def _lacking(cases: Cases, metrics: Iterable[str]) -> Cell:
     """How many answers have no value, metric by metric; `numbers` has none where there is no number to be right in."""
-    without = {name: sum(name not in case.values for case in _due(cases, name)) for name in metrics if name != NUMBERS}
+    without = {
+        name: sum(name not in case.values for case in _due(cases, name))
+        for name in metrics
+        if not name.startswith(NUMBERS)
+    }
     return ", ".join(f"{n} by {name}" for name, n in without.items() if n) or None
 
 

@@ -35,7 +35,9 @@ BOOTSTRAP = "by a bootstrap of whole patients (of questions where there is none)
 
 CORRECTNESS, FAITHFULNESS = "judge-correctness", "judge-faithfulness"
 CONSISTENT = "nli-non-contradiction"
-NUMBERS = "numbers"
+NUMBERS = "numbers-recall"
+_NUMBERS_BEFORE = "numbers"
+"""The recall's name in runs that were measured before there was a precision."""
 CROWDED = "bertscore-f1"
 """Its values crowd near 1, so HIGH and LOW say nothing of them."""
 _NOT_METRICS = ("evidence", "citations-verified", "evidence-recall", "abstained-rightly", "accuracy")
@@ -262,8 +264,9 @@ def missed(cases: Cases) -> Table:
 
 def on_numbers(cases: Cases) -> Table:
     """Where the reference holds numbers: does a metric tell answers with the right ones from those with others?"""
-    numeric = [case for case in cases if NUMBERS in case.values]
-    rows = tuple(_on_numbers(metric, numeric) for metric in metrics_of(numeric) if metric != NUMBERS)
+    numeric = [case for case in cases if _recall_of_numbers(case) is not None]
+    metrics = [metric for metric in metrics_of(numeric) if not metric.startswith(_NUMBERS_BEFORE)]
+    rows = tuple(_on_numbers(metric, numeric) for metric in metrics)
     columns = (
         "metric", "n right", "mean of these", "n wrong", "mean of those", "not scored", "tells them apart", "examples",
     )  # fmt: skip
@@ -276,9 +279,13 @@ def on_numbers(cases: Cases) -> Table:
     return Table("Answers with numbers", columns, rows, notes)
 
 
+def _recall_of_numbers(case: Measured) -> float | None:
+    return case.values.get(NUMBERS, case.values.get(_NUMBERS_BEFORE))
+
+
 def _on_numbers(metric: str, cases: Cases) -> tuple[Cell, ...]:
     scored = [case for case in cases if metric in case.values]
-    right, wrong = ([case for case in scored if (case.values[NUMBERS] == 1.0) is told] for told in (True, False))
+    right, wrong = ([case for case in scored if (_recall_of_numbers(case) == 1.0) is told] for told in (True, False))
     fooled = [case for case in wrong if case.values[metric] > HIGH]
     return (
         metric, len(right), _mean(right, metric), len(wrong), _mean(wrong, metric), len(cases) - len(scored),

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from epicrisis.evaluation.statistics import Difference, Interval, Mean
+from epicrisis.printable import printable
 
 from .table import Cell, Table
 
@@ -33,7 +34,7 @@ def cell(value: Cell, heading: str = "", *, p: bool = False) -> str:
         case None:
             return ""
         case str():
-            return value
+            return printable(value)
         case int():
             return f"{value:,}"
         case Interval():
@@ -127,9 +128,11 @@ def _label(table: Table, row: Sequence[Cell], telling: Sequence[int]) -> str:
     columns = table.columns
     plain = columns.index(AGAINST) if AGAINST in columns else len(columns)
     names = [i for i in telling if row[i] not in (None, "")]
-    return ", ".join(
-        str(row[i]) if isinstance(row[i], str) and i < plain else f"{columns[i]} {cell(row[i])}" for i in names
-    )  # fmt: skip
+    parts = []
+    for i in names:
+        is_name = isinstance(row[i], str) and i < plain
+        parts.append(cell(row[i]) if is_name else f"{printable(columns[i])} {cell(row[i])}")
+    return ", ".join(parts)
 
 
 def _telling(table: Table, without: Sequence[str] = ()) -> list[int]:
@@ -174,6 +177,7 @@ def text(table: Table, width: int | None = None) -> str:
 
 def wrapped(line: str, width: int | None) -> str:
     """A sentence in lines of at most this width."""
+    line = printable(line)
     return line if width is None else textwrap.fill(line, width, break_on_hyphens=False)
 
 
@@ -182,7 +186,7 @@ def _columns(table: Table, width: int | None) -> list[_Column]:
 
     shown = cells(table)
     made = []
-    for i, heading in enumerate(table.columns):
+    for i, heading in enumerate(map(printable, table.columns)):
         texts = [row[i] for row in shown]
         right = any(not isinstance(row[i], str | None) for row in table.rows)
         widest = max(map(cell_len, texts), default=0)

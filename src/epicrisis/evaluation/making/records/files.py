@@ -21,6 +21,7 @@ from typing import Any
 from epicrisis.corpus.inputs import because, shown
 from epicrisis.errors import InputError, StorageError
 from epicrisis.plain import to_json
+from epicrisis.printable import printable_json
 
 from .asking import CATEGORIES, Asked, ask
 from .draws import Draws
@@ -102,7 +103,7 @@ def _written(
             asked = ask(record, questions_each, Draws("questions", seed, record.patient.id), letter)
             letter += sum(bool(each.question.options) for each in asked)
             rows.writerows(_row(record, note) for note in record.notes)
-            questions.writelines(f"{json.dumps(_line(each), ensure_ascii=False)}\n" for each in asked)
+            questions.writelines(f"{printable_json(json.dumps(_line(each), ensure_ascii=False))}\n" for each in asked)
             kinds.update(each.question.category for each in asked)
             sizes = len(record.patient.stays), len(record.notes), record.characters, record.tokens, len(asked)
             made.append(Made(record.patient.id, *sizes))

@@ -19,6 +19,7 @@ from epicrisis.answers import Failure, Usage
 from epicrisis.errors import EpicrisisError, StorageError
 from epicrisis.models.chat.layers.layer import Layer
 from epicrisis.plain import to_json
+from epicrisis.printable import printable_json
 from epicrisis.privacy import open_private
 from epicrisis.seams import ChatModel, ChatReply, ChatRequest, OnDelta
 
@@ -69,7 +70,7 @@ class RecordingModel(Layer):
 
     def _append(self, record: dict[str, Any]) -> None:
         """In one piece, so that lines of several processes do not mix."""
-        line = json.dumps(to_json(record), ensure_ascii=False).encode(errors="surrogatepass") + b"\n"
+        line = printable_json(json.dumps(to_json(record), ensure_ascii=False)).encode() + b"\n"
         with self._opened() as file:
             while line:
                 line = line[os.write(file, line) :]

@@ -1,0 +1,81 @@
+"""What is shown holds nothing that a terminal would obey, and what is for machines stays the same data."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from epicrisis.errors import InputError
+from epicrisis.printable import REPLACEMENT, printable, printable_json, printable_lines, shell_quoted
+from tests.unsafe import UNSAFE, unsafe_in
+
+ANY = st.text(st.characters())
+
+
+def test_printable_replaces_every_unsafe_character() -> None:
+    assert printable(f"a{UNSAFE}b") == "a" + REPLACEMENT * len(UNSAFE) + "b"
+
+
+def test_printable_keeps_what_people_write() -> None:
+    kept = (
+        "naïve 5 µg, β-blocker, 高血圧, عربى, \u200cمی\u200cخواهم, hi\u00adphen, 👩\u200d⚕️, thin\u2009space\u00a0[red]"
+    )
+    assert printable(kept) == kept
+
+
+def test_printable_of_line_breaks_is_one_line() -> None:
+    assert printable("a\nb\r\nc\rd\ve\ff\x85g\u2028h\u2029i\tj") == "a b c d e f g h i j"
+    assert printable("a\n\tb", lines=True) == "a\n\tb"
+    assert printable("a\r\u2028b", lines=True) == f"a{REPLACEMENT * 2}b"
+
+
+def test_lines_end_at_every_kind_of_break() -> None:
+    assert printable_lines("a\u2028b\x85c\r\nd") == ["a", "b", "c", "d"]
+
+
+@given(ANY)
+def test_no_text_is_shown_with_an_unsafe_character(text: str) -> None:
+    assert not unsafe_in(printable(text))
+    assert "\n" not in printable(text)
+    assert not unsafe_in(printable(text, lines=True))
+    assert printable(printable(text)) == printable(text)
+
+
+@given(st.recursive(ANY, lambda inner: st.lists(inner) | st.dictionaries(ANY, inner), max_leaves=5))
+def test_json_is_safe_to_show_and_the_same_data(value: object) -> None:
+    text = printable_json(json.dumps(value, ensure_ascii=False, indent=2))
+    assert not unsafe_in(text)
+    assert json.loads(text) == value
+    text.encode()
+
+
+def test_json_escapes_characters_beyond_the_first_plane_as_pairs() -> None:
+    assert printable_json('"\U000e0041é\x9b"') == '"\\udb40\\udc41é\\u009b"'
+
+
+@pytest.mark.parametrize(
+    "word", ["plain", "my library", "it's; rm -rf ~", "$(id)", "a\x1b[31m'\\b", "new\nline", "a\u202eb"]
+)
+def test_a_quoted_word_is_read_back_by_the_shell(word: str) -> None:
+    quoted = shell_quoted(word)
+    assert printable(quoted) == quoted
+    told = subprocess.run(["bash", "-c", f"printf %s {quoted}"], capture_output=True, check=True).stdout
+    assert told.decode() == word
+    if printable(word) == word:
+        assert shlex.split(quoted) == [word]
+
+
+def test_every_error_is_one_printable_line() -> None:
+    error = InputError(f"the file a{UNSAFE}b\nepicrisis: all is well is missing: check it")
+    assert not unsafe_in(str(error))
+    assert "\n" not in error.as_failure().message
+
+
+def test_the_table_of_unsafe_characters_is_whole() -> None:
+    assert {unicodedata.category(character) for character in UNSAFE} == {"Cc", "Cf", "Cs"}
