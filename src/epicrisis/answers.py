@@ -131,6 +131,9 @@ class Citation:
     verified: bool
 
 
+Narrowing: TypeAlias = Literal["none", "kept", "lifted"]
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """How a question ended, with everything that led there."""
@@ -152,6 +155,9 @@ class Answer:
     decided_by: str = ""
     """Of votes: `majority`, the rule that broke a tie, `tie` where none did; of open answers which was taken."""
     drafts: tuple[Draft, ...] = ()
+    narrowing: Narrowing = "none"
+    """Whether notes were left out by what the question says of time: `kept`: the answer comes from the notes that were
+    left in; `lifted`: these did not answer, and it comes from a second asking of the whole record."""
 
     @property
     def confidence(self) -> float | None:

@@ -55,7 +55,7 @@ from epicrisis.prompts import folder_hash
 from epicrisis.retrieval.record import IN_TIME
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.seams import ChatModel, RewardModel
-from epicrisis.searching import NO_TIME, TimeAsked, by_time, fitting, found, ordered, time_asked
+from epicrisis.searching import AGAIN, NO_TIME, TimeAsked, by_time, fitting, found, ordered, time_asked
 from epicrisis.settings import ModelSettings, Settings
 from epicrisis.treatment import AS_SET, Treatment, treated
 from epicrisis.types import Examples, Preflight, Question, Ranking, Scope
@@ -182,9 +182,7 @@ class Pipeline:
                 await self.check([replace(question, patient=seen.patient)])
                 for event in self._warnings():
                     emit(event)
-                context = self.context(emit, seen, await self._time_asked(question, seen, treatment))
-                strategy = STRATEGIES[treatment.strategy or self._settings.strategy]
-                return await strategy(question, treated(context, treatment))
+                return await self._answered(question, seen, treatment, emit)
             except EpicrisisError as error:
                 log_error(question.key, error)
                 raise
@@ -203,6 +201,26 @@ class Pipeline:
         last = Answered(replace(answer, usage=usage, trace=tuple(recorded)))
         log_event(question.key, last)
         yield last
+
+    async def _answered(
+        self, question: Question, scope: Scope, treatment: Treatment, emit: Callable[[Event], None]
+    ) -> Answer:
+        """Ask the strategy; where notes were left out by time and the rest did not answer, ask once more with all."""
+        asked = await self.time_asked(question, scope, treatment)
+        for line in (*asked.said, *asked.open):
+            emit(Notice("timeline", line))
+        strategy = STRATEGIES[treatment.strategy or self._settings.strategy]
+        context = treated(self.context(emit, scope, asked), treatment)
+        answer = await strategy(question, context)
+        if not is_narrowed(asked, treatment):
+            return answer
+        if answer.state != "abstained":
+            return replace(answer, narrowing="kept")
+        emit(Notice("timeline", AGAIN))
+        whole = treated(self.context(emit, scope, asked.whole), without_narrowing(treatment))
+        # One question has one deadline.
+        again = await strategy(question, replace(whole, deadline=context.deadline))
+        return replace(again, narrowing="lifted")
 
     async def answer(self, question: Question, scope: Scope | None = None, treatment: Treatment = AS_SET) -> Answer:
         """The answer alone, its trace included."""
@@ -267,8 +285,6 @@ class Pipeline:
         """What a strategy is handed."""
         settings = self._settings
         searched = replace(scope, hidden=scope.hidden | time_asked.hidden)
-        for said in (*time_asked.said, *time_asked.open):
-            emit(Notice("timeline", said))
 
         async def retrieve(question: Question) -> Ranking:
             return await self._found(question, searched, made)
@@ -317,8 +333,8 @@ class Pipeline:
         )
         return made
 
-    async def _time_asked(self, question: Question, scope: Scope, treatment: Treatment) -> TimeAsked:
-        """What the question says of time, held against the notes that it will be answered from."""
+    async def time_asked(self, question: Question, scope: Scope, treatment: Treatment = AS_SET) -> TimeAsked:
+        """Return what the question says of time, held against the notes that it will be answered from."""
         placed, strategy = treatment.ranking, treatment.strategy or self._settings.strategy
         unread = strategy in WITHOUT_LIBRARY or (placed is None and self._opened is None) or treatment.about is not None
         if unread or scope.patient is None or not self._settings.timeline:
@@ -326,7 +342,7 @@ class Pipeline:
         notes = self._needed().record if placed is None else lambda _: placed
         asked = await self._offload(time_asked, question.text, lambda: notes(scope).passages)
         shown_whole = placed is not None or strategy == "full-context"
-        return replace(asked, hidden=frozenset()) if shown_whole else asked
+        return asked.whole if shown_whole else asked
 
     async def _found(self, question: Question, scope: Scope, context: Context) -> Ranking:
         """What the strategy reads: as much as is wanted and fits, in the order that is wanted."""
@@ -367,6 +383,16 @@ class Pipeline:
             for name in names
             if is_demo(name)
         ]
+
+
+def is_narrowed(asked: TimeAsked, treatment: Treatment) -> bool:
+    """Return whether notes are left out by time, so that an abstention is asked once more."""
+    return bool(asked.hidden) or treatment.whole is not None
+
+
+def without_narrowing(treatment: Treatment) -> Treatment:
+    """Return the treatment that reads the whole record."""
+    return treatment if treatment.whole is None else replace(treatment, ranking=treatment.whole, whole=None)
 
 
 def _said(ranking: Ranking, context: Context) -> Ranking:

@@ -35,6 +35,10 @@ from epicrisis.answers import (
 from epicrisis.types import Preflight, Ranking
 
 SNIPPET = 90
+_READ = {
+    "kept": "From the notes that were left in by time; --setting timeline=false reads the whole record.",
+    "lifted": "From the whole record: the notes that were left in by time did not answer it.",
+}
 
 
 class Screen:
@@ -147,6 +151,8 @@ class Screen:
             self._console.print(f"[bold]No answer[/bold] ({answer.state}): {escape(reason)}")
         if answer.state == "answered" and not answer.citations and answer.strategy in ("rag", "brief-context"):
             self._console.print("  It cites nothing: do not rely on it.", style="yellow")
+        if answer.narrowing != "none":
+            self._console.print(f"  {_READ[answer.narrowing]}")
         if answer.distribution:
             self._spread(answer)
         for citation in answer.citations:

@@ -77,8 +77,8 @@ def search(
 ) -> None:
     """Find the passages nearest to a query: dense, by words (BM25), or both fused (RRF).
 
-    Of a patient's record only the notes that words of time in the query can mean, such as "the last admission";
-    --setting timeline=false searches all.
+    Of a patient's record only the notes that words of time in the query can mean, such as "the last admission", and
+    all notes where nothing is found in these; --setting timeline=false searches all at once.
     """
     from dataclasses import replace
 
@@ -86,7 +86,7 @@ def search(
     from epicrisis.configuration import load
     from epicrisis.errors import InputError
     from epicrisis.opening import open_retriever, scope_of
-    from epicrisis.searching import NO_TIME, found, ordered, time_asked
+    from epicrisis.searching import NO_TIME, NOTHING_LEFT, found, ordered, time_asked
     from epicrisis.types import Question
 
     if not query.strip():
@@ -99,7 +99,11 @@ def search(
         time = time_asked(query, lambda: opened.retriever.record(scope).passages) if wanted else NO_TIME
         seen = replace(scope, hidden=scope.hidden | time.hidden)
         ranking = ordered(settings, patient, found(settings, opened.retriever, query, seen))
-        ranking = replace(ranking, notes=(*ranking.notes, *time.said, *time.open))
+        notes = (*ranking.notes, *time.said, *time.open)
+        if time.hidden and not ranking.hits:
+            ranking = ordered(settings, patient, found(settings, opened.retriever, query, scope))
+            notes = (*notes, NOTHING_LEFT, *ranking.notes)
+        ranking = replace(ranking, notes=notes)
     if json:
         show_json(ranking)
     else:
