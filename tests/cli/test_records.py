@@ -69,6 +69,12 @@ def test_search_holds_what_is_said_of_time_against_the_record(run: Run, ward: Pa
     assert "no note is left out" in open_
 
 
+def test_search_without_a_hit_in_narrowed_notes_searches_the_whole_record(run: Run, ward: Path) -> None:
+    shown = run("search", ward, "aspirin since 2151", "--patient", "p1", "--by", "bm25").stdout
+    assert "nothing is found in the notes that were left in: the whole record is searched" in shown
+    assert "note:1" in shown
+
+
 def test_search_of_a_patient_and_of_the_literature(run: Run, ward: Path, tmp_path: Path) -> None:
     papers = library(tmp_path / "papers", PAPERS)
     passages = found(run, ward, "chest pain", "--patient", "p1", "--beside", papers)
