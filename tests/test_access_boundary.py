@@ -194,9 +194,9 @@ def test_a_reply_kept_for_one_patient_is_not_given_to_another(plain: Opened, tmp
     inner = ScriptedModel(echo)
     cache = ReplyCache(tmp_path / "replies.sqlite")
     model = layered(inner, ModelSettings(name="scripted"), cache=cache)
-    first = asked(plain, questions, model=model, strategy="rag", k=3, scope={"hide": ["paper:0"]})
+    first = asked(plain, questions, model=model, strategy="rag", k=3, scope={"hide": ["paper:0"]}, unverified="keep")
     paid = len(inner.requests)
-    again = asked(plain, questions, model=model, strategy="rag", k=3, scope={"hide": ["paper:0"]})
+    again = asked(plain, questions, model=model, strategy="rag", k=3, scope={"hide": ["paper:0"]}, unverified="keep")
     cache.close()
     assert len(inner.requests) == paid, "all replies were kept"
     assert len({request.messages for request in inner.requests}) == len(PATIENTS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -51,10 +52,14 @@ def ward(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
         yield Opened(library, Retriever(library, ENCODER))
 
 
+FOUND = json.dumps({"result": {"found": True, "answer": "It was reflux.", "quotes": []}})
+
+
 def asked(
-    ward: Opened, question: Question, treatment: Treatment = AS_SET, window: int = 1_000_000, **settings: Any
-) -> tuple[Answer, ScriptedModel]:
-    model = ScriptedModel(lambda _: NOT_FOUND, context_tokens=window)
+    ward: Opened, question: Question, treatment: Treatment = AS_SET, window: int = 1_000_000, reply: str = NOT_FOUND,
+    **settings: Any,
+) -> tuple[Answer, ScriptedModel]:  # fmt: skip
+    model = ScriptedModel(lambda _: reply, context_tokens=window)
 
     async def one() -> Answer:
         made = Settings.model_validate({"strategy": "rag", "preflight": {"enabled": False}, **settings})
@@ -146,12 +151,13 @@ def test_a_treatment_replaces_the_record(ward: Opened) -> None:
 
 def test_what_is_said_of_time_is_held_against_the_record(ward: Opened) -> None:
     question = Question("What was the diagnosis of the second admission?", id="t", patient="p1")
-    answer, model = asked(ward, question, k=9)
+    answer, model = asked(ward, question, reply=FOUND, k=9)
     assert set(names(ranking_of(answer))) == {"second"}
     said, left = notices(answer, "timeline")
     assert said == "the second admission: of 3 stays the 2nd, 2151-05-01 to 2151-05-01"
-    assert left == "2 notes are left out, surely of another time"
+    assert left == "2 of 3 notes are left out: by their times and types they seem to be about another time"
     assert f"{said}\n{left}" in model.requests[0].messages[-1].content
+    assert (answer.state, answer.narrowing) == ("answered", "kept")
     everything, _ = asked(ward, question, k=9, timeline=False)
     assert set(names(ranking_of(everything))) == {"first", "second", "third"}
     assert notices(everything, "timeline") == []

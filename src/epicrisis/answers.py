@@ -146,6 +146,9 @@ class Withheld:
     citations: tuple[Citation, ...] = ()
 
 
+Narrowing: TypeAlias = Literal["none", "kept", "lifted"]
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """How a question ended, with everything that led there."""
@@ -173,6 +176,9 @@ class Answer:
     """Whose record was read, by id, whatever the question calls the patient; None where none was."""
     patient_name: str | None = None
     """Where a source gave one."""
+    narrowing: Narrowing = "none"
+    """Whether notes were left out by what the question says of time: `kept`: the answer comes from the notes that were
+    left in; `lifted`: these did not answer, and it comes from a second asking of the whole record."""
 
     @property
     def confidence(self) -> float | None:

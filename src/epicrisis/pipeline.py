@@ -56,7 +56,7 @@ from epicrisis.prompts import folder_hash
 from epicrisis.retrieval.record import IN_TIME
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.seams import ChatModel, RewardModel
-from epicrisis.searching import NO_TIME, TimeAsked, by_time, fitting, found, ordered, time_asked
+from epicrisis.searching import AGAIN, NO_TIME, TimeAsked, by_time, fitting, found, ordered, time_asked
 from epicrisis.settings import ModelSettings, Settings
 from epicrisis.treatment import AS_SET, Treatment, treated
 from epicrisis.types import Examples, Preflight, Question, Ranking, Scope
@@ -186,11 +186,7 @@ class Pipeline:
                 await self.check([replace(question, patient=seen.patient)])
                 for event in (*self._warnings(), *await self._mixed(seen, treatment)):
                     emit(event)
-                context = self.context(emit, seen, await self._time_asked(question, seen, treatment))
-                name = treatment.strategy or self._settings.strategy
-                answer = await STRATEGIES[name](question, treated(context, treatment))
-                if self._settings.unverified == "abstain" and name not in WITHOUT_LIBRARY:
-                    answer = withhold_unverified(answer)
+                answer = await self._answered(question, seen, treatment, emit)
                 return await self._told_whose(answer, seen, treatment)
             except EpicrisisError as error:
                 log_error(question.key, error)
@@ -210,6 +206,32 @@ class Pipeline:
         last = Answered(replace(answer, usage=usage, trace=tuple(recorded)))
         log_event(question.key, last)
         yield last
+
+    async def _answered(
+        self, question: Question, scope: Scope, treatment: Treatment, emit: Callable[[Event], None]
+    ) -> Answer:
+        """Ask the strategy; where notes were left out by time and the rest did not answer, ask once more with all."""
+        asked = await self.time_asked(question, scope, treatment)
+        for line in (*asked.said, *asked.open):
+            emit(Notice("timeline", line))
+        name = treatment.strategy or self._settings.strategy
+        withhold = self._settings.unverified == "abstain" and name not in WITHOUT_LIBRARY
+
+        async def ask(context: Context) -> Answer:
+            answer = await STRATEGIES[name](question, context)
+            return withhold_unverified(answer) if withhold else answer
+
+        context = treated(self.context(emit, scope, asked), treatment)
+        answer = await ask(context)
+        if not is_narrowed(asked, treatment):
+            return answer
+        if answer.state != "abstained":
+            return replace(answer, narrowing="kept")
+        emit(Notice("timeline", AGAIN))
+        whole = treated(self.context(emit, scope, asked.whole), without_narrowing(treatment))
+        # One question has one deadline.
+        again = await ask(replace(whole, deadline=context.deadline))
+        return replace(again, narrowing="lifted")
 
     async def answer(self, question: Question, scope: Scope | None = None, treatment: Treatment = AS_SET) -> Answer:
         """The answer alone, its trace included."""
@@ -304,8 +326,6 @@ class Pipeline:
         """What a strategy is handed."""
         settings = self._settings
         searched = replace(scope, hidden=scope.hidden | time_asked.hidden)
-        for said in (*time_asked.said, *time_asked.open):
-            emit(Notice("timeline", said))
 
         async def retrieve(question: Question) -> Ranking:
             return await self._found(question, searched, made)
@@ -354,8 +374,8 @@ class Pipeline:
         )
         return made
 
-    async def _time_asked(self, question: Question, scope: Scope, treatment: Treatment) -> TimeAsked:
-        """What the question says of time, held against the notes that it will be answered from."""
+    async def time_asked(self, question: Question, scope: Scope, treatment: Treatment = AS_SET) -> TimeAsked:
+        """Return what the question says of time, held against the notes that it will be answered from."""
         placed, strategy = treatment.ranking, treatment.strategy or self._settings.strategy
         unread = strategy in WITHOUT_LIBRARY or (placed is None and self._opened is None) or treatment.about is not None
         if unread or scope.patient is None or not self._settings.timeline:
@@ -363,7 +383,7 @@ class Pipeline:
         notes = self._needed().record if placed is None else lambda _: placed
         asked = await self._offload(time_asked, question.text, lambda: notes(scope).passages)
         shown_whole = placed is not None or strategy == "full-context"
-        return replace(asked, hidden=frozenset()) if shown_whole else asked
+        return asked.whole if shown_whole else asked
 
     async def _found(self, question: Question, scope: Scope, context: Context) -> Ranking:
         """What the strategy reads: as much as is wanted and fits, in the order that is wanted."""
@@ -404,6 +424,16 @@ class Pipeline:
             for name in names
             if is_demo(name)
         ]
+
+
+def is_narrowed(asked: TimeAsked, treatment: Treatment) -> bool:
+    """Return whether notes are left out by time, so that an abstention is asked once more."""
+    return bool(asked.hidden) or treatment.whole is not None
+
+
+def without_narrowing(treatment: Treatment) -> Treatment:
+    """Return the treatment that reads the whole record."""
+    return treatment if treatment.whole is None else replace(treatment, ranking=treatment.whole, whole=None)
 
 
 def _said(ranking: Ranking, context: Context) -> Ranking:

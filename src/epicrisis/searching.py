@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from epicrisis.answering.baselines import documents_asked
 from epicrisis.answering.context import Context, fits
 from epicrisis.prompts import passage_text
-from epicrisis.retrieval.events import telling
+from epicrisis.retrieval.events import stating, telling
 from epicrisis.retrieval.expressions import read
 from epicrisis.retrieval.record import in_time, within_budget
 from epicrisis.retrieval.retriever import Retriever
@@ -27,7 +27,11 @@ class TimeAsked:
     """What a question says of time, held against the times of the notes that it may be answered from."""
 
     hidden: frozenset[str] = frozenset()
-    """Notes that it surely is not about."""
+    """Notes left out: their own times lie elsewhere."""
+    notes: int = 0
+    """How many notes the record has."""
+    undated: int = 0
+    """How many of those left out have no time of their own: by their stay or type they are not meant."""
     told: tuple[str, ...] = ()
     """What its words mean in this record, a sentence each."""
     unresolved: tuple[str, ...] = ()
@@ -36,9 +40,21 @@ class TimeAsked:
     @property
     def said(self) -> tuple[str, ...]:
         """What is told of it, with what is left out by it."""
+        if not self.hidden:
+            return self.told
         n = len(self.hidden)
-        left = (f"{n} {'notes are' if n > 1 else 'note is'} left out, surely of another time",) if n else ()
-        return *self.told, *left
+        undated = f" ({self.undated} without a time, by their stay or type)" if self.undated else ""
+        are = "is" if n == 1 else "are"
+        return (
+            *self.told,
+            f"{n} of {self.notes} notes {are} left out: by their times and types they seem to be about another time"
+            f"{undated}",
+        )
+
+    @property
+    def whole(self) -> TimeAsked:
+        """The same with no note left out."""
+        return replace(self, hidden=frozenset(), undated=0)
 
     @property
     def open(self) -> tuple[str, ...]:
@@ -47,6 +63,8 @@ class TimeAsked:
 
 
 NO_TIME = TimeAsked()
+AGAIN = "the notes that were left in do not answer it: asked once more with the whole record"
+NOTHING_LEFT = "nothing is found in the notes that were left in: the whole record is searched"
 
 
 def time_asked(text: str, notes: Callable[[], Sequence[Passage]]) -> TimeAsked:
@@ -54,9 +72,16 @@ def time_asked(text: str, notes: Callable[[], Sequence[Passage]]) -> TimeAsked:
     if not read(text):
         return NO_TIME
     record = notes()
-    found = resolve(text, NoteTime.of(record), lambda event: telling(event, record))
-    left = frozenset() if found.documents is None else {note.document_id for note in record} - found.documents
-    return TimeAsked(frozenset(left), found.told, found.unresolved)
+    found = resolve(
+        text,
+        NoteTime.of(record),
+        lambda event: telling(event, record),
+        lambda time, years: stating(time, record, years),
+    )
+    dates = {note.document_id: note.date for note in record}
+    left = frozenset() if found.documents is None else dates.keys() - found.documents
+    undated = sum(dates[document] is None for document in left)
+    return TimeAsked(frozenset(left), len(dates), undated, found.told, found.unresolved)
 
 
 def found(settings: Settings, retriever: Retriever, text: str, scope: Scope) -> Ranking:

@@ -39,6 +39,8 @@ class Treatment:
     extract: Extract | None = None
     about: tuple[str, ...] | None = None
     """Stands before the documents; see `Context.about`."""
+    whole: Ranking | None = None
+    """Read in a second asking where `ranking` leaves notes out by time and does not answer."""
 
 
 AS_SET = Treatment()

@@ -62,11 +62,17 @@ def test_search_holds_what_is_said_of_time_against_the_record(run: Run, ward: Pa
     assert {passage["document_id"] for passage in found(run, *query)} == {"note:2"}
     shown = run("search", *query, "--by", "bm25").stdout
     assert "since 2151: 2151-01-01/2151-12-31" in shown
-    assert "1 note is left out, surely of another time" in shown
+    assert "1 of 2 notes is left out: by their times and types they seem to be about another time" in shown
     everything = found(run, *query, "--setting", "timeline=false")
     assert {passage["document_id"] for passage in everything} == {"note:1", "note:2"}
     open_ = run("search", ward, "chest pain of the ninth admission", "--patient", "p1", "--by", "bm25").stdout
     assert "no note is left out" in open_
+
+
+def test_search_without_a_hit_in_narrowed_notes_searches_the_whole_record(run: Run, ward: Path) -> None:
+    shown = run("search", ward, "aspirin since 2151", "--patient", "p1", "--by", "bm25").stdout
+    assert "nothing is found in the notes that were left in: the whole record is searched" in shown
+    assert "note:1" in shown
 
 
 def test_search_of_a_patient_and_of_the_literature(run: Run, ward: Path, tmp_path: Path) -> None:

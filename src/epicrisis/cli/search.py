@@ -78,8 +78,8 @@ def search(
 ) -> None:
     """Find the passages nearest to a query: dense, by words (BM25), or both fused (RRF).
 
-    Of a patient's record only the notes that words of time in the query can mean, such as "the last admission";
-    --setting timeline=false searches all.
+    Of a patient's record only the notes that words of time in the query can mean, such as "the last admission", and
+    all notes where nothing is found in these; --setting timeline=false searches all at once.
     """
     from dataclasses import replace
 
@@ -88,7 +88,7 @@ def search(
     from epicrisis.errors import InputError
     from epicrisis.library.patients import MIXED
     from epicrisis.opening import open_retriever, scope_of
-    from epicrisis.searching import NO_TIME, found, ordered, time_asked
+    from epicrisis.searching import NO_TIME, NOTHING_LEFT, found, ordered, time_asked
     from epicrisis.types import Question
 
     if query == "-":
@@ -105,7 +105,11 @@ def search(
         seen = replace(scope, hidden=scope.hidden | time.hidden)
         ranking = ordered(settings, patient, found(settings, opened.retriever, query, seen))
         mixed = (MIXED,) if patient is not None and opened.rosters[0].is_mixed() else ()
-        ranking = replace(ranking, notes=(*ranking.notes, *time.said, *time.open, *mixed))
+        notes = (*ranking.notes, *time.said, *time.open, *mixed)
+        if time.hidden and not ranking.hits:
+            ranking = ordered(settings, patient, found(settings, opened.retriever, query, scope))
+            notes = (*notes, NOTHING_LEFT, *ranking.notes)
+        ranking = replace(ranking, notes=notes)
     if json:
         show_json(ranking)
     else:

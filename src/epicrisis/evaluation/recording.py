@@ -21,7 +21,7 @@ from epicrisis.library.manifest import NAME as MANIFEST
 from epicrisis.models.sparse import load_sparse
 from epicrisis.opening import Opened, encoder_to_add, scope_of
 from epicrisis.pipeline import Pipeline
-from epicrisis.retrieval.events import telling
+from epicrisis.retrieval.events import stating, telling
 from epicrisis.retrieval.record import of_record
 from epicrisis.retrieval.sparse import sparse_ranking
 from epicrisis.retrieval.timeline import NoteTime, Resolution, resolve
@@ -283,6 +283,11 @@ def _search(opened: Opened, settings: Settings, request: Request, note_tokens: i
         return opened.retriever.rank(question.text, k, "hybrid", seen, words)
 
     def resolved(chart: ehr.Chart) -> Resolution:
-        return resolve(chart.question.text, NoteTime.of(chart.notes), lambda event: telling(event, chart.notes))
+        return resolve(
+            chart.question.text,
+            NoteTime.of(chart.notes),
+            lambda event: telling(event, chart.notes),
+            lambda time, years: stating(time, chart.notes, years),
+        )
 
     return ehr.Search(chunks, resolved, note_tokens)

@@ -59,7 +59,8 @@ class StrategyPlan:
     """The prompt tokens are the very number: every prompt is known, none depends on a reply, and the model's own
     tokenizer counted them all."""
     states: Mapping[str, int]
-    """Of the planned questions, how many: `read in parts`, `re-partitioned to fit the window`, `nothing retrieved`,
+    """Of the planned questions, how many: `read in parts`, `re-partitioned to fit the window`, `may be asked again with
+    the whole record`, `nothing retrieved`,
     `does not fit the window` (no answer, however short the replies), `may not fit the window` (with the longest)."""
 
 

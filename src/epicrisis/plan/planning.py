@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar, cast
 
 from epicrisis.answering.context import Context, Rewarder
 from epicrisis.answers import Answer, Called, Event, MapStarted, Notice, Usage
@@ -21,11 +21,12 @@ from epicrisis.errors import ChatError, ContextOverflow, InputError, UserError
 from epicrisis.models.chat.prices import price_of
 from epicrisis.models.recipe import STUDIED
 from epicrisis.opening import scope_of
-from epicrisis.pipeline import STRATEGIES, WITHOUT_LIBRARY, Pipeline
+from epicrisis.pipeline import STRATEGIES, WITHOUT_LIBRARY, Pipeline, is_narrowed, without_narrowing
 from epicrisis.plan.figures import SIZES, Plan, Range, Size, Speed, StrategyPlan, total
 from epicrisis.plan.models import CountingModel, PlanningModel, measure
 from epicrisis.prompts import passage_text
 from epicrisis.seams import ChatModel
+from epicrisis.searching import TimeAsked
 from epicrisis.settings import BudgetSettings, CacheSettings, ModelSettings, Settings
 from epicrisis.treatment import AS_SET, Treatment, treated
 from epicrisis.types import Question, Ranking, Scope, StrategyName
@@ -229,10 +230,14 @@ class _Outcome:
 
     answer: Answer
     events: tuple[Event, ...]
+    again: bool = False
+    """Whether it is asked once more where the notes of the time that it says do not answer."""
+    first: tuple[Event, ...] = ()
+    """Of two askings the events of the first; `events` are those of the second."""
 
     @property
     def calls(self) -> list[Called]:
-        return [event for event in self.events if isinstance(event, Called)]
+        return [event for event in (*self.first, *self.events) if isinstance(event, Called)]
 
     @property
     def usage(self) -> Usage:
@@ -241,8 +246,12 @@ class _Outcome:
     @property
     def path(self) -> float:
         """Seconds from the first call to the last, where calls that wait for none of each other run side by side."""
-        beside = [call.usage.seconds for call in self.calls if self._runs_beside(call)]
-        others = [call.usage.seconds for call in self.calls if not self._runs_beside(call)]
+        return self._path(self.first) + self._path(self.events)
+
+    def _path(self, events: Sequence[Event]) -> float:
+        calls = [event for event in events if isinstance(event, Called)]
+        beside = [call.usage.seconds for call in calls if self._runs_beside(call)]
+        others = [call.usage.seconds for call in calls if not self._runs_beside(call)]
         return max(beside, default=0.0) + sum(others)
 
     def _runs_beside(self, call: Called) -> bool:
@@ -268,7 +277,6 @@ async def _outcomes(
     """Each strategy three times over one search."""
     dates: dict[str, str] = {}
     scope = await desk.pipeline.resolved(treatment.scope or scope_of(desk.settings.scope, question=question))
-    context = treated(desk.pipeline.context(lambda event: None, scope), treatment)
 
     def dated(search: Callable[[Question], Awaitable[Ranking]]) -> Callable[[Question], Awaitable[Ranking]]:
         once = _once(search)
@@ -280,25 +288,46 @@ async def _outcomes(
 
         return found
 
-    retrieve, record = dated(context.retrieve), dated(context.record)
-    preflight = None if context.preflight is None else _once(context.preflight)
-    examples = None if context.examples is None else _once(context.examples)
-    # A trained reward model is no chat model: it costs no call, and its scores a few tokens.
-    reward = Rewarder(_middling) if desk.settings.refine.reward_model is not None else context.reward
-    context = replace(
-        context,
-        retrieve=retrieve,
-        record=record,
-        preflight=preflight,
-        examples=examples,
-        reward=reward,
-        deadline=None,
-    )
+    def searched_once(asked: TimeAsked, treatment: Treatment) -> Context:
+        context = treated(desk.pipeline.context(lambda event: None, scope, asked), treatment)
+        # A trained reward model is no chat model: it costs no call, and its scores a few tokens.
+        reward = Rewarder(_middling) if desk.settings.refine.reward_model is not None else context.reward
+        return replace(
+            context,
+            retrieve=dated(context.retrieve),
+            record=dated(context.record),
+            preflight=None if context.preflight is None else _once(context.preflight),
+            examples=None if context.examples is None else _once(context.examples),
+            reward=reward,
+            deadline=None,
+        )
+
+    contexts: dict[tuple[TimeAsked, bool], Context] = {}
+
+    def context_for(asked: TimeAsked, whole: bool) -> Context:
+        """One for all strategies that ask alike, so that each search is made once."""
+        key = (asked.whole if whole else asked, whole)
+        if key not in contexts:
+            contexts[key] = searched_once(key[0], without_narrowing(treatment) if whole else treatment)
+        return contexts[key]
 
     async def outcome(name: str, size: Size) -> _Outcome:
-        events: list[Event] = []
-        running = replace(context, models=desk.models(size, dates), emit=events.append)
-        return _Outcome(await STRATEGIES[name](question, running), tuple(events))
+        asked = times[name]
+
+        async def run(whole: bool) -> _Outcome:
+            events: list[Event] = []
+            running = replace(context_for(asked, whole), models=desk.models(size, dates), emit=events.append)
+            answer = await STRATEGIES[name](question, running)
+            return _Outcome(answer, tuple(events), is_narrowed(asked, treatment))
+
+        once = await run(False)
+        # The notes that are left in may not answer: then the whole record is asked, which only the most counts.
+        return replace(await run(True), first=once.events) if once.again and size == "most" else once
+
+    times: dict[str, TimeAsked] = {}
+    for name in strategies:
+        chosen = replace(treatment, strategy=cast(StrategyName, name))
+        times[name] = await desk.pipeline.time_asked(question, scope, chosen)
 
     least, expected, most = SIZES
     return {
@@ -350,6 +379,7 @@ def _states(row: _Outcomes) -> Counter[str]:
         "re-partitioned to fit the window": any(
             isinstance(event, Notice) and event.kind == "re-partitioned" for event in most.events
         ),
+        "may be asked again with the whole record": least.again,
         "nothing retrieved": least.fails_by("NothingRetrieved"),
         "has no options": least.fails_by("NoOptions"),
         "does not fit the window": least.overflows,

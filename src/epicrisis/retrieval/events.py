@@ -25,6 +25,8 @@ class Telling:
     """It is named there as something of now: not denied, planned or long past."""
     done: tuple[Moment, ...] = ()
     """When the note says that it was done. A date that can be several is all the time between them."""
+    undated: bool = False
+    """The note says that it was done, without a date."""
 
 
 _UNSPECIFIC = {"surgery": r"surg|operat|procedur|\w+(?:ectom|otom|ostom|plast)(?:y|ies)\b"}
@@ -54,8 +56,21 @@ def telling(event: str, notes: Iterable[Passage]) -> dict[str, Telling]:
     for note in notes:
         if words and loose.search(note.text):
             old, new = found.get(note.document_id, Telling()), _of(rf"\b{words}(?:e?s)?\b", note.text)
-            found[note.document_id] = Telling(old.named or new.named, (*old.done, *new.done))
+            undated = old.undated or _done_undated(_UNSPECIFIC.get(event, words), note.text)
+            found[note.document_id] = Telling(old.named or new.named, (*old.done, *new.done), undated)
     return found
+
+
+def _done_undated(words: str, text: str) -> bool:
+    """Whether a sentence without a date states an operation of these words as done."""
+    done = re.compile(
+        rf"\b(?:underwent|taken to the (?:or|operating room)|was performed)\b|\bhad (?:an? )?(?={words})", re.I
+    )
+    named = re.compile(rf"\b(?:{words})", re.I)
+    return any(
+        done.search(sentence) and named.search(sentence) and not dates_in(sentence) and not _UNDONE.search(sentence)
+        for sentence in _SENTENCES.split(text)
+    )
 
 
 def _of(words: str, text: str) -> Telling:
@@ -109,6 +124,33 @@ def times_of(event: str, notes: Iterable[NoteTime], telling: Mapping[str, Tellin
         # What lies ahead of its note was planned.
         times += [time for time in told.done if not written or time[0] <= written[1]]
     return times
+
+
+def stating(time: Moment, notes: Iterable[Passage], years: bool = True) -> frozenset[str]:
+    """Return the ids of the documents whose text has a date of that time, in any spelling; `years`: or a year alone."""
+    first = time[0].year if time[0].year > 1 else max(1, time[1].year - _MOST_YEARS)
+    wanted = {str(year) for year in range(first, min(time[1].year, first + _MOST_YEARS) + 1)}
+    # A year alone, or the end of a date with two digits.
+    year = re.compile(rf"(?<!\d)(?:{'|'.join(sorted(wanted))})(?!\d)")
+    short = re.compile(rf"\d/(?:{'|'.join(sorted({each[2:] for each in wanted}))})(?!\d)")
+    documents = set[str]()
+    for note in notes:
+        if note.document_id in documents or not (year.search(note.text) or short.search(note.text)):
+            continue
+        dates = dates_in(note.text)
+        if any(may_meet(_all_of(date), time) for date in dates) or (years and _has_year(note.text, year, dates)):
+            documents.add(note.document_id)
+    return frozenset(documents)
+
+
+_MOST_YEARS = 150
+
+
+def _has_year(text: str, year: re.Pattern[str], dates: Sequence[Written]) -> bool:
+    """Whether one of the years stands in the text outside its dates."""
+    return any(
+        all(match.end() <= date.start or date.end <= match.start() for date in dates) for match in year.finditer(text)
+    )
 
 
 _ALIKE = timedelta(days=4)

@@ -6,7 +6,7 @@ Pure. Times are compared by what they can mean (`dates.moment`), never as text. 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -16,13 +16,26 @@ from epicrisis.types import Passage
 from .expressions import NOTE_KINDS
 
 SUMMARY = "discharge summary"
+LATE = timedelta(days=30)
+"""A note may be dated so long after what it tells of: the time within which hospitals complete a record."""
+_LATE_REPORT, _LATE_BEDSIDE = timedelta(days=14), timedelta(days=3)
+EARLY = timedelta(days=1)
+"""Clocks and time zones of two systems differ by less."""
 LONGEST = timedelta(days=30)
 """A stay of which no note gives the day of admission is taken to have begun at most so long before its first note."""
 _NEVER = (datetime.max, datetime.max)
 _OPERATION = re.compile(r"operati(?:ve|on)|surgical (?:note|report)|\bop (?:note|report)")
 _PROCEDURE = re.compile(r"procedur|cath(?:eteri[sz]ation)? (?:note|report)|endoscop")
 _NO_OPERATION = re.compile(r"\bpre|\bpost|consult|progress|consent|plan|clinic|nurs|discharge|instruct")
-_OF_ITS_DAY = re.compile(r"radiolog|imaging|^(?:rr|ar)$|patholog|progress|nurs|echo|ecg|ekg|electrocard|\blab")
+_BEDSIDE = re.compile(r"progress|nurs|\blab|vital|respiratory|flow ?sheet")
+_REPORT = re.compile(
+    r"radiolog|imaging|x-?ray|\bxr\b|\bcxr\b|\bct\b|\bmr[ia]?\b|tomogra|ultraso|mammogra|^(?:rr|ar)$|patholog|cytolog|"
+    r"microbio|echo|ecg|ekg|electrocard"
+)
+_OTHER_KINDS = re.compile(
+    r"letter|clinic|outpatient|visit|nutrition|diet|social work|case management|rehab|therap|pharmac|emergency|\bed\b|"
+    r"triage|anesth|instruct|telephone|\blab|vital|respiratory|dent"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +83,22 @@ class NoteTime:
     @property
     def of_its_day_alone(self) -> bool:
         """Whether its kind is one that does not tell a patient's story up to then. Of an unknown kind it may."""
-        return bool(_OF_ITS_DAY.search(self.note_type.strip().lower()))
+        kind = self.note_type.strip().lower()
+        return bool(_BEDSIDE.search(kind) or _REPORT.search(kind))
+
+    @property
+    def of_unknown_kind(self) -> bool:
+        """Whether its type does not say which kind of note it is."""
+        kind = self.note_type.strip().lower()
+        return not (_REPORT.search(kind) or _BEDSIDE.search(kind) or _OTHER_KINDS.search(kind)) and not any(
+            self.is_of(noun) for noun in NOTE_KINDS
+        )
+
+    @property
+    def late(self) -> timedelta:
+        """How long after what it tells of a note of this kind may be dated."""
+        kind = self.note_type.strip().lower()
+        return _LATE_REPORT if _REPORT.search(kind) else _LATE_BEDSIDE if _BEDSIDE.search(kind) else LATE
 
 
 def _readable(date: object) -> str | None:
@@ -92,6 +120,13 @@ class Stay:
     """Whether a note gives the day of admission."""
     notes: tuple[NoteTime, ...]
 
+    def is_beside(self, note: NoteTime) -> bool:
+        """Whether a note that names no stay, or another, may be of this one by when it was written."""
+        if not (note.written and self.start and self.end):
+            return False
+        late = note.late if note.encounter is None else timedelta(0)
+        return may_meet(note.written, widened((self.start[0], self.end[1]), EARLY, EARLY + late))
+
     def covers(self, time: Moment) -> bool:
         """Whether the stay may have lasted at some minute of this time."""
         return bool(self.start and self.end and may_meet((self.start[0], self.end[1]), time))
@@ -106,6 +141,18 @@ class Stay:
 
     def __str__(self) -> str:
         return f"{day(self.start)} to {day(self.end)}"
+
+
+def widened(time: Moment, before: timedelta, after: timedelta | None = None) -> Moment:
+    """Return the time with so much before it and (as much, or) `after` it, within the calendar."""
+    return _plus(time[0], -before), _plus(time[1], before if after is None else after)
+
+
+def _plus(when: datetime, span: timedelta) -> datetime:
+    try:
+        return when + span
+    except OverflowError:
+        return datetime.max if span > timedelta(0) else datetime.min
 
 
 def day(time: Moment | None) -> str:
@@ -124,6 +171,21 @@ def encounters(notes: Iterable[NoteTime]) -> tuple[Stay, ...]:
             groups.setdefault(note.encounter, []).append(note)
     stays = [_stay(encounter, sorted(group, key=_by_time)) for encounter, group in groups.items()]
     return tuple(sorted(stays, key=lambda stay: (stay.start or _NEVER, stay.encounter)))
+
+
+def transferred(stays: Sequence[Stay]) -> list[tuple[Stay, ...]]:
+    """Return the stays, those together of which the next begins within a day of the end of the one before.
+
+    Systems give a transfer between wards, or from the emergency department, a stay of its own; people count one.
+    """
+    groups = list[list[Stay]]()
+    for stay in stays:
+        last = groups[-1][-1] if groups else None
+        if last and last.end and stay.start and stay.start[0] - last.end[1] <= EARLY:
+            groups[-1].append(stay)
+        else:
+            groups.append([stay])
+    return [tuple(group) for group in groups]
 
 
 def _by_time(note: NoteTime) -> tuple[Moment, str]:
@@ -149,24 +211,31 @@ def _latest(times: Sequence[Moment]) -> Moment | None:
     return (max(first for first, _ in times), max(last for _, last in times)) if times else None
 
 
-def may_stand_at(times: Sequence[Moment | None], which: int) -> list[int]:
+def may_stand_at(times: Sequence[Moment | None], which: int, optional: Collection[int] = ()) -> list[int]:
     """The indices of those that may stand at place `which` in the order of time (1 is the first, -1 the last).
 
-    None of them only where there are fewer. A time that is not known may be any.
+    None of them only where there are fewer. A time that is not known may be any. Of those at the indices of `optional`
+    it is not known whether they count.
     """
-    place = which if which > 0 else len(times) + 1 + which
-    if not 1 <= place <= len(times):
+    place, n = abs(which), len(times)
+    if not 1 <= place <= n:
         return []
-    known = [time for time in times if time]
-    return [
-        index
-        for index, time in enumerate(times)
-        if time is None
-        or (
-            sum(surely_before(each, time) for each in known) < place
-            and sum(surely_before(time, each) for each in known) <= len(times) - place
-        )
-    ]
+    counted = [time for index, time in enumerate(times) if time and index not in optional]
+    found = list[int]()
+    for index, time in enumerate(times):
+        if time is None:
+            found.append(index)
+            continue
+        before = [other for other in counted if surely_before(other, time)]
+        after = [other for other in counted if surely_before(time, other)]
+        farther = [
+            other
+            for other in times
+            if other and (surely_before(time, other) if which > 0 else surely_before(other, time))
+        ]
+        if len(before if which > 0 else after) < place and n - len(farther) >= place:
+            found.append(index)
+    return found
 
 
 def stays_on(time: Moment, edge: str, stays: Sequence[Stay]) -> tuple[Sequence[Stay], str]:

@@ -134,8 +134,10 @@ def test_a_budget_leaves_whole_notes_out_and_says_so() -> None:
 def test_modifiers_say_the_search_and_the_time() -> None:
     finder = Finder()
     case = one("rag-5+bm25+timeline", finder=finder)
-    assert finder.asked == [(5, "bm25", frozenset({"n0", "n1", "n2"}))]
+    assert finder.asked == [(5, "bm25", frozenset({"n0", "n1", "n2"})), (5, "bm25", frozenset())]
     assert set(documents(case)) == {"n3"}
+    assert case.treatment.whole is not None, "what these do not answer is asked of the whole record"
+    assert {passage.document_id for passage in case.treatment.whole.passages} == {"n0", "n1", "n2", "n3"}
     assert case.treatment.about is not None
     assert any("2150-04-01" in line for line in case.treatment.about)
 

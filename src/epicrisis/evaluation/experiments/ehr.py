@@ -167,13 +167,18 @@ def _retrieved(chart: Chart, arm: str, search: Search, treatment: Treatment) -> 
     n, more = int(found["n"]), _modifiers(found["more"])
     by = next((each for each in more if each in BY), BY[0])
     hidden: frozenset[str] = frozenset()
+    of_notes = found["notes"] is not None
     if TIMELINE in more:
         resolution = search.resolved(chart)
         if resolution.documents is not None:
             hidden = frozenset(chart.tokens) - resolution.documents
         treatment = replace(treatment, about=(IN_TIME, *resolution.told))
-    of_notes = found["notes"] is not None
-    ranking = (_parents if of_notes else _chunks)(chart, n, by, hidden, search)
+    retrieve = _parents if of_notes else _chunks
+    ranking = retrieve(chart, n, by, hidden, search)
+    if hidden:
+        # As the product does: what the notes of that time do not answer is asked of the whole record.
+        whole = retrieve(chart, n, by, frozenset(), search)
+        treatment = replace(treatment, whole=whole if RANKED in more else in_time(whole))
     if RANKED in more:
         about = tuple(line for line in treatment.about or () if line != IN_TIME)
         return replace(treatment, ranking=ranking, about=about)

@@ -128,8 +128,9 @@ def _said(text: str, form: Form, citations: Sequence[Citation]) -> str:
 
 def _given(answer: Mapping[str, Any]) -> tuple[Passage, ...]:
     found: dict[str, Passage] = {}
-    for event in answer["trace"]:
-        if event["event"] == "retrieved":
-            for hit in event["ranking"]["hits"]:
-                found.setdefault(hit["passage"]["id"], Passage(**{"text": "", **hit["passage"]}))
+    rankings = [event["ranking"] for event in answer["trace"] if event["event"] == "retrieved"]
+    # The answer comes from the second asking alone.
+    for ranking in rankings[-1:] if answer.get("narrowing") == "lifted" else rankings:
+        for hit in ranking["hits"]:
+            found.setdefault(hit["passage"]["id"], Passage(**{"text": "", **hit["passage"]}))
     return tuple(found.values())

@@ -1,0 +1,194 @@
+"""A question that time narrows, and the second asking of the whole record where the first does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from epicrisis.answers import Answer, Called, Notice, Retrieved
+from epicrisis.cli.screen import Screen
+from epicrisis.errors import EndpointUnreachable
+from epicrisis.evaluation.runs.loop import RecordFile
+from epicrisis.evaluation.runs.records import read_records
+from epicrisis.library.ingest import add_documents, open_or_create
+from epicrisis.library.library import Library
+from epicrisis.opening import Opened
+from epicrisis.pipeline import Pipeline
+from epicrisis.plain import to_json
+from epicrisis.plan.planning import planned
+from epicrisis.prompts import unfence
+from epicrisis.retrieval.ordering import in_order
+from epicrisis.retrieval.retriever import Retriever
+from epicrisis.seams import ChatRequest
+from epicrisis.settings import ROLES, Settings
+from epicrisis.testing.chat import ScriptedModel
+from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.replies import fill
+from epicrisis.treatment import AS_SET, Treatment
+from epicrisis.types import Document, Question
+from tests.answering.world import NOT_FOUND
+
+ENCODER = HashingEncoder(64)
+QUESTION = Question("What was the diagnosis of the second admission?", id="q", patient="p1")
+NARROWED = "2 of 3 notes are left out: by their times and types they seem to be about another time"
+AGAIN = "the notes that were left in do not answer it: asked once more with the whole record"
+
+
+def note(name: str, date: str, text: str, stay: str) -> Document:
+    kind = {"note_type": "discharge summary", "encounter": stay}
+    return Document(f"note:{name}", text, source="notes", date=date, patient="p1", metadata=kind)
+
+
+NOTES = [
+    note("first", "2150-05-01", "Chest pain. Diagnosis: heartburn.", "1"),
+    note("second", "2151-05-01", "Chest pain on stairs. Diagnosis: reflux.", "2"),
+    note("third", "2152-05-01", "Chest pain came back. Diagnosis: angina.", "3"),
+]
+
+
+@pytest.fixture(scope="module")
+def ward(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
+    path = tmp_path_factory.mktemp("again") / "library"
+    with open_or_create(path, ENCODER, "hashing", 0) as library:
+        add_documents(library, NOTES, ENCODER)
+    with Library.open(path) as library:
+        yield Opened(library, Retriever(library, ENCODER))
+
+
+def found_in(*names: str) -> Callable[[ChatRequest], str]:
+    """A model that finds something only where all these words stand in its prompt."""
+
+    def reply(request: ChatRequest) -> str:
+        prompt = request.messages[-1].content
+        if all(name in prompt for name in names):
+            quotes = [{"doc": 1, "quote": unfence(prompt)[0].splitlines()[-1]}]
+            return json.dumps(fill(request.schema or {}, {"found": True, "quotes": quotes, "sources": [1]}, "It was."))
+        return NOT_FOUND
+
+    return reply
+
+
+def pipeline_of(ward: Opened, script: Callable[[ChatRequest], str], **settings: Any) -> tuple[Pipeline, ScriptedModel]:
+    model = ScriptedModel(script, context_tokens=1_000_000)
+    given = {"strategy": "rag", "preflight": {"enabled": False}, "k": 9, **settings}
+    return Pipeline(Settings.model_validate(given), dict.fromkeys(ROLES, model), ward), model
+
+
+def asked(
+    ward: Opened, script: Callable[[ChatRequest], str], treatment: Treatment = AS_SET, **settings: Any
+) -> tuple[Answer, ScriptedModel]:
+    pipeline, model = pipeline_of(ward, script, **settings)
+    return asyncio.run(pipeline.answer(QUESTION, treatment=treatment)), model
+
+
+def notices(answer: Answer) -> list[str]:
+    return [event.message for event in answer.trace if isinstance(event, Notice) and event.kind == "timeline"]
+
+
+def notes_read(answer: Answer) -> list[set[str]]:
+    rankings = [event.ranking for event in answer.trace if isinstance(event, Retrieved)]
+    return [{passage.document_id.removeprefix("note:") for passage in ranking.passages} for ranking in rankings]
+
+
+def test_an_answer_from_narrowed_notes_says_so(ward: Opened) -> None:
+    answer, model = asked(ward, found_in("reflux"))
+    assert (answer.state, answer.narrowing) == ("answered", "kept")
+    assert notes_read(answer) == [{"second"}]
+    assert len(model.requests) == 1
+
+
+@pytest.mark.parametrize("strategy", ["rag", "brief-context"])
+@pytest.mark.parametrize("unit", ["chunk", "note"])
+def test_an_abstention_from_narrowed_notes_is_asked_once_more_with_the_whole_record(
+    ward: Opened, strategy: str, unit: str
+) -> None:
+    # A map call reads one note, and what the reduce call reads are findings.
+    script = found_in("angina") if strategy == "rag" else lambda request: found_in()(request) if (
+        "angina" in request.messages[-1].content or "It was." in request.messages[-1].content
+    ) else NOT_FOUND  # fmt: skip
+    answer, model = asked(ward, script, strategy=strategy, unit=unit)
+    assert (answer.state, answer.narrowing) == ("answered", "lifted")
+    assert notes_read(answer) == [{"second"}, {"first", "second", "third"}]
+    assert notices(answer)[-2:] == [NARROWED, AGAIN]
+    assert sum(isinstance(event, Called) for event in answer.trace) == len(model.requests) == answer.usage.calls
+    assert "left out" in model.requests[0].messages[-1].content
+    assert "left out" not in model.requests[-1].messages[-1].content, "nothing is left out any more"
+
+
+def test_the_whole_record_that_does_not_answer_either_is_asked_no_third_time(ward: Opened) -> None:
+    answer, model = asked(ward, lambda _: NOT_FOUND)
+    assert (answer.state, answer.narrowing, len(model.requests)) == ("abstained", "lifted", 2)
+
+
+def test_no_passage_of_narrowed_notes_leads_to_the_whole_record(ward: Opened) -> None:
+    question = Question("angina in the second admission?", id="n", patient="p1")
+    pipeline, model = pipeline_of(ward, found_in("angina"), by="bm25")
+    answer = asyncio.run(pipeline.answer(question))
+    assert (answer.state, answer.narrowing, len(model.requests)) == ("answered", "lifted", 1)
+
+
+@pytest.mark.parametrize(("strategy", "settings"), [("rag", {"timeline": False}), ("full-context", {})])
+def test_a_whole_record_that_does_not_answer_is_asked_once(
+    ward: Opened, strategy: str, settings: dict[str, Any]
+) -> None:
+    answer, model = asked(ward, lambda _: NOT_FOUND, strategy=strategy, **settings)
+    assert (answer.state, answer.narrowing, len(model.requests)) == ("abstained", "none", 1)
+
+
+def test_a_failed_second_asking_is_a_failure(ward: Opened) -> None:
+    def script(request: ChatRequest) -> str:
+        if "angina" in request.messages[-1].content:
+            raise EndpointUnreachable("gone")
+        return NOT_FOUND
+
+    answer, _ = asked(ward, script)
+    assert (answer.state, answer.narrowing) == ("failed", "lifted")
+
+
+def test_a_treatment_with_narrowed_and_whole_notes_is_asked_again(ward: Opened) -> None:
+    whole, _ = asked(ward, lambda _: NOT_FOUND, timeline=False)
+    passages = next(event.ranking for event in whole.trace if isinstance(event, Retrieved)).passages
+    rankings = [in_order(some, "placed", {}) for some in (passages[1:2], passages)]
+    treatment = Treatment(ranking=rankings[0], whole=rankings[1], about=())
+    answer, model = asked(ward, lambda _: NOT_FOUND, treatment)
+    assert [event.ranking for event in answer.trace if isinstance(event, Retrieved)] == rankings
+    assert (answer.narrowing, len(model.requests)) == ("lifted", 2)
+
+
+def test_which_asking_answered_stands_on_the_screen_in_json_and_in_a_run(ward: Opened, tmp_path: Path) -> None:
+    answer, _ = asked(ward, found_in("angina"))
+    out = io.StringIO()
+    Screen(Console(file=out, width=200)).answer(answer)
+    assert "From the whole record: the notes that were left in by time did not answer it." in out.getvalue()
+    assert to_json(answer)["narrowing"] == "lifted"
+    records = RecordFile(tmp_path / "answers.jsonl", {})
+    records.append(answer)
+    (record,) = read_records(tmp_path / "answers.jsonl")
+    assert record["answer"]["narrowing"] == "lifted"
+
+
+@pytest.mark.parametrize("strategy", ["rag", "brief-context"])
+def test_a_plan_counts_the_second_asking(ward: Opened, strategy: str) -> None:
+    pipeline, _ = pipeline_of(ward, lambda _: NOT_FOUND, strategy=strategy)
+    settings = Settings.model_validate({"strategy": strategy, "preflight": {"enabled": False}, "k": 9})
+    plain = Question("What was the diagnosis?", id="p", patient="p1")
+
+    async def plans() -> list[Any]:
+        return [
+            (await planned(pipeline, settings, [question], [strategy])).strategies[0] for question in (QUESTION, plain)
+        ]
+
+    narrowed, whole = asyncio.run(plans())
+    answer, model = asked(ward, lambda _: NOT_FOUND, strategy=strategy)
+    assert narrowed.calls.most >= len(model.requests) > narrowed.calls.least
+    assert narrowed.prompt_tokens.most >= answer.usage.prompt_tokens > narrowed.prompt_tokens.least
+    assert whole.calls.most == narrowed.calls.most / 2
+    assert narrowed.states["may be asked again with the whole record"] == 1
+    assert "may be asked again with the whole record" not in whole.states
