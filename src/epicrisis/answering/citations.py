@@ -6,7 +6,10 @@ Pure functions. Citing everything is citing nothing: only what the answer names 
 from __future__ import annotations
 
 import re
+from array import array
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from epicrisis.answers import Citation, Quotation
 from epicrisis.prompts import unescape
@@ -16,9 +19,12 @@ MIN_WORDS = 3
 """A quotation of fewer words is found almost anywhere, so finding it shows nothing."""
 
 _NAME = r"(?:docs?|documents?|evidence|findings?)"
-_MARKER = re.compile(rf"\s*\[(?:{_NAME}?\s*\d+|{_NAME}\s*\d+(?:\s*[,;]\s*{_NAME}?\s*\d+)*)\]", re.IGNORECASE)
-_WHOLE = r"(?<!\w)(?<!\d[.,/])", r"(?!\w|[.,/]\d)"
-"""What stands before and behind a whole word or number."""
+_MARKER = re.compile(
+    rf"(?<!\s)\s*+\[(?:\s*+\d++|{_NAME}\s*+\d++(?:\s*+[,;]\s*+(?:{_NAME}\s*+)?\d++)*+)\]", re.IGNORECASE
+)
+_BEGINS, _ENDS = re.compile(r"(?<!\w)(?<!\d[.,/])"), re.compile(r"(?!\w|[.,/]\d)")
+"""Match where a whole word or number begins and ends."""
+_WORD = re.compile(r"\S+")
 _EDGES = " \t\n\"'“”‘’.…"
 
 
@@ -34,14 +40,45 @@ def locate(quote: str, passage: Passage) -> Quotation:
 def locate_span(span: str, passage: Passage) -> Quotation:
     """As `locate`, of an answer that may be one word or number: a whole one, so that `5 mg` is not found in `15 mg`,
     nor `5` in `5.5`. Of several places it is the first."""
-    return _found(span, unescape(span).strip(_EDGES).split(), passage, *_WHOLE)
+    return _found(span, unescape(span).strip(_EDGES).split(), passage, whole=True)
 
 
-def _found(quote: str, words: Sequence[str], passage: Passage, before: str = "", behind: str = "") -> Quotation:
-    found = re.search(before + r"\s+".join(map(re.escape, words)) + behind, passage.text) if words else None
-    if found is None:
+def _found(quote: str, words: Sequence[str], passage: Passage, *, whole: bool = False) -> Quotation:
+    place = _place(" ".join(words), passage.text, whole=whole) if words else None
+    if place is None:
         return Quotation(passage.id, quote)
-    return Quotation(passage.id, found.group(), passage.start + found.start(), passage.start + found.end())
+    start, end = place
+    return Quotation(passage.id, passage.text[start:end], passage.start + start, passage.start + end)
+
+
+def _place(words: str, text: str, *, whole: bool) -> tuple[int, int] | None:
+    """Return where these words, one blank between them, first stand in the text whatever its white space, or None.
+
+    No regular expression: a model may quote a megabyte, which none could look for in time.
+    """
+    spaced, starts, origins = _spaced(text)
+    at = spaced.find(words)
+    while at >= 0:
+        first, last = bisect_right(starts, at) - 1, bisect_right(starts, at + len(words) - 1) - 1
+        start = origins[first] + at - starts[first]
+        end = origins[last] + at + len(words) - starts[last]
+        if not whole or (_BEGINS.match(text, start) and _ENDS.match(text, end)):
+            return start, end
+        at = spaced.find(words, at + 1)
+    return None
+
+
+@lru_cache(maxsize=32)
+def _spaced(text: str) -> tuple[str, Sequence[int], Sequence[int]]:
+    """Return the text with one blank between its words, and the offset of every word in it and in the text."""
+    words, starts, origins = list[str](), array("q"), array("q")
+    length = 0
+    for match in _WORD.finditer(text):
+        words.append(match[0])
+        starts.append(length)
+        origins.append(match.start())
+        length += len(match[0]) + 1
+    return " ".join(words), starts, origins
 
 
 def locate_all(quotes: Sequence[tuple[int, str]], passages: Sequence[Passage]) -> tuple[Quotation, ...]:
