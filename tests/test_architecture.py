@@ -19,7 +19,7 @@ FLOORS = {
     room: floor
     for floor, rooms in enumerate(
         [
-            ["dates", "facets", "printable"],
+            ["dates", "facets", "printable", "surrogates"],
             ["types"],
             ["answers"],
             ["errors", "plain"],
@@ -45,7 +45,10 @@ FLOORS = {
 }
 EDGE = {"__init__", "__main__"}
 """The package's face and its door: they may import any room."""
-ONLY = {room: {"dates", "types", "answers", "errors", "seams", "prompts", room} for room in ("retrieval", "answering")}
+ONLY = {
+    room: {"dates", "surrogates", "types", "answers", "errors", "seams", "prompts", room}
+    for room in ("retrieval", "answering")
+}
 FORBIDDEN_CALLS = {"print", "eval", "exec"}
 LOUD_CALLS = {"print", "typer.echo", "typer.secho", "Console", "sys.stdout.write", "sys.stderr.write"}
 

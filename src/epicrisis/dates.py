@@ -107,9 +107,9 @@ _SPELLINGS = [
         r"(?<![\d-])(?P<year>1[89]\d\d|2[0-2]\d\d)-(?P<month>0\d|1[0-2])(?![\d-])",
         rf"(?<![\d/.-])(?P<one>\d{{1,2}})(?P<mark>[/.-])(?P<two>\d{{1,2}})(?P=mark)(?P<year>\d{{4}})(?![\d/-]){_CLOCK}",
         r"(?<![\d/])(?P<one>\d{1,2})(?P<mark>/)(?P<two>\d{1,2})/(?P<year>\d\d)(?![\d/])",
-        rf"\b{_NAME}\s+{_DAY}\s*,?\s+(?P<year>\d{{4}})\b",
-        rf"(?<![\d.]){_DAY}[\s-](?:of\s+)?{_NAME},?[\s-](?P<year>\d{{4}})\b",
-        rf"\b{_NAME},?\s+(?:of\s+)?(?P<year>\d{{4}})\b",
+        rf"\b{_NAME}\s++{_DAY}(?:\s*+,)?\s++(?P<year>\d{{4}})\b",
+        rf"(?<![\d.]){_DAY}[\s-](?:of\s++)?{_NAME},?[\s-](?P<year>\d{{4}})\b",
+        rf"\b{_NAME},?\s++(?:of\s++)?(?P<year>\d{{4}})\b",
     )
 ]
 
@@ -121,12 +121,14 @@ def dates_in(text: str) -> tuple[Written, ...]:
     `4 Mar 2150` and `March 2150`. What no calendar has (`2150-13-01`) is no date. A year alone is a number.
     """
     found: list[Written] = []
+    taken = bytearray(len(text))
     for spelling in _SPELLINGS:
         for match in spelling.finditer(text):
-            if readings := tuple(sorted(set(_readings(match.groupdict())))):
-                written = Written(match.start(), match.end(), readings)
-                if all(written.end <= other.start or other.end <= written.start for other in found):
-                    found.append(written)
+            start, end = match.span()
+            readings = tuple(sorted(set(_readings(match.groupdict()))))
+            if readings and not any(taken[start:end]):
+                found.append(Written(start, end, readings))
+                taken[start:end] = b"\1" * (end - start)
     return tuple(sorted(found, key=lambda each: each.start))
 
 

@@ -34,11 +34,11 @@ CLOSE = "</documents>"
 _MARKERS = re.compile(
     r"""(?ix)
     (?P<opener>
-        < (?= \\* (?: \| | ｜ | \s* /? \s* (?:documents|s|SYS|bos|eos|pad|unk|(?:start|end)_of_turn) \s* > ) )
-      | \[ (?= \\* \s* (?: (?:doc|finding|answer) \s* \d+
-                        | /? \s* (?:INST|SYSTEM_PROMPT|\w*TOOL_\w+|\w+_TOOLS) ) \s* \] )
+        < (?= \\*+ (?: \| | ｜ | \s*+ (?:/\s*+)? (?:documents|s|SYS|bos|eos|pad|unk|(?:start|end)_of_turn) \s*+ > ) )
+      | \[ (?= \\*+ \s*+ (?: (?:doc|finding|answer) \s*+ \d++
+                          | (?:/\s*+)? (?: INST | SYSTEM_PROMPT | (?=\w*TOOL_\w)\w++ | \w++(?<=\w_TOOLS) ) ) \s*+ \] )
     )
-    (?P<escapes> \\* )
+    (?P<escapes> \\*+ )
     """
 )
 _LABELS = re.compile(r"(?m)^\[(?:doc|finding|answer) \d+\] ")

@@ -148,6 +148,84 @@ def test_replies_that_cannot_be_counted(text: str, why: str) -> None:
         CHOICE.read(text)
 
 
+EFFECTS = ReplyForm({"A": "lower", "B": "higher", "C": "no difference"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Answer: A or B",
+        "Answer: A/B",
+        "Answer: A and C",
+        "Answer: A, B",
+        "Answer: A, B and C",
+        "Answer: A & B",
+        "Answer: (A) or (B)",
+        "Answer: **A** or **B**",
+        "Answer: A (lower) or B (higher)",
+        "The answer is A or C.",
+        "The answer is either A or B",
+        "Answer: A and option B",
+        "Option A or B",
+        "A or C is correct.",
+        "A or B",
+        "A/B",
+        "A) or B)",
+        "A. lower or B. higher",
+        "C. no difference - higher",
+        "Answer: C. no difference - higher",
+        "Answer: C - higher",
+        js(answer="It fell.", choice="A or B"),
+        js(answer="It fell.", choice="A/B"),
+        js(answer="It rose.", choice="C. no difference - higher"),
+        js(answer="higher", choice="C"),
+        js(answer="C. no difference - higher", choice="C"),
+        js(answer="Answer: A or B", choice="B"),
+    ],
+)
+def test_two_choices_in_one_breath_are_no_choice(text: str) -> None:
+    with pytest.raises(Unreadable):
+        EFFECTS.read(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "choice"),
+    [
+        ("Answer: A, because B is wrong", "A"),
+        ("Answer: A, and B is wrong", "A"),
+        ("Answer: A since B and C are wrong", "A"),
+        ("The answer is A, not B.", "A"),
+        ("Answer: A. Lower, and B was excluded.", "A"),
+        ("Answer: B\nOption A or C would be wrong.", "B"),
+        ("Answer: C. no difference (higher was not seen)", "C"),
+        ("Answer: C. no difference, neither higher nor lower", "C"),
+        ("Answer: C, no difference; not higher", "C"),
+        (js(answer="lower", choice="A"), "A"),
+        (js(answer="There was no difference, not higher.", choice="C"), "C"),
+        (js(answer="A: it was lower.", choice="A"), "A"),
+    ],
+)
+def test_one_choice_that_names_others_in_its_reasons_is_read(text: str, choice: str) -> None:
+    assert EFFECTS.read(text).choice == choice
+
+
+def test_option_whose_text_has_the_words_of_another_is_read() -> None:
+    form = ReplyForm({"A": "aspirin", "B": "heparin", "C": "aspirin and heparin"})
+    for text in ("Answer: C. aspirin and heparin", "C. aspirin and heparin", "aspirin and heparin"):
+        assert form.read(text).choice == "C"
+    assert form.read("Answer: A. aspirin, given early").choice == "A"
+
+
+def test_reply_of_too_many_quotations_is_unreadable() -> None:
+    quotes = [{"doc": 1, "quote": "a b c"}] * 51
+    with pytest.raises(Unreadable, match="51 places"):
+        MAP.read(js(finding="It does.", choice="A", quotes=quotes))
+
+
+def test_escaped_half_of_a_pair_becomes_the_replacement_character() -> None:
+    assert OPEN.read('{"answer": "a \\ud800 b \\ud83d\\ude00"}').text == "a \ufffd b \U0001f600"
+
+
 @pytest.mark.parametrize("choice", [None, "", "null", "None", " null "])
 def test_no_choice_is_fine_where_the_form_allows_it(choice: str | None) -> None:
     reply = MAP.read(js(finding="It bears on it.", choice=choice, quotes=[]))

@@ -203,7 +203,7 @@ def test_thinking_beyond_its_room_stops_at_the_server() -> None:
 @pytest.mark.parametrize("streams", [False, True])
 @pytest.mark.parametrize("status", [200, 400])
 def test_a_body_larger_than_any_reply_is_not_read(monkeypatch: pytest.MonkeyPatch, status: int, streams: bool) -> None:
-    monkeypatch.setattr(connection, "MOST_BYTES", 10_000)
+    monkeypatch.setattr(connection, "MOST_BYTES" if status == 200 else "MOST_ERROR_BYTES", 10_000)
     kind = "text/event-stream" if streams and status == 200 else "application/json"
     with serving() as endpoint:
         endpoint.script["/v1/chat/completions"] = [Scripted("x" * 100_000, status, kind)]

@@ -204,9 +204,9 @@ def test_what_is_declared_goes_before_what_is_tried(endpoint: Endpoint) -> None:
 )
 def test_a_reply_says_whether_it_is_what_was_asked_for(endpoint: Endpoint, text: str, conforms: bool) -> None:
     endpoint.script["/v1/chat/completions"] = [Scripted(completion(text, usage=USAGE | {"completion_tokens": 40}))]
-    (reply,) = ask(endpoint.url, replace(REQUEST, schema=SCHEMA))
+    (reply,) = ask(endpoint.url, replace(REQUEST, schema=SCHEMA, max_tokens=1000))
     assert (reply.text, reply.conforms) == (text, conforms)
-    assert ask(endpoint.url)[0].conforms is None
+    assert ask(endpoint.url, replace(REQUEST, max_tokens=1000))[0].conforms is None
 
 
 def test_nothing_is_fetched_for_a_schema(endpoint: Endpoint) -> None:

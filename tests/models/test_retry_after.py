@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from email.utils import formatdate
 
 import pytest
@@ -91,3 +92,10 @@ def test_durations_add_up(hours: int, minutes: int, seconds: int, milliseconds: 
 def test_whatever_is_said_it_is_a_time_or_none(header: str, said: str) -> None:
     told = retry_after({"retry-after": header, "x-ratelimit-reset-requests": header}, said)
     assert told is None or told >= 0
+
+
+@pytest.mark.parametrize("said", ["9" * 60_000, "try again in " + "9" * 60_000, "try again in 1" + " " * 60_000 + "s"])
+def test_longest_message_of_digits_and_blanks_is_read_at_once(said: str) -> None:
+    start = time.thread_time()
+    retry_after({"retry-after": said, "x-ratelimit-reset-tokens": said}, said)
+    assert time.thread_time() - start < 1

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from epicrisis.surrogates import without_halves
 from epicrisis.types import first_alike
 
 ANSWER_CHARACTERS = 500
@@ -42,6 +43,24 @@ _WEIGHED = re.compile(
         | will | does | did | has | had | seems | appears | states | says | suggests | describes | refers | means)\b
     """
 )
+# "A or B", "A/B", "A, B", "A and C" state two. "A, because B is wrong" and "A, and B is wrong" state one.
+_ANOTHER = re.compile(
+    r"""(?x)
+    [)\]"'*_.]*+ \s*+ (?:
+        ,?+ \s*+ (?: / | & | \+ | \bor\b | \band/or\b ) [\s(\["'*]*+ (?:[oO]ption\s++)?+ ([A-Z]) (?![\w'’])
+      | ,?+ \s*+ \band\b [\s(\["'*]*+ (?:[oO]ption\s++)?+ ([A-Z]) (?![\w'’])
+            (?!\s(?:is|was|does|did|has|had|would|can)\b)
+      | , [\s(\["'*]*+ ([A-Z]) (?= [)\]"'*]*+ \s*+ (?: $ | [.,;:/&+\n] | and\b | or\b ) )
+    )
+    """
+)
+_ANOTHER_BEFORE = re.compile(r"(?<![\w'])([A-Z])[)\"'*]*\s?(?:/|&|,|\bor\b|\band\b)\s?$")
+_BETWEEN = re.compile(r"[)\]\"'*_.:,;\s(–—-]*+(?:(?:or|and)\s++)?+")
+_LINE = re.compile(r"[^\n]*+")
+MOST_BROKEN = 50
+"""Places in a reply where an object may seem to begin and does not."""
+MOST_PLACES = 50
+"""Quotations, or findings, that a reply may name. Few are asked for, and not every endpoint keeps to the schema."""
 _REPLY_KEYS = frozenset({"result", "found", "choice", "answer"})
 _EDGES = "()[]\"'*. \n"
 
@@ -134,7 +153,7 @@ class ReplyForm:
             if "choice" not in result:
                 raise Unreadable("the reply states no choice")
             choice = self._choice(result["choice"])
-            stated = _letters(_STATED, text, self.options)
+            stated = self._letters(_STATED, text) | self._whole_text(text)
             if choice is not None and stated - {choice}:
                 raise Unreadable(f"the reply states different choices: {', '.join(sorted(stated | {choice}))}")
             if choice is None and not self.choice_may_be_null:
@@ -166,11 +185,57 @@ class ReplyForm:
             return same[0] if len({first_alike(self.options, letter) for letter in same}) == 1 else None
         head, separator, rest = _split_letter(cleaned)
         letter = letters.get(head) if separator else None
-        contradicts = letter is not None and rest != texts[letter] and rest in texts.values()
-        return None if contradicts else letter
+        if letter is None or (rest != texts[letter] and rest in texts.values()):
+            return None
+        return None if self._others(letter, _split_letter(text.strip(_EDGES))[2]) else letter
+
+    def _whole_text(self, text: str) -> set[str]:
+        """Return the letters that a text states which is an option, or which begins with the letter of one."""
+        alone = self._letter(text)
+        head, separator, rest = _split_letter(text.strip(_EDGES))
+        if alone or not separator or head not in self.options:
+            return {alone} if alone else set()
+        return {head} | self._others(head, rest)
+
+    def _others(self, letter: str, rest: str) -> set[str]:
+        """Return the options that stand beside this one in the rest of its line: "or B", "/B", ", B", " - higher".
+
+        The option's own text may come first. Another option's text counts where nothing else follows it.
+        """
+        line = _LINE.match(rest)
+        rest = line[0] if line else ""
+        texts = {other: option.strip(_EDGES).lower() for other, option in self.options.items()}
+        begin = _BETWEEN.match(rest)
+        at = begin.end() if begin else 0
+        own = rest[at : at + len(texts[letter])].lower() == texts[letter] and bool(texts[letter])
+        at = at + len(texts[letter]) if own else 0
+        letters = set()
+        while another := _ANOTHER.match(rest, at):
+            letters.add(another[another.lastindex or 0])
+            at = another.end(another.lastindex or 0)
+        between = _BETWEEN.match(rest, at)
+        remainder = rest[between.end() if between else at :].strip(_EDGES).lower()
+        letters |= {other for other, option in texts.items() if option and option == remainder}
+        own_text = first_alike(self.options, letter)
+        return {other for other in letters & set(self.options) if first_alike(self.options, other) != own_text}
+
+    def _letters(self, pattern: re.Pattern[str], text: str) -> set[str]:
+        """Return the options that the pattern finds, with those that are named in one breath with them."""
+        letters = set()
+        for match in pattern.finditer(text):
+            letter = match[match.lastindex or 0]
+            if letter in self.options:
+                line = _LINE.match(text, match.end())
+                letters |= {letter} | self._others(letter, line[0] if line else "")
+                before = _ANOTHER_BEFORE.search(text[max(0, match.start() - 20) : match.start()])
+                if before and pattern is _CORRECT:
+                    letters |= {before[1]} & set(self.options)
+        return {first_alike(self.options, letter) for letter in letters}
 
     def _quotes(self, result: Mapping[str, Any]) -> tuple[tuple[int, str], ...]:
         raw = result.get("quotes", [])
+        if isinstance(raw, Sequence) and len(raw) > MOST_PLACES and not isinstance(raw, str):
+            raise Unreadable(f"the reply quotes {len(raw)} places, more than {MOST_PLACES}")
         rows = [row for row in raw if isinstance(row, Mapping)] if isinstance(raw, Sequence) else []
         pairs = [(row.get("doc"), row.get("quote")) for row in rows]
         return tuple(
@@ -204,14 +269,20 @@ class ReplyForm:
         """The letters that a prose reply states; where it states none, the one that it is, or that it names."""
         read = (self._letter(words) for words in _STATED_WORDS.findall(text))
         words = {first_alike(self.options, letter) for letter in read if letter}
-        stated = words | _letters(_STATED, text, self.options) | _letters(_CORRECT, text, self.options)
+        stated = words | self._letters(_STATED, text) | self._letters(_CORRECT, text)
         if stated:
             return stated
         if alone := self._letter(text):
             return {first_alike(self.options, alone)}
-        named = _letters(_NAMED, text, self.options)
-        plain = _letters(_NAMED, _WEIGHED.sub("", text), self.options)
+        named = self._letters(_NAMED, text)
+        plain = self._letters(_NAMED, _WEIGHED.sub("", text))
         return named if len(named) > 1 else plain
+
+
+_STRING = re.compile(
+    r'(?:[^"\\]|\\u(?![dD][89abAB])[0-9a-fA-F]{4}|\\u[dD][89abAB][0-9a-fA-F]{2}(?=\\u[0-9a-fA-F]{4}|\\[^u]|[^\\])(?:\\u[dD][c-fC-F][0-9a-fA-F]{2})?+|\\[^u])*+'
+)
+"""The whole characters of a JSON string. The first half of a surrogate pair waits until what follows it is there."""
 
 
 class TextStream:
@@ -221,36 +292,34 @@ class TextStream:
         self._start = re.compile(rf'"{re.escape(text_field)}"\s*:\s*"')
         self._seen = ""
         self._shown = 0
+        self._at: int | None = None
+        """Where in the reply the part of the field begins that was not shown yet."""
 
     def feed(self, piece: str) -> str:
         """The new text of the field that this piece brought; empty while the field has not begun, or is over."""
         self._seen += piece
-        text = self._text()
-        new, self._shown = text[self._shown :], max(self._shown, len(text))
-        return new
-
-    def _text(self) -> str:
-        begun = self._seen.lstrip()
-        if not begun.startswith(("{", "`")):
-            return begun
-        start = self._start.search(self._seen)
-        if start is None:
+        if self._at is None:
+            begun = self._seen.lstrip()
+            if not begun.startswith(("{", "`")):
+                new, self._shown = begun[self._shown :], max(self._shown, len(begun))
+                return new
+            start = self._start.search(self._seen)
+            if start is None:
+                return ""
+            self._at = start.end()
+        raw = _STRING.match(self._seen, self._at)
+        if raw is None:
             return ""
-        raw = re.match(r'(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u])*', self._seen[start.end() :])
         try:
-            text = json.loads(f'"{raw.group() if raw else ""}"', strict=False)
+            text = json.loads(f'"{without_halves(raw[0])}"', strict=False)
         except ValueError:
             return ""
-        # Half of a surrogate pair: its other half is still to come.
-        return str(text[:-1]) if text and "\ud800" <= text[-1] <= "\udbff" else str(text)
+        self._at = raw.end()
+        return str(text)
 
 
 def _object(properties: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
-
-
-def _letters(pattern: re.Pattern[str], text: str, options: Mapping[str, str]) -> set[str]:
-    return {first_alike(options, letter) for letter in pattern.findall(text) if letter in options}
 
 
 def _split_letter(text: str) -> tuple[str, str, str]:
@@ -260,15 +329,21 @@ def _split_letter(text: str) -> tuple[str, str, str]:
 
 
 def json_objects(text: str, keys: frozenset[str] = _REPLY_KEYS) -> list[dict[str, Any]]:
-    """The JSON objects in the text that have one of these keys, bare or between other words."""
+    """Return the JSON objects in the text that have one of these keys, bare or between other words.
+
+    Raises Unreadable if it is broken JSON in too many places: each costs as much as the text is long.
+    """
     decoder = json.JSONDecoder(strict=False)
     objects: list[dict[str, Any]] = []
-    at = text.find("{")
+    text = without_halves(text)
+    at, broken = text.find("{"), 0
     while at >= 0:
         try:
             value, end = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
-            end = at + 1
+            end, broken = at + 1, broken + 1
+            if broken == MOST_BROKEN:
+                raise Unreadable(f"the reply is broken JSON in {broken} places") from None
         else:
             if value.keys() & keys:
                 objects.append(value)

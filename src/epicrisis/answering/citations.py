@@ -6,8 +6,11 @@ Pure functions. Citing everything is citing nothing: only what the answer names 
 from __future__ import annotations
 
 import re
+from array import array
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from epicrisis.answers import Citation, Quotation
 from epicrisis.prompts import unescape
@@ -17,9 +20,12 @@ MIN_WORDS = 3
 """A quotation of fewer words is found almost anywhere, so finding it shows nothing."""
 
 _NAME = r"(?:docs?|documents?|evidence|findings?)"
-_MARKER = re.compile(rf"\s*\[(?:{_NAME}?\s*\d+|{_NAME}\s*\d+(?:\s*[,;]\s*{_NAME}?\s*\d+)*)\]", re.IGNORECASE)
-_WHOLE = r"(?<!\w)(?<!\d[.,/])", r"(?!\w|[.,/]\d)"
-"""What stands before and behind a whole word or number."""
+_MARKER = re.compile(
+    rf"(?<!\s)\s*+\[(?:\s*+\d++|{_NAME}\s*+\d++(?:\s*+[,;]\s*+(?:{_NAME}\s*+)?\d++)*+)\]", re.IGNORECASE
+)
+_BEGINS, _ENDS = re.compile(r"(?<!\w)(?<!\d[.,/])"), re.compile(r"(?!\w|[.,/]\d)")
+"""Match where a whole word or number begins and ends."""
+_WORD = re.compile(r"\S+")
 _EDGES = " \t\n\"'“”‘’.…"
 
 
@@ -39,7 +45,7 @@ def locate_span(span: str, passage: Passage) -> Quotation:
 
     `5 mg` is not found in `15 mg`, nor `5` in `5.5`. Of several places it is the first.
     """
-    quotation = _in_text(unescape(span).strip(_EDGES).split(), passage, *_WHOLE)
+    quotation = _in_text(unescape(span).strip(_EDGES).split(), passage, whole=True)
     return quotation or Quotation(passage.id, span)
 
 
@@ -51,19 +57,48 @@ def _place(quote: str, words: Sequence[str], passage: Passage, passages: Sequenc
             held = (other for other in passages if other.document_id == run.document_id)
             holder = next(other for other in held if other.start <= (quotation.start or 0) < other.end)
             return replace(quotation, passage_id=holder.id)
-    title = _pattern(words).search(passage.title) if words else None
-    return Quotation(passage.id, title.group() if title else quote, in_title=title is not None)
+    place = _find(" ".join(words), passage.title, whole=False) if words else None
+    if place is None:
+        return Quotation(passage.id, quote)
+    return Quotation(passage.id, passage.title[place[0] : place[1]], in_title=True)
 
 
-def _in_text(words: Sequence[str], passage: Passage, before: str = "", behind: str = "") -> Quotation | None:
-    found = _pattern(words, before, behind).search(passage.text) if words else None
-    if found is None:
+def _in_text(words: Sequence[str], passage: Passage, *, whole: bool = False) -> Quotation | None:
+    place = _find(" ".join(words), passage.text, whole=whole) if words else None
+    if place is None:
         return None
-    return Quotation(passage.id, found.group(), passage.start + found.start(), passage.start + found.end())
+    start, end = place
+    return Quotation(passage.id, passage.text[start:end], passage.start + start, passage.start + end)
 
 
-def _pattern(words: Sequence[str], before: str = "", behind: str = "") -> re.Pattern[str]:
-    return re.compile(before + r"\s+".join(map(re.escape, words)) + behind)
+def _find(words: str, text: str, *, whole: bool) -> tuple[int, int] | None:
+    """Return where these words, one blank between them, first stand in the text whatever its white space, or None.
+
+    No regular expression: a model may quote a megabyte, which none could look for in time.
+    """
+    spaced, starts, origins = _spaced(text)
+    at = spaced.find(words)
+    while at >= 0:
+        first, last = bisect_right(starts, at) - 1, bisect_right(starts, at + len(words) - 1) - 1
+        start = origins[first] + at - starts[first]
+        end = origins[last] + at + len(words) - starts[last]
+        if not whole or (_BEGINS.match(text, start) and _ENDS.match(text, end)):
+            return start, end
+        at = spaced.find(words, at + 1)
+    return None
+
+
+@lru_cache(maxsize=32)
+def _spaced(text: str) -> tuple[str, Sequence[int], Sequence[int]]:
+    """Return the text with one blank between its words, and the offset of every word in it and in the text."""
+    words, starts, origins = list[str](), array("q"), array("q")
+    length = 0
+    for match in _WORD.finditer(text):
+        words.append(match[0])
+        starts.append(length)
+        origins.append(match.start())
+        length += len(match[0]) + 1
+    return " ".join(words), starts, origins
 
 
 def _runs(passage: Passage, passages: Sequence[Passage]) -> list[Passage]:

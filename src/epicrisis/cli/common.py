@@ -6,15 +6,16 @@ import functools
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NoReturn, ParamSpec, TypeVar
 
 import typer
 
 from epicrisis.cli.terminal import say, say_text
-from epicrisis.errors import EpicrisisError
+from epicrisis.errors import EpicrisisError, InputError
 from epicrisis.plain import to_json
 from epicrisis.printable import printable, printable_json
+from epicrisis.surrogates import is_broken
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -28,6 +29,7 @@ def translated(command: Callable[P, T]) -> Callable[P, T]:
     @functools.wraps(command)
     def run(*arguments: P.args, **named: P.kwargs) -> T:
         try:
+            _check_texts(dict(named))
             return command(*arguments, **named)
         except EpicrisisError as error:
             fail(error.message, error.exit_code)
@@ -38,6 +40,14 @@ def translated(command: Callable[P, T]) -> Callable[P, T]:
             raise typer.Exit(0) from None
 
     return run
+
+
+def _check_texts(values: Mapping[str, object]) -> None:
+    """Raise InputError for a text that is not valid UTF-8. A path may hold any bytes."""
+    for name, value in values.items():
+        texts = value if isinstance(value, list | tuple) else [value]
+        if any(isinstance(text, str) and is_broken(text) for text in texts):
+            raise InputError(f"{name} is not valid UTF-8: type it again in a terminal whose encoding is UTF-8")
 
 
 def plain_name(name: str) -> str:

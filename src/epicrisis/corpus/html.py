@@ -50,7 +50,7 @@ _NOT_NESTING = _names(
 )
 _RAISED_NUMBER = re.compile(r"[+\-−–]?\d")
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
-_NAMED = re.compile(rb"""<(?:meta|\?xml)[^>]*?(?:charset|encoding)\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE)
+_NAMED = re.compile(rb"""<(?:meta|\?xml)[^<>]*?(?:charset|encoding)\s*+=\s*+["']?\s*+([\w.:-]++)""", re.IGNORECASE)
 _NAMED_WITHIN = 4096
 # As browsers do: what calls itself Latin-1 is Windows-1252, and no file of ASCII tags is UTF-16.
 _MEANT = {"iso8859-1": "cp1252", "ascii": "cp1252", "utf-16": "utf-8", "utf-16-le": "utf-8", "utf-16-be": "utf-8"}

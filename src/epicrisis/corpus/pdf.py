@@ -30,7 +30,7 @@ MOST_PAGES = 100_000
 
 _BETWEEN = "\n\n"
 # What PDFium puts for a hyphen at a line's end, whose line end it then leaves out.
-_DIVIDED = re.compile(r"(\w*)\x02(\w*)")
+_DIVIDED = re.compile(r"(\w{0,64}+)\x02(\w{0,64}+)")
 _WORD = re.compile(r"\w+")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]+")
 

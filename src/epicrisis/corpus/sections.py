@@ -39,7 +39,7 @@ KNOWN = _names(
 )
 """Headings by name, in small letters; any of them may have text behind its colon, or stand alone without one."""
 
-_LINE = re.compile(r"[ \t]*(?P<title>[A-Za-z][A-Za-z /&'(),-]{1,58}[A-Za-z)])[ \t]*(?P<colon>:?)(?P<rest>[^\n]*)")
+_LINE = re.compile(r"[ \t]*+(?P<title>[A-Za-z][A-Za-z /&'(),-]{1,58}[A-Za-z)])[ \t]*+(?P<colon>:?+)(?P<rest>[^\n]*+)")
 _SMALL = _names("a, an, and, at, by, for, from, in, of, on, or, the, to, with")
 _WORDS = 7
 _LETTERS = 5

@@ -14,8 +14,8 @@ from functools import lru_cache
 
 _WORD = re.compile(r"[^\W_]+(?:['\u2018\u2019\u02bc-][^\W_]+)*")
 _APOSTROPHES = re.compile(r"['\u2018\u2019\u02bc]")
-_BETWEEN = re.compile(r"\s*,?\s*")
-_BEHIND_INITIAL = re.compile(r"\.?\s*,?\s*")
+_BETWEEN = re.compile(r"\s*+(?:,\s*+)?")
+_BEHIND_INITIAL = re.compile(r"\.?\s*+(?:,\s*+)?")
 _LONGEST = 6
 """Words of a name in a question."""
 _CYRILLIC = dict(zip("абвгдеёжзийклмнопрстуфхцчшщъыьэюяіїєґўј", (

@@ -51,7 +51,7 @@ _CALLED = (
 _CALLED_LONG = rf"\b(?i:patients?|subjects?|mrns?|p?id){_WHICH}[\s:#=/-]{{1,3}}"
 """Before an id that no dose can be: `MRN:10083815` is that id, wherever it stands."""
 _MEASURE = (
-    r"(?!\s*-?\s*(?i:(?:years?|yrs?|y/?o|months?|weeks?|days?|hours?|hrs?|minutes?|times?|[mk]?g|mcg|[u\u00b5\u03bc]g|m?l|dl|"
+    r"(?!\s*+(?:-\s*+)?(?i:(?:years?|yrs?|y/?o|months?|weeks?|days?|hours?|hrs?|minutes?|times?|[mk]?g|mcg|[u\u00b5\u03bc]g|m?l|dl|"
     r"mmol|mol|meq|units?|iu|mm|cm|mmhg|bpm|kcal|tablets?|pills?|doses?|drops?|puffs?)\b|%|\u00b0))"
 )
 """Behind a number that is no id: the patient 65 years old."""
@@ -398,7 +398,7 @@ def _plain_id(id_: str) -> str:
 
 def _named(text: str) -> str:
     """With one blank behind a comma, however a name is written."""
-    return re.sub(r"\s*,\s*", ", ", _plain(text)).strip()
+    return re.sub(r" ?, ?", ", ", _plain(text)).strip()
 
 
 def _plain(text: str) -> str:

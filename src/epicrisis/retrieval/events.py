@@ -42,7 +42,7 @@ _UNDONE = re.compile(
 _PAST = re.compile(r"\b(?:history|hx|h/o|prior|previous\w*|past|s/p|status[ -]post|ago)\b", re.IGNORECASE)
 _UNDONE_BEHIND = re.compile(r"\b(?:cancel|postpon|abort|resched|declin|refus)", re.IGNORECASE)
 _SENTENCES = re.compile(r"(?<=[.;!?])\s+|\n\s*\n|\n(?=\s*(?:[-*•]|\d+[.)]))|\n(?=[^\n:]{1,40}:)")
-_WORDS = r"(?:(?!(?:by|per|for|with|after|before)\b)[\w/,'-]+ ){0,6}?"
+_WORDS = r"(?:(?!(?:by|per|for|with|after|before)\b)[\w/,'-]{1,60}+ ){0,6}?"
 _CLOSE = r"(?: of (?:the |his |her )?[\w-]+)?\W{0,3}(?:(?:on|in)\W{1,3})?⟨(?P<date>\d+)⟩"
 
 

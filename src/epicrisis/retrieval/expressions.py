@@ -120,10 +120,11 @@ _NOTE = rf"(?P<note>{'|'.join(asked for asked, _ in NOTE_KINDS.values())})"
 _AT = r"(?:at|on|upon) (?:the )?(?:time of |day of |date of )?(?:the |his |her |their |hospital |patient's )*"
 _UNITS = r"(?:minute|hour|day|night|week|month|year|decade)s?"
 
+_SPAN = rf"how (?:long|soon|many {_UNITS}|much time)\b"
 _ALL = (
     r"(?:in )?(?:what|which) (?:order|sequence)|chronolog\w+|time ?line|(?:order|sequence) (?:of|in which)|"
     r"over time|over the (?:years|months|course of)|trend\w*|before or after|before and after|after or before|"
-    rf"how (?:long|soon|many {_UNITS}|much time)\b[^?.;]*\b(?:before|after|between|since|until|following|prior to)|"
+    rf"{_SPAN}(?:(?!{_SPAN})[^?.;])*\b(?:before|after|between|since|until|following|prior to)|"
     rf"(?:until|till|up to|through|by|before|prior to) {_ANCHOR}(?:,| and| or)* "
     r"(?:later|after\w*|thereafter|beyond|onwards?)|"
     rf"(?:since|after|following) {_ANCHOR}(?:,| and| or)* (?:earlier|before|prior|previously|sooner)|"

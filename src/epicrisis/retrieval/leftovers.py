@@ -37,7 +37,8 @@ _HARMLESS = re.compile(
             # Names, kinds, degrees and parts of the body.
             rf"\b(?:{_ORDINAL})[ -](?:names?|lines?|degree|aid|hand|person|trimester|generation|choice|grade|"
             r"heart sounds?|cranial|intercostal|branch|opinion)\b",
-            rf"\b(?:{_ORDINAL})(?:(?:,| and| or| to|, and) (?:the )?(?:{_ORDINAL}))* (?:left |right |upper |lower )?"
+            rf"\b(?:{_ORDINAL})(?:(?:,| and| or| to|, and) (?:the )?(?:{_ORDINAL})){{0,9}} "
+            r"(?:left |right |upper |lower )?"
             r"(?:toes?|fingers?|digits?|ribs?|molars?|metatarsals?|metacarpals?|rays?|nerves?|ventricles?|vertebrae?)\b",
             r"\bpast (?:medical|surgical|family|social|psychiatric|obstetric\w*|ocular)\b",
             r"\b(?:year|date|place) of birth\b",

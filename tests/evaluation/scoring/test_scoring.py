@@ -111,10 +111,48 @@ def test_two_choices_or_none_are_no_choice(reply: str) -> None:
         '{"result": {"found": false}}',
         "The answer cannot be determined from the documents.",
         "I don't know.",
+        '{"answer_choice": "Data insufficient"}',
+        '{"answer_choice": "The data are insufficient"}',
+        '{"answer_choice": "The evidence is inconclusive"}',
+        '{"answer_choice": "There is insufficient information"}',
+        '{"answer_choice": "There is not enough evidence to answer"}',
+        '{"answer_choice": "The question cannot be answered"}',
+        '{"answer_choice": "Further research is needed"}',
+        '{"answer_choice": "Lack of evidence"}',
+        '{"answer_choice": "Not sure"}',
+        '{"answer_choice": "Neither of the options"}',
+        '{"answer_choice": "The answer is not among the options"}',
+        "Data insufficient",
     ],
 )
 def test_who_says_there_is_no_answer_abstains(reply: str) -> None:
     assert read(reply, VERDICTS) == Reading("abstained")
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "The response was filtered due to the prompt triggering Azure OpenAI's content management policy.",
+        "Error: The response was filtered due to the prompt.",
+        "content_filter",
+        "Error code: 400 - {'error': {'message': 'too long'}}",
+        "openai.error.InvalidRequestError: This model's maximum context length is 4097 tokens.",
+        "HTTPSConnectionPool(host='api.openai.com', port=443): Read timed out.",
+        "Request timed out.",
+        "Connection error.",
+        '{"error": {"message": "Rate limit reached", "type": "tokens"}}',
+        'Bad gateway. {"error":{"code":502}}',
+        "503 Service Unavailable",
+        "<html><head><title>502 Bad Gateway</title>",
+    ],
+)
+def test_message_of_a_failed_call_in_place_of_a_reply_is_failed(reply: str) -> None:
+    assert read(reply, VERDICTS) == Reading("failed")
+
+
+@pytest.mark.parametrize("reply", ["An error of the method is likely: the answer is A.", "Errors are rare, so B. no"])
+def test_reply_that_speaks_of_errors_is_not_failed(reply: str) -> None:
+    assert read(reply, VERDICTS).state != "failed"
 
 
 @pytest.mark.parametrize("reply", ["", " \n", "...", "{}"])

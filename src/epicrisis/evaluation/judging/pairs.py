@@ -36,7 +36,9 @@ NOT_ASKED = "not asked"
 
 _ARM = "arm"
 _NAME = r"(?:docs?|documents?|findings?)"
-_LABEL = re.compile(rf"\s*\((?:see\s+)?{_NAME}\.?\s*\d+(?:\s*(?:,|;|and|&)\s*(?:{_NAME}\.?\s*)?\d+)*\)", re.IGNORECASE)
+_LABEL = re.compile(
+    rf"(?<!\s)\s*+\((?:see\s++)?{_NAME}\.?\s*+\d++(?:\s*+(?:,|;|and|&)\s*+(?:{_NAME}\.?\s*+)?\d++)*+\)", re.IGNORECASE
+)
 _TELLING = re.compile(r"\b(?:documents?|findings?|passages?|readers?)\b", re.IGNORECASE)
 _FORMULA = tuple("=+-@＝＋－＠")
 

@@ -77,7 +77,7 @@ _VALUE = re.compile(
     re.IGNORECASE,
 )
 _TIGHT, _LOOSE = re.compile(r"[-–—]"), re.compile(r"\s?(?:[-–—]|\bto\b|\bthrough\b|\band\b)\s?")
-_OVER, _OUT_OF = re.compile(r"\s?/\s?|\s+over\s+"), re.compile(r"\s?/\s?|\s+(?:out\s+)?of\s+")
+_OVER, _OUT_OF = re.compile(r"\s?/\s?|\s{1,9}over\s{1,9}"), re.compile(r"\s?/\s?|\s{1,9}(?:out\s{1,9})?of\s{1,9}")
 _BOUNDS = (
     (">=", re.compile(r"(?:>=|≥|\bat least|\b(?:no|not) (?:less|fewer) than|\bminimum of)\s*$", re.IGNORECASE)),
     ("<=", re.compile(r"(?:<=|≤|\bat most|\b(?:no|not) more than|\bup to|\bmaximum of)\s*$", re.IGNORECASE)),
@@ -91,7 +91,7 @@ _BOUNDS = (
 _OR_MORE = re.compile(
     r"\s(?:or|and)\s(?:(?P<more>more|greater|higher|above|over)|less|fewer|lower|below)\b", re.IGNORECASE
 )
-_MINUS = re.compile(r"(?:(?:^|\()\s*|[^\s\d][ =(]+)[-−]$|\bminus\s$|\bof negative\s$", re.IGNORECASE)
+_MINUS = re.compile(r"(?:(?:^|\()\s{0,16}|[^\s\d][ =(]{1,16})[-−]$|\bminus\s$|\bof negative\s$", re.IGNORECASE)
 _BETWEEN = re.compile(r"\b(?:rang|var(?:y|i)|fluctuat|anywhere)\w*\s+from\s$", re.IGNORECASE)
 _CLOCK = re.compile(r"(?<![\d:/])(\d{1,2})(?::(\d\d)(?::\d\d)?\s?([ap])?\.?(?:m\b)?|\s?([ap])\.?m\b)\.?", re.IGNORECASE)
 _DAILY = r"(?:daily|(?:a|per|each) day)"

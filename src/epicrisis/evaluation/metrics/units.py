@@ -44,7 +44,7 @@ def base_of(written: str) -> tuple[str, float]:
 
     Temperatures keep their scale (`°F`, `°C`), for no factor leads from one to the other.
     """
-    name = re.sub(r"\s+", "", re.sub(r"\s*\bper\b\s*", "/", written.lower()))
+    name = re.sub(r"\s+", "", re.sub(r"\bper\b", "/", written.lower()))
     if name in NAMES:
         return NAMES[name]
     if found := re.fullmatch(r"(?:°|º|degrees?|deg\.?)?([fc])\w*", name):

@@ -18,6 +18,7 @@ from filelock import FileLock, Timeout
 from epicrisis.errors import InputError, StorageError
 from epicrisis.printable import printable_json
 from epicrisis.privacy import open_private
+from epicrisis.surrogates import without_halves
 
 _BLOCK = 1 << 16
 
@@ -125,7 +126,8 @@ def alone(path: Path, lock: FileLock | None = None) -> FileLock:
 
 def _object(line: bytes) -> dict[str, Any] | None:
     try:
-        value = json.loads(line)
+        # Earlier versions wrote halves of surrogate pairs, escaped, as models had written them.
+        value = json.loads(without_halves(line.decode("utf-8-sig", "surrogatepass")))
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None

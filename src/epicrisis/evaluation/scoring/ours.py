@@ -2,7 +2,8 @@
 
 A reply states its choice in a JSON field, or in words ("the answer is B", "Answer: no"), or it is one. A letter that is
 only weighed ("option A is wrong") is not stated. One letter is an answer; two different ones are `unparsed`, and so is
-none, unless the reply says that there is no answer: that is `abstained`. Blank text is `failed`: nothing came back.
+none, unless the reply says that there is no answer: that is `abstained`. Blank text is `failed`: nothing came back. So
+is the message of a content filter or of a broken connection in a reply's place.
 Knows no gold answer.
 """
 
@@ -44,13 +45,13 @@ _VERDICT = re.compile(
 )
 
 _LETTERED = re.compile(
-    r"(?:(?i:most\s+likely|likely|probably|therefore|clearly|definitely)[\s,:]+)?"
-    r"(?:(?i:the\s+)?(?i:option|choice|answer|letter|statement)\b[\s:]*)?"
-    r"[(\[{\"'*_\s]*(?:([A-Z])(?![\w'’])|([a-z])(?=\)))(.*)",
+    r"(?:(?i:most\s+likely|likely|probably|therefore|clearly|definitely)[\s,:]++)?"
+    r"(?:(?i:the\s+)?(?i:option|choice|answer|letter|statement)\b[\s:]*+)?"
+    r"[(\[{\"'*_\s]*+(?:([A-Z])(?![\w'’])|([a-z])(?=\)))(.*)",
     re.DOTALL,
 )
 _ANOTHER = re.compile(
-    r"[\])}\"'*_]*\s*(?:,|/|&|\+|\band\b|\bor\b)[\s,]*(?i:and|or|option|\s)*[(\[\"'*]*([A-Z])(?![\w'’])"
+    r"[\])}\"'*_]*+\s*+(?:,|/|&|\+|\band\b|\bor\b)[\s,]*+(?i:and|or|option|\s)*+[(\[\"'*]*+([A-Z])(?![\w'’])"
 )
 # What tells a letter that is a choice from the first one of some words: "B cells", "D-dimer", "A patient".
 _ENDS = re.compile(
@@ -63,19 +64,45 @@ _HEAD = re.compile(r"[(*]*([A-Z])[)*]*[).:]")
 _ABSTAINS = re.compile(
     r"""(?ix)
     (?: none | null | nil | n/?a | unknown | unclear | uncertain | undetermined | undeterminable | indeterminate
-      | inconclusive | insufficient | unspecified | unanswerable | more\ information
+      | indeterminable | inconclusive | insufficient | inadequate | unspecified | unanswerable | undecided
+      | (?:more|further|additional)\ (?:information|data|evidence|research|stud(?:y|ies))
+      | (?:a\ )?lack\ of\ (?:information|data|evidence) | missing\ (?:information|data|evidence)
+      | neither (?=\s+of\b|\W*$)
+      | (?:i\ am|i['’]m)?\ ?(?:not\ sure|unsure) | it['’]s\ (?:unclear|unknown|uncertain)
+      | there\ is\ (?:insufficient|inadequate|not\ enough)
+      | (?:(?:the|this)\ )?question\ (?:cannot|can\ not|can['’]t|is\ (?:unanswerable|unclear|incomplete)|incomplete)
       | (?:there\ (?:is|are)\ )?no\s+(?:\w+\s+){0,2}?
-        (?:answer|option|choice|information|evidence|data|mention|documents?)
+        (?:answer|option|choice|information|evidence|data|mention|documents?|conclusion)
       | (?:(?:it|this|that|(?:the\ )?(?:correct\ )?answer)\ (?:is\ )?)?
         not\s+(?:enough|sufficient|clear|known|given|specified|mentioned|provided|stated|found|available|possible|listed
-                |supported|addressed|discussed|explicitly|directly|applicable|determin\w+|answerable|in\ the)
+                |supported|addressed|among|discussed|explicitly|directly|applicable|determin\w+|answerable|in\ the)
       | (?:(?:it|this|that|which|(?:the\ )?(?:correct\ )?answer|i|we)\ )?(?:(?:is|am|are)\ )?
         (?:cannot|can\ not|can['’]t|could\ not|unable|impossible|unknown|unclear|uncertain)
       | (?:i|we)\ (?:do\ not|don['’]t)\ (?:know|have)
-      | (?:the\ )?(?:(?:given|provided|relevant|available)\ )?(?:documents?|information|evidence|passages?|context)
-        \ (?:(?:is|are|do|does|did|was)\ )?(?:not|insufficient)
+      | (?:the\ )?(?:(?:given|provided|relevant|available|current|existing)\ )?
+        (?:documents?|information|evidence|data|literature|studies|passages?|context)
+        \ (?:(?:is|are|do|does|did|was|were)\ )?(?:not|insufficient|inconclusive|inadequate|unavailable|lacking|unclear)
     )\b"""
 )
+
+# What a program writes in a reply's place when its call failed, at the beginning of it.
+_ERROR = re.compile(
+    r"""(?ix)
+    \W*+ (?:
+        (?:[a-z]\w*\.){0,4} (?:[a-z]{1,40})? (?:error|exception|timeout) (?:\ code)? \s? [:(]
+      | (?:the\ )? (?:response|prompt|request|output|content|completion)\ was\ (?:filtered|blocked|flagged)
+      | content[ _-]?filter
+      | (?:request|connection|read|gateway)\ (?:timed\ out|time-?out|error|aborted|reset|refused|broken)
+      | https?connectionpool\( | [45]\d\d\ (?:client|server)\ error
+      | (?:[45]\d\d\ )? (?:bad\ gateway|service\ (?:is\ )?(?:temporarily\ )?unavailable|internal\ server\ error
+                       |gateway\ time-?out|too\ many\ requests)
+      | rate\ limit\ (?:reached|exceeded) | this\ model['’]s\ maximum\ context\ length
+      | (?:the\ server|that\ model)\ (?:is|had|was)\ (?:currently\ )?(?:an\ error|overloaded)
+      | (?:the\ )?(?:api|server|endpoint)\ returned\ (?:an?\ )?(?:empty|error)
+      | (?:doctype\ )?html \s*+ [>\n]
+    )"""
+)
+_ERROR_OBJECT = re.compile(r"""\s*+\{\s*+["']error["']\s*+:""")
 
 
 def read(reply: str, options: Mapping[str, str]) -> Reading:
@@ -83,6 +110,8 @@ def read(reply: str, options: Mapping[str, str]) -> Reading:
     if not re.search(r"\w", reply):
         return Reading("failed")
     fields = list(_fields(reply))
+    if not fields and (_ERROR.match(reply) or _ERROR_OBJECT.match(reply)):
+        return Reading("failed")
     if fields:
         return _one(fields, options) or Reading("unparsed")
     if _NOT_FOUND.search(reply):

@@ -31,6 +31,7 @@ from epicrisis.models.chat.endpoints.usage import usage_of
 from epicrisis.models.chat.estimates import UNTOLD
 from epicrisis.models.chat.prices import listed_cost
 from epicrisis.seams import Capabilities, ChatReply, ChatRequest, Message, OnDelta, OptionLogprobs
+from epicrisis.surrogates import REPAIRED
 
 if TYPE_CHECKING:
     from epicrisis.models.chat.endpoints.connection import Connection
@@ -182,6 +183,8 @@ class OpenAICompatibleModel:
         notes = notes_of(refused, request)
         if received.thinking and not request.max_reasoning_tokens:
             notes += ("the model thinks, in the room of its answer: set max_reasoning_tokens",)
+        if received.repaired:
+            notes += (REPAIRED,)
         if counting.must_be_cut(request, usage.prompt_tokens):
             read = f"the endpoint read {usage.prompt_tokens} tokens, too few for this prompt"
             notes += (f"{read}: its window cut it (Ollama: raise num_ctx, and set context_tokens)",)

@@ -20,7 +20,7 @@ _BLAMED = (
     "contrast dye", "a missed dose on the transfer", "{2..4} days in bed", "an interaction with a home medicine",
     "fluids given too fast", "too little to eat and drink", "a delay in the emergency department", "a sleepless night",
 )  # fmt: skip
-_ANSWER = re.compile(r"\[\[(.+?)\]\]")
+_ANSWER = re.compile(r"\[\[([^\[\]]+)\]\]")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 _BEGIN, _KEY, _ANSWER, _ANSWERED, _END = "\ue000", "\ue001", "\ue002", "\ue003", "\ue004"
-_TOKEN = re.compile(f"{_BEGIN}([^{_KEY}]*){_KEY}|[{_ANSWER}{_ANSWERED}{_END}]")
+_TOKEN = re.compile(f"{_BEGIN}([^{_BEGIN}{_KEY}]*){_KEY}|[{_ANSWER}{_ANSWERED}{_END}]")
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,9 @@ KEPT_SECONDS = 2.0
 MOST_BYTES = 32 * 2**20
 """Of a reply, or of one line of a stream. The largest there can be, the tokens of a long prompt, is a third of that."""
 
+MOST_ERROR_BYTES = 2**20
+"""Of a reply whose status says that it is an error."""
+
 Headers: TypeAlias = dict[str, str | Omit]
 
 
@@ -122,7 +125,8 @@ class _Http(DefaultAioHttpClient):
                 raise ReplyInvalid(f"{self._host} packs its replies though it was asked not to: see its proxy")
             lines = response.headers.get("content-type", "").startswith("text/event-stream")
             assert isinstance(response.stream, httpx2.AsyncByteStream)
-            response.stream = _Bounded(response.stream, self._host, lines=lines)
+            most = MOST_BYTES if response.status_code < 400 else MOST_ERROR_BYTES
+            response.stream = _Bounded(response.stream, self._host, most, lines=lines)
             if not stream:
                 await response.aread()
         except BaseException:
@@ -132,11 +136,12 @@ class _Http(DefaultAioHttpClient):
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    """Ends in ReplyInvalid where a body, or with `lines` a line of it, is longer than MOST_BYTES."""
+    """Ends in ReplyInvalid where a body, or with `lines` a line of it, has more than `most` bytes."""
 
-    def __init__(self, inner: httpx2.AsyncByteStream, host: str, *, lines: bool) -> None:
+    def __init__(self, inner: httpx2.AsyncByteStream, host: str, most: int, *, lines: bool) -> None:
         self._inner = inner
         self._host = host
+        self._most = most
         self._lines = lines
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -144,7 +149,7 @@ class _Bounded(httpx2.AsyncByteStream):
         async for chunk in self._inner:
             end = chunk.rfind(b"\n") if self._lines else -1
             read = len(chunk) - end - 1 if end >= 0 else read + len(chunk)
-            if read > MOST_BYTES:
+            if read > self._most:
                 raise ReplyInvalid(f"{self._host} sends more than any reply can hold: is it a chat endpoint?")
             yield chunk
 

@@ -63,6 +63,10 @@ class Refusal:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+_LONGEST_SAID = 10_000
+"""Characters of an error's message that are looked at: it says what it is about in the first."""
+
+
 class ErrorWithin(ValueError):
     """An error where a reply, or an event of it, should be; not ours yet, as it may repeat what it was sent."""
 
@@ -100,7 +104,7 @@ def refusal_of(error: Exception) -> Refusal | None:
         return None
     response = getattr(error, "response", None)
     refusal = refusal_in(error.body, getattr(error, "status_code", None))
-    said = refusal.said or ("" if error.body is not None else error.message)
+    said = refusal.said or ("" if error.body is not None else error.message[:_LONGEST_SAID])
     return Refusal(refusal.status, refusal.body, said, {} if response is None else response.headers)
 
 
@@ -111,9 +115,9 @@ def refusal_in(body: object, status: int | None = None) -> Refusal:
     if isinstance(body, dict) and isinstance(body.get("error"), dict):
         body = body["error"]
     if not isinstance(body, dict):
-        return Refusal(status, {}, body if isinstance(body, str) else "")
+        return Refusal(status, {}, body[:_LONGEST_SAID] if isinstance(body, str) else "")
     said = body.get("message") or body.get("detail") or body.get("error") or ""
-    return Refusal(status or _number(body.get("code")), body, said if isinstance(said, str) else str(said))
+    return Refusal(status or _number(body.get("code")), body, str(said)[:_LONGEST_SAID])
 
 
 def chat_error(error: Exception, host: str, timeout: float | None, secrets: Sequence[str]) -> EpicrisisError:

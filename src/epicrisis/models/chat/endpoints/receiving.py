@@ -16,6 +16,7 @@ from epicrisis.models.chat.endpoints.failures import ErrorWithin
 from epicrisis.models.chat.endpoints.thinking import Splitter, split
 from epicrisis.models.chat.estimates import UNTOLD, most_reply_tokens
 from epicrisis.seams import ChatRequest, OnDelta
+from epicrisis.surrogates import ends_in_half, without_halves
 
 _CHARACTERS_A_TOKEN = 8
 _EVENTS_A_TOKEN = 4
@@ -34,6 +35,8 @@ class Received:
     usage: object
     refusal: bool = False
     logprobs: tuple[wire.Position, ...] = ()
+    repaired: bool = False
+    """Whether halves of surrogate pairs were replaced in its text or its thinking."""
     flaw: str = ""
     """Why this is no reply, in words a user can act on; it may have its usage all the same."""
 
@@ -45,15 +48,20 @@ def receive_whole(raw: object, request: ChatRequest, host: str) -> Received:
     if choice is None or (piece := choice.message) is None:
         flaw = f"{host} answers without a choice: is it a chat endpoint?"
         return Received("", "", "", reply.model, reply.usage, flaw=flaw)
-    text, thought = split(piece.text, expected=request.max_reasoning_tokens > 0)
+    raw_text, raw_thinking = piece.text, piece.thinking
+    if len(raw_text) + len(raw_thinking) > _most_characters(request):
+        return Received("", "", "", reply.model, reply.usage, flaw=_endless(host))
+    text, thought = split(without_halves(raw_text), expected=request.max_reasoning_tokens > 0)
+    thinking = without_halves(raw_thinking) + thought
     return Received(
         text=text,
-        thinking=piece.thinking + thought,
+        thinking=thinking,
         finish=choice.finish_reason or "",
         model=reply.model,
         usage=reply.usage,
         refusal=bool(piece.refusal) and not text,
         logprobs=tuple(choice.positions) if request.options else (),
+        repaired=without_halves(raw_text) != raw_text or without_halves(raw_thinking) != raw_thinking,
     )
 
 
@@ -81,18 +89,28 @@ def _choice(reply: wire.Completion) -> wire.Choice | None:
     return reply.choices[0] if reply.choices else None
 
 
+def _most_characters(request: ChatRequest) -> int:
+    return _CHARACTERS_A_TOKEN * most_reply_tokens(request) + _SLACK
+
+
+def _endless(host: str) -> str:
+    return f"{host} writes on and on, beyond the tokens it was allowed: try again, or use another server"
+
+
 class _Growing:
     """A streamed reply while it grows."""
 
     def __init__(self, request: ChatRequest, on_delta: OnDelta, host: str) -> None:
         allowed = most_reply_tokens(request)
-        self._most_characters = _CHARACTERS_A_TOKEN * allowed + _SLACK
+        self._most_characters = _most_characters(request)
         self._events_left = _EVENTS_A_TOKEN * allowed + _SLACK
         self._most_thinking = request.max_reasoning_tokens
         self._on_delta, self._host = on_delta, host
         self._splitter = Splitter(expected=request.max_reasoning_tokens > 0)
         self._text: list[str] = []
         self._thinking: list[str] = []
+        self._half = ""
+        """The first half of a surrogate pair whose second half may be in the next piece."""
         self._characters = self._thoughts = self._thought_characters = 0
         self._last = Received("", "", "", None, None)
 
@@ -108,7 +126,7 @@ class _Growing:
         if piece.thinking:
             self._think(piece.thinking)
         if piece.text:
-            self._write(*self._parts(piece.text))
+            self._write(*self._parts(self._whole(piece.text)))
         if piece.refusal:
             self._last = replace(self._last, refusal=True)
         if choice.finish_reason:
@@ -121,11 +139,27 @@ class _Growing:
         if not self._last.finish:
             flaw = f"{self._host} broke off the stream, or it is no chat endpoint: try again"
             return replace(self._last, flaw=flaw)
+        if self._half:
+            half, self._half = self._half, ""
+            self._write(*self._parts(self._repair(half)))
         rest = self._splitter.finish()
         self._write(rest.answer, rest.thinking)
-        text = "".join(self._text)
+        # Escapes are whole only now: a piece may end within one.
+        text, thinking = self._repair("".join(self._text)), self._repair("".join(self._thinking))
         refusal = self._last.refusal and not text
-        return replace(self._last, text=text, thinking="".join(self._thinking), refusal=refusal)
+        return replace(self._last, text=text, thinking=thinking, refusal=refusal)
+
+    def _whole(self, piece: str) -> str:
+        """Return the piece as whole characters; a first half at its end waits for the next piece."""
+        piece = self._half + piece
+        self._half = piece[-1] if ends_in_half(piece) else ""
+        return self._repair(piece.removesuffix(self._half) if self._half else piece)
+
+    def _repair(self, text: str) -> str:
+        whole = without_halves(text)
+        if len(whole) == len(text) and whole != text:
+            self._last = replace(self._last, repaired=True)
+        return whole
 
     def _parts(self, text: str) -> tuple[str, str]:
         parts = self._splitter.feed(text)
@@ -153,10 +187,7 @@ class _Growing:
     def _bound(self) -> None:
         characters = self._characters + self._thought_characters
         if self._events_left < 0 or characters > self._most_characters:
-            raise ReplyInvalid(
-                f"{self._host} writes on and on, beyond the tokens it was allowed: try again, or use another server",
-                usage=UNTOLD,
-            )
+            raise ReplyInvalid(_endless(self._host), usage=UNTOLD)
 
 
 def thought_too_long(host: str, tokens: int) -> ChatError:

@@ -11,12 +11,13 @@ import time
 from collections.abc import Iterable, Mapping
 from email.utils import parsedate_to_datetime
 
-_NUMBER = r"\d+(?:\.\d+)?"
+_NUMBER = r"\d{1,400}+(?:\.\d{1,400}+)?"
+"""Of more digits than any clock needs it is nonsense."""
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _PART = re.compile(
-    rf"({_NUMBER})\s*(ms|milliseconds?|s|seconds?|secs?|m|minutes?|mins?|h|hours?|d|days?)(?![a-z])", re.I
+    rf"(?<![\d.])({_NUMBER})\s*+(ms|milliseconds?|s|seconds?|secs?|m|minutes?|mins?|h|hours?|d|days?)(?![a-z])", re.I
 )
-_HINT = re.compile(rf"\b(?:again|retry)\s+(?:in|after)\s+((?:{_NUMBER}\s*[a-z]+[\s,]*)+)", re.IGNORECASE)
+_HINT = re.compile(rf"\b(?:again|retry)\s++(?:in|after)\s++((?:{_NUMBER}\s*+[a-z]++[\s,]*+)++)", re.IGNORECASE)
 _RESETS = (
     ("x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"),
     ("x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"),

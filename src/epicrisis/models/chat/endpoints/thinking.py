@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 THINKING_MARKS = ("<think>", "<thinking>", "<reasoning>", "<thought>")
 _LONE_END = "</think>"
+_LONGEST_MARK = max(map(len, THINKING_MARKS))
+_BLANKS = re.compile(r"\s*+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,24 +42,27 @@ class Splitter:
         """What of the text so far can be told by now."""
         if self._answering:
             return self._continue(piece)
-        self._held += piece
-        thinking = ""
+        text, at = self._held + piece, 0
+        thinking: list[str] = []
         while True:
             if self._end:
-                inside, found, rest = self._held.partition(self._end)
-                if not found:
-                    kept = _overlap(self._held, self._end)
-                    cut = len(self._held) - kept
-                    thinking, self._held = thinking + self._held[:cut], self._held[cut:]
-                    return Parts(thinking=thinking)
-                thinking, self._held, self._end = thinking + inside, rest, ""
-            start = self._held.lstrip()
-            mark = next((mark for mark in THINKING_MARKS if start.startswith(mark)), None)
+                end = text.find(self._end, at)
+                if end < 0:
+                    tail = text[max(at, len(text) - len(self._end)) :]
+                    cut = len(text) - _overlap(tail, self._end)
+                    self._held = text[cut:]
+                    return Parts(thinking="".join((*thinking, text[at:cut])))
+                thinking.append(text[at:end])
+                at, self._end = end + len(self._end), ""
+            start = _after_blanks(text, at)
+            mark = next((mark for mark in THINKING_MARKS if text.startswith(mark, start)), None)
             if mark is None:
-                if any(mark.startswith(start) for mark in THINKING_MARKS):
-                    return Parts(thinking=thinking)
-                return self._begin(thinking)
-            self._held, self._end, self._thought = start.removeprefix(mark), mark.replace("<", "</"), True
+                self._held = text[at:]
+                begun = text[start : start + _LONGEST_MARK]
+                if any(mark.startswith(begun) for mark in THINKING_MARKS):
+                    return Parts(thinking="".join(thinking))
+                return self._begin("".join(thinking))
+            at, self._end, self._thought = start + len(mark), mark.replace("<", "</"), True
 
     def finish(self) -> Parts:
         """What was held back; thinking that nobody ended stays thinking."""
@@ -82,6 +88,11 @@ class Splitter:
         self._thought, self._answering, self._held = True, False, self._answer[at + len(_LONE_END) :]
         rest = self.feed("")
         return Parts(rest.answer, self._answer[:at] + rest.thinking, void=True)
+
+
+def _after_blanks(text: str, at: int) -> int:
+    blanks = _BLANKS.match(text, at)
+    return blanks.end() if blanks else at
 
 
 def _overlap(text: str, mark: str) -> int:

@@ -5,9 +5,19 @@ Knows nothing of connections. Whatever does not fit is a pydantic ValidationErro
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, Field, ValidationError
+
+from epicrisis.surrogates import without_halves
+
+Name: TypeAlias = Annotated[str, AfterValidator(without_halves)]
+"""A text that is stored or shown as it is. A message's own text is repaired where its pieces are put together."""
+
+MOST_CHOICES = 128
+"""One is asked for."""
+MOST_POSITIONS = 10_000
+"""Of the tokens of a reply whose first one alone is read."""
 
 
 class Piece(BaseModel):
@@ -46,14 +56,14 @@ def _joined(parts: object, kind: str) -> str:
 class Token(BaseModel):
     """One that could have come next."""
 
-    token: str
+    token: Name
     logprob: float
 
 
 class Position(Token):
     """The token that did come, and those that could have."""
 
-    top_logprobs: list[Token] = Field(default_factory=list)
+    top_logprobs: list[Token] = Field(default_factory=list, max_length=MOST_CHOICES)
 
     @property
     def likely(self) -> list[Token]:
@@ -65,7 +75,7 @@ class Position(Token):
 class Logprobs(BaseModel):
     """Of a reply, token by token."""
 
-    content: list[Position] | None = None
+    content: list[Position] | None = Field(default=None, max_length=MOST_POSITIONS)
 
 
 class Choice(BaseModel):
@@ -73,7 +83,7 @@ class Choice(BaseModel):
 
     message: Piece | None = None
     delta: Piece | None = None
-    finish_reason: str | None = None
+    finish_reason: Name | None = None
     logprobs: Any = None
     """Not read here either: in another form they are none."""
 
@@ -89,8 +99,8 @@ class Choice(BaseModel):
 class Completion(BaseModel):
     """A reply, or one event of a stream. A stream's last event may have no choices, only the usage."""
 
-    model: str | None = None
-    choices: list[Choice] = Field(default_factory=list)
+    model: Name | None = None
+    choices: list[Choice] = Field(default_factory=list, max_length=MOST_CHOICES)
     usage: Any = None
     """Not read here: a reply is a good one whatever is wrong with its usage. See `counting`."""
     error: Any = None
@@ -105,7 +115,7 @@ class ModelMeta(BaseModel):
 class ListedModel(BaseModel):
     """One entry of /v1/models; `max_model_len` is vLLM's."""
 
-    id: str
+    id: Name
     max_model_len: int | None = None
     meta: ModelMeta | None = None
 

@@ -1,0 +1,56 @@
+"""Halves of surrogate pairs, which no file and no terminal can hold, wherever they enter the program."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from epicrisis.testing.hostile import HostileServer
+from tests.cli.conftest import Run
+
+HALF = "\udcff"
+"""How a byte that is no UTF-8 arrives on the command line."""
+
+
+@pytest.mark.models
+@pytest.mark.parametrize("escaped", [False, True])
+def test_ask_with_half_a_pair_in_the_reply_answers_and_says_so_also_from_the_cache(
+    escaped: bool, tmp_path: Path, run: Run, small_library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EPICRISIS_CACHE__PATH", str(tmp_path / "replies.sqlite"))
+
+    def reply(body: dict[str, Any]) -> str:
+        found = {"found": True, "answer": "It does \ud800.", "finding": "It does \ud800."}
+        quotes = [{"doc": 1, "quote": "Aspirin \udfff lowers the risk"}]
+        return json.dumps({"result": {**found, "quotes": quotes}}, ensure_ascii=escaped)
+
+    with HostileServer(reply) as server:
+        record = tmp_path / "record.jsonl"
+        arguments = (small_library, "Does aspirin lower the risk?", "--model", f"{server.url}#m", "--record", record)
+        results = [run("ask", *arguments) for _ in range(2)]
+        calls = server.ledger.calls
+    for result in results:
+        assert result.exit_code == 0, result.output
+        assert "It does \ufffd." in result.stdout
+        assert "half of a surrogate pair" in result.output
+    assert calls == 1, "the second answer comes from the cache"
+    assert len(record.read_text(encoding="utf-8").splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("ask", "LIBRARY", f"Does it {HALF}?"),
+        ("ask", "LIBRARY", "Does it?", "--patient", f"p{HALF}"),
+        ("search", "LIBRARY", f"heart {HALF}"),
+        ("library", "delete", "LIBRARY", f"id{HALF}"),
+    ],
+)
+def test_argument_that_is_not_utf8_is_refused_in_one_line(arguments: tuple[str, ...], tmp_path: Path, run: Run) -> None:
+    result = run(*(str(tmp_path) if argument == "LIBRARY" else argument for argument in arguments))
+    assert result.exit_code == 2
+    assert "is not valid UTF-8" in result.stderr
+    assert len(result.stderr.splitlines()) == 1

@@ -1,0 +1,163 @@
+"""No regular expression of the package takes more time than its text is long, whatever the text."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import epicrisis
+from epicrisis.answering.choices import TextStream
+from epicrisis.library import patients
+from epicrisis.retrieval import events
+from epicrisis.retrieval.expressions import NOTE_KINDS
+from tests.patterns import METHODS, Place, compiled, load, places, slow_attack
+
+SOURCE = Path(epicrisis.__file__).parent
+_KIND_PATTERNS = [pattern for kind in NOTE_KINDS.values() for pattern in kind]
+_EVENT = r"\bhip[\s-]+replacement(?:e?s)?\b"
+
+EXAMPLES: dict[str, list[re.Pattern[Any] | str]] = {
+    "answering.choices:TextStream.__init__": [TextStream("answer")._start],
+    "answering.self_consistency:_words": [r"\b[ABCDbcd]\b|(?i:\b[ABCD][)\].:]|\boptions? [ABCD]\b)"],
+    "corpus.notes_form:Form.row_within": [r"\n(?:[^,\n]*,){3}", r"\n(?:[^\|\n]*\|){1}"],
+    "corpus.notes_form:_masked": [r"[^\W_]", r"[^\W\d_]+"],
+    "evaluation.making.records.asking:_Marked._alone": [r"(?<!\w)5\ mg\ of\ warfarin(?!\w)"],
+    "library.patients:_calls": [
+        rf"{patients._alone('10083815')}|{patients._CALLED_LONG}{patients._written('10083815')}(?!\w|[-./:]\d)",
+        rf"{patients._CALLED}{patients._written('432')}(?![-./:]?\w){patients._MEASURE}",
+    ],
+    "library.patients:_without": [
+        rf"(?P<called>{patients._CALLED_LONG}){patients._written('a-1')}(?![-./:]?\w)|{patients._alone('a-1')}"
+    ],
+    "library.patients:_person": [patients._person("anna maria muster")],
+    "models.chat.endpoints.body:_is_named": [
+        r"(?:^|[`'\"])seed(?:[`'\"]|:)|\b(?:argument|parameter|field|option)s?\b[^.]{0,30}?\bseed\b"
+    ],
+    "retrieval.events:telling": [
+        re.compile(rf"\b(?:surg|{events._LOOKING_BACK}|{events._UNSPECIFIC['surgery']})", re.IGNORECASE)
+    ],
+    "retrieval.events:_done_undated": [
+        r"(?i)\b(?:underwent|taken to the (?:or|operating room)|was performed)\b|\bhad (?:an? )?(?=surgery)",
+        rf"(?i)\b(?:{events._UNSPECIFIC['surgery']})",
+    ],
+    "retrieval.events:stating": [r"(?<!\d)(?:2015|2016)(?!\d)", r"\d/(?:15|16)(?!\d)"],
+    "retrieval.events:_of": [re.compile(_EVENT, re.IGNORECASE)],
+    "retrieval.events:_dates_done": [
+        re.compile(rf"\b(?:s/p|underwent|had (?=an? |\w+ ⟨)) ?{events._WORDS}{_EVENT}{events._CLOSE}", re.IGNORECASE),
+        re.compile(rf"{_EVENT}(?: of (?:the )?[\w-]+)? (?:was|were) performed{events._CLOSE}", re.IGNORECASE),
+        re.compile(rf"\bon ⟨(?P<date>\d+)⟩,? (?:(?:the|pt) ){{0,3}}underwent {events._WORDS}{_EVENT}", re.IGNORECASE),
+    ],
+    "retrieval.expressions:_kind_of_note": [*_KIND_PATTERNS],
+    "retrieval.stays:NoteTime.is_of": [*_KIND_PATTERNS],
+    "testing.reader:_reply": [r"(?m)^([A-Z])\. some\ answer$"],
+}
+"""Patterns as they are where a function makes them of values that only exist while it runs."""
+
+
+def _module_names() -> list[str]:
+    names = []
+    for path in sorted(SOURCE.rglob("*.py")):
+        parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+        if parts[-1] != "__main__" and re.search(r"\bre\b", path.read_text(encoding="utf-8")):
+            names.append(".".join(parts).removesuffix(".__init__"))
+    return names
+
+
+def _places(name: str) -> list[Place]:
+    path = SOURCE.parent.joinpath(*name.split("."))
+    path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    return list(places(name.removeprefix("epicrisis."), ast.parse(path.read_text(encoding="utf-8")), load(name)))
+
+
+def _patterns(name: str) -> Iterator[tuple[re.Pattern[Any], frozenset[str]]]:
+    """Yield each pattern of a module with the methods that are called on it."""
+    known = set()
+    for place in _places(name):
+        if place.pattern is not None:
+            known.add(place.pattern)
+            yield place.pattern, place.methods
+        elif not place.name.endswith(":"):
+            for example in EXAMPLES[place.name]:
+                yield re.compile(example), METHODS
+    for value in vars(load(name)).values():
+        for pattern in compiled(value):
+            if pattern not in known:
+                known.add(pattern)
+                yield pattern, METHODS
+
+
+MODULES = _module_names()
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_pattern_on_attacks_from_its_own_parse_tree_takes_linear_time(name: str) -> None:
+    for pattern, methods in _patterns(name):
+        attack = slow_attack(pattern, methods)
+        assert attack is None, f"{name}: {pattern.pattern[:200]!r} is slow on {attack}"
+
+
+def test_every_pattern_is_a_global_or_has_an_example() -> None:
+    dynamic = set()
+    for name in MODULES:
+        for place in _places(name):
+            if place.pattern is None:
+                dynamic.add(place.name)
+    made_in_functions = {name for name in dynamic if not name.endswith(":")}
+    assert made_in_functions == set(EXAMPLES)
+    for name in dynamic - made_in_functions:
+        assert any(True for value in vars(load(f"epicrisis.{name[:-1]}")).values() for _ in compiled(value)), name
+
+
+@pytest.mark.parametrize(
+    ("pattern", "method"),
+    [
+        (r"(a+)+b", "match"),
+        (r"\[(?:doc\s*\d+(?:\s*,\s*(?:doc)?\s*\d+)*)\]", "sub"),
+        (r"x(?:\w|\d\d?)*y", "fullmatch"),
+        (r"\s*,", "sub"),
+        (r"<[^>]*>", "sub"),
+        (r"on\s*,?\s*off", "fullmatch"),
+        (r"(\w*)-(\w*)", "search"),
+        (r"\d+ ?mg", "findall"),
+        (r"\w*TOOL_\w+\]", "match"),
+        (r"how long[^?]*before", "search"),
+        (rb"=\s*[\"']?\s*;", "match"),
+    ],
+)
+def test_planted_slow_pattern_is_detected(pattern: str | bytes, method: str) -> None:
+    assert slow_attack(re.compile(pattern), frozenset({method})) is not None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "method"),
+    [(r"\s*,", "match"), (r"(?<!\s)\s*+,", "sub"), (r"\w+", "findall"), (r"\b(?:\w++\W++){0,5}end", "search")],
+)
+def test_safe_pattern_is_not_accused(pattern: str, method: str) -> None:
+    assert slow_attack(re.compile(pattern), frozenset({method})) is None
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from re import sub",
+        "import re as regex",
+        "import re\nuse = re.sub",
+        "import re\nfrom functools import partial\nclean = partial(re.sub, 'a+', '')",
+        "import re\nre.template('a')",
+    ],
+)
+def test_use_of_re_that_cannot_be_followed_is_refused(source: str) -> None:
+    with pytest.raises(AssertionError):
+        list(places("planted", ast.parse(source), None))
+
+
+def test_methods_of_a_pattern_are_those_called_on_its_name() -> None:
+    source = "import re\n_A = re.compile('a')\n_B = re.compile('b')\n_A.match('')\nuse(_B)\n_B.match('')"
+    first, second = places("planted", ast.parse(source), None)
+    assert first.methods == {"match"}
+    assert second.methods == METHODS
