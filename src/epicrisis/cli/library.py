@@ -110,9 +110,9 @@ def _known(path: Path) -> list[WholeFile]:
     """The files that the library has whole; none where there is no library yet."""
     from epicrisis.corpus.inputs import WholeFile
     from epicrisis.library.library import Library
-    from epicrisis.library.manifest import NAME
+    from epicrisis.library.manifest import complete_manifest
 
-    if not (path / NAME).is_file():
+    if complete_manifest(path) is None:
         return []
     with Library.open(path) as opened:
         return [WholeFile(each.name, each.sha256, each.bytes) for each in opened.sources()]
@@ -120,9 +120,10 @@ def _known(path: Path) -> list[WholeFile]:
 
 def _splitter_of(path: Path) -> str | None:
     """How the library cuts documents; `None` where there is none yet."""
-    from epicrisis.library.manifest import NAME, read_manifest
+    from epicrisis.library.manifest import complete_manifest
 
-    return read_manifest(path).splitter if (path / NAME).is_file() else None
+    manifest = complete_manifest(path)
+    return None if manifest is None else manifest.splitter
 
 
 def _check_notes(

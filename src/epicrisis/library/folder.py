@@ -58,12 +58,17 @@ def check_parts(folder: Path) -> None:
 def clear(folder: Path, *parts: str) -> None:
     """Removes these parts, with what SQLite keeps beside its file."""
     with ours(folder):
-        for name in (name for part in parts for name in (part, f"{part}-wal", f"{part}-shm")):
+        for name in (name for part in parts for name in _files_of(part)):
             path = folder / name
             if path.is_dir():
                 shutil.rmtree(path)
             else:
                 path.unlink(missing_ok=True)
+
+
+def _files_of(part: str) -> tuple[str, ...]:
+    """Return the names of a part and of SQLite's files beside it; a rollback journal would be applied to a new file."""
+    return (part, f"{part}-wal", f"{part}-shm", f"{part}-journal")
 
 
 def sizes(folder: Path) -> Mapping[str, int]:

@@ -374,13 +374,21 @@ class Library:
 
     @classmethod
     def repair(cls, path: Path | str) -> LibraryInfo:
-        """Makes the word index and the table of documents anew from the passages. Killed half-way, run it again.
+        """Make the word index and the table of documents anew from the passages. Killed half-way, run it again.
 
-        Passages that Lance lost cannot be made: raises LibraryDamaged then. Raises LibraryBusy, StorageError.
+        A library whose creation was interrupted is completed, and is empty. Passages that Lance lost cannot be made:
+        raises LibraryDamaged then. Raises LibraryBusy, StorageError.
         """
         folder = local_path(path).absolute()
         manifests.read_manifest(folder)
-        with locked(folder):
-            rebuild(folder, manifests.read_manifest(folder).dimensions)
+        lock = locked(folder)
+        try:
+            manifest = manifests.read_manifest(folder)
+            if manifest.complete:
+                rebuild(folder, manifest.dimensions)
+            else:
+                cls._build(folder, manifest, lock)._close_parts()
+        finally:
+            lock.release()
         with cls.open(folder) as library:
             return library.info()

@@ -122,6 +122,17 @@ def read_manifest(folder: Path) -> Manifest:
     return Manifest(**values)
 
 
+def complete_manifest(folder: Path) -> Manifest | None:
+    """Return the manifest of the library at `folder`, or None where there is none or its creation was interrupted.
+
+    Raises LibraryDamaged where the manifest cannot be understood.
+    """
+    if not (folder / NAME).is_file():
+        return None
+    manifest = read_manifest(folder)
+    return manifest if manifest.complete else None
+
+
 def _fits(values: Mapping[str, Any]) -> bool:
     kinds = {"format": int, "dimensions": int, "max_tokens": int, "overlap": int, "software": dict, "complete": bool}
     return set(values) == {field.name for field in dataclasses.fields(Manifest)} and all(
