@@ -1,9 +1,11 @@
 """Runs `epicrisis ARGUMENTS...` in processes that may kill themselves. Run as a module, by the tests of kills.
 
 Everything heavy is imported once; each line of input (JSON) is then a process of its own, and its exit code one line of
-output. The keys: `arguments`, `log` (the file that takes both standard streams), and for a kill `folder` and `kill_at`:
-the process ends with SIGKILL right before its n-th change of that folder. Changes are what Python reports of itself
-(`sys.addaudithook`): files opened, folders created, files renamed and removed, and databases opened. `wait` names a pipe that is read once before the command begins, so that a tracer can attach.
+output. The keys: `commands` (the arguments of each, run in turn; the log says the exit code of each), `log` (the file
+that takes both standard streams), and for a kill `folder` and `kill_at`: the process ends with SIGKILL right before its
+n-th change of that folder. Changes are what Python reports of itself (`sys.addaudithook`): files opened, folders
+created, files renamed and removed, and databases opened. `wait` names a pipe that is read once before the first command
+begins, so that a tracer can attach.
 """
 
 from __future__ import annotations
@@ -15,11 +17,13 @@ import signal
 import sys
 import traceback
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 _CHANGES = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "sqlite3.connect"}
 _HEAVY = ("lancedb", "tantivy", "pyarrow.compute", "onnxruntime", "tokenizers", "rich.progress")
+EXIT = "=== exit code "
 _OURS = ("configuration", "corpus.reading", "library.ingest", "library.health", "models.precomputed", "opening")
 
 
@@ -40,7 +44,8 @@ def kill_before(number: int, folder: Path) -> None:
     sys.addaudithook(hook)
 
 
-def _command(request: dict[str, Any]) -> None:
+def _commands(request: dict[str, Any]) -> int:
+    """Runs the commands and returns the last one's exit code, 1 for an error that none of them translated."""
     log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     os.dup2(log, 1)
     os.dup2(log, 2)
@@ -51,7 +56,22 @@ def _command(request: dict[str, Any]) -> None:
         kill_before(request["kill_at"], Path(request["folder"]))
     from epicrisis.cli.app import app
 
-    app(request["arguments"], prog_name="epicrisis")
+    code = 0
+    for arguments in request["commands"]:
+        code = 1
+        # Nothing ends the commands after it.
+        with suppress(BaseException):
+            try:
+                app(arguments, prog_name="epicrisis")
+            except SystemExit as ended:
+                code = ended.code if isinstance(ended.code, int) else 1
+            except BaseException:
+                traceback.print_exc()
+                raise
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.write(log, f"\n{EXIT}{code}\n".encode())
+    return code
 
 
 def forked(request: dict[str, Any], announce: bool) -> int:
@@ -64,16 +84,8 @@ def forked(request: dict[str, Any], announce: bool) -> int:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     code = 70
     try:
-        _command(request)
-        code = 0
-    except SystemExit as ended:
-        code = ended.code if isinstance(ended.code, int) else 1
-    except BaseException:
-        traceback.print_exc()
-        raise
+        code = _commands(request)
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
         # Python's own end would run the server's loop on.
         os._exit(code)
 

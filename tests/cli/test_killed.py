@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,46 +11,9 @@ from epicrisis.library import journal
 from epicrisis.library.folder import clear
 from epicrisis.library.library import Library
 from epicrisis.library.manifest import read_manifest
+from tests.cli.conftest import Program
 
 pytestmark = pytest.mark.models
-
-
-class Program:
-    """Runs commands of the program in processes that may be killed."""
-
-    def __init__(self, log: Path) -> None:
-        self.log = log
-        self._server = subprocess.Popen(
-            [sys.executable, "-m", "tests.cli.forked"],
-            cwd=Path(__file__).parents[2],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def run(self, *arguments: object, **more: Any) -> int:
-        """Returns the exit code, -9 for a process that was killed. `said` then holds what it wrote."""
-        assert self._server.stdin is not None
-        assert self._server.stdout is not None
-        request = {"arguments": [str(argument) for argument in arguments], "log": str(self.log), **more}
-        self._server.stdin.write(json.dumps(request) + "\n")
-        self._server.stdin.flush()
-        return int(self._server.stdout.readline())
-
-    @property
-    def said(self) -> str:
-        return self.log.read_text("utf-8")
-
-    def close(self) -> None:
-        assert self._server.stdin is not None
-        self._server.stdin.close()
-        self._server.wait(30)
-
-
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory, model_home: Path) -> Iterator[Program]:
-    with closing(Program(tmp_path_factory.mktemp("program") / "log.txt")) as one:
-        yield one
 
 
 def holds_all(folder: Path) -> bool:

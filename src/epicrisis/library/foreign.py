@@ -16,6 +16,13 @@ from epicrisis.errors import EpicrisisError, LibraryDamaged, StorageError
 
 REPAIR = "copy the whole folder again, or run `epicrisis library repair`"
 
+_RAISED = (
+    OSError, RuntimeError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError, MemoryError,
+    sqlite3.Error,
+)  # fmt: skip
+_PANIC = "PanicException"
+"""pyo3's class for a panic, one in each extension module; it derives from BaseException and cannot be imported."""
+
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _REFUSED = {errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
 # Lance and tantivy are Rust: their errors reach Python as RuntimeError, OSError or ValueError with the errno in words.
@@ -37,16 +44,23 @@ _WORDS = {
 
 @contextmanager
 def ours(path: Path) -> Iterator[None]:
-    """Maps what the engines raise within to StorageError (disk) or LibraryDamaged (all else), both with the cure."""
+    """Maps what the engines raise within to StorageError (disk) or LibraryDamaged (all else), both with the cure.
+
+    Damaged files make them raise nearly anything, a panic of their Rust code included.
+    """
     try:
         yield
     except EpicrisisError:
         raise
-    except (OSError, RuntimeError, ValueError, sqlite3.Error) as error:
+    except _RAISED as error:
+        raise _as_ours(error, path) from error
+    except BaseException as error:
+        if type(error).__name__ != _PANIC:
+            raise
         raise _as_ours(error, path) from error
 
 
-def _as_ours(error: Exception, path: Path) -> EpicrisisError:
+def _as_ours(error: BaseException, path: Path) -> EpicrisisError:
     number = _errno(error)
     if number in _FULL:
         return StorageError(
@@ -61,7 +75,7 @@ def _as_ours(error: Exception, path: Path) -> EpicrisisError:
     return LibraryDamaged(f"{path} cannot be read: {_first_line(error)}; it may be half-copied: {REPAIR}")
 
 
-def _errno(error: Exception) -> int | None:
+def _errno(error: BaseException) -> int | None:
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno
     text = str(error)
@@ -70,7 +84,7 @@ def _errno(error: Exception) -> int | None:
     return next((number for words, number in _WORDS.items() if words in text), None)
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     """The first line, without the place in the engine's own source code."""
     lines = str(error).splitlines() or [type(error).__name__]
     return re.split(r", /\S+\.rs:\d+", lines[0])[0][:300]

@@ -12,8 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from .foreign import ours
+from epicrisis.errors import LibraryDamaged
+
+from .foreign import REPAIR, ours
+
+if TYPE_CHECKING:
+    from .digests import Digests
 
 NAME = "journal.sqlite"
 _SCHEMA = """
@@ -29,6 +35,8 @@ CREATE TABLE state(documents INTEGER NOT NULL, passages INTEGER NOT NULL, vector
     words INTEGER NOT NULL);
 INSERT INTO state VALUES (0, 0, 0, 0);
 """
+_FILES = "CREATE TABLE IF NOT EXISTS files(path TEXT PRIMARY KEY, sha256 TEXT NOT NULL) WITHOUT ROWID;"
+"""Libraries of earlier versions lack it, until `record_files`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +86,7 @@ class Journal:
         journal = cls(folder, name)
         with ours(folder):
             journal._db.execute("PRAGMA journal_mode=WAL")
-            journal._db.executescript(f"BEGIN;{_SCHEMA}COMMIT;")
+            journal._db.executescript(f"BEGIN;{_SCHEMA}{_FILES}COMMIT;")
         return journal
 
     def close(self) -> None:
@@ -99,15 +107,22 @@ class Journal:
             rows = self._db.execute("SELECT sequence, document_ids FROM journal ORDER BY sequence").fetchall()
         return [(sequence, json.loads(ids)) for sequence, ids in rows]
 
-    def finish(self, sequence: int, document_ids: Sequence[str], rows: Iterable[Row], marks: Marks) -> None:
-        """Acknowledges a batch: `rows` are what is left of its documents; those without a row are gone."""
+    def finish(
+        self, sequence: int, document_ids: Sequence[str], rows: Iterable[Row], marks: Marks, files: Digests | None
+    ) -> None:
+        """Acknowledge a batch. `rows` are what is left of its documents; those without a row are gone.
+
+        `files` are the data files that the batch wrote and removed; None where the library records none.
+        """
         with self._transaction():
             self._remove(document_ids)
             self._insert(rows)
             self._db.execute("DELETE FROM journal WHERE sequence = ?", (sequence,))
             self._mark(marks)
+            if files is not None:
+                self._set_files(files)
 
-    def rebuild(self, rows: Iterable[Row], marks: Marks) -> None:
+    def rebuild(self, rows: Iterable[Row], marks: Marks, files: Digests | None = None) -> None:
         """Fills an empty journal; rows of the same document are added up."""
         with self._transaction():
             for row in rows:
@@ -117,12 +132,38 @@ class Journal:
                 )
             self._count(*self.recount())
             self._mark(marks)
+            if files is not None:
+                self._set_files(files)
+
+    def record_files(self) -> None:
+        """From now on the data files are recorded, also in a library of an earlier version."""
+        with ours(self._folder):
+            self._db.execute(_FILES)
+
+    def files(self) -> Mapping[str, str] | None:
+        """Map the recorded data files to their SHA-256. Return None where the library records none."""
+        with ours(self._folder):
+            if not self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'files'").fetchone():
+                return None
+            rows = self._db.execute("SELECT path, sha256 FROM files").fetchall()
+        return {str(path): str(digest) for path, digest in rows}
+
+    def check(self) -> None:
+        """Raise LibraryDamaged where SQLite finds the file inconsistent. Reads all of it."""
+        with ours(self._folder):
+            result = self._db.execute("PRAGMA integrity_check(1)").fetchone()
+        if result != ("ok",):
+            raise LibraryDamaged(f"{self._folder / NAME} is inconsistent: {REPAIR}")
+
+    def _set_files(self, files: Digests) -> None:
+        self._db.executemany("INSERT OR REPLACE INTO files VALUES (?, ?)", files.written.items())
+        self._db.executemany("DELETE FROM files WHERE path = ?", [(name,) for name in files.gone])
 
     def documents(self) -> Iterator[Row]:
         """All acknowledged documents, in the order of their ids."""
         with ours(self._folder):
-            for document_id, digest, passages, revision in self._db.execute("SELECT * FROM documents ORDER BY id"):
-                yield Row(document_id, digest.hex(), passages, revision)
+            for values in self._db.execute("SELECT * FROM documents ORDER BY id"):
+                yield self._row(*values)
 
     def hashes(self, document_ids: Sequence[str]) -> Mapping[str, str]:
         """`content_hash` of those that are there."""
@@ -131,7 +172,7 @@ class Journal:
                 "SELECT id, content_hash FROM documents WHERE id IN (SELECT value FROM json_each(?))",
                 (json.dumps(list(document_ids)),),
             )
-            return {document_id: digest.hex() for document_id, digest in found}
+            return {document_id: self._row(document_id, digest).content_hash for document_id, digest in found}
 
     def revisions(self, document_ids: Sequence[str]) -> Mapping[str, str | None]:
         """The revision of those that are there, or were deleted; a deleted one always has one."""
@@ -189,6 +230,17 @@ class Journal:
         """Changes whenever another connection committed anything."""
         with ours(self._folder):
             return int(self._db.execute("PRAGMA data_version").fetchone()[0])
+
+    def _row(self, document_id: Any, digest: Any, passages: Any = 0, revision: Any = None) -> Row:
+        """Return a row of `documents`. Raises LibraryDamaged where a value is not of the type it was written with."""
+        if not (
+            isinstance(document_id, str)
+            and isinstance(digest, bytes)
+            and isinstance(passages, int)
+            and isinstance(revision, str | None)
+        ):
+            raise LibraryDamaged(f"{self._folder / NAME} holds a document that cannot be read: {REPAIR}")
+        return Row(document_id, digest.hex(), passages, revision)
 
     def _remove(self, document_ids: Sequence[str]) -> None:
         known = "FROM documents WHERE id IN (SELECT value FROM json_each(?))"

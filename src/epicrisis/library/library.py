@@ -30,10 +30,11 @@ from epicrisis.types import Hit, Passage, Scope
 from . import manifest as manifests
 from .best import best_by_words
 from .checks import check_documents, check_scope
+from .digests import changed_before_compaction, unrecorded
 from .folder import PARTS, REPLIES, check_parts, check_vacant, clear, locked, sizes
 from .foreign import ours
 from .index import DEFAULT_RECALL, IndexReport, probing, read_report, refreshed
-from .journal import Journal, Marks, Source
+from .journal import Journal, Marks, Row, Source
 from .manifest import Manifest
 from .nearest import EXACT_LIMIT, Neighbours
 from .rebuild import rebuild, rows_of
@@ -225,10 +226,11 @@ class Library:
             sequence = self._journal.begin([])
             # No document depends on it: the batch stays open, and the next write settles it.
             with suppress(StorageError):
+                self._check_files()
                 self._table.compact()
                 if self._table.count() >= FILTERS_FROM:
                     self._neighbours.build_filters()
-                self._journal.finish(sequence, [], [], self._parts.marks())
+                self._acknowledge(sequence, [], [], self._parts.marks())
 
     def optimize(
         self, recall: float = DEFAULT_RECALL, *, rebuild: bool = False, on_step: Callable[[str], None] | None = None
@@ -241,13 +243,16 @@ class Library:
         with self._threads:
             self._settle()
             sequence = self._journal.begin([])
+            say("comparing checksums")
+            self._check_files()
+            self._journal.record_files()
             say("joining small files")
             self._table.compact()
             passages = self._table.count()
             report = None
             if passages > EXACT_LIMIT:
                 report = refreshed(self._folder, self._neighbours, passages, recall, rebuild, say)
-            self._journal.finish(sequence, [], [], self._parts.marks())
+            self._acknowledge(sequence, [], [], self._parts.marks())
         return report
 
     def _settle(self) -> None:
@@ -263,7 +268,22 @@ class Library:
     def _finish(self, sequence: int, document_ids: Sequence[str], passages: Sequence[StoredPassage]) -> None:
         """The second half of every write: words, then the acknowledgement. `passages`: what Lance now holds of them."""
         words = self._words.replace(document_ids, passages)
-        self._journal.finish(sequence, document_ids, rows_of(passages), Marks(self._table.version, words))
+        self._acknowledge(sequence, document_ids, rows_of(passages), Marks(self._table.version, words))
+
+    def _acknowledge(self, sequence: int, document_ids: Sequence[str], rows: Sequence[Row], marks: Marks) -> None:
+        """Record the data files that the batch wrote, where the library records them, and end the batch."""
+        recorded = self._journal.files()
+        files = None if recorded is None else unrecorded(self._folder, recorded)
+        self._journal.finish(sequence, document_ids, rows, marks, files)
+
+    def _check_files(self) -> None:
+        """Raise LibraryDamaged where a compaction would write changed bits again, as if they were right."""
+        recorded = self._journal.files() or {}
+        if names := changed_before_compaction(self._folder, recorded, self._manifest.dimensions):
+            raise LibraryDamaged(
+                f"{self._folder}: {', '.join(names)} changed after being written (a damaged disk?): copy the folder "
+                "again from a backup, or make the library anew; what was acknowledged is kept"
+            )
 
     # -- searching ----------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from epicrisis.errors import LibraryDamaged
 
 from . import journal as journals
 from . import words as indexes
+from .digests import Digests, unrecorded
 from .folder import clear
 from .foreign import ours
 from .journal import Journal, Marks, Row, Source
@@ -29,7 +30,7 @@ def rebuild(folder: Path, dimensions: int) -> None:
     """Both anew, whole or not at all. Raises LibraryDamaged where passages cannot be read, StorageError."""
     table = PassageTable(folder, dimensions)
     table.check()
-    buried, sources = _remembered(folder)
+    buried, sources, files = _remembered(folder)
     clear(folder, _NEW)
     journal = Journal.create(folder, _NEW)
     try:
@@ -42,7 +43,9 @@ def rebuild(folder: Path, dimensions: int) -> None:
         opstamp = words.replace([], (stored for batch in table.batches() for stored in batch))
         words.close()
         rows = (row for batch in table.batches() for row in rows_of(batch))
-        journal.rebuild(rows, Marks(table.version, opstamp))
+        # What was recorded stays: damage that is there by now must not pass for what was written.
+        written = Digests({**files, **unrecorded(folder, files).written})
+        journal.rebuild(rows, Marks(table.version, opstamp), written)
     finally:
         journal.close()
     with ours(folder):
@@ -50,19 +53,22 @@ def rebuild(folder: Path, dimensions: int) -> None:
         sync_folder(folder)
 
 
-def _remembered(folder: Path) -> tuple[Mapping[str, str], list[Source]]:
-    """What only the old journal knows: deleted documents and source files; nothing where it cannot be read."""
+def _remembered(folder: Path) -> tuple[Mapping[str, str], list[Source], Mapping[str, str]]:
+    """Return what only the old journal knows: deleted documents, source files and the checksums of data files.
+
+    Nothing where it cannot be read.
+    """
     name = next((name for name in (journals.NAME, _NEW) if (folder / name).is_file()), None)
     if name is None:
-        return {}, []
+        return {}, [], {}
     try:
         journal = Journal(folder, name)
         try:
-            return journal.buried(), journal.sources()
+            return journal.buried(), journal.sources(), journal.files() or {}
         finally:
             journal.close()
     except LibraryDamaged:
-        return {}, []
+        return {}, [], {}
 
 
 def rows_of(passages: Sequence[StoredPassage]) -> list[Row]:

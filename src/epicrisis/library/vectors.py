@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 TABLE = "passages"
 NAME = f"{TABLE}.lance"
+HINT = "latest_version_hint.json"
+"""The one file of the table that Lance rewrites."""
 _READERS_TIME = timedelta(minutes=10)
 _PASSAGE = [
     "id", "document_id", "ordinal", "start", "end", "text", "title", "source", "date", "patient", "metadata",

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     import tantivy
 
 NAME = "words"
+META = "meta.json"
+"""Names the segments of the last commit."""
 _ANALYZER = "english"
 _LITERATURE = "none"
 _HEAP = 64_000_000
@@ -88,9 +90,9 @@ class WordIndex:
         """tantivy's opstamp of the last commit; grows with every commit."""
         with ours(self._folder):
             try:
-                return int(json.loads((self._folder / "meta.json").read_bytes())["opstamp"])
-            except (KeyError, TypeError) as error:
-                raise LibraryDamaged(f"{self._folder / 'meta.json'} has no opstamp: {REPAIR}") from error
+                return int(json.loads((self._folder / META).read_bytes())["opstamp"])
+            except (KeyError, TypeError, RecursionError) as error:
+                raise LibraryDamaged(f"{self._folder / META} has no opstamp: {REPAIR}") from error
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
