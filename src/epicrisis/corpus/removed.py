@@ -135,7 +135,7 @@ class Ledger:
         with _stored(kept):
             joined = self._file.with_name(f"{NAME}.joined")
             with open(open_private(joined, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as file:
-                file.writelines(line for line in _lines(kept) if json.loads(line).get("sha256") not in self._names)
+                file.writelines(line for line in _lines(kept) if _source_of(line) not in self._names)
                 file.writelines(_lines(self._file))
                 file.flush()
                 os.fsync(file.fileno())
@@ -170,8 +170,17 @@ def _stored(path: Path) -> Iterator[None]:
         raise StorageError(f"{shown(path)}: {because(error)}; make room, or check the folder's permissions") from error
 
 
+def _source_of(line: str) -> object:
+    """Return the source that a line of the file names. A damaged line names none, and is kept as it is."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return value.get("sha256") if isinstance(value, dict) else None
+
+
 def _lines(path: Path) -> Iterator[str]:
     """The lines of a file, none where there is none; one that broke off in its middle is left out."""
     if path.exists():
-        with path.open(encoding="utf-8") as file:
+        with path.open(encoding="utf-8", errors="replace") as file:
             yield from (line for line in file if line.endswith("}\n"))
