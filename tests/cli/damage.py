@@ -17,9 +17,12 @@ def files_of(folder: Path) -> list[Path]:
 
 
 def damage(folder: Path, seed: int) -> tuple[Path, str]:
-    """Damages one file of the library. Returns the file and what was done to it."""
+    """Damages one file of the library, each part equally often. Returns the file and what was done to it."""
     dice = random.Random(seed)
-    path = dice.choice(files_of(folder))
+    parts: dict[Path, list[Path]] = {}
+    for path in files_of(folder):
+        parts.setdefault(path.parent if path.parent != folder else path, []).append(path)
+    path = dice.choice(parts[dice.choice(sorted(parts))])
     data = bytearray(path.read_bytes())
     kind = dice.choice(["flip", "flip", "flip", "flips", "truncate", "zeros", "noise", "empty", "remove"])
     if kind == "flip":

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from epicrisis.errors import LibraryDamaged
-from epicrisis.library import health
-from epicrisis.library.digests import verified
+from epicrisis.library import digests, health
+from epicrisis.library.health_report import HealthReport
 from epicrisis.library.journal import Journal
 from epicrisis.library.library import Library
 from tests.library.conftest import Killer
@@ -24,13 +24,19 @@ def recorded(folder: Path) -> dict[str, str] | None:
     return None if files is None else dict(files)
 
 
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No file of a library counts as small in this process."""
+    monkeypatch.setattr(digests, "SMALL_BYTES", 0)
+
+
 def flip(path: Path, place: int) -> None:
     data = bytearray(path.read_bytes())
     data[place] ^= 1
     path.write_bytes(data)
 
 
-def checked(folder: Path) -> health.HealthReport:
+def checked(folder: Path) -> HealthReport:
     with Library.open(folder) as library:
         return health.check(library)
 
@@ -47,7 +53,7 @@ def test_every_batch_records_its_files(folder: Path) -> None:
             assert files is not None
             named = {path.relative_to(folder).as_posix() for path in data_files(folder)}
             assert {"manifest.json", *named} <= files.keys()
-            assert verified(folder, files) == health.Damage(recorded=True, files=len(files))
+            assert digests.verified(folder, files) == digests.Damage(recorded=True, files=len(files))
     assert checked(folder).problems == ()
 
 
@@ -60,17 +66,46 @@ def test_files_of_a_killed_batch_are_recorded_by_the_next_writer(killer: Killer,
     assert checked(folder).problems == ()
 
 
-def test_flipped_bit_in_a_vector_is_a_problem(folder: Path) -> None:
-    """Every passage is read all the same, and every vector is finite: nothing but the checksum tells."""
-    path = max(data_files(folder), key=lambda each: each.stat().st_size)
+def flip_a_vector(folder: Path) -> Path:
+    """Flips the last bit of a number of a passage that is there. Returns the file."""
     with Library.open(folder) as library:
         (_, _, vector), *_ = library.some_vectors(1)
-    place = path.read_bytes().find(vector.astype("<f2").tobytes())
-    assert place >= 0
-    flip(path, place)
+    for path in data_files(folder):
+        place = path.read_bytes().find(vector.astype("<f2").tobytes())
+        if place >= 0:
+            flip(path, place)
+            return path
+    raise AssertionError("the vector is in no file")
+
+
+def test_small_library_with_a_flipped_bit_is_refused(folder: Path) -> None:
+    path = flip_a_vector(folder)
+    with pytest.raises(LibraryDamaged, match=path.name):
+        Library.open(folder)
+    with pytest.raises(LibraryDamaged, match=path.name):
+        Library.repair(folder)
+
+
+def test_flipped_bit_in_a_vector_of_a_large_library_is_a_problem(folder: Path, large: None) -> None:
+    """Every passage is read all the same, and every vector is finite: nothing but the checksum tells."""
+    path = flip_a_vector(folder)
     report = checked(folder)
-    assert [problem for problem in report.problems if path.name in problem]
+    (problem,) = report.problems
+    assert path.name in problem
     assert report.rows.no_vector.count == 0
+
+
+def test_damaged_earlier_version_is_a_notice_and_goes(folder: Path) -> None:
+    """Nothing reads it but Lance's own clearing of old versions, which would fail for good."""
+    oldest = max((folder / "passages.lance" / "_versions").glob("*.manifest"))
+    oldest.write_bytes(b"damaged")
+    report = checked(folder)
+    assert report.problems == ()
+    assert [notice for notice in report.notices if oldest.name in notice]
+    with Library.open(folder, write=True) as library:
+        add(library, 1, COUNT)
+    assert not oldest.exists()
+    assert checked(folder).problems == ()
 
 
 def test_flipped_bit_in_the_word_index_is_a_problem(folder: Path) -> None:
@@ -83,11 +118,8 @@ def test_flipped_bit_in_the_word_index_is_a_problem(folder: Path) -> None:
     assert checked(folder).problems == ()
 
 
-def test_damage_is_not_compacted_away(folder: Path) -> None:
-    with Library.open(folder, write=True) as library:
-        add(library, 1, COUNT)
-    path = next(data_files(folder))
-    flip(path, path.stat().st_size // 3)
+def test_damage_is_not_compacted_away(folder: Path, large: None) -> None:
+    path = flip_a_vector(folder)
     with Library.open(folder, write=True) as library:
         with pytest.raises(LibraryDamaged, match=path.name):
             library.compact()
@@ -95,11 +127,10 @@ def test_damage_is_not_compacted_away(folder: Path) -> None:
             library.optimize()
 
 
-def test_repair_keeps_the_checksums(folder: Path) -> None:
-    path = next(data_files(folder))
+def test_repair_keeps_the_checksums(folder: Path, large: None) -> None:
     before = recorded(folder)
     assert before is not None
-    flip(path, 100)
+    path = flip_a_vector(folder)
     Library.repair(folder)
     after = recorded(folder)
     assert after is not None
@@ -119,7 +150,7 @@ def test_library_of_an_earlier_version_records_with_optimize(folder: Path) -> No
         library.optimize()
     files = recorded(folder)
     assert files is not None
-    assert verified(folder, files).files > 5
+    assert digests.verified(folder, files).files > 5
     assert not [notice for notice in checked(folder).notices if "checksums" in notice]
 
 

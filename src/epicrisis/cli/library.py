@@ -304,15 +304,19 @@ def delete(
     from epicrisis.library.library import Library
 
     with Library.open(path, write=True) as opened:
-        there = list(opened.content_hashes(documents))
-        opened.delete(there)
+        # The same command, killed after its commit, was brought to its end by opening the library.
+        there = {*opened.content_hashes(documents), *opened.settled_deletions}
+        opened.delete(documents)
+    deleted = [each for each in documents if each in there]
     unknown = [each for each in documents if each not in there]
     if json:
-        show_json({"deleted": there, "unknown": unknown})
+        show_json({"deleted": deleted, "unknown": unknown})
     else:
-        typer.echo(f"{len(there)} documents deleted")
+        typer.echo(f"{len(deleted)} documents deleted")
     if unknown:
-        fail(f"not there: {', '.join(unknown)}; check the ids with `epicrisis search --json`", SKIPPED)
+        fail(
+            f"not there: {', '.join(unknown)}: deleted before, or check the ids with `epicrisis search --json`", SKIPPED
+        )
 
 
 @library.command(epilog="Example: epicrisis library repair ~/lib")

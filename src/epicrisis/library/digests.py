@@ -10,13 +10,22 @@ import hashlib
 import json
 import struct
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from epicrisis.errors import LibraryDamaged
 
 from . import index, manifest, vectors, words
 from .foreign import ours
 
+SMALL_BYTES = 16 << 20
+"""Bytes of small files that are compared whenever a library is opened: about 10 ms."""
+_DATA = f"{vectors.NAME}/data/"
+_VERSIONS = f"{vectors.NAME}/_versions/"
+_TRANSACTIONS = f"{vectors.NAME}/_transactions/"
+_ROWS = (_DATA, f"{vectors.NAME}/_deletions/")
+_LAST_VERSION = 2**64 - 1
 _BLOCK = 1 << 20
 _REWRITTEN = {index.NAME}
 """Recorded anew with every batch: the other files never change."""
@@ -39,13 +48,15 @@ class Damage:
     """What is wrong with the data files of a library, by their paths within it.
 
     `recorded` is False where the library has no checksums of its passages. `changed` files are not as they were
-    written, `missing` ones are not there; `words` are those of the word index that are damaged.
+    written, `missing` ones are not there; `superseded` ones are either, and of earlier versions, which nothing reads.
+    `words` are those of the word index that are damaged.
     """
 
     recorded: bool
     files: int
     changed: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    superseded: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
 
 
@@ -62,13 +73,35 @@ def unrecorded(folder: Path, recorded: Iterable[str]) -> Digests:
 def verified(folder: Path, recorded: Mapping[str, str] | None) -> Damage:
     """Read every data file once and return what is wrong; `recorded` is None where nothing was."""
     changed, missing = _compared(folder, recorded or {})
+    # A name that is missing is judged as one that is there.
+    read = _current(folder, {*_data_files(folder), *changed})
     return Damage(
         recorded=recorded is not None,
         files=len(recorded or {}),
-        changed=tuple(changed),
+        changed=tuple(name for name in changed if name in read),
         missing=tuple(missing),
+        superseded=tuple(name for name in changed if name not in read),
         words=tuple(_damaged_words(folder)),
     )
+
+
+def check_small_files(folder: Path, recorded: Mapping[str, str]) -> None:
+    """Raise LibraryDamaged where a small file that the library reads is not as it was written.
+
+    It is done before the engines read them: of a damaged one they ask for so much memory that the process ends. Of a
+    small library that is every file of the passages, of a large one what is not its data.
+    """
+    there = _data_files(folder)
+    read = _current(folder, there) - {index.NAME}
+    left = SMALL_BYTES
+    small = {}
+    for name in sorted(read & recorded.keys(), key=lambda name: there[name]):
+        left -= there[name]
+        if left < 0:
+            break
+        small[name] = recorded[name]
+    if changed := _compared(folder, small)[0]:
+        raise LibraryDamaged(damaged(folder, changed))
 
 
 def changed_before_compaction(folder: Path, recorded: Mapping[str, str], dimensions: int) -> list[str]:
@@ -80,9 +113,56 @@ def changed_before_compaction(folder: Path, recorded: Mapping[str, str], dimensi
     there = _data_files(folder)
     total = sum(there.values())
     full = _FULL_ROWS * dimensions * 2
-    read = {name: digest for name, digest in recorded.items() if total < _SMALL_LIBRARY or there.get(name, 0) < full}
-    parts = {f"{vectors.NAME}/data", f"{vectors.NAME}/_deletions"}
-    return _compared(folder, {name: read[name] for name in read if str(Path(name).parent) in parts})[0]
+    names = _current(folder, there) & recorded.keys()
+    names = {name for name in names if total < _SMALL_LIBRARY or there[name] < full}
+    return _compared(folder, {name: recorded[name] for name in names if name.startswith(_ROWS)})[0]
+
+
+def remove_damaged_versions(folder: Path, recorded: Mapping[str, str]) -> None:
+    """Remove descriptions of earlier versions that are damaged. Lance reads them all where it removes old ones."""
+    there = _data_files(folder)
+    earlier = there.keys() - _current(folder, there)
+    versions = {name: recorded[name] for name in earlier & recorded.keys() if name.startswith(_VERSIONS)}
+    with ours(folder):
+        for name in _compared(folder, versions)[0]:
+            (folder / name).unlink(missing_ok=True)
+
+
+def damaged(folder: Path, names: Sequence[str]) -> str:
+    """Return what an error says of changed data files."""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return (
+        f"{folder}: {', '.join(names[:3])}{more} changed after being written (a damaged disk?): copy the folder again "
+        "from a backup, or make the library anew"
+    )
+
+
+def _current(folder: Path, names: Iterable[str]) -> set[str]:
+    """Return those of the data files that the newest version of the library reads, or may read."""
+    versions = [name for name in names if name.startswith(_VERSIONS)]
+    newest = max(versions, key=_version, default=None)
+    with ours(folder):
+        try:
+            description = (folder / newest).read_bytes() if newest else b""
+        except FileNotFoundError:
+            description = b""
+    found = {newest} if newest else set()
+    for name in names:
+        if name.startswith(_DATA):
+            # The names of the files of rows stand there as they are.
+            if Path(name).name.encode() in description:
+                found.add(name)
+        elif not name.startswith((_VERSIONS, _TRANSACTIONS)):
+            found.add(name)
+    return found
+
+
+def _version(name: str) -> int:
+    """Return the version that a file describes: they are named so that the newest comes first."""
+    stem = Path(name).stem
+    if not stem.isdecimal():
+        return -1
+    return _LAST_VERSION - int(stem) if len(stem) == len(str(_LAST_VERSION)) else int(stem)
 
 
 def sha256(path: Path) -> str:

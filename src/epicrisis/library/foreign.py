@@ -16,15 +16,12 @@ from epicrisis.errors import EpicrisisError, LibraryDamaged, StorageError
 
 REPAIR = "copy the whole folder again, or run `epicrisis library repair`"
 
-_RAISED = (
-    OSError, RuntimeError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError, MemoryError,
-    sqlite3.Error,
-)  # fmt: skip
+_RAISED = (OSError, RuntimeError, ValueError, MemoryError, sqlite3.Error)
 _PANIC = "PanicException"
 """pyo3's class for a panic, one in each extension module; it derives from BaseException and cannot be imported."""
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_REFUSED = {errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
+_REFUSED = {errno.EACCES, errno.EPERM, errno.EIO}
 # Lance and tantivy are Rust: their errors reach Python as RuntimeError, OSError or ValueError with the errno in words.
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 _WORDS = {
@@ -46,7 +43,7 @@ _WORDS = {
 def ours(path: Path) -> Iterator[None]:
     """Maps what the engines raise within to StorageError (disk) or LibraryDamaged (all else), both with the cure.
 
-    Damaged files make them raise nearly anything, a panic of their Rust code included.
+    Damaged files make their Rust code panic too, and ask for more memory than there is.
     """
     try:
         yield
@@ -66,6 +63,11 @@ def _as_ours(error: BaseException, path: Path) -> EpicrisisError:
         return StorageError(
             f"{path}: no room left to write; free disk space (or raise the quota) and run the same command again: "
             "what was acknowledged is kept"
+        )
+    if number == errno.EROFS:
+        return StorageError(
+            f"{path} is read-only, and cannot be changed ({_first_line(error)}): copy the library to a disk that can "
+            "be written; searching works as it is"
         )
     if number in _REFUSED:
         return StorageError(

@@ -73,13 +73,14 @@ def check(library: Library, on_progress: Callable[[int, int], None] | None = Non
     LibraryDamaged where it cannot be read.
     """
     info = library.info()
-    with closing(Journal(library.path)) as journal:
+    with closing(Journal(library.path)) as journal, closing(WordIndex(library.path)) as words:
         before = journal.data_version()
         settled = not journal.open_batches()
         journal.check()
         damage = verified(library.path, journal.files())
         try:
-            table, words = PassageTable(library.path, library.manifest.dimensions), WordIndex(library.path)
+            table = PassageTable(library.path, library.manifest.dimensions)
+            words.refresh()
             # Nothing was begun in between: both are as of one moment.
             settled = settled and journal.data_version() == before
             scan = _Scan(table.count(), words if settled else None)

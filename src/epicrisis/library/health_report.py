@@ -18,6 +18,10 @@ _REPAIR = "run `epicrisis library repair`"
 _AGAIN = "delete their documents (`epicrisis library delete`) and add the files again"
 _REFILL = f"{_REPAIR}, then add the files again"
 _RESTORE = "copy the folder again from a backup, or make the library anew"
+_SUPERSEDED = (
+    "damaged files are of earlier versions, which nothing reads: ten minutes after the last change "
+    "`epicrisis library optimize` removes them"
+)
 _NOT_RECORDED = (
     "the library was made by an earlier version and has no checksums of its data files, so that changed bits go "
     "unnoticed: `epicrisis library optimize` records them"
@@ -160,6 +164,8 @@ def notices(
 ) -> tuple[str, ...]:
     """What is not wrong and still worth knowing."""
     told = tuple(_notices(library, contents, texts, rows, agreement))
+    if files.superseded:
+        told = (*told, _many(Finding(len(files.superseded), files.superseded), _SUPERSEDED))
     return told if files.recorded else (*told, _NOT_RECORDED)
 
 

@@ -7,6 +7,7 @@ not know what the engines hold.
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from epicrisis.errors import LibraryDamaged
+from epicrisis.errors import LibraryDamaged, StorageError
 
 from .foreign import REPAIR, ours
 
@@ -37,6 +38,46 @@ INSERT INTO state VALUES (0, 0, 0, 0);
 """
 _FILES = "CREATE TABLE IF NOT EXISTS files(path TEXT PRIMARY KEY, sha256 TEXT NOT NULL) WITHOUT ROWID;"
 """Libraries of earlier versions lack it, until `record_files`."""
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    """Open the journal. On read-only media, where SQLite cannot put its files beside it, as a file that never changes.
+
+    Raises StorageError where these hold writes that a killed process left: they would not be seen.
+    """
+    database = _connection(str(path))
+    try:
+        database.execute("PRAGMA synchronous=FULL")
+        if path.exists():
+            database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError:
+        database.close()
+        if not path.is_file() or os.access(path.parent, os.W_OK):
+            raise
+    else:
+        return database
+    log = path.with_name(f"{path.name}-wal")
+    if log.exists() and log.stat().st_size:
+        raise StorageError(
+            f"{path.parent} is read-only, and was not closed by its last writer: copy it to a disk that can be "
+            "written, run `epicrisis library info` on the copy, and use that"
+        )
+    return _connection(f"{path.absolute().as_uri()}?immutable=1")
+
+
+def _connection(name: str) -> sqlite3.Connection:
+    # The caller's lock serialises the threads; the server's worker threads share one connection.
+    return sqlite3.connect(
+        name, timeout=60, isolation_level=None, check_same_thread=False, uri=name.startswith("file:///")
+    )
+
+
+def _ids(text: str) -> list[str]:
+    """Return the document ids of a batch. Raises ValueError for anything but a JSON list of texts."""
+    ids = json.loads(text)
+    if not isinstance(ids, list) or not all(isinstance(each, str) for each in ids):
+        raise ValueError("a batch does not name its documents")
+    return ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +117,7 @@ class Journal:
     def __init__(self, folder: Path, name: str = NAME) -> None:
         self._folder = folder
         with ours(folder):
-            # The caller's lock serialises the threads; the server's worker threads share one connection.
-            self._db = sqlite3.connect(folder / name, timeout=60, isolation_level=None, check_same_thread=False)
-            self._db.execute("PRAGMA synchronous=FULL")
+            self._db = _connected(folder / name)
 
     @classmethod
     def create(cls, folder: Path, name: str = NAME) -> Journal:
@@ -105,7 +144,8 @@ class Journal:
         """(sequence, document ids) of what was begun and not finished, in order."""
         with ours(self._folder):
             rows = self._db.execute("SELECT sequence, document_ids FROM journal ORDER BY sequence").fetchall()
-        return [(sequence, json.loads(ids)) for sequence, ids in rows]
+        with ours(self._folder):
+            return [(int(sequence), _ids(ids)) for sequence, ids in rows]
 
     def finish(
         self, sequence: int, document_ids: Sequence[str], rows: Iterable[Row], marks: Marks, files: Digests | None

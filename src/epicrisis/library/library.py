@@ -30,14 +30,14 @@ from epicrisis.types import Hit, Passage, Scope
 from . import manifest as manifests
 from .best import best_by_words
 from .checks import check_documents, check_scope
-from .digests import changed_before_compaction, unrecorded
-from .folder import PARTS, REPLIES, check_parts, check_vacant, clear, locked, sizes
+from .digests import changed_before_compaction, damaged, remove_damaged_versions, unrecorded
+from .folder import PARTS, REPLIES, check_parts, check_vacant, clear, locked, remove_leftovers, sizes
 from .foreign import ours
 from .index import DEFAULT_RECALL, IndexReport, probing, read_report, refreshed
 from .journal import Journal, Marks, Row, Source
 from .manifest import Manifest
 from .nearest import EXACT_LIMIT, Neighbours
-from .rebuild import rebuild, rows_of
+from .rebuild import REBUILT, rebuild, rows_of
 from .soundness import LibraryInfo, Parts
 from .vectors import PassageTable, StoredPassage, stored_passages
 from .words import WordIndex
@@ -60,6 +60,7 @@ class Library:
         self._write_lock = lock
         self._threads = threading.RLock()
         self._writes = 0
+        self._settled_deletions: frozenset[str] = frozenset()
         self._table = PassageTable(folder, manifest.dimensions, create=build)
         self._neighbours = Neighbours(folder, self._table, manifest.dimensions)
         self._words = WordIndex(folder, create=build)
@@ -136,6 +137,9 @@ class Library:
                 "makes it again"
             )
         check_parts(folder)
+        if lock is not None:
+            remove_leftovers(folder)
+            clear(folder, REBUILT)
         library = cls(folder, manifest, lock)
         try:
             library._parts.check_whole()
@@ -212,6 +216,11 @@ class Library:
                 self._table.delete(known)
                 self._finish(sequence, known, [])
 
+    @property
+    def settled_deletions(self) -> frozenset[str]:
+        """Return the documents whose deletion a killed writer began, and which this one brought to its end."""
+        return self._settled_deletions
+
     def add_source(self, source: Source) -> None:
         """Remembers that a file was added whole. Raises LibraryError for a reader."""
         with self._threads:
@@ -223,10 +232,10 @@ class Library:
         it; never necessary, and on a disk too full left undone."""
         with self._threads:
             self._settle()
+            self._check_files()
             sequence = self._journal.begin([])
             # No document depends on it: the batch stays open, and the next write settles it.
             with suppress(StorageError):
-                self._check_files()
                 self._table.compact()
                 if self._table.count() >= FILTERS_FROM:
                     self._neighbours.build_filters()
@@ -242,10 +251,10 @@ class Library:
         say = on_step or (lambda step: None)
         with self._threads:
             self._settle()
-            sequence = self._journal.begin([])
             say("comparing checksums")
             self._check_files()
             self._journal.record_files()
+            sequence = self._journal.begin([])
             say("joining small files")
             self._table.compact()
             passages = self._table.count()
@@ -263,7 +272,10 @@ class Library:
             # A write that failed may have reached Lance all the same.
             self._table.refresh()
         for sequence, ids in batches:
-            self._finish(sequence, ids, self._table.passages_of(ids))
+            passages = self._table.passages_of(ids)
+            there = {stored.passage.document_id for stored in passages}
+            self._settled_deletions |= self._journal.hashes(ids).keys() - there
+            self._finish(sequence, ids, passages)
 
     def _finish(self, sequence: int, document_ids: Sequence[str], passages: Sequence[StoredPassage]) -> None:
         """The second half of every write: words, then the acknowledgement. `passages`: what Lance now holds of them."""
@@ -280,10 +292,8 @@ class Library:
         """Raise LibraryDamaged where a compaction would write changed bits again, as if they were right."""
         recorded = self._journal.files() or {}
         if names := changed_before_compaction(self._folder, recorded, self._manifest.dimensions):
-            raise LibraryDamaged(
-                f"{self._folder}: {', '.join(names)} changed after being written (a damaged disk?): copy the folder "
-                "again from a backup, or make the library anew; what was acknowledged is kept"
-            )
+            raise LibraryDamaged(damaged(self._folder, names))
+        remove_damaged_versions(self._folder, recorded)
 
     # -- searching ----------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from epicrisis.errors import LibraryDamaged
 
 from . import journal as journals
 from . import words as indexes
-from .digests import Digests, unrecorded
+from .digests import Digests, check_small_files, unrecorded
 from .folder import clear
 from .foreign import ours
 from .journal import Journal, Marks, Row, Source
@@ -23,16 +23,18 @@ from .manifest import sync_folder
 from .vectors import PassageTable, StoredPassage
 from .words import WordIndex
 
-_NEW = f"{journals.NAME}.new"
+REBUILT = f"{journals.NAME}.new"
+"""The journal that is being made anew; beside a whole journal what a killed repair left."""
 
 
 def rebuild(folder: Path, dimensions: int) -> None:
     """Both anew, whole or not at all. Raises LibraryDamaged where passages cannot be read, StorageError."""
+    buried, sources, files = _remembered(folder)
+    check_small_files(folder, files)
     table = PassageTable(folder, dimensions)
     table.check()
-    buried, sources, files = _remembered(folder)
-    clear(folder, _NEW)
-    journal = Journal.create(folder, _NEW)
+    clear(folder, REBUILT)
+    journal = Journal.create(folder, REBUILT)
     try:
         journal.bury(buried)
         for source in sources:
@@ -49,7 +51,7 @@ def rebuild(folder: Path, dimensions: int) -> None:
     finally:
         journal.close()
     with ours(folder):
-        (folder / _NEW).replace(folder / journals.NAME)
+        (folder / REBUILT).replace(folder / journals.NAME)
         sync_folder(folder)
 
 
@@ -58,7 +60,7 @@ def _remembered(folder: Path) -> tuple[Mapping[str, str], list[Source], Mapping[
 
     Nothing where it cannot be read.
     """
-    name = next((name for name in (journals.NAME, _NEW) if (folder / name).is_file()), None)
+    name = next((name for name in (journals.NAME, REBUILT) if (folder / name).is_file()), None)
     if name is None:
         return {}, [], {}
     try:
