@@ -32,7 +32,7 @@ DEEP = 100_000
 
 @pytest.mark.models
 def test_damaged_library_ends_in_one_line(program: Program, small_library: Path, papers: Path, tmp_path: Path) -> None:
-    for seed in (3, 10, 13, 20, 24):
+    for seed in (3, 13, 24):
         folder = tmp_path / f"damaged-{seed}"
         shutil.copytree(small_library, folder)
         path, kind = damage(folder, seed)
