@@ -22,7 +22,7 @@ FLOORS = {
             ["dates", "facets", "printable", "surrogates"],
             ["types"],
             ["answers"],
-            ["errors", "plain"],
+            ["errors", "plain", "scratch"],
             ["seams"],
             ["privacy"],
             ["settings", "prompts"],

@@ -87,7 +87,9 @@ def _preset(name: object) -> dict[str, Any]:
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except RecursionError:
+        raise SettingsError(f"{path} is nested too deep to be read: write each setting as KEY = VALUE") from None
+    except ValueError as error:
         raise SettingsError(f"{path} is not a TOML file: {error}") from None
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
@@ -130,7 +132,7 @@ def _plain(value: str) -> Any:
     """Lists and tables are written as JSON; all else is its own text, and so is what only begins like them."""
     try:
         return json.loads(value) if value.lstrip()[:1] in ("[", "{") else value
-    except ValueError:
+    except (ValueError, RecursionError):
         return value
 
 

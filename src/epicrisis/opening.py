@@ -327,9 +327,9 @@ def encoder_to_add(settings: Settings, library: Path, ready_made: bool) -> tuple
     For ready-made vectors of MedCPT, and for a library of them, it need not be installed: then a stand-in that refuses
     to encode anything.
     """
-    from epicrisis.library.manifest import PRECOMPUTED, read_manifest
+    from epicrisis.library.manifest import PRECOMPUTED, complete_manifest
 
-    made = read_manifest(library) if (library / "manifest.json").is_file() else None
+    made = complete_manifest(library)
     name = settings.encoder or (made.encoder_name if made else READY_MADE if ready_made else DEFAULT_ENCODER)
     try:
         return load_encoder(name, settings.home, settings.threads), name

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +15,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from epicrisis.cli.app import app
+from tests.cli.forked import EXIT
 
 Run = Callable[..., Result]
 
@@ -49,3 +54,52 @@ def small_library(tmp_path: Path, papers: Path, run: Run, model_home: Path) -> P
     result = run("library", "add", path, papers)
     assert result.exit_code == 0, result.stderr
     return path
+
+
+class Program:
+    """Runs commands of the program in processes of their own, which may be killed or end by a signal."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self._server = subprocess.Popen(
+            [sys.executable, "-m", "tests.cli.forked"],
+            cwd=Path(__file__).parents[2],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *arguments: object, **more: Any) -> int:
+        """Returns the exit code of one command, negative for a signal; `more` as `tests.cli.forked` takes it."""
+        return self.run_all([arguments], **more)
+
+    def run_all(self, commands: Sequence[Sequence[object]], **more: Any) -> int:
+        """The same of commands that run in turn in one process: the last one's exit code."""
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        texts = [[str(argument) for argument in arguments] for arguments in commands]
+        self._server.stdin.write(json.dumps({"commands": texts, "log": str(self._log), **more}) + "\n")
+        self._server.stdin.flush()
+        return int(self._server.stdout.readline())
+
+    @property
+    def said(self) -> str:
+        """What the commands of the last process wrote, exit codes included."""
+        return self._log.read_text("utf-8", errors="replace")
+
+    @property
+    def codes(self) -> list[int]:
+        """The exit codes of the commands of the last process that came to their end."""
+        return [int(code) for code in re.findall(rf"^{EXIT}(\d+)$", self.said, re.MULTILINE)]
+
+    def close(self) -> None:
+        assert self._server.stdin is not None
+        self._server.stdin.close()
+        self._server.wait(30)
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory: pytest.TempPathFactory, model_home: Path) -> Iterator[Program]:
+    """The program in processes of their own, everything heavy imported once."""
+    with closing(Program(tmp_path_factory.mktemp("program") / "log.txt")) as one:
+        yield one

@@ -1,9 +1,9 @@
 """Processes that write to a library and kill themselves at a named moment. Run as a module, by the crash tests.
 
 The engines are imported once; each line of input (a JSON list) is then a process of its own, and its exit code one line
-of output. The list: what to do (create, add, revise, optimize, repair), the folder, the file of acknowledged documents,
-version and count of the corpus, the moment to die at, and how often it comes to pass before. Production code knows
-nothing of this.
+of output. The list: what to do (create, add, delete, revise, optimize, repair), the folder, the file of acknowledged
+documents, version and count of the corpus, the moment to die at, and how often it comes to pass before. Production code
+knows nothing of this.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from tests.library import corpus
 _AFTER: dict[str, tuple[Any, str]] = {
     "journal-begun": (Journal, "begin"),
     "table-written": (PassageTable, "write"),
+    "table-deleted": (PassageTable, "delete"),
     "words-committed": (WordIndex, "_commit"),
     "journal-done": (Journal, "finish"),
     "manifest-written": (manifest, "write_manifest"),
@@ -146,6 +147,8 @@ def main(action: str, folder: Path, acknowledged: Path, version: int, count: int
         with Library.open(folder, write=True) as library:
             if action == "optimize":
                 library.optimize(recall=1.0, rebuild=True)
+            elif action == "delete":
+                library.delete(["a"])
             elif action == "revise":
                 corpus.revise(library, version, count)
             else:

@@ -21,14 +21,17 @@ FULL = [
 ]
 REFUSED = [
     PermissionError(13, "Permission denied"),
-    OSError(30, "Read-only file system"),
     ValueError("Failed to open file for write: 'PermissionDenied'"),
     ValueError("An error occurred in a thread: 'An index writer was killed.. A worker thread encountered an error "
                "(io::Error most likely) or panicked.'"),
-    sqlite3.OperationalError("attempt to write a readonly database"),
     sqlite3.OperationalError("unable to open database file"),
     sqlite3.OperationalError("disk I/O error"),
 ]  # fmt: skip
+READ_ONLY = [
+    OSError(30, "Read-only file system"),
+    sqlite3.OperationalError("attempt to write a readonly database"),
+    ValueError("Failed to acquire Lockfile: IoError(Os { code: 30, message: 'Read-only file system' }). None"),
+]
 BROKEN = [
     RuntimeError("lance error: Not found: tmp/l/passages.lance/_deletions/0-6.arrow, /x/lance-io/src/local.rs:273:40"),
     ValueError("Table 'passages' was not found"),
@@ -47,6 +50,23 @@ def test_a_full_disk(error: Exception) -> None:
 def test_a_disk_that_refuses(error: Exception) -> None:
     with pytest.raises(StorageError, match=r"/lib: the disk refused .* check free space"), ours(Path("/lib")):
         raise error
+
+
+@pytest.mark.parametrize("error", READ_ONLY, ids=str)
+def test_read_only_media(error: Exception) -> None:
+    with pytest.raises(StorageError, match=r"/lib is read-only.* copy the library"), ours(Path("/lib")):
+        raise error
+
+
+class PanicException(BaseException):
+    """As pyo3 names a panic; its own class cannot be imported."""
+
+
+def test_panic_of_an_engine_is_a_damaged_library() -> None:
+    with pytest.raises(LibraryDamaged, match="range end index"), ours(Path("/lib")):
+        raise PanicException("range end index 9 out of range for slice of length 3")
+    with pytest.raises(KeyboardInterrupt), ours(Path("/lib")):
+        raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("error", BROKEN, ids=str)

@@ -279,7 +279,7 @@ def test_a_library_of_an_earlier_version_takes_files_by_their_names_and_says_so(
     with create(tmp_path / "library") as library:
         add_documents(library, read([first, lines(tmp_path / "a.jsonl", a="Digoxin.")]), encoder())
     with closing(sqlite3.connect(tmp_path / "library/journal.sqlite")) as journal:
-        for table in ("origins", "coming_origins", "files"):
+        for table in ("origins", "coming_origins", "source_files"):
             journal.execute(f"DROP TABLE {table}")
     with Library.open(tmp_path / "library") as reader:
         assert reader.search_words("aspirin", 1, Scope())

@@ -127,9 +127,9 @@ def _known(path: Path) -> list[WholeFile]:
     """The files that the library has whole; none where there is no library yet."""
     from epicrisis.corpus.inputs import WholeFile
     from epicrisis.library.library import Library
-    from epicrisis.library.manifest import NAME
+    from epicrisis.library.manifest import complete_manifest
 
-    if not (path / NAME).is_file():
+    if complete_manifest(path) is None:
         return []
     with Library.open(path) as opened:
         return [WholeFile(each.name, each.sha256, each.bytes) for each in opened.sources()]
@@ -137,9 +137,10 @@ def _known(path: Path) -> list[WholeFile]:
 
 def _splitter_of(path: Path) -> str | None:
     """How the library cuts documents; `None` where there is none yet."""
-    from epicrisis.library.manifest import NAME, read_manifest
+    from epicrisis.library.manifest import complete_manifest
 
-    return read_manifest(path).splitter if (path / NAME).is_file() else None
+    manifest = complete_manifest(path)
+    return None if manifest is None else manifest.splitter
 
 
 def _check_notes(
@@ -342,17 +343,21 @@ def delete(
     from epicrisis.library.patients import forget_patients
 
     with Library.open(path, write=True) as opened:
-        there = list(opened.content_hashes(documents))
-        patients = {patient for patient in whose(opened, there).values() if patient is not None}
-        opened.delete(there)
+        # The same command, killed after its commit, was brought to its end by opening the library.
+        there = {*opened.content_hashes(documents), *opened.settled_deletions}
+        patients = {patient for patient in whose(opened, list(there)).values() if patient is not None}
+        opened.delete(documents)
         forget_patients(opened, patients)
+    deleted = [each for each in documents if each in there]
     unknown = [each for each in documents if each not in there]
     if json:
-        show_json({"deleted": there, "unknown": unknown})
+        show_json({"deleted": deleted, "unknown": unknown})
     else:
-        say(f"{len(there)} documents deleted")
+        say(f"{len(deleted)} documents deleted")
     if unknown:
-        fail(f"not there: {', '.join(unknown)}; check the ids with `epicrisis search --json`", SKIPPED)
+        fail(
+            f"not there: {', '.join(unknown)}: deleted before, or check the ids with `epicrisis search --json`", SKIPPED
+        )
 
 
 @library.command(epilog="Example: epicrisis library repair ~/lib")

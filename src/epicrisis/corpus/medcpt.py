@@ -21,6 +21,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tokenize import TokenError
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from epicrisis.dates import last_day
@@ -169,15 +170,21 @@ def _checked(folder: Path, number: int) -> Chunk:
     return Chunk(number, paths[0], paths[1], paths[2], rows=len(ids), dimensions=vectors.shape[1])
 
 
+_NO_ARRAY = (
+    OSError, ValueError, EOFError, ArithmeticError, SyntaxError, TokenError, TypeError, LookupError, AttributeError,
+    RecursionError, MemoryError,
+)  # fmt: skip
+"""What numpy raises for headers, which it reads as Python's literals."""
+
+
 def _vectors(path: Path) -> Vectors:
     """The file's array as a memory map."""
-    from tokenize import TokenError
-
     import numpy as np
 
     try:
-        vectors = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError, OverflowError, SyntaxError, TokenError) as error:
+        # Not np.load: by their first bytes it takes files of this name for archives and pickles too.
+        vectors = np.lib.format.open_memmap(path, mode="r")
+    except _NO_ARRAY as error:
         raise InputError(f"{shown(path)}: not a numpy array, or cut short; {_CURE}") from error
     if not isinstance(vectors, np.ndarray) or vectors.ndim != 2 or vectors.dtype != np.float32:
         raise InputError(f"{shown(path)}: not float32 vectors, one a row; {_CURE}")

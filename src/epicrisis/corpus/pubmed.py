@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from epicrisis.errors import InputError
+from epicrisis.scratch import Scratch
 from epicrisis.types import Document
 
 from . import pubmed_record
@@ -106,7 +107,8 @@ def read_files(paths: Sequence[Path], workers: int | None = None, details: bool 
     # Spawned: a fork copies the locks of threads that it does not copy.
     context = multiprocessing.get_context("spawn")
     ahead: deque[tuple[Path, Path, SpawnProcess]] = deque()
-    folder = Path(tempfile.mkdtemp(prefix="epicrisis-"))
+    scratch = Scratch("epicrisis-pubmed-")
+    folder = scratch.path
     waiting = iter(enumerate(paths))
 
     def start() -> None:
@@ -136,7 +138,7 @@ def read_files(paths: Sequence[Path], workers: int | None = None, details: bool 
         for _, _, process in ahead:
             process.kill()
             process.join()
-        shutil.rmtree(folder, ignore_errors=True)
+        scratch.close()
 
 
 _BATCH = 256

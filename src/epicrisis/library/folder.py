@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -11,6 +12,7 @@ from filelock import FileLock, Timeout
 from epicrisis.errors import LibraryBusy, LibraryDamaged, LibraryError
 
 from . import journal, manifest, vectors, words
+from .digests import check_small_files
 from .foreign import REPAIR, ours
 
 LOCK = "write.lock"
@@ -49,21 +51,38 @@ def check_vacant(folder: Path) -> None:
 
 
 def check_parts(folder: Path) -> None:
-    """Raises LibraryDamaged where a part is not there at all."""
+    """Raise LibraryDamaged where a part is not there at all, or small files of one are not as they were written."""
     missing = [part for part in PARTS if not (folder / part).exists()]
     if missing:
         raise LibraryDamaged(f"{folder} lacks {', '.join(missing)}: half-copied; {REPAIR}")
+    with closing(journal.Journal(folder)) as opened:
+        recorded = opened.files()
+    check_small_files(folder, recorded or {})
 
 
 def clear(folder: Path, *parts: str) -> None:
     """Removes these parts, with what SQLite keeps beside its file."""
     with ours(folder):
-        for name in (name for part in parts for name in (part, f"{part}-wal", f"{part}-shm")):
+        for name in (name for part in parts for name in _files_of(part)):
             path = folder / name
             if path.is_dir():
                 shutil.rmtree(path)
             else:
                 path.unlink(missing_ok=True)
+
+
+def _files_of(part: str) -> tuple[str, ...]:
+    """Return the names of a part and of SQLite's files beside it; a rollback journal would be applied to a new file."""
+    return (part, f"{part}-wal", f"{part}-shm", f"{part}-journal")
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove the temporary files that a killed writer left in the parts. For the holder of the write lock alone."""
+    with ours(folder):
+        for part in (vectors.NAME, words.NAME):
+            for path in (folder / part).rglob(".tmp*"):
+                if path.is_file():
+                    path.unlink(missing_ok=True)
 
 
 def sizes(folder: Path) -> Mapping[str, int]:

@@ -12,6 +12,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ from epicrisis.corpus.quality import NearDuplicates, is_empty, markup_left
 from epicrisis.errors import LibraryBusy, LibraryDamaged
 from epicrisis.facets import RETRACTED
 
+from .digests import Damage, verified
 from .foreign import ours
 from .health_report import (
     SHOWN,
@@ -33,6 +35,7 @@ from .health_report import (
     Pairs,
     Rows,
     Texts,
+    damage_told,
     notices,
     problems,
 )
@@ -71,11 +74,14 @@ def check(library: Library, on_progress: Callable[[int, int], None] | None = Non
     LibraryDamaged where it cannot be read.
     """
     info = library.info()
-    with closing(Journal(library.path)) as journal:
+    with closing(Journal(library.path)) as journal, closing(WordIndex(library.path)) as words:
         before = journal.data_version()
         settled = not journal.open_batches()
+        journal.check()
+        damage = verified(library.path, journal.files())
         try:
-            table, words = PassageTable(library.path, library.manifest.dimensions), WordIndex(library.path)
+            table = PassageTable(library.path, library.manifest.dimensions)
+            words.refresh()
             # Nothing was begun in between: both are as of one moment.
             settled = settled and journal.data_version() == before
             scan = _Scan(table.count(), words if settled else None)
@@ -88,8 +94,12 @@ def check(library: Library, on_progress: Callable[[int, int], None] | None = Non
             found = _Found(scan, not_in_journal, lambda: _batches(library.path, table, ["id", "document_id"]))
             rows, contents, texts = found.rows(), scan.contents(len(journal.buried())), found.texts()
             agreement = found.agreement(only_in_journal) if settled else Agreement(compared=False)
+            if journal.data_version() != before:
+                # A compaction may have removed it.
+                damage = replace(damage, missing=())
         except LibraryDamaged as error:
             if journal.data_version() == before:
+                _name_damage(library.path, damage)
                 raise
             raise LibraryBusy(
                 f"{library.path} was written to while it was read: check it again when the writer has ended"
@@ -100,9 +110,19 @@ def check(library: Library, on_progress: Callable[[int, int], None] | None = Non
         texts=texts,
         rows=rows,
         agreement=agreement,
-        problems=problems(info, rows, agreement),
-        notices=(*notices(info, contents, texts, rows, agreement), *([MIXED] if Roster(library).is_mixed() else [])),
+        files=damage,
+        problems=problems(info, rows, agreement, damage),
+        notices=(
+            *notices(info, contents, texts, rows, agreement, damage),
+            *([MIXED] if Roster(library).is_mixed() else []),
+        ),
     )
+
+
+def _name_damage(folder: Path, damage: Damage) -> None:
+    """Raise LibraryDamaged naming the damaged files, where there are any."""
+    if told := damage_told(damage):
+        raise LibraryDamaged(f"{folder} cannot be read: {'; '.join(told)}")
 
 
 def _batches(folder: Path, table: PassageTable, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

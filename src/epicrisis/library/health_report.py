@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from epicrisis.printable import printable
 
+from .digests import Damage
 from .soundness import LibraryInfo
 
 SHOWN = 5
@@ -18,6 +19,15 @@ _SAID = 3
 _REPAIR = "run `epicrisis library repair`"
 _AGAIN = "delete their documents (`epicrisis library delete`) and add the files again"
 _REFILL = f"{_REPAIR}, then add the files again"
+_RESTORE = "copy the folder again from a backup, or make the library anew"
+_SUPERSEDED = (
+    "damaged files are of earlier versions, which nothing reads: ten minutes after the last change "
+    "`epicrisis library optimize` removes them"
+)
+_NOT_RECORDED = (
+    "the library was made by an earlier version and has no checksums of its data files, so that changed bits go "
+    "unnoticed: `epicrisis library optimize` records them"
+)
 _LABEL = 12
 
 
@@ -113,6 +123,7 @@ class HealthReport:
     texts: Texts
     rows: Rows
     agreement: Agreement
+    files: Damage
     problems: tuple[str, ...]
     notices: tuple[str, ...]
 
@@ -120,7 +131,7 @@ class HealthReport:
 # -- sentences ------------------------------------------------------------------------------------------------------
 
 
-def problems(library: LibraryInfo, rows: Rows, agreement: Agreement) -> tuple[str, ...]:
+def problems(library: LibraryInfo, rows: Rows, agreement: Agreement, files: Damage) -> tuple[str, ...]:
     """What is wrong, each with its cure."""
     found = (
         (rows.wrong_ids, "passages are not called by their document and ordinal", _AGAIN),
@@ -134,14 +145,30 @@ def problems(library: LibraryInfo, rows: Rows, agreement: Agreement) -> tuple[st
         (agreement.only_in_journal, "documents were acknowledged and have not the passages they had", _REFILL),
     )
     told = [f"{_many(finding, what)}: {cure}" for finding, what, cure in found if finding.count]
-    return (*library.problems, *told)
+    return (*library.problems, *damage_told(files), *told)
+
+
+def damage_told(files: Damage) -> tuple[str, ...]:
+    """Return a sentence for each kind of damaged data files, with its cure."""
+    index = tuple(name for name in files.changed if "/_indices/" in name)
+    other = tuple(name for name in files.changed if name not in index)
+    kinds = (
+        (other, "data files changed after they were written (a damaged disk?)", _RESTORE),
+        (index, "files of the indexes changed after they were written", "run `epicrisis library optimize --rebuild`"),
+        (files.missing, "data files are missing", _RESTORE),
+        (files.words, "files of the word index are damaged", _REPAIR),
+    )
+    return tuple(f"{_many(Finding(len(names), names), what)}: {cure}" for names, what, cure in kinds if names)
 
 
 def notices(
-    library: LibraryInfo, contents: Contents, texts: Texts, rows: Rows, agreement: Agreement
+    library: LibraryInfo, contents: Contents, texts: Texts, rows: Rows, agreement: Agreement, files: Damage
 ) -> tuple[str, ...]:
     """What is not wrong and still worth knowing."""
-    return tuple(_notices(library, contents, texts, rows, agreement))
+    told = tuple(_notices(library, contents, texts, rows, agreement))
+    if files.superseded:
+        told = (*told, _many(Finding(len(files.superseded), files.superseded), _SUPERSEDED))
+    return told if files.recorded else (*told, _NOT_RECORDED)
 
 
 def _notices(library: LibraryInfo, contents: Contents, texts: Texts, rows: Rows, agreement: Agreement) -> Iterator[str]:
@@ -213,6 +240,7 @@ def lines(report: HealthReport) -> list[str]:
         ("cut by", _splitter(report.library)),
         ("made", f"{made.created} by {', '.join(f'{name} {number}' for name, number in made.software.items())}"),
         ("search", _index(report.library)),
+        ("checksums", _checksums(report.files)),
         *(("file" if place == 0 else "", line) for place, line in enumerate(_sources(report.library))),
     ]
     told = [f"{label:<{_LABEL}}{value}" for label, value in rows]
@@ -247,6 +275,13 @@ def _index(library: LibraryInfo) -> str:
         return "exact, no index"
     exact = "exact, the index is not used: it finds" if library.exact else "by an index that finds"
     return f"{exact} {_recall(library)}, {library.unindexed:,} passages not in it"
+
+
+def _checksums(files: Damage) -> str:
+    """Return how many data files were compared with their checksums."""
+    if not files.recorded:
+        return "none recorded"
+    return f"{files.files:,} data files compared, {len(files.changed) + len(files.missing):,} not as they were written"
 
 
 def _sources(library: LibraryInfo) -> list[str]:

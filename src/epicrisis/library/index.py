@@ -61,7 +61,7 @@ def read_report(folder: Path) -> IndexReport | None:
     """What the last `optimize` found; `None` where there is nothing that can be understood: searches are exact then."""
     try:
         report = IndexReport(**json.loads((folder / NAME).read_bytes()))
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return None
     counts: tuple[object, ...] = (report.passages, report.partitions, report.probes, report.refine, report.queries)
     tenth = 1.0 if report.filtered_recall is None else report.filtered_recall

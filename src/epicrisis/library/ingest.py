@@ -41,8 +41,7 @@ from .ingest_report import SHOWN, IngestReport, Progress
 from .interrupts import uninterrupted
 from .journal import Source
 from .library import Library
-from .manifest import NAME as MANIFEST
-from .manifest import PRECOMPUTED, check_encoder
+from .manifest import PRECOMPUTED, check_encoder, complete_manifest
 from .seen import Seen
 
 DEFAULT_OVERLAP = 32
@@ -66,6 +65,8 @@ def open_or_create(
 ) -> Library:
     """The library at `path`, open for writing; a new one, cut for this encoder, where there is none.
 
+    A library whose creation was interrupted holds nothing, and is created again from these arguments.
+
     `splitter` is that of a new library; `ready_made`: its vectors come along, made for whole documents by an encoder of
     that name whose files nobody knows; `chunk_tokens`: the most of a new passage, where not said as many as the
     encoder reads. Raises EncoderMismatch where the library was made by another encoder, LibraryError where with another
@@ -74,7 +75,7 @@ def open_or_create(
     """
     if chunk_tokens is not None:
         check_chunks(chunk_tokens, encoder, encoder_name, overlap, splitter, ready_made)
-    if (path / MANIFEST).is_file():
+    if complete_manifest(path) is not None:
         library = Library.open(path, write=True, encoder_fingerprint=encoder.fingerprint)
         made = library.manifest
         if splitter not in (None, made.splitter):

@@ -13,10 +13,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from epicrisis.errors import LibraryDamaged, StorageError
 from epicrisis.types import Origin
 
-from .foreign import ours
+from .foreign import REPAIR, ours
+
+if TYPE_CHECKING:
+    from .digests import Digests
 
 NAME = "journal.sqlite"
 _SCHEMA = """
@@ -33,7 +38,7 @@ CREATE TABLE state(documents INTEGER NOT NULL, passages INTEGER NOT NULL, vector
 INSERT INTO state VALUES (0, 0, 0, 0);
 """
 _ORIGINS = """
-CREATE TABLE IF NOT EXISTS files(number INTEGER PRIMARY KEY, path BLOB NOT NULL UNIQUE);
+CREATE TABLE IF NOT EXISTS source_files(number INTEGER PRIMARY KEY, path BLOB NOT NULL UNIQUE);
 CREATE TABLE IF NOT EXISTS origins(
     id TEXT PRIMARY KEY, file INTEGER NOT NULL, name TEXT NOT NULL, sha256 TEXT NOT NULL
 ) WITHOUT ROWID;
@@ -46,7 +51,49 @@ CREATE TABLE IF NOT EXISTS coming_origins(
 ) WITHOUT ROWID;
 """
 """Where documents came from: tables that libraries of earlier versions get with their next writer."""
-_ORIGIN = "SELECT id, path, name, sha256 FROM origins JOIN files ON number = file"
+_ORIGIN = "SELECT id, path, name, sha256 FROM origins JOIN source_files ON number = file"
+_FILES = "CREATE TABLE IF NOT EXISTS data_files(path TEXT PRIMARY KEY, sha256 TEXT NOT NULL) WITHOUT ROWID;"
+"""Libraries of earlier versions lack it, until `record_files`."""
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    """Open the journal. On read-only media, where SQLite cannot put its files beside it, as a file that never changes.
+
+    Raises StorageError where these hold writes that a killed process left: they would not be seen.
+    """
+    database = _connection(str(path))
+    try:
+        database.execute("PRAGMA synchronous=FULL")
+        if path.exists():
+            database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError:
+        database.close()
+        if not path.is_file() or os.access(path.parent, os.W_OK):
+            raise
+    else:
+        return database
+    log = path.with_name(f"{path.name}-wal")
+    if log.exists() and log.stat().st_size:
+        raise StorageError(
+            f"{path.parent} is read-only, and was not closed by its last writer: copy it to a disk that can be "
+            "written, run `epicrisis library info` on the copy, and use that"
+        )
+    return _connection(f"{path.absolute().as_uri()}?immutable=1")
+
+
+def _connection(name: str) -> sqlite3.Connection:
+    # The caller's lock serialises the threads; the server's worker threads share one connection.
+    return sqlite3.connect(
+        name, timeout=60, isolation_level=None, check_same_thread=False, uri=name.startswith("file:///")
+    )
+
+
+def _ids(text: str) -> list[str]:
+    """Return the document ids of a batch. Raises ValueError for anything but a JSON list of texts."""
+    ids = json.loads(text)
+    if not isinstance(ids, list) or not all(isinstance(each, str) for each in ids):
+        raise ValueError("a batch does not name its documents")
+    return ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +133,7 @@ class Journal:
     def __init__(self, folder: Path, name: str = NAME) -> None:
         self._folder = folder
         with ours(folder):
-            # The caller's lock serialises the threads; the server's worker threads share one connection.
-            self._db = sqlite3.connect(folder / name, timeout=60, isolation_level=None, check_same_thread=False)
-            self._db.execute("PRAGMA synchronous=FULL")
+            self._db = _connected(folder / name)
         self._is_prepared = False
 
     @classmethod
@@ -97,7 +142,7 @@ class Journal:
         journal = cls(folder, name)
         with ours(folder):
             journal._db.execute("PRAGMA journal_mode=WAL")
-            journal._db.executescript(f"BEGIN;{_SCHEMA}COMMIT;")
+            journal._db.executescript(f"BEGIN;{_SCHEMA}{_FILES}COMMIT;")
         return journal
 
     def close(self) -> None:
@@ -128,10 +173,16 @@ class Journal:
         """(sequence, document ids) of what was begun and not finished, in order."""
         with ours(self._folder):
             rows = self._db.execute("SELECT sequence, document_ids FROM journal ORDER BY sequence").fetchall()
-        return [(sequence, json.loads(ids)) for sequence, ids in rows]
+        with ours(self._folder):
+            return [(int(sequence), _ids(ids)) for sequence, ids in rows]
 
-    def finish(self, sequence: int, document_ids: Sequence[str], rows: Iterable[Row], marks: Marks) -> None:
-        """Acknowledges a batch: `rows` are what is left of its documents; those without a row are gone."""
+    def finish(
+        self, sequence: int, document_ids: Sequence[str], rows: Iterable[Row], marks: Marks, files: Digests | None
+    ) -> None:
+        """Acknowledge a batch. `rows` are what is left of its documents; those without a row are gone.
+
+        `files` are the data files that the batch wrote and removed; None where the library records none.
+        """
         self._prepare()
         with self._transaction():
             before = self._hashes(document_ids)
@@ -140,8 +191,10 @@ class Journal:
             self._settle_origins(sequence, before)
             self._db.execute("DELETE FROM journal WHERE sequence = ?", (sequence,))
             self._mark(marks)
+            if files is not None:
+                self._set_files(files)
 
-    def rebuild(self, rows: Iterable[Row], marks: Marks) -> None:
+    def rebuild(self, rows: Iterable[Row], marks: Marks, files: Digests | None = None) -> None:
         """Fills an empty journal; rows of the same document are added up."""
         with self._transaction():
             for row in rows:
@@ -151,12 +204,38 @@ class Journal:
                 )
             self._count(*self.recount())
             self._mark(marks)
+            if files is not None:
+                self._set_files(files)
+
+    def record_files(self) -> None:
+        """From now on the data files are recorded, also in a library of an earlier version."""
+        with ours(self._folder):
+            self._db.execute(_FILES)
+
+    def files(self) -> Mapping[str, str] | None:
+        """Map the recorded data files to their SHA-256. Return None where the library records none."""
+        with ours(self._folder):
+            if not self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'data_files'").fetchone():
+                return None
+            rows = self._db.execute("SELECT path, sha256 FROM data_files").fetchall()
+        return {str(path): str(digest) for path, digest in rows}
+
+    def check(self) -> None:
+        """Raise LibraryDamaged where SQLite finds the file inconsistent. Reads all of it."""
+        with ours(self._folder):
+            result = self._db.execute("PRAGMA integrity_check(1)").fetchone()
+        if result != ("ok",):
+            raise LibraryDamaged(f"{self._folder / NAME} is inconsistent: {REPAIR}")
+
+    def _set_files(self, files: Digests) -> None:
+        self._db.executemany("INSERT OR REPLACE INTO data_files VALUES (?, ?)", files.written.items())
+        self._db.executemany("DELETE FROM data_files WHERE path = ?", [(name,) for name in files.gone])
 
     def documents(self) -> Iterator[Row]:
         """All acknowledged documents, in the order of their ids."""
         with ours(self._folder):
-            for document_id, digest, passages, revision in self._db.execute("SELECT * FROM documents ORDER BY id"):
-                yield Row(document_id, digest.hex(), passages, revision)
+            for values in self._db.execute("SELECT * FROM documents ORDER BY id"):
+                yield self._row(*values)
 
     def hashes(self, document_ids: Sequence[str]) -> Mapping[str, str]:
         """`content_hash` of those that are there."""
@@ -196,9 +275,9 @@ class Journal:
         with self._transaction():
             for id_, origin in origins.items():
                 path = os.fsencode(origin.path)
-                self._db.execute("INSERT OR IGNORE INTO files(path) VALUES (?)", (path,))
+                self._db.execute("INSERT OR IGNORE INTO source_files(path) VALUES (?)", (path,))
                 self._db.execute(
-                    "INSERT OR REPLACE INTO origins SELECT ?, number, ?, ? FROM files WHERE path = ?",
+                    "INSERT OR REPLACE INTO origins SELECT ?, number, ?, ? FROM source_files WHERE path = ?",
                     (id_, origin.name, origin.sha256, path),
                 )
 
@@ -261,7 +340,10 @@ class Journal:
     def _hashes(self, document_ids: Sequence[str]) -> dict[str, bytes]:
         among = "WHERE id IN (SELECT value FROM json_each(?))"
         ids = (json.dumps(list(document_ids)),)
-        return dict(self._db.execute(f"SELECT id, content_hash FROM documents {among}", ids).fetchall())
+        hashes = {}
+        for document_id, digest in self._db.execute(f"SELECT id, content_hash FROM documents {among}", ids):
+            hashes[self._row(document_id, digest).id] = digest
+        return hashes
 
     def _origins(self, where: str, value: str | bytes) -> list[tuple[str, Origin]]:
         with ours(self._folder):
@@ -275,15 +357,26 @@ class Journal:
         changed = [id_ for id_, digest in before.items() if after.get(id_) != digest]
         self._db.execute("DELETE FROM origins WHERE id IN (SELECT value FROM json_each(?))", (json.dumps(changed),))
         self._db.execute(
-            "INSERT OR IGNORE INTO files(path) SELECT path FROM coming_origins WHERE sequence = ?", (sequence,)
+            "INSERT OR IGNORE INTO source_files(path) SELECT path FROM coming_origins WHERE sequence = ?", (sequence,)
         )
         self._db.execute(
             "INSERT OR REPLACE INTO origins SELECT coming.id, number, name, sha256 FROM coming_origins AS coming "
-            "JOIN files USING (path) JOIN documents ON documents.id = coming.id "
+            "JOIN source_files USING (path) JOIN documents ON documents.id = coming.id "
             "AND documents.content_hash = coming.content_hash WHERE sequence = ?",
             (sequence,),
         )
         self._db.execute("DELETE FROM coming_origins WHERE sequence = ?", (sequence,))
+
+    def _row(self, document_id: Any, digest: Any, passages: Any = 0, revision: Any = None) -> Row:
+        """Return a row of `documents`. Raises LibraryDamaged where a value is not of the type it was written with."""
+        if not (
+            isinstance(document_id, str)
+            and isinstance(digest, bytes)
+            and isinstance(passages, int)
+            and isinstance(revision, str | None)
+        ):
+            raise LibraryDamaged(f"{self._folder / NAME} holds a document that cannot be read: {REPAIR}")
+        return Row(document_id, digest.hex(), passages, revision)
 
     def _remove(self, document_ids: Sequence[str]) -> None:
         known = "FROM documents WHERE id IN (SELECT value FROM json_each(?))"

@@ -30,13 +30,14 @@ from epicrisis.types import Hit, Origin, Passage, Scope
 from . import manifest as manifests
 from .best import best_by_words
 from .checks import check_documents, check_scope
-from .folder import PARTS, REPLIES, check_parts, check_vacant, clear, locked, sizes
+from .digests import changed_before_compaction, damaged, remove_damaged_versions, unrecorded
+from .folder import PARTS, REPLIES, check_parts, check_vacant, clear, locked, remove_leftovers, sizes
 from .foreign import ours
 from .index import DEFAULT_RECALL, IndexReport, probing, read_report, refreshed
-from .journal import Journal, Marks, Source
+from .journal import Journal, Marks, Row, Source
 from .manifest import Manifest
 from .nearest import EXACT_LIMIT, Neighbours
-from .rebuild import rebuild, rows_of
+from .rebuild import REBUILT, rebuild, rows_of
 from .soundness import LibraryInfo, Parts
 from .vectors import PassageTable, StoredPassage, stored_passages
 from .words import WordIndex
@@ -61,6 +62,7 @@ class Library:
         self._writes = 0
         # A new library is its owner's alone until the owner lets others in; one with notes stays so.
         self._private = build
+        self._settled_deletions: frozenset[str] = frozenset()
         self._table = PassageTable(folder, manifest.dimensions, create=build)
         self._neighbours = Neighbours(folder, self._table, manifest.dimensions)
         self._words = WordIndex(folder, create=build)
@@ -138,6 +140,9 @@ class Library:
                 "makes it again"
             )
         check_parts(folder)
+        if lock is not None:
+            remove_leftovers(folder)
+            clear(folder, REBUILT)
         library = cls(folder, manifest, lock)
         try:
             library._parts.check_whole()
@@ -226,6 +231,11 @@ class Library:
                 self._table.delete(known)
                 self._finish(sequence, known, [])
 
+    @property
+    def settled_deletions(self) -> frozenset[str]:
+        """Return the documents whose deletion a killed writer began, and which this one brought to its end."""
+        return self._settled_deletions
+
     def add_source(self, source: Source) -> None:
         """Remembers that a file was added whole. Raises LibraryError for a reader."""
         with self._threads:
@@ -237,13 +247,14 @@ class Library:
         it; never necessary, and on a disk too full left undone."""
         with self._threads:
             self._settle()
+            self._check_files()
             sequence = self._journal.begin([])
             # No document depends on it: the batch stays open, and the next write settles it.
             with suppress(StorageError):
                 self._table.compact()
                 if self._table.count() >= FILTERS_FROM:
                     self._neighbours.build_filters()
-                self._journal.finish(sequence, [], [], self._parts.marks())
+                self._acknowledge(sequence, [], [], self._parts.marks())
 
     def optimize(
         self, recall: float = DEFAULT_RECALL, *, rebuild: bool = False, on_step: Callable[[str], None] | None = None
@@ -255,6 +266,9 @@ class Library:
         say = on_step or (lambda step: None)
         with self._threads:
             self._settle()
+            say("comparing checksums")
+            self._check_files()
+            self._journal.record_files()
             sequence = self._journal.begin([])
             say("joining small files")
             self._table.compact()
@@ -262,7 +276,7 @@ class Library:
             report = None
             if passages > EXACT_LIMIT:
                 report = refreshed(self._folder, self._neighbours, passages, recall, rebuild, say)
-            self._journal.finish(sequence, [], [], self._parts.marks())
+            self._acknowledge(sequence, [], [], self._parts.marks())
         return report
 
     def _settle(self) -> None:
@@ -273,12 +287,28 @@ class Library:
             # A write that failed may have reached Lance all the same.
             self._table.refresh()
         for sequence, ids in batches:
-            self._finish(sequence, ids, self._table.passages_of(ids))
+            passages = self._table.passages_of(ids)
+            there = {stored.passage.document_id for stored in passages}
+            self._settled_deletions |= self._journal.hashes(ids).keys() - there
+            self._finish(sequence, ids, passages)
 
     def _finish(self, sequence: int, document_ids: Sequence[str], passages: Sequence[StoredPassage]) -> None:
         """The second half of every write: words, then the acknowledgement. `passages`: what Lance now holds of them."""
         words = self._words.replace(document_ids, passages)
-        self._journal.finish(sequence, document_ids, rows_of(passages), Marks(self._table.version, words))
+        self._acknowledge(sequence, document_ids, rows_of(passages), Marks(self._table.version, words))
+
+    def _acknowledge(self, sequence: int, document_ids: Sequence[str], rows: Sequence[Row], marks: Marks) -> None:
+        """Record the data files that the batch wrote, where the library records them, and end the batch."""
+        recorded = self._journal.files()
+        files = None if recorded is None else unrecorded(self._folder, recorded)
+        self._journal.finish(sequence, document_ids, rows, marks, files)
+
+    def _check_files(self) -> None:
+        """Raise LibraryDamaged where a compaction would write changed bits again, as if they were right."""
+        recorded = self._journal.files() or {}
+        if names := changed_before_compaction(self._folder, recorded, self._manifest.dimensions):
+            raise LibraryDamaged(damaged(self._folder, names))
+        remove_damaged_versions(self._folder, recorded)
 
     # -- searching ----------------------------------------------------------------------------------------------------
 
@@ -410,13 +440,21 @@ class Library:
 
     @classmethod
     def repair(cls, path: Path | str) -> LibraryInfo:
-        """Makes the word index and the table of documents anew from the passages. Killed half-way, run it again.
+        """Make the word index and the table of documents anew from the passages. Killed half-way, run it again.
 
-        Passages that Lance lost cannot be made: raises LibraryDamaged then. Raises LibraryBusy, StorageError.
+        A library whose creation was interrupted is completed, and is empty. Passages that Lance lost cannot be made:
+        raises LibraryDamaged then. Raises LibraryBusy, StorageError.
         """
         folder = local_path(path).absolute()
         manifests.read_manifest(folder)
-        with locked(folder):
-            rebuild(folder, manifests.read_manifest(folder).dimensions)
+        lock = locked(folder)
+        try:
+            manifest = manifests.read_manifest(folder)
+            if manifest.complete:
+                rebuild(folder, manifest.dimensions)
+            else:
+                cls._build(folder, manifest, lock)._close_parts()
+        finally:
+            lock.release()
         with cls.open(folder) as library:
             return library.info()

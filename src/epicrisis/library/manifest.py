@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from epicrisis.errors import EncoderMismatch, LibraryDamaged, LibraryMissing
+from epicrisis.errors import EncoderMismatch, InputError, LibraryDamaged, LibraryMissing
 from epicrisis.printable import shell_quoted
+from epicrisis.types import Splitter
 
 from .foreign import REPAIR, ours
 
@@ -26,6 +27,9 @@ PRECOMPUTED = "precomputed:"
 """Begins the fingerprint of vectors that came ready-made, such as NCBI's of PubMed."""
 NAME = "manifest.json"
 TEMPORARY = "manifest.json.tmp"
+_MOST = 1_000_000
+"""Dimensions, and tokens of a passage: more is damage, and would take more memory than there is."""
+_LONGEST = 1000
 _SOFTWARE = ("epicrisis", "lancedb", "tantivy", "pyarrow")
 
 
@@ -53,9 +57,14 @@ class Manifest:
 def new_manifest(
     *, encoder_fingerprint: str, encoder_name: str, dimensions: int, max_tokens: int, overlap: int, splitter: str
 ) -> Manifest:
-    """A manifest for a library that is about to be made. Raises ValueError where the numbers make no sense."""
-    if dimensions < 1 or not max_tokens > overlap >= 0:
-        raise ValueError(f"dimensions {dimensions}, max_tokens {max_tokens} and overlap {overlap} make no library")
+    """Return a manifest for a library that is about to be made. Raises InputError where the numbers make no sense."""
+    if not max_tokens > overlap >= 0:
+        raise InputError(
+            f"passages of {max_tokens} tokens cannot share {overlap} with their neighbours: give less than "
+            f"{max_tokens} with --overlap"
+        )
+    if not 1 <= dimensions <= _MOST:
+        raise InputError(f"vectors of {dimensions} dimensions make no library: check the encoder")
     return Manifest(
         format=FORMAT,
         library_id=uuid.uuid4().hex,
@@ -106,7 +115,7 @@ def read_manifest(folder: Path) -> Manifest:
         data = path.read_bytes()
     try:
         values: Any = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise LibraryDamaged(f"{path} is not JSON: {REPAIR.split(',')[0]}, or restore this file") from error
     found = values.get("format") if isinstance(values, dict) else None
     if isinstance(found, int) and found > FORMAT:
@@ -122,10 +131,35 @@ def read_manifest(folder: Path) -> Manifest:
     return Manifest(**values)
 
 
+def complete_manifest(folder: Path) -> Manifest | None:
+    """Return the manifest of the library at `folder`, or None where there is none or its creation was interrupted.
+
+    Raises LibraryDamaged where the manifest cannot be understood.
+    """
+    if not (folder / NAME).is_file():
+        return None
+    manifest = read_manifest(folder)
+    return manifest if manifest.complete else None
+
+
 def _fits(values: Mapping[str, Any]) -> bool:
     kinds = {"format": int, "dimensions": int, "max_tokens": int, "overlap": int, "software": dict, "complete": bool}
-    return set(values) == {field.name for field in dataclasses.fields(Manifest)} and all(
-        isinstance(value, kinds.get(name, str)) for name, value in values.items()
+    typed = set(values) == {field.name for field in dataclasses.fields(Manifest)} and all(
+        type(value) is kinds.get(name, str) for name, value in values.items()
+    )
+    return typed and _sensible(values)
+
+
+def _sensible(values: Mapping[str, Any]) -> bool:
+    """Whether the values of a manifest, of the right types, are such as a library is written with."""
+    software = values["software"]
+    texts = [value for value in values.values() if isinstance(value, str)]
+    texts += [*software.keys(), *software.values()]
+    return (
+        1 <= values["dimensions"] <= _MOST
+        and 0 <= values["overlap"] < values["max_tokens"] <= _MOST
+        and values["splitter"] in get_args(Splitter)
+        and all(isinstance(text, str) and len(text) <= _LONGEST and text.isprintable() for text in texts)
     )
 
 

@@ -17,6 +17,7 @@ from epicrisis.types import Origin
 
 from . import journal as journals
 from . import words as indexes
+from .digests import Digests, check_small_files, unrecorded
 from .folder import clear
 from .foreign import ours
 from .journal import Journal, Marks, Row, Source
@@ -24,16 +25,18 @@ from .manifest import sync_folder
 from .vectors import PassageTable, StoredPassage
 from .words import WordIndex
 
-_NEW = f"{journals.NAME}.new"
+REBUILT = f"{journals.NAME}.new"
+"""The journal that is being made anew; beside a whole journal what a killed repair left."""
 
 
 def rebuild(folder: Path, dimensions: int) -> None:
     """Both anew, whole or not at all. Raises LibraryDamaged where passages cannot be read, StorageError."""
+    buried, sources, origins, files = _remembered(folder)
+    check_small_files(folder, files)
     table = PassageTable(folder, dimensions)
     table.check()
-    buried, sources, origins = _remembered(folder)
-    clear(folder, _NEW)
-    journal = Journal.create(folder, _NEW)
+    clear(folder, REBUILT)
+    journal = Journal.create(folder, REBUILT)
     try:
         journal.bury(buried)
         for source in sources:
@@ -44,31 +47,33 @@ def rebuild(folder: Path, dimensions: int) -> None:
         opstamp = words.replace([], (stored for batch in table.batches() for stored in batch))
         words.close()
         rows = (row for batch in table.batches() for row in rows_of(batch))
-        journal.rebuild(rows, Marks(table.version, opstamp))
+        # What was recorded stays: damage that is there by now must not pass for what was written.
+        written = Digests({**files, **unrecorded(folder, files).written})
+        journal.rebuild(rows, Marks(table.version, opstamp), written)
         journal.set_origins(origins)
     finally:
         journal.close()
     with ours(folder):
-        (folder / _NEW).replace(folder / journals.NAME)
+        (folder / REBUILT).replace(folder / journals.NAME)
         sync_folder(folder)
 
 
-def _remembered(folder: Path) -> tuple[Mapping[str, str], list[Source], Mapping[str, Origin]]:
-    """Return what only the old journal knows: deleted documents, source files, the file of each document.
+def _remembered(folder: Path) -> tuple[Mapping[str, str], list[Source], Mapping[str, Origin], Mapping[str, str]]:
+    """Return what only the old journal knows: deleted documents, source files, the file of each document, checksums.
 
     Nothing where it cannot be read.
     """
-    name = next((name for name in (journals.NAME, _NEW) if (folder / name).is_file()), None)
+    name = next((name for name in (journals.NAME, REBUILT) if (folder / name).is_file()), None)
     if name is None:
-        return {}, [], {}
+        return {}, [], {}, {}
     try:
         journal = Journal(folder, name)
         try:
-            return journal.buried(), journal.sources(), journal.all_origins()
+            return journal.buried(), journal.sources(), journal.all_origins(), journal.files() or {}
         finally:
             journal.close()
     except LibraryDamaged:
-        return {}, [], {}
+        return {}, [], {}, {}
 
 
 def rows_of(passages: Sequence[StoredPassage]) -> list[Row]:

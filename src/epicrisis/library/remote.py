@@ -51,7 +51,7 @@ def _after(before: Remote, line: str, path: Path) -> Remote:
         at, allowed, hosts = str(said["at"]), said["allowed"], tuple(map(str, said["hosts"]))
         if not isinstance(allowed, bool):
             raise TypeError
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise LibraryDamaged(
             f"{path} cannot be read, so no other machine is allowed: delete it, and say --allow-remote anew"
         ) from None

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 TABLE = "passages"
 NAME = f"{TABLE}.lance"
+HINT = "latest_version_hint.json"
+"""The one file of the table that Lance rewrites."""
 _READERS_TIME = timedelta(minutes=10)
 _PASSAGE = [
     "id", "document_id", "ordinal", "start", "end", "text", "title", "source", "date", "patient", "metadata",
@@ -74,6 +76,17 @@ class PassageTable:
                 self.sync()
             else:
                 self.lance = database.open_table(TABLE)
+                self._check_width()
+
+    def _check_width(self) -> None:
+        """Raise LibraryDamaged where the vectors are of another dimension than the manifest says."""
+        column = self.lance.schema.field("vector").type
+        width = getattr(column, "list_size", None)
+        if width != self._dimensions:
+            raise LibraryDamaged(
+                f"{self._folder}: vectors have {width} dimensions, the manifest says {self._dimensions}: copy the "
+                "whole folder again"
+            )
 
     @property
     def version(self) -> int:
@@ -194,12 +207,27 @@ class PassageTable:
         """All passages, piece by piece, in no order."""
         with ours(self._folder):
             for batch in self.lance.search().select(_PASSAGE).to_batches(4096):
-                yield [_stored(row) for row in batch.to_pylist()]
+                yield [self._stored(row) for row in batch.to_pylist()]
 
     def _where(self, condition: str) -> list[StoredPassage]:
         with ours(self._folder):
             rows = self.lance.search().where(condition).select(_PASSAGE).to_list()
-        return [_stored(row) for row in rows]
+            return [self._stored(row) for row in rows]
+
+    def _stored(self, row: dict[str, Any]) -> StoredPassage:
+        """Return the passage of a row. Raises LibraryDamaged where a column holds what was never written there."""
+        texts = ("id", "document_id", "text", "title", "source")
+        numbers = ("ordinal", "start", "end")
+        whole = all(isinstance(row[name], str) for name in texts) and all(type(row[name]) is int for name in numbers)
+        whole = whole and isinstance(row["content_hash"], bytes) and isinstance(row["metadata"], str)
+        metadata = json.loads(row["metadata"]) if whole else None
+        if not isinstance(metadata, dict):
+            raise LibraryDamaged(f"{self._folder / NAME} holds a passage that cannot be read: {REPAIR}")
+        values = {name: row[name] for name in _PASSAGE[:-2]}
+        values["metadata"] = metadata
+        if values["date"] is not None:
+            last_day(values["date"])
+        return StoredPassage(Passage(**values), row["content_hash"].hex(), row["revision"])
 
 
 def _these(passage_ids: Sequence[str]) -> str:
@@ -252,12 +280,6 @@ def _record(passage: Passage, document: StoredDocument) -> dict[str, Any]:
     record["facets"] = sorted(facets(passage.metadata))
     record["content_hash"], record["revision"] = bytes.fromhex(document.content_hash), document.revision
     return record
-
-
-def _stored(row: dict[str, Any]) -> StoredPassage:
-    values = {name: row[name] for name in _PASSAGE[:-2]}
-    values["metadata"] = json.loads(values["metadata"])
-    return StoredPassage(Passage(**values), row["content_hash"].hex(), row["revision"])
 
 
 def quoted(value: str) -> str:

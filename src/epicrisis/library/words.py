@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from epicrisis.dates import first_day, last_day
 from epicrisis.errors import LibraryDamaged
 from epicrisis.facets import RETRACTED, facets
+from epicrisis.scratch import Scratch
 from epicrisis.types import Passage, Scope
 
 from .foreign import REPAIR, ours
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
     import tantivy
 
 NAME = "words"
+META = "meta.json"
+"""Names the segments of the last commit."""
+_META_LOCK = ".tantivy-meta.lock"
 _ANALYZER = "english"
 _LITERATURE = "none"
 _HEAP = 64_000_000
@@ -55,12 +61,14 @@ class WordIndex:
         self._folder = folder / NAME
         self._analyzer = _analyzer()
         self._writer: tantivy.IndexWriter | None = None
+        self._links: _Links | None = None
         with ours(self._folder):
             if create:
                 self._folder.mkdir()
                 self._index = tantivy.Index(_schema(), path=str(self._folder))
             else:
-                self._index = tantivy.Index.open(str(self._folder))
+                self._links = None if _is_writable(self._folder) else _Links(self._folder)
+                self._index = tantivy.Index.open(str(self._links.path if self._links else self._folder))
             self._index.register_tokenizer(_ANALYZER, self._analyzer)
             self._index.config_reader("manual")
             self._schema = self._index.schema
@@ -69,6 +77,8 @@ class WordIndex:
     def refresh(self) -> None:
         """Moves on to what a writer has committed since."""
         with ours(self._folder):
+            if self._links is not None:
+                self._links.renew()
             self._index.reload()
 
     def close(self) -> None:
@@ -79,6 +89,8 @@ class WordIndex:
                     self._writer.wait_merging_threads()
                 finally:
                     self._writer = None
+        if self._links is not None:
+            self._links.close()
 
     def count(self) -> int:
         with ours(self._folder):
@@ -88,9 +100,9 @@ class WordIndex:
         """tantivy's opstamp of the last commit; grows with every commit."""
         with ours(self._folder):
             try:
-                return int(json.loads((self._folder / "meta.json").read_bytes())["opstamp"])
-            except (KeyError, TypeError) as error:
-                raise LibraryDamaged(f"{self._folder / 'meta.json'} has no opstamp: {REPAIR}") from error
+                return int(json.loads((self._folder / META).read_bytes())["opstamp"])
+            except (KeyError, TypeError, RecursionError) as error:
+                raise LibraryDamaged(f"{self._folder / META} has no opstamp: {REPAIR}") from error
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -200,6 +212,36 @@ class WordIndex:
             # The words alone, so that tantivy passes over blocks that cannot be among the best.
             return Query.boolean_query(words)
         return Query.boolean_query(clauses)
+
+
+class _Links:
+    """A temporary folder of links to the files of an index, for tantivy's lock: it makes one also to read."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._scratch = Scratch("epicrisis-words-")
+        self.path = self._scratch.path
+        self.renew()
+
+    def renew(self) -> None:
+        """Link what is new; where links are not to be had, copy it."""
+        for path in self._folder.iterdir():
+            place = self.path / path.name
+            if path.suffix == ".lock" or place.is_symlink() or place.exists():
+                continue
+            try:
+                place.symlink_to(path)
+            except OSError:
+                shutil.copyfile(path, place)
+
+    def close(self) -> None:
+        self._scratch.close()
+
+
+def _is_writable(folder: Path) -> bool:
+    """Whether tantivy can take its lock in the folder."""
+    lock = folder / _META_LOCK
+    return os.access(folder, os.W_OK) and (not lock.exists() or os.access(lock, os.W_OK))
 
 
 def _schema() -> tantivy.Schema:

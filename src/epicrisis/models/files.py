@@ -66,7 +66,7 @@ def read_json(path: Path) -> Any:
         return None
     try:
         return json.loads(path.read_text("utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ModelFileInvalid(f"{path} is not JSON: {error}") from error
 
 

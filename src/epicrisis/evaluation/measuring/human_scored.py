@@ -110,7 +110,7 @@ def _preferred(path: Path, root: Path) -> Iterator[Preferred]:
             right: Choice = {1: "1", 2: "2"}[row["label"]]  # type: ignore[assignment]
             digest = hashlib.sha256(json.dumps(texts).encode()).hexdigest()[:8]
             yield Preferred(Pair(f"{subset}:{number}:{digest}", *map(str, texts)), right, subset)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise InputError(f"{shown(path)}: is no list of judged pairs: fetch it again") from None
 
 

@@ -190,7 +190,7 @@ def read_manifest(folder: Path) -> Manifest:
         manifest = Manifest(**{**values, "plan": Plan(**values["plan"])})
     except OSError as error:
         raise InputError(f"{folder} is no run ({error.strerror}): name a folder that a run was written to") from error
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         manifest = None
     if manifest is None or not _fits(manifest):
         raise InputError(f"{path} is no manifest of a run: name a folder that a run was written to")

@@ -84,7 +84,7 @@ def _folder(folder: Path) -> Outputs:
             outputs[key] = tuple(texts.validate_python(json.loads(path.read_bytes()), strict=True))
         except OSError as error:
             raise InputError(f"{shown(path)}: {because(error)}; check the file and its permissions") from error
-        except ValueError:
+        except (ValueError, RecursionError):
             raise InputError(f"{shown(path)}: not a JSON list of texts; fetch the file again") from None
     if not outputs:
         raise InputError(f"{shown(folder)}: no file called {_NAMES} in it; name the folder that holds them")

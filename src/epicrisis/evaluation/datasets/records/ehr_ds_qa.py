@@ -135,5 +135,5 @@ def _listed(text: str) -> Any:
     """A list as Python writes it; the text where it is none, for the form's check to find."""
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
         return text

@@ -15,13 +15,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from epicrisis.corpus.inputs import because, shown
 from epicrisis.errors import InputError, StorageError
 from epicrisis.plain import to_json
 from epicrisis.printable import printable_json
+from epicrisis.scratch import Scratch, sweep
 
 from .asking import CATEGORIES, Asked, ask
 from .draws import Draws
@@ -29,6 +29,7 @@ from .record import Record, check_length, make_record
 from .writing import Note
 
 NOTES, QUESTIONS, README = "notes.csv", "questions.jsonl", "README.md"
+_PREFIX = ".records-"
 COLUMNS = (
     "subject_id", "hadm_id", "note_id", "charttime", "note_type", "text", "admittime", "dischtime",
 )  # fmt: skip
@@ -64,6 +65,7 @@ def write_records(
     for length in tokens:
         check_length(length)
     try:
+        sweep(_PREFIX, folder)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise InputError(f"{shown(folder)} is there already: name a new or empty folder (-o)")
         with _whole(folder) as place:
@@ -79,11 +81,11 @@ def _whole(folder: Path) -> Iterator[Path]:
     """A place on the folder's disk to write into. What was written moves into the folder when all of it is there."""
     beside = folder if folder.exists() else folder.parent
     beside.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=".records-", dir=beside) as place:
-        yield Path(place)
+    with Scratch(_PREFIX, beside) as place:
+        yield place
         folder.mkdir(exist_ok=True)
         for name in (README, NOTES, QUESTIONS):
-            (Path(place) / name).rename(folder / name)
+            (place / name).rename(folder / name)
 
 
 def _written(

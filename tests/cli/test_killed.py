@@ -1,0 +1,78 @@
+"""kill -9 of the program itself: the same command run again ends as one that nobody killed."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from epicrisis.library import journal
+from epicrisis.library.folder import clear
+from epicrisis.library.library import Library
+from epicrisis.library.manifest import read_manifest
+from tests.cli.conftest import Program
+from tests.library.conftest import Killer, killer
+
+__all__ = ["killer"]
+
+pytestmark = pytest.mark.models
+
+
+def holds_all(folder: Path) -> bool:
+    """Whether the library is sound and holds the three papers."""
+    with Library.open(folder) as library:
+        info = library.info()
+    return (info.documents, info.passages, info.problems) == (3, 3, ())
+
+
+@pytest.mark.parametrize("number", [2, 6, 24])
+def test_add_killed_during_creation_continues(number: int, program: Program, papers: Path, tmp_path: Path) -> None:
+    """Killed before the lock is written, with the manifest alone, and among the parts."""
+    folder = tmp_path / "library"
+    code = program.run("library", "add", folder, papers, kill_at=number, folder=str(folder))
+    assert code == -signal.SIGKILL
+    assert program.run("library", "add", folder, papers) == 0, program.said
+    assert holds_all(folder)
+
+
+def test_repair_of_an_incomplete_library_completes_it(program: Program, papers: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "library"
+    assert program.run("library", "add", folder, papers, kill_at=24, folder=str(folder)) == -signal.SIGKILL
+    assert not read_manifest(folder).complete
+    assert program.run("library", "repair", folder) == 0, program.said
+    assert "0 documents" in program.said
+    assert program.run("library", "add", folder, papers) == 0, program.said
+    assert holds_all(folder)
+
+
+def test_rollback_journal_of_a_killed_creation_is_removed(tmp_path: Path) -> None:
+    """SQLite would apply it to the new file of the same name."""
+    beside = tmp_path / f"{journal.NAME}-journal"
+    beside.write_bytes(b"left by a kill")
+    clear(tmp_path, journal.NAME)
+    assert not beside.exists()
+
+
+@pytest.mark.parametrize("moment", ["table-deleted", "words-committed"])
+def test_delete_killed_after_its_commit_ends_when_run_again(
+    moment: str, program: Program, killer: Killer, small_library: Path
+) -> None:
+    """The library is as documented in between too: searches do not find the document, its words neither."""
+    killer.kill("delete", small_library, moment, 0)
+    assert program.run("search", small_library, "aspirin", "--by", "bm25", "--json") == 0, program.said
+    assert '"a#0"' not in program.said
+    assert program.run("library", "delete", small_library, "a", "--json") == 0, program.said
+    assert '"deleted": [\n    "a"\n  ]' in program.said
+    with Library.open(small_library) as library:
+        info = library.info()
+    assert (info.documents, info.open_batches, info.problems) == (2, 0, ())
+
+
+def test_temporary_files_of_a_killed_writer_are_removed(program: Program, papers: Path, small_library: Path) -> None:
+    left = [small_library / "passages.lance" / "data" / ".tmpAbC123", small_library / "words" / ".tmpXyZ789"]
+    left.append(small_library / "journal.sqlite.new")
+    for path in left:
+        path.write_bytes(b"half")
+    assert program.run("library", "add", small_library, papers) == 0, program.said
+    assert not [path for path in left if path.exists()]
