@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from epicrisis.errors import InputError, StorageError
 from epicrisis.privacy import open_private
 
 _BLOCK = 1 << 16
+_DIGITS = 18
+"""Of the largest whole number that a line may hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +101,31 @@ def alone(path: Path, lock: FileLock | None = None) -> FileLock:
 
 def _object(line: bytes) -> dict[str, Any] | None:
     try:
-        value = json.loads(line)
+        value = parsed(line)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
+
+
+def parsed(text: bytes) -> Any:
+    """Return the JSON value. Raises ValueError where it is none or holds a number that no record holds, and
+    RecursionError for one that is nested too deep."""
+    return json.loads(text, parse_int=_integer, parse_float=_finite, parse_constant=_finite)
+
+
+def _integer(digits: str) -> int:
+    """Return the number. Raises ValueError for one that no counter of ours can hold: sums of it would overflow."""
+    if len(digits) > _DIGITS:
+        raise ValueError("a number is too large")
+    return int(digits)
+
+
+def _finite(text: str) -> float:
+    """Return the number. Raises ValueError for `NaN`, `Infinity` and what is as large: no record holds them."""
+    value = float(text)
+    if not isfinite(value):
+        raise ValueError("a number is not finite")
+    return value
 
 
 def _is_half(line: bytes) -> bool:
