@@ -122,11 +122,11 @@ def refusal_of(work: Callable[[], None]) -> EpicrisisError | None:
     return None
 
 
-Damage = Callable[[Path], None]
+Damage = Callable[[Path], object]
 
 
 def _as_text(file: str, change: Callable[[str], str]) -> Damage:
-    return lambda folder: (folder / file).write_text(change((folder / file).read_text("utf-8")), "utf-8") and None
+    return lambda folder: (folder / file).write_text(change((folder / file).read_text("utf-8")), "utf-8")
 
 
 def _as_json(change: Callable[[Any], None], file: str = MANIFEST) -> Damage:
@@ -222,7 +222,23 @@ def test_damaged_rankings_and_measures_are_refused_in_one_line(
 
 # -- at random --------------------------------------------------------------------------------------------------------
 
-VALUES = (None, -1, True, "x", "", [], {}, [1], {"a": 1}, 1e308, 10**25, float("nan"), "\ud800", -5.5, [None])
+VALUES: tuple[Any, ...] = (
+    None,
+    -1,
+    True,
+    "x",
+    "",
+    [],
+    {},
+    [1],
+    {"a": 1},
+    1e308,
+    10**25,
+    float("nan"),
+    "\ud800",
+    -5.5,
+    [None],
+)
 
 
 def _places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
