@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from epicrisis.errors import InputError
 
-from . import fhir, files, html, jsonl, medcpt, medrag, notes, nxml, pdf, pubmed, pubmedqa
+from . import fhir, files, html, jsonl, medcpt, medrag, notes, nxml, pdf, pubmed, pubmedqa, retractions
 from .inputs import Item, Skipped, WholeFile, because, check_file, is_folder, marked, shown, whole_file
 from .notes import Columns
 from .notes_record import Treatment
@@ -21,7 +21,13 @@ __all__ = ["FORMATS", "Skipped", "read"]
 
 _BY_NAME = {"text": files.read, "pdf": pdf.read, "html": html.read, "nxml": nxml.read}
 """Readers that are told the file's name: it makes the id where nothing in the file does."""
-_BY_PATH = {"jsonl": jsonl.read, "medrag": medrag.read, "statpearls": medrag.statpearls}
+_LIST = "retraction-watch"
+_BY_PATH: Mapping[str, Callable[[Path], Iterator[Item]]] = {
+    "jsonl": jsonl.read,
+    "medrag": medrag.read,
+    "statpearls": medrag.statpearls,
+    _LIST: retractions.read,
+}
 FORMATS = (*_BY_PATH, "pubmed", "medcpt", "pubmedqa", *_BY_NAME, "notes", "fhir")
 _XML, _CSV, _JSON = "xml", "csv", "json"
 """Endings that do not tell the format: the file's beginning does."""
@@ -138,6 +144,8 @@ def _kind(path: Path, forced: str | None, otherwise: Mapping[str, str]) -> str |
         if kind == _XML:
             return kind_of(path)
         if kind == _CSV:
+            if path.suffix != ".gz" and retractions.is_retraction_watch(path):
+                return _LIST
             return "notes" if notes.is_known(path) else otherwise.get(_CSV)
         if kind == _JSON:
             return "fhir" if fhir.is_fhir(path) else otherwise.get(_JSON)

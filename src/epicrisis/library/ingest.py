@@ -10,15 +10,17 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from epicrisis.corpus.inputs import Deleted, Encoded, Item, Skipped, WholeFile
+from epicrisis.corpus.inputs import Deleted, Encoded, Item, Marked, Skipped, WholeFile
+from epicrisis.corpus.retractions import stated_by
 from epicrisis.errors import EncoderMismatch, LibraryError
 from epicrisis.plain import to_json
 from epicrisis.seams import Encoder, StoredDocument, Vectors
@@ -33,6 +35,7 @@ from .journal import Source
 from .library import Library
 from .manifest import NAME as MANIFEST
 from .manifest import PRECOMPUTED, check_encoder
+from .marks import with_marks
 from .seen import Seen
 
 DEFAULT_OVERLAP = 32
@@ -42,6 +45,7 @@ _ENCODED_AT_ONCE = 256
 _MARGIN = 0.6
 _PROGRESS_EVERY = 500
 _COMPARED = 4
+_MARKS_AT_ONCE = 5_000
 
 
 def open_or_create(
@@ -134,6 +138,7 @@ def add_documents(
     Raises EncoderMismatch, StorageError, LibraryError, and whatever `items` raises.
     """
     check_encoder(library.path, library.manifest, encoder.fingerprint)
+    library.prepare_marks()
     addition = _Addition(library, encoder, on_progress, seconds_between_commits, passages_per_batch)
     with closing(Seen()) as seen:
         for item in items:
@@ -142,6 +147,8 @@ def add_documents(
             if addition.read % _PROGRESS_EVERY == 0:
                 addition.tell()
     addition.commit()
+    with uninterrupted():
+        addition.marked = library.mark_due()
     if addition.passages:
         with uninterrupted():
             library.compact()
@@ -184,6 +191,8 @@ class _Addition:
         self.rate: float | None = None
         self.read = self.added = self.replaced = self.unchanged = self.passages = self.skipped = 0
         self.outdated = self.deleted = self.cut_off = 0
+        self.waiting_marks: list[Marked] = []
+        self.statements = self.nameless = self.marked = 0
         self.first_skipped: list[Skipped] = []
         self.encode_seconds = 0.0
 
@@ -194,6 +203,8 @@ class _Addition:
             self.whole_files.append(item)
         elif isinstance(item, Deleted):
             self.take_back(item, seen)
+        elif isinstance(item, Marked):
+            self.take_mark(item)
         elif isinstance(item, Encoded):
             self.take_document(item.document, item.vector, seen)
         else:
@@ -218,6 +229,13 @@ class _Addition:
         self.deleted += item.id in self.library.content_hashes([item.id])
         with uninterrupted():
             self.library.delete([item.id], {item.id: item.revision})
+
+    def take_mark(self, item: Marked) -> None:
+        self.statements += 1
+        self.nameless += not item.targets
+        self.waiting_marks.append(item)
+        if len(self.waiting_marks) >= _MARKS_AT_ONCE:
+            self.commit()
 
     def take_document(self, document: Document, vector: Vectors | None, seen: Seen) -> None:
         reason = unfit(document)
@@ -284,6 +302,7 @@ class _Addition:
     def commit(self) -> None:
         """Encodes what waits and writes it; it is acknowledged when this returns."""
         self.refuse_other_patients()
+        self.state()
         if self.waiting:
             began = time.monotonic()
             ids = [each.document.id for each in self.waiting]
@@ -303,6 +322,17 @@ class _Addition:
             now = datetime.now(UTC).isoformat(timespec="seconds")
             self.library.add_source(Source(file.sha256, file.name, file.bytes, now))
         self.whole_files.clear()
+
+    def state(self) -> None:
+        """Writes down what waits to be said of other articles, before the documents that say it: a document that is
+        there is not read for it again."""
+        notices = [each.document for each in self.waiting if each.document.revision is not None]
+        stated = [*self.waiting_marks, *(marked for notice in notices for marked in stated_by(notice))]
+        sources = {each.source for each in stated} | {each.id for each in notices}
+        if sources:
+            with uninterrupted():
+                self.library.state(sorted(sources), stated)
+        self.waiting_marks.clear()
 
     def refuse_other_patients(self) -> None:
         """Leaves out what would replace another patient's document."""
@@ -333,10 +363,12 @@ class _Addition:
                 vectors[i] = row
         vectors[missing] = self.encode([passages[i] for i in missing])
         documents, place = [], 0
+        marks = self.library.marks_for([each.document for each in self.waiting])
         for each in self.waiting:
             end = place + len(each.passages)
+            marked = _marked(each.passages, marks.get(each.document.id, ()))
             documents.append(
-                StoredDocument(each.document.id, each.digest, each.passages, vectors[place:end], each.document.revision)
+                StoredDocument(each.document.id, each.digest, marked, vectors[place:end], each.document.revision)
             )
             place = end
         return documents
@@ -379,11 +411,21 @@ class _Addition:
             deleted=self.deleted,
             passages=self.passages,
             cut_off=self.cut_off,
+            statements=self.statements,
+            nameless=self.nameless,
+            marked=self.marked,
             skipped=self.skipped,
             first_skipped=tuple(self.first_skipped),
             seconds=time.monotonic() - self.started,
             encode_seconds=self.encode_seconds,
         )
+
+
+def _marked(passages: tuple[Passage, ...], marks: Sequence[Mapping[str, Any]]) -> tuple[Passage, ...]:
+    """The passages with these marks in their metadata."""
+    if not marks:
+        return passages
+    return tuple(replace(passage, metadata=with_marks(passage.metadata, marks)) for passage in passages)
 
 
 def _words(title: str, text: str) -> tuple[str, str]:

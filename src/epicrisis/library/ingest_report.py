@@ -51,5 +51,10 @@ class IngestReport:
     first_skipped: tuple[Skipped, ...]
     seconds: float
     encode_seconds: float
+    statements: int = 0
+    """Entries of a list of retractions that were read; `nameless` of them name no PMID and no DOI."""
+    nameless: int = 0
+    marked: int = 0
+    """Documents that were there and whose marks changed: retracted, doubted, corrected or reinstated since."""
     removed: Removed | None = None
     """What was taken out of notes, where there were any."""

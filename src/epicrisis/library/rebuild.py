@@ -19,6 +19,7 @@ from .folder import clear
 from .foreign import ours
 from .journal import Journal, Marks, Row, Source
 from .manifest import sync_folder
+from .marks import Statement
 from .vectors import PassageTable, StoredPassage
 from .words import WordIndex
 
@@ -29,11 +30,14 @@ def rebuild(folder: Path, dimensions: int) -> None:
     """Both anew, whole or not at all. Raises LibraryDamaged where passages cannot be read, StorageError."""
     table = PassageTable(folder, dimensions)
     table.check()
-    buried, sources = _remembered(folder)
+    buried, sources, statements = _remembered(folder)
     clear(folder, _NEW)
     journal = Journal.create(folder, _NEW)
     try:
         journal.bury(buried)
+        if statements is not None:
+            # All their targets are due again: whatever the passages say, it is held against them.
+            journal.make_marks(statements)
         for source in sources:
             journal.add_source(source)
         # Without its journal the folder is no whole library: it goes first and comes back last, in one piece.
@@ -50,19 +54,20 @@ def rebuild(folder: Path, dimensions: int) -> None:
         sync_folder(folder)
 
 
-def _remembered(folder: Path) -> tuple[Mapping[str, str], list[Source]]:
-    """What only the old journal knows: deleted documents and source files; nothing where it cannot be read."""
+def _remembered(folder: Path) -> tuple[Mapping[str, str], list[Source], list[Statement] | None]:
+    """What only the old journal knows: deleted documents, source files and what was stated of articles (`None`: it kept
+    no statements); nothing where it cannot be read."""
     name = next((name for name in (journals.NAME, _NEW) if (folder / name).is_file()), None)
     if name is None:
-        return {}, []
+        return {}, [], None
     try:
         journal = Journal(folder, name)
         try:
-            return journal.buried(), journal.sources()
+            return journal.buried(), journal.sources(), journal.statements() if journal.has_marks else None
         finally:
             journal.close()
     except LibraryDamaged:
-        return {}, []
+        return {}, [], None
 
 
 def rows_of(passages: Sequence[StoredPassage]) -> list[Row]:
