@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Literal, TypeAlias
 
+from .facets import Mark
 from .types import Preflight, Question, Ranking, State
 
 # -- what is answered -----------------------------------------------------------------------------------------------
@@ -129,6 +130,8 @@ class Citation:
     end: int
     quotation: str
     verified: bool
+    marks: tuple[Mark, ...] = ()
+    """What a reader must know of the document: `retracted`, `expression-of-concern`, `corrected`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,7 @@ def cite(
                 end=passage.end if quotation.end is None else quotation.end,
                 quotation=quotation.text,
                 verified=quotation.verified,
+                marks=passage.marks,
             )
         )
     clean = _MARKER.sub("", text).strip()

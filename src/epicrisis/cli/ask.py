@@ -56,6 +56,7 @@ from epicrisis.cli.options import (
     Types,
     UnitName,
     Votes,
+    With,
     Without,
     said,
 )
@@ -110,6 +111,7 @@ def ask(
     types: Types = None,
     journals: Journals = None,
     without: Without = None,
+    including: With = None,
     hide: Hide = None,
     hide_gold: HideGold = False,
     rerank: Rerank = None,

@@ -5,7 +5,7 @@ Plain lines when standard output is not a terminal; colour is never the only car
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -32,6 +32,8 @@ from epicrisis.answers import (
     Vote,
     Voted,
 )
+from epicrisis.facets import Mark
+from epicrisis.prompts import MARKS
 from epicrisis.types import Preflight, Ranking
 
 SNIPPET = 90
@@ -72,7 +74,8 @@ class Screen:
             self._line(f"  note: {note}")
         for hit in ranking.hits:
             passage = hit.passage
-            self._line(f"{hit.rank + 1:>4}  {hit.score:.4f}  {passage.id}")
+            marks = _marks(passage.marks)
+            self._line(f"{hit.rank + 1:>4}  {hit.score:.4f}  {passage.id}{f'  {marks}' if marks else ''}")
             date = f" ({passage.date})" if passage.date else ""
             source = f", {passage.source}" if passage.source and "beside" in ranking.parameters else ""
             self._line(f"              {_snippet(passage.title or passage.text)}{date}{source}")
@@ -163,11 +166,17 @@ class Screen:
     def _citation(self, citation: Citation) -> None:
         origin = ", ".join(filter(None, (citation.title, citation.source, citation.date)))
         place = f"{citation.document_id}, characters {citation.start} to {citation.end}"
+        marks = f" {_marks(citation.marks)}" if citation.marks else ""
         verdict = "found verbatim there" if citation.verified else "NOT found there: unverified"
         self._console.print(
-            f"  {escape(f'[{citation.number}]')} {escape(origin + '; ' if origin else '')}{escape(place)}"
+            f"  {escape(f'[{citation.number}]{marks}')} {escape(origin + '; ' if origin else '')}{escape(place)}"
         )
         self._console.print(f"      “{escape(citation.quotation)}” ({verdict})")
+
+
+def _marks(marks: Sequence[Mark]) -> str:
+    """What a reader must know of an article, in capitals: colour alone would say it to few."""
+    return f"[{', '.join(MARKS[mark] for mark in marks)}]" if marks else ""
 
 
 def usage_line(usage: Usage) -> str:

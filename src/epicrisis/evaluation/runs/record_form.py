@@ -116,6 +116,7 @@ class _Citation(_Value):
     end: int
     quotation: str
     verified: bool
+    marks: list[str] = []
 
 
 class _Passage(_Value):
