@@ -37,21 +37,24 @@ def library(tmp_path: Path, run: Run, model_home: Path) -> Path:
     return tmp_path / "library"
 
 
-@pytest.fixture(params=["update file", "list"])
+@pytest.fixture
 def retracted(request: pytest.FixtureRequest, library: Path, tmp_path: Path, run: Run) -> Path:
-    """The same library after the first of them was retracted."""
-    if request.param == "list":
+    """The same library after the first of them was retracted, by a notice in an update file or by the list."""
+    by = getattr(request, "param", "list")
+    if by == "list":
         source = watch(
             tmp_path / "retraction_watch.csv", entry(7, "Retraction", pmid=1), entry(8, "Correction", pmid=2)
         )
     else:
         source = pubmed(tmp_path / "pubmed26n1400.xml.gz", NOTICE)
     told = json.loads(run("library", "add", library, source, "--json").stdout)
-    assert told["marked"] == (2 if request.param == "list" else 1)
+    assert told["marked"] == (2 if by == "list" else 1)
     return library
 
 
-@pytest.mark.parametrize("by", ["dense", "bm25", "hybrid"])
+@pytest.mark.parametrize(
+    ("retracted", "by"), [("list", "dense"), ("list", "bm25"), ("update file", "hybrid")], indirect=["retracted"]
+)
 def test_search_leaves_a_retracted_article_out_and_says_so(retracted: Path, run: Run, by: str) -> None:
     command = ("search", retracted, "aspirin prevents stroke", "--by", by)
     ranking = json.loads(run(*command, "--json").stdout)
@@ -89,7 +92,9 @@ def prompts_of(server: HostileServer) -> list[str]:
     return [text_of(body["messages"][-1]["content"]) for body in bodies]
 
 
-@pytest.mark.parametrize("strategy", ["rag", "brief-context"])
+@pytest.mark.parametrize(
+    ("retracted", "strategy"), [("update file", "rag"), ("list", "brief-context")], indirect=["retracted"]
+)
 def test_an_answer_from_a_retracted_article_is_marked_in_prompt_json_and_on_screen(
     retracted: Path, run: Run, strategy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

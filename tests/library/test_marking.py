@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
@@ -115,7 +114,7 @@ def test_a_revised_notice_that_names_another_article_takes_its_word_back(tmp_pat
     assert marks(path) == {"pubmed:2": ("retracted",), "pubmed:9": ("retraction-notice",)}
 
 
-@pytest.mark.parametrize("events", list(itertools.permutations(range(3))))
+@pytest.mark.parametrize("events", [(0, 1, 2), (1, 2, 0), (2, 1, 0)])
 def test_a_reinstatement_lifts_earlier_retractions_alone(events: tuple[int, ...], tmp_path: Path) -> None:
     told = (
         listed(1, "retracted", 20200101, "pubmed:1"),

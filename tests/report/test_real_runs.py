@@ -221,11 +221,11 @@ RUNS: Mapping[str, tuple[Made, int]] = {
     "medprompt": (shown("medprompt", "-n", 3, "--votes", 2), 1),
     "models": (shown("models", "-n", 2, "--votes", 2, fails=True), 1),
     "openmedprompt": (marked, 1),
-    "ehr-context": (recorded("ehr-context", "-n", 3), 1),
-    "ehr-retrieval": (recorded("ehr-retrieval", "-n", 3), 1),
-    "ehr-extractive": (recorded("ehr-extractive", "-n", 3), 1),
-    "ehr-metrics": (recorded("ehr-metrics", "-n", 3), 1),
-    "ehr": (recorded("ehr", "-n", 3), 1),
+    "ehr-context": (recorded("ehr-context", "-n", 2), 1),
+    "ehr-retrieval": (recorded("ehr-retrieval", "-n", 2), 1),
+    "ehr-extractive": (recorded("ehr-extractive", "-n", 2), 1),
+    "ehr-metrics": (recorded("ehr-metrics", "-n", 2), 1),
+    "ehr": (recorded("ehr", "-n", 2), 1),
 }  # fmt: skip
 """By the experiment: what makes a small run of it, and the fewest plots that its page has."""
 
