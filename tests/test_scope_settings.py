@@ -32,7 +32,9 @@ def test_settings_become_a_scope() -> None:
         journals=frozenset({"BMJ"}),
         without_retracted=True,
     )
-    assert scope_of(load().scope) == Scope()
+    assert scope_of(load().scope) == Scope(without_retracted=True)
+    assert scope_of(load({"scope": {"include": ["retracted"]}}).scope) == Scope()
+    assert scope_of(load({"scope": {"without": []}}).scope) == Scope()
 
 
 def test_a_questions_own_documents_can_be_hidden_from_it() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Literal, TypeAlias
 
+from .facets import Mark
 from .types import Preflight, Question, Ranking, State
 
 # -- what is answered -----------------------------------------------------------------------------------------------
@@ -134,6 +135,8 @@ class Citation:
     verified: bool
     in_title: bool = False
     """True when the quotation stands in the document's title; then `start`/`end` are those of the passage."""
+    marks: tuple[Mark, ...] = ()
+    """What a reader must know of the document: `retracted`, `expression-of-concern`, `corrected`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -351,5 +351,5 @@ def scope_of(settings: ScopeSettings, patient: str | None = None, question: Ques
         since=settings.since,
         publication_types=frozenset(settings.types),
         journals=frozenset(settings.journals),
-        without_retracted="retracted" in settings.without,
+        without_retracted="retracted" in settings.without and "retracted" not in settings.include,
     )

@@ -1,9 +1,10 @@
 """Strict rendering of prompt files, and the fence around documents.
 
 Documents are data, never instructions. They stand between `<documents>` and `</documents>`, each behind its label
-`[doc i]`. Inside, whatever could pass for the fence, for a label or for a chat template's control token gets one
-backslash after its first character, so a document can neither close the fence nor forge a turn; `unescape` takes the
-backslash away again, exactly. The fence is fixed: a random one would break the endpoint's prefix cache.
+`[doc i]`, which says too where an article was retracted, doubted or corrected (`[doc i: RETRACTED]`). Inside, whatever
+could pass for the fence, for a label or for a chat template's control token gets one backslash after its first
+character, so a document can neither close the fence nor forge a turn; `unescape` takes the backslash away again,
+exactly. The fence is fixed: a random one would break the endpoint's prefix cache.
 
 This module knows no stage and no schema: the prompt files lie beside the code that fills them in.
 """
@@ -12,19 +13,32 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING
 
 from epicrisis.errors import ScopeViolation
+from epicrisis.facets import Mark
 from epicrisis.seams import Message
 from epicrisis.types import Passage, Scope
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
 
+MARKS: Mapping[Mark, str] = {
+    "retracted": "RETRACTED",
+    "retraction-notice": "NOTICE OF A RETRACTION",
+    "expression-of-concern": "EXPRESSION OF CONCERN",
+    "corrected": "CORRECTED LATER",
+}
+"""How a label and the screen tell of a mark."""
+ABOUT_MARKS = (
+    "Capitals in a label say what became of an article since it appeared. Do not rely on a retracted one; where you "
+    "use one that was doubted or corrected, say so."
+)
+"""Stands before the fence where a label in it has a mark."""
 OPEN = "<documents>"
 CLOSE = "</documents>"
 
@@ -35,13 +49,13 @@ _MARKERS = re.compile(
     r"""(?ix)
     (?P<opener>
         < (?= \\*+ (?: \| | ｜ | \s*+ (?:/\s*+)? (?:documents|s|SYS|bos|eos|pad|unk|(?:start|end)_of_turn) \s*+ > ) )
-      | \[ (?= \\*+ \s*+ (?: (?:doc|finding|answer) \s*+ \d++
+      | \[ (?= \\*+ \s*+ (?: (?:doc|finding|answer) \s*+ \d++ (?: \s?+ : [a-z ,]{0,99}+ )?+
                           | (?:/\s*+)? (?: INST | SYSTEM_PROMPT | (?=\w*TOOL_\w)\w++ | \w++(?<=\w_TOOLS) ) ) \s*+ \] )
     )
     (?P<escapes> \\*+ )
     """
 )
-_LABELS = re.compile(r"(?m)^\[(?:doc|finding|answer) \d+\] ")
+_LABELS = re.compile(r"(?m)^\[(?:doc|finding|answer) \d+(?:: [A-Z ,]{1,80})?\] ")
 _USER_PART = "\n=== user ===\n"
 
 
@@ -55,10 +69,18 @@ def unescape(text: str) -> str:
     return _MARKERS.sub(lambda found: found["opener"] + found["escapes"][1:], text)
 
 
-def fence(items: Iterable[str], label: str = "doc") -> str:
-    """The items behind `[label 1]`, `[label 2]`... inside the fence, each escaped."""
-    rows = (f"[{label} {number}] {escape(item)}" for number, item in enumerate(items, 1))
-    return "\n".join((OPEN, *rows, CLOSE))
+def fence(items: Iterable[str], label: str = "doc", marks: Sequence[Sequence[Mark]] = ()) -> str:
+    """The items behind `[label 1]`, `[label 2]`... inside the fence, each escaped.
+
+    `marks` are those of each item, where there are some: they stand in the label (`[doc 2: RETRACTED]`), which is ours
+    and which no document can forge.
+    """
+    rows = []
+    for number, item in enumerate(items, 1):
+        told = ", ".join(MARKS[mark] for mark in marks[number - 1]) if marks else ""
+        rows.append(f"[{label} {number}{f': {told}' if told else ''}] {escape(item)}")
+    about = [ABOUT_MARKS] if any(marks) else []
+    return "\n".join((*about, OPEN, *rows, CLOSE))
 
 
 def unfence(prompt: str) -> list[str]:
@@ -81,7 +103,7 @@ def fence_passages(passages: Sequence[Passage], scope: Scope) -> str:
                 f"passage {passage.id} lies outside the scope of this question; nothing was sent. "
                 "Please report this: the search should have left it out."
             )
-    return fence(passage_text(passage) for passage in passages)
+    return fence(map(passage_text, passages), marks=[passage.marks for passage in passages])
 
 
 def passage_text(passage: Passage) -> str:

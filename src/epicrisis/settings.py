@@ -249,7 +249,10 @@ class ScopeSettings(_Table):
     since: Date | None = None
     types: tuple[str, ...] = ()
     journals: tuple[str, ...] = ()
-    without: tuple[Literal["retracted"], ...] = ()
+    without: tuple[Literal["retracted"], ...] = ("retracted",)
+    """What is left out: retracted articles, whenever they were retracted, and notices of retractions."""
+    include: tuple[Literal["retracted"], ...] = ()
+    """What is read all the same, marked (`--with`); it counts more than `without`."""
     hide: tuple[str, ...] = ()
     hide_gold: bool = False
 

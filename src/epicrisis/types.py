@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from .dates import first_day, last_day
-from .facets import RETRACTED, facets
+from .facets import WITHHELD, Mark, facets, is_withheld, marks_of
 
 Metadata: TypeAlias = Mapping[str, Any]
 """JSON data that a source tells of a document."""
@@ -95,7 +95,8 @@ class Document:
     patient: str | None = None
     """Whose record this is; `None` for literature. An access boundary, see `Scope`."""
     metadata: Metadata = field(default_factory=dict)
-    """Filters look at `publication_types` (a list), `journal` and `retracted` (true or not there)."""
+    """Filters look at `publication_types` (a list), `journal`, `retracted` and `retraction_notice` (true or not
+    there), and `marks`, which the library adds."""
     revision: str | None = None
     """Of two versions of a document the one whose revision sorts later wins, in whatever order they come."""
 
@@ -128,6 +129,16 @@ class Passage:
     date: str | None = None
     patient: str | None = None
     metadata: Metadata = field(default_factory=dict)
+
+    @property
+    def marks(self) -> tuple[Mark, ...]:
+        """What became of the article since it appeared, the gravest first: `retracted`, ..."""
+        return marks_of(self.metadata)
+
+    @property
+    def is_withheld(self) -> bool:
+        """Whether the article is retracted, or the notice of a retraction: no evidence."""
+        return is_withheld(self.metadata)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +213,7 @@ class Scope:
 
     The rest are filters: `since` keeps what may have appeared on that day or later (nothing undated); of
     `publication_types` and `journals`, in any case of letters, one must be the document's; `without_retracted` hides
-    what was retracted.
+    what was retracted, whenever that was, and the notices of retractions.
     """
 
     patient: str | None = None
@@ -225,7 +236,7 @@ class Scope:
         if self.since is not None and (day is None or day < first_day(self.since)):
             return False
         has = facets(passage.metadata)
-        if self.without_retracted and RETRACTED in has:
+        if self.without_retracted and WITHHELD & has:
             return False
         return all(wanted & has for wanted in self.wanted_facets())
 

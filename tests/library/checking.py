@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.corpus.inputs import Deleted, WholeFile
-from epicrisis.library.ingest import content_hash
+from epicrisis.library.addition import content_hash
 from epicrisis.library.library import Library
 from epicrisis.library.words import version_of
 from epicrisis.types import Document

@@ -14,8 +14,9 @@ import pytest
 from epicrisis.corpus.inputs import Deleted
 from epicrisis.corpus.reading import Skipped
 from epicrisis.errors import EncoderMismatch, LibraryError
-from epicrisis.library import ingest
-from epicrisis.library.ingest import add_documents, content_hash
+from epicrisis.library import addition
+from epicrisis.library.addition import content_hash
+from epicrisis.library.ingest import add_documents
 from epicrisis.library.ingest_report import SHOWN, IngestReport, Progress
 from epicrisis.library.library import Library
 from epicrisis.seams import StoredDocument, Vectors
@@ -141,7 +142,7 @@ class _Slow(HashingEncoder):
 @pytest.mark.parametrize("seconds", [0.3, 0.05, 0.001])
 def test_everything_is_acknowledged_in_time(seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = _Clock()
-    monkeypatch.setattr(ingest, "time", clock)
+    monkeypatch.setattr(addition, "time", clock)
     told: list[Progress] = []
     with create(tmp_path / "l") as library:
         report = add_documents(

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from epicrisis.corpus.inputs import Deleted, Encoded, Item, WholeFile
 from epicrisis.errors import StorageError
-from epicrisis.library.ingest import add_documents, content_hash
+from epicrisis.library.addition import content_hash
+from epicrisis.library.ingest import add_documents
 from epicrisis.library.ingest_report import IngestReport
 from epicrisis.library.journal import Source
 from epicrisis.library.library import Library

@@ -53,7 +53,7 @@ def findings(
     return Findings(
         experiment=name,
         about=f"What is asked of {name}?",
-        sources=tuple(Source(model, FACTS, complete=i != 1) for i, model in enumerate(models)),
+        sources=tuple(Source(model, FACTS, i != 1, f"own {HOSTILE}") for i, model in enumerate(models)),
         tables=tuple(tables),
         conclusions=(f"Shown for {name}: a difference of 5 points.", "Not shown: another."),
         published=tuple(published()[each] for each in printed),

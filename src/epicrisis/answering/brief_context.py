@@ -34,7 +34,7 @@ from epicrisis.answers import (
     Usage,
 )
 from epicrisis.errors import ChatError, ContextOverflow
-from epicrisis.prompts import Prompt, fence, render
+from epicrisis.prompts import MARKS, Prompt, fence, render
 from epicrisis.types import Passage, Preflight, Question
 
 NAME = "brief-context"
@@ -250,12 +250,14 @@ def _reduce_prompt(
 ) -> tuple[Prompt, ReplyForm]:
     """What was found, not what it was found in: the paper's partial answers. With the quotations the reduce call alone
     would be as long as a map call; they wait here for the findings that are named."""
-    items = []
+    items, marked = [], []
     for finding in findings:
+        has = {mark for quotation in finding.quotations for mark in places[quotation.passage_id].marks}
+        marked.append([mark for mark in MARKS if mark in has])
         newest = max((places[quotation.passage_id].date or "" for quotation in finding.quotations), default="")
         marks = ", ".join(filter(None, (f"option {finding.choice}" if finding.choice else "", newest)))
         items.append(f"{finding.text} ({marks})" if marks else finding.text)
-    documents = fence(items, label="finding")
+    documents = fence(items, label="finding", marks=marked)
     told = {"question": question.text, "options": question.options, "about": context.about}
     prompt = render(PROMPTS, "reduce", documents=documents, **told)
     return prompt, ReplyForm(question.options, sources=len(findings))

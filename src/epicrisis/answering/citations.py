@@ -150,6 +150,7 @@ def cite(
                 quotation=quotation.text,
                 verified=quotation.verified,
                 in_title=quotation.in_title,
+                marks=passage.marks,
             )
         )
     clean = _MARKER.sub("", text).strip()

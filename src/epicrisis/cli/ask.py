@@ -55,6 +55,7 @@ from epicrisis.cli.options import (
     Types,
     UnitName,
     Votes,
+    With,
     Without,
     said,
 )
@@ -111,6 +112,7 @@ def ask(
     types: Types = None,
     journals: Journals = None,
     without: Without = None,
+    including: With = None,
     hide: Hide = None,
     hide_gold: HideGold = False,
     rerank: Rerank = None,

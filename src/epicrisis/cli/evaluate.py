@@ -46,6 +46,7 @@ from epicrisis.cli.options import (
     Strategy,
     Types,
     Votes,
+    With,
     Without,
     said,
 )
@@ -135,6 +136,7 @@ def run(
     types: Types = None,
     journals: Journals = None,
     without: Without = None,
+    including: With = None,
     hide: Hide = None,
     rerank: Rerank = None,
     rerank_depth: RerankDepth = None,

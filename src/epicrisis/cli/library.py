@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 library = typer.Typer(no_args_is_help=True, help="Make, fill, look at and mend libraries.")
 
 SKIPPED = 2
-_SOURCES = "Files and folders: JSONL, text, Markdown, PDF, HTML, PubMed XML, JATS (nxml), notes as CSV, FHIR (JSON)."
+_SOURCES = (
+    "Files and folders: JSONL, text, Markdown, PDF, HTML, PubMed XML, JATS (nxml), notes as CSV, FHIR (JSON), "
+    "Retraction Watch's list (CSV)."
+)
 LibraryPath = Annotated[Path, typer.Argument(help="The library's folder.")]
 
 
@@ -41,6 +44,7 @@ def register(app: typer.Typer) -> None:
     epilog="Examples: epicrisis library add ~/lib papers/*.jsonl notes/   |   "
     "epicrisis library add ~/pubmed baseline/pubmed26n*.xml.gz   |   "
     "epicrisis library add ~/pubmed --format medcpt chunks/   |   "
+    "epicrisis library add ~/pubmed retraction_watch.csv   |   "
     "epicrisis library add ~/books textbooks/ --splitter medrag   |   "
     "epicrisis library add ~/ward NOTEEVENTS.csv.gz bundle.json   |   "
     "epicrisis library add ~/ward notes.csv --format notes --patient subject_id --time charttime --type note_type "
@@ -206,6 +210,11 @@ def _report_lines(report: IngestReport, path: Path) -> Iterator[str]:
         f"{report.outdated} older than what is there, {report.deleted} deleted, {report.skipped} skipped; "
         f"{report.passages} passages in {report.seconds:.1f} s"
     )
+    if report.statements:
+        without = f", {report.nameless} of them without a PMID or DOI" if report.nameless else ""
+        yield f"{report.statements} entries on retractions, concerns and corrections read{without}"
+    if report.marked:
+        yield f"{report.marked} documents that were there already are marked anew"
     if report.cut_off:
         yield f"{report.cut_off} passages are longer than the encoder reads: dense search misses their ends"
     if report.renamed:

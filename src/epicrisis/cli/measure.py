@@ -269,12 +269,14 @@ def _bars(quiet: bool) -> Iterator[_Show]:
 def _show(runs: Sequence[Path], json: bool) -> None:
     from epicrisis.evaluation.measuring.judges import remarks
     from epicrisis.evaluation.measuring.measuring import folder_of, measured
+    from epicrisis.evaluation.runs.recorded import read_back
     from epicrisis.evaluation.tables.metrics import endings, overview
 
     told = []
     for run in runs:
-        cases = measured(run)
-        table, said_of_judges, ended = overview(cases), remarks(run), dict(endings(cases))
+        with read_back([run]):
+            cases = measured(run)
+            table, said_of_judges, ended = overview(cases), remarks(run), dict(endings(cases))
         if json:
             told.append({"run": str(run), "endings": ended, "table": table, "remarks": said_of_judges})
             continue

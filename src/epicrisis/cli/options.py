@@ -25,7 +25,10 @@ AsOf = Annotated[str | None, typer.Option("--as-of", help="Hide what may be newe
 Since = Annotated[str | None, typer.Option("--since", help="Only what may have appeared since this date.")]
 Types = Annotated[list[str] | None, typer.Option("--type", help="Only this publication type (repeat for more).")]
 Journals = Annotated[list[str] | None, typer.Option("--journal", help="Only this journal (repeat for more).")]
-Without = Annotated[list[str] | None, typer.Option("--without", help="Leave out: `retracted`.")]
+Without = Annotated[list[str] | None, typer.Option("--without", help="Leave out: `retracted` (the default).")]
+With = Annotated[
+    list[str] | None, typer.Option("--with", help="Read all the same what is left out, marked: `retracted`.")
+]
 Hide = Annotated[list[str] | None, typer.Option("--hide", help="Hide this document id (repeat for more).")]
 HideGold = Annotated[bool, typer.Option("--hide-gold", help="Hide each question's own documents from it.")]
 Rerank = Annotated[str | None, typer.Option("--rerank", help="Score the hits anew: a reranker's name, folder or URL.")]
@@ -98,7 +101,8 @@ _KEYS: Mapping[str, str] = {
     "rrf_k": "rrf_k", "fuse": "fuse", "long_questions": "long_questions", "model": "models.writer.name",
     "preflight": "preflight.enabled", "depth": "preflight.depth", "deadline": "deadline_seconds",
     "rerank": "rerank.name", "rerank_depth": "rerank.depth", "as_of": "scope.as_of", "since": "scope.since",
-    "types": "scope.types", "journals": "scope.journals", "without": "scope.without", "hide": "scope.hide",
+    "types": "scope.types", "journals": "scope.journals", "without": "scope.without",
+    "including": "scope.include", "hide": "scope.hide",
     "hide_gold": "scope.hide_gold", "cache": "cache.mode", "record": "record", "budget_tokens": "budget.tokens",
     "budget_usd": "budget.usd", "budget_minutes": "budget.minutes", "at_once": "questions_at_once", "log": "log",
     "log_text": "log_text", "local_only": "local_only", "votes": "votes.n", "examples": "examples.library",

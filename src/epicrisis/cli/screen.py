@@ -6,7 +6,7 @@ models is printable, and what does not stand on its line goes on behind `GUTTER`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rich.cells import cell_len
@@ -37,7 +37,9 @@ from epicrisis.answers import (
     Withheld,
 )
 from epicrisis.cli.terminal import open_console
+from epicrisis.facets import Mark
 from epicrisis.printable import GUTTER, printable, printable_lines
+from epicrisis.prompts import MARKS
 from epicrisis.types import Preflight, Question, Ranking
 
 SNIPPET = 90
@@ -84,7 +86,8 @@ class Screen:
             self._line(f"  note: {note}")
         for hit in ranking.hits:
             passage = hit.passage
-            self._line(f"{hit.rank + 1:>4}  {hit.score:.4f}  {passage.id}")
+            marks = _marks(passage.marks)
+            self._line(f"{hit.rank + 1:>4}  {hit.score:.4f}  {passage.id}{f'  {marks}' if marks else ''}")
             date = f" ({passage.date})" if passage.date else ""
             source = f", {passage.source}" if passage.source and "beside" in ranking.parameters else ""
             self._line(f"              {_snippet(passage.title or passage.text)}{date}{source}")
@@ -223,11 +226,17 @@ class Screen:
     def _citation(self, citation: Citation) -> None:
         origin = ", ".join(filter(None, (citation.title, citation.source, citation.date)))
         place = f"{citation.document_id}, characters {citation.start} to {citation.end}"
+        marks = f" {_marks(citation.marks)}" if citation.marks else ""
         verdict = "found verbatim there" if citation.verified else "NOT found there: unverified"
         if citation.in_title:
             verdict = "found verbatim in its title"
-        self._line(f"  [{citation.number}] {origin + '; ' if origin else ''}{place}")
+        self._line(f"  [{citation.number}]{marks} {origin + '; ' if origin else ''}{place}")
         self._line(f"      “{citation.quotation}” ({verdict})")
+
+
+def _marks(marks: Sequence[Mark]) -> str:
+    """What a reader must know of an article, in capitals: colour alone would say it to few."""
+    return f"[{', '.join(MARKS[mark] for mark in marks)}]" if marks else ""
 
 
 def usage_line(usage: Usage) -> str:

@@ -31,6 +31,7 @@ from epicrisis.cli.options import (
     Since,
     Types,
     UnitName,
+    With,
     Without,
     said,
 )
@@ -42,7 +43,7 @@ def register(app: typer.Typer) -> None:
     app.command(
         epilog='Examples: epicrisis search ~/lib "anal sphincter imaging in dyschesia" --by hybrid -k 16   |   '
         'epicrisis search ~/pubmed "statins in dementia" --since 2015 --type "Randomized Controlled Trial" '
-        "--without retracted --rerank medcpt   |   "
+        "--rerank medcpt   |   "
         'epicrisis search ~/ward --patient 10083814 "chest pain" --unit note -k 3 --order rank'
     )(search)  # fmt: skip
 
@@ -59,6 +60,7 @@ def search(
     types: Types = None,
     journals: Journals = None,
     without: Without = None,
+    including: With = None,
     hide: Hide = None,
     patient: Patient = None,
     unit: UnitName = None,

@@ -44,6 +44,20 @@ class Deleted:
 
 
 @dataclass(frozen=True, slots=True)
+class Marked:
+    """What a notice or a list says of an article that is, or will be, in the library."""
+
+    source: str
+    """Who says so: the document id of a notice, or the entry of a list."""
+    targets: tuple[str, ...]
+    """Names of the article (`pubmed:123`, `doi:10.1/x`); empty where the source names none."""
+    mark: str
+    """A `facets.Mark`, or `reinstated`, which lifts a retraction of an earlier day."""
+    day: int | None = None
+    """As yyyymmdd, where it is known."""
+
+
+@dataclass(frozen=True, slots=True)
 class Encoded:
     """A document that comes with the vector `(d,)` of its one passage, the whole text."""
 
@@ -84,7 +98,7 @@ class Identity:
     """Record numbers and other identifiers: (system, value); the system may be empty."""
 
 
-Item: TypeAlias = Document | Encoded | FromFile | Deleted | Identity | Skipped | WholeFile
+Item: TypeAlias = Document | Encoded | FromFile | Deleted | Identity | Marked | Skipped | WholeFile
 """What a reader gives."""
 
 

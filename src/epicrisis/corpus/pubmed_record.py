@@ -45,6 +45,10 @@ class _Draft:
 _Handler: TypeAlias = Callable[["_Element", _Draft], None]
 
 
+_RETRACTED_IN = frozenset(("RetractionIn", "PartialRetractionIn", "RetractedandRepublishedIn"))
+"""How the record of an article names the notice that retracts it."""
+
+
 def document(element: _Element, file_key: str, details: bool) -> tuple[Document, str]:
     """The record's document, and its date of revision (`20240131`, or empty).
 
@@ -65,10 +69,11 @@ def document(element: _Element, file_key: str, details: bool) -> tuple[Document,
         if not title:
             raise ValueError("neither a title nor an abstract; nothing to find it by")
         metadata["abstract"] = False
-    if "Retracted Publication" in metadata.get("publication_types", ()) or any(
-        each.get("type") == "RetractionIn" for each in metadata.get("corrections", ())
-    ):
+    relations = {each.get("type") for each in metadata.get("corrections", ())}
+    if "Retracted Publication" in metadata.get("publication_types", ()) or relations & _RETRACTED_IN:
         metadata["retracted"] = True
+    if "RetractionOf" in relations:
+        metadata["retraction_notice"] = True
     if draft.printed:
         metadata["date_printed"] = draft.printed
     version = draft.version if re.fullmatch(r"[0-9]{1,2}", draft.version) else "1"

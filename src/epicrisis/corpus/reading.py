@@ -12,7 +12,7 @@ from typing import TypeAlias
 from epicrisis.errors import InputError
 from epicrisis.types import Document, Origin
 
-from . import fhir, files, jsonl, medcpt, medrag, notes, pubmed, pubmedqa, sandbox
+from . import fhir, files, jsonl, medcpt, medrag, notes, pubmed, pubmedqa, retractions, sandbox
 from .damage import damage
 from .inputs import FromFile, Item, Skipped, WholeFile, because, check_file, is_folder, marked, shown, whole_file
 from .notes import Columns
@@ -26,10 +26,12 @@ _BY_NAME: Mapping[str, Callable[[Path, str], Iterator[Item]]] = {
     **{kind: partial(sandbox.read, kind) for kind in ("pdf", "html", "nxml")},
 }
 """Readers that are told the file's name: it makes the id where nothing in the file does."""
+_LIST = "retraction-watch"
 _BY_PATH: Mapping[str, Callable[[Path], Iterator[Item]]] = {
     "jsonl": jsonl.read,
     "medrag": medrag.read,
     "statpearls": partial(sandbox.read, "statpearls"),
+    _LIST: retractions.read,
 }
 FORMATS = (*_BY_PATH, "pubmed", "medcpt", "pubmedqa", *_BY_NAME, "notes", "fhir")
 _XML, _CSV, _JSON = "xml", "csv", "json"
@@ -173,6 +175,8 @@ def _kind(path: Path, forced: str | None, otherwise: Mapping[str, str]) -> str |
         if kind == _XML:
             return kind_of(path)
         if kind == _CSV:
+            if path.suffix != ".gz" and retractions.is_retraction_watch(path):
+                return _LIST
             return "notes" if notes.is_known(path) else otherwise.get(_CSV)
         if kind == _JSON:
             return "fhir" if fhir.is_fhir(path) else otherwise.get(_JSON)

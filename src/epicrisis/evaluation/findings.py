@@ -21,6 +21,8 @@ class Source:
     """What it asked, of what, with what (of its manifest): plain values by their name."""
     complete: bool
     """False: it was not finished, and its tables are of what there is."""
+    questions: str = ""
+    """The name of the question set, or of several joined by ` + `; empty where nobody says."""
 
 
 @dataclass(frozen=True, slots=True)

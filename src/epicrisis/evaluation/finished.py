@@ -15,7 +15,7 @@ from .experiment import Experiment
 from .experiments import positions, preflight_findings
 from .experiments.protocol import PLACED, PROTOCOLS
 from .findings import Findings
-from .runs.recorded import RecordedRun, differing, open_runs
+from .runs.recorded import RecordedRun, differing, open_runs, read_back
 from .studies import EXPERIMENTS
 from .tables import comparing, energy
 from .tables.conclusions import conclusions
@@ -30,6 +30,11 @@ def findings_of(paths: Sequence[Path]) -> tuple[Findings, ...]:
 
     Raises InputError where a path holds no run, or one of an experiment that is not known.
     """
+    with read_back(paths):
+        return _of_paths(paths)
+
+
+def _of_paths(paths: Sequence[Path]) -> tuple[Findings, ...]:
     by_name: dict[str, list[RecordedRun]] = {}
     ranked = [path for path in paths if preflight_findings.holds_rankings(path)]
     for run in open_runs([path for path in paths if path not in ranked]):

@@ -183,7 +183,7 @@ def _notices(library: LibraryInfo, contents: Contents, texts: Texts, rows: Rows,
         (texts.markup, f"{of} have markup left in them"),
         (rows.odd_vector, f"{of} have a vector much longer or shorter than the others"),
         (contents.undated, f"of {contents.documents:,} documents have no date: searches as of a date do not see them"),
-        (contents.retracted, f"of {contents.documents:,} documents are retracted: --without retracted hides them"),
+        (contents.retracted, f"of {contents.documents:,} documents are retracted: left out, unless --with retracted"),
     ):
         if finding.count:
             yield _many(finding, what)

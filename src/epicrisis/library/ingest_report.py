@@ -53,6 +53,11 @@ class IngestReport:
     encode_seconds: float
     renamed: int = 0
     """Patients whose name is another than before, with the same birth date and a shared record number."""
+    statements: int = 0
+    """Entries of a list of retractions that were read; `nameless` of them name no PMID and no DOI."""
+    nameless: int = 0
+    marked: int = 0
+    """Documents that were there and whose marks changed: retracted, doubted, corrected or reinstated since."""
     removed: Removed | None = None
     """What was taken out of notes, where there were any."""
     already_there: int = 0

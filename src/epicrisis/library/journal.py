@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any
 from epicrisis.errors import LibraryDamaged, StorageError
 from epicrisis.types import Origin
 
+from . import marks
 from .foreign import REPAIR, ours
+from .marks import Statement
 
 if TYPE_CHECKING:
     from .digests import Digests
@@ -177,7 +179,7 @@ class Journal:
             return [(int(sequence), _ids(ids)) for sequence, ids in rows]
 
     def finish(
-        self, sequence: int, document_ids: Sequence[str], rows: Iterable[Row], marks: Marks, files: Digests | None
+        self, sequence: int, document_ids: Sequence[str], rows: Iterable[Row], at: Marks, files: Digests | None
     ) -> None:
         """Acknowledge a batch. `rows` are what is left of its documents; those without a row are gone.
 
@@ -190,11 +192,11 @@ class Journal:
             self._insert(rows)
             self._settle_origins(sequence, before)
             self._db.execute("DELETE FROM journal WHERE sequence = ?", (sequence,))
-            self._mark(marks)
+            self._mark(at)
             if files is not None:
                 self._set_files(files)
 
-    def rebuild(self, rows: Iterable[Row], marks: Marks, files: Digests | None = None) -> None:
+    def rebuild(self, rows: Iterable[Row], at: Marks, files: Digests | None = None) -> None:
         """Fills an empty journal; rows of the same document are added up."""
         with self._transaction():
             for row in rows:
@@ -203,7 +205,7 @@ class Journal:
                     (row.id, bytes.fromhex(row.content_hash), row.passages, row.revision, row.passages),
                 )
             self._count(*self.recount())
-            self._mark(marks)
+            self._mark(at)
             if files is not None:
                 self._set_files(files)
 
@@ -307,6 +309,48 @@ class Journal:
             rows = self._db.execute("SELECT sha256, name, bytes, added FROM sources ORDER BY added, name").fetchall()
         return [Source(*row) for row in rows]
 
+    # -- marks --------------------------------------------------------------------------------------------------------
+
+    @property
+    def has_marks(self) -> bool:
+        """Whether the library keeps statements about articles already."""
+        with ours(self._folder):
+            return marks.there_are(self._db)
+
+    def make_marks(self, statements: Iterable[Statement]) -> None:
+        """Make the tables of statements where they are not there, with these in them."""
+        with self._transaction():
+            for command in filter(str.strip, marks.SCHEMA.split(";")):
+                self._db.execute(command)
+            known = list(statements)
+            marks.replace_of(self._db, list({each.source for each in known}), known)
+
+    def state(self, sources: Sequence[str], statements: Iterable[Statement]) -> None:
+        """Put these statements in the place of all that the sources have said before."""
+        with self._transaction():
+            marks.replace_of(self._db, sources, statements)
+
+    def statements(self, targets: Sequence[str] | None = None) -> list[Statement]:
+        """Return the statements about these targets, or all of them."""
+        if not self.has_marks:
+            return []
+        with ours(self._folder):
+            if targets is not None:
+                return marks.of_targets(self._db, targets)
+            return [Statement(*row) for row in self._db.execute("SELECT target, source, mark, day FROM marks")]
+
+    def due(self) -> list[str]:
+        """Return the targets whose documents may not say yet what is stated of them."""
+        if not self.has_marks:
+            return []
+        with ours(self._folder):
+            return [row[0] for row in self._db.execute("SELECT target FROM due ORDER BY target")]
+
+    def settle_due(self, targets: Sequence[str]) -> None:
+        """Forget that these are due."""
+        with self._transaction():
+            self._db.executemany("DELETE FROM due WHERE target = ?", [(target,) for target in targets])
+
     def count(self) -> tuple[int, int]:
         """(documents, passages) acknowledged."""
         with ours(self._folder):
@@ -399,8 +443,8 @@ class Journal:
     def _count(self, documents: int, passages: int) -> None:
         self._db.execute("UPDATE state SET documents = documents + ?, passages = passages + ?", (documents, passages))
 
-    def _mark(self, marks: Marks) -> None:
-        self._db.execute("UPDATE state SET vectors = ?, words = ?", (marks.vectors, marks.words))
+    def _mark(self, at: Marks) -> None:
+        self._db.execute("UPDATE state SET vectors = ?, words = ?", (at.vectors, at.words))
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

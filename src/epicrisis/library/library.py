@@ -17,15 +17,16 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from filelock import FileLock
 
+from epicrisis.corpus.inputs import Marked
 from epicrisis.errors import InputError, LibraryDamaged, LibraryError, StorageError
 from epicrisis.privacy import close_to_others, local_path
 from epicrisis.seams import StoredDocument, Vectors
-from epicrisis.types import Hit, Origin, Passage, Scope
+from epicrisis.types import Document, Hit, Origin, Passage, Scope
 
 from . import manifest as manifests
 from .best import best_by_words
@@ -36,6 +37,7 @@ from .foreign import ours
 from .index import DEFAULT_RECALL, IndexReport, probing, read_report, refreshed
 from .journal import Journal, Marks, Row, Source
 from .manifest import Manifest
+from .marking import documents_named, marks_for, marks_to_change, statements_about, statements_in
 from .nearest import EXACT_LIMIT, Neighbours
 from .rebuild import REBUILT, rebuild, rows_of
 from .soundness import LibraryInfo, Parts
@@ -235,6 +237,44 @@ class Library:
     def settled_deletions(self) -> frozenset[str]:
         """Return the documents whose deletion a killed writer began, and which this one brought to its end."""
         return self._settled_deletions
+
+    def prepare_marks(self) -> None:
+        """Make room for statements about articles; of a library that has none yet its own notices are read."""
+        with self._threads:
+            self._settle()
+            if not self._journal.has_marks:
+                self._table.refresh()
+                self._journal.make_marks(statements_in(self._table))
+
+    def state(self, sources: Sequence[str], marked: Sequence[Marked]) -> None:
+        """Put what is stated here in the place of all that these sources stated before. Durable when it returns.
+
+        Documents that are there say so after `mark_due`, those that are added later at once (`marks_for`).
+        """
+        with self._threads:
+            self.prepare_marks()
+            self._journal.state(sources, statements_about(marked))
+
+    def marks_for(self, documents: Sequence[Document]) -> Mapping[str, list[dict[str, Any]]]:
+        """Return what was stated of those of the documents that have marks, by id, as their metadata hold it."""
+        with self._threads:
+            return marks_for(self._journal, documents)
+
+    def mark_due(self) -> int:
+        """Bring the marks of documents in step with what was stated; return how many changed. Killed, it goes on."""
+        count = 0
+        with self._threads:
+            self._settle()
+            if due := self._journal.due():
+                self._table.refresh()
+                for ids in documents_named(self._journal, self._table, frozenset(due)):
+                    if marks := marks_to_change(self._journal, self._table, ids):
+                        sequence = self._journal.begin(changed := sorted(marks))
+                        self._table.remark(marks)
+                        self._finish(sequence, changed, self._table.passages_of(changed))
+                    count += len(marks)
+                self._journal.settle_due(due)
+        return count
 
     def add_source(self, source: Source) -> None:
         """Remembers that a file was added whole. Raises LibraryError for a reader."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from epicrisis.errors import LibraryDamaged
 from epicrisis.types import Origin
@@ -22,6 +23,7 @@ from .folder import clear
 from .foreign import ours
 from .journal import Journal, Marks, Row, Source
 from .manifest import sync_folder
+from .marks import Statement
 from .vectors import PassageTable, StoredPassage
 from .words import WordIndex
 
@@ -31,15 +33,18 @@ REBUILT = f"{journals.NAME}.new"
 
 def rebuild(folder: Path, dimensions: int) -> None:
     """Both anew, whole or not at all. Raises LibraryDamaged where passages cannot be read, StorageError."""
-    buried, sources, origins, files = _remembered(folder)
-    check_small_files(folder, files)
+    old = _remembered(folder)
+    check_small_files(folder, old.files)
     table = PassageTable(folder, dimensions)
     table.check()
     clear(folder, REBUILT)
     journal = Journal.create(folder, REBUILT)
     try:
-        journal.bury(buried)
-        for source in sources:
+        journal.bury(old.deleted)
+        if old.statements is not None:
+            # All their targets are due again: whatever the passages say, it is held against them.
+            journal.make_marks(old.statements)
+        for source in old.sources:
             journal.add_source(source)
         # Without its journal the folder is no whole library: it goes first and comes back last, in one piece.
         clear(folder, journals.NAME, indexes.NAME)
@@ -48,9 +53,9 @@ def rebuild(folder: Path, dimensions: int) -> None:
         words.close()
         rows = (row for batch in table.batches() for row in rows_of(batch))
         # What was recorded stays: damage that is there by now must not pass for what was written.
-        written = Digests({**files, **unrecorded(folder, files).written})
+        written = Digests({**old.files, **unrecorded(folder, old.files).written})
         journal.rebuild(rows, Marks(table.version, opstamp), written)
-        journal.set_origins(origins)
+        journal.set_origins(old.origins)
     finally:
         journal.close()
     with ours(folder):
@@ -58,22 +63,33 @@ def rebuild(folder: Path, dimensions: int) -> None:
         sync_folder(folder)
 
 
-def _remembered(folder: Path) -> tuple[Mapping[str, str], list[Source], Mapping[str, Origin], Mapping[str, str]]:
-    """Return what only the old journal knows: deleted documents, source files, the file of each document, checksums.
+class _Remembered(NamedTuple):
+    """What only the old journal knows; nothing where it cannot be read."""
 
-    Nothing where it cannot be read.
-    """
+    deleted: Mapping[str, str] = {}
+    sources: Sequence[Source] = ()
+    origins: Mapping[str, Origin] = {}
+    statements: Sequence[Statement] | None = None
+    """What was stated of articles; None where it keeps no statements."""
+    files: Mapping[str, str] = {}
+    """SHA-256 of data files."""
+
+
+def _remembered(folder: Path) -> _Remembered:
     name = next((name for name in (journals.NAME, REBUILT) if (folder / name).is_file()), None)
     if name is None:
-        return {}, [], {}, {}
+        return _Remembered()
     try:
         journal = Journal(folder, name)
         try:
-            return journal.buried(), journal.sources(), journal.all_origins(), journal.files() or {}
+            statements = journal.statements() if journal.has_marks else None
+            return _Remembered(
+                journal.buried(), journal.sources(), journal.all_origins(), statements, journal.files() or {}
+            )
         finally:
             journal.close()
     except LibraryDamaged:
-        return {}, [], {}, {}
+        return _Remembered()
 
 
 def rows_of(passages: Sequence[StoredPassage]) -> list[Row]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -25,6 +25,7 @@ from epicrisis.types import Passage
 
 from .foreign import REPAIR, ours
 from .manifest import sync_folder
+from .marks import with_marks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -135,6 +136,33 @@ class PassageTable:
             else:
                 self.lance.add(rows)
         self.sync()
+
+    def remark(self, marks: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+        """Give these documents these marks with one commit; texts and vectors stay as they are."""
+        import pyarrow as pa
+
+        with ours(self._folder):
+            rows = self.lance.search().where(among("document_id", sorted(marks))).to_arrow()
+            kept = zip(rows["document_id"].to_pylist(), rows["metadata"].to_pylist(), strict=True)
+            metadata = [with_marks(json.loads(told), marks[document_id]) for document_id, told in kept]
+            columns = {
+                "metadata": [json.dumps(each, sort_keys=True) for each in metadata],
+                "facets": [sorted(facets(each)) for each in metadata],
+            }
+            for name, values in columns.items():
+                place = rows.schema.get_field_index(name)
+                rows = rows.set_column(place, rows.schema.field(name), pa.array(values, rows.schema.field(name).type))
+            self.lance.merge_insert("id").when_matched_update_all().execute(rows)
+        self.sync()
+
+    def known_by(self, condition: str) -> Iterator[tuple[str, dict[str, Any], str | None]]:
+        """Yield id, metadata and date of the documents of the literature whose rows meet the condition."""
+        literature = f"ordinal = 0 AND patient IS NULL AND ({condition})"
+        with ours(self._folder):
+            search = self.lance.search().where(literature).select(["document_id", "metadata", "date"])
+            for batch in search.to_batches(4096):
+                for row in batch.to_pylist():
+                    yield row["document_id"], json.loads(row["metadata"]), row["date"]
 
     def delete(self, document_ids: Sequence[str]) -> None:
         with ours(self._folder):

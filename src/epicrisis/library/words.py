@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from epicrisis.dates import first_day, last_day
 from epicrisis.errors import LibraryDamaged
-from epicrisis.facets import RETRACTED, facets
+from epicrisis.facets import WITHHELD, facets
 from epicrisis.scratch import Scratch
 from epicrisis.types import Passage, Scope
 
@@ -207,7 +207,7 @@ class WordIndex:
         if scope.hidden:
             clauses.append((Occur.MustNot, Query.term_set_query(schema, "document_id", sorted(scope.hidden))))
         if scope.without_retracted:
-            clauses.append((Occur.MustNot, Query.term_query(schema, "facets", RETRACTED, "basic")))
+            clauses.append((Occur.MustNot, Query.term_set_query(schema, "facets", sorted(WITHHELD))))
         if len(clauses) == 1:
             # The words alone, so that tantivy passes over blocks that cannot be among the best.
             return Query.boolean_query(words)

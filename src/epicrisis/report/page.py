@@ -131,7 +131,7 @@ def _policy(scripts: Sequence[str]) -> str:
 
 
 def _section(number: int, heading: str, findings: Findings, plots: bool) -> _Section:
-    sets = {each.name: str(each.facts.get("questions", {}).get("name", "")) for each in findings.sources}
+    sets = {source.name: source.questions for source in findings.sources}
     made: list[tuple[Table, tuple[Drawing, ...], Published | None]] = [
         (table, drawings(findings.experiment, table, findings.published, sets), None) for table in findings.tables
     ]

@@ -6,7 +6,7 @@ encoder's window, a passage longer than the reranker's) is in the ranking's note
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from epicrisis.retrieval.fusion import reciprocal_rank_fusion
@@ -24,8 +24,26 @@ QUESTION_CUT = "question_cut"
 """Stands among a ranking's parameters where the question was longer than an encoder's window."""
 
 
+WITHHELD = "withheld"
+"""Stands among a ranking's parameters where retracted documents were left out: their ids."""
+_NAMED = 5
+
+
 def _one_sentence(text: str) -> Iterable[tuple[int, int]]:
     return [(0, len(text))]
+
+
+def _telling_withheld(ranking: Ranking, k: int) -> Ranking:
+    """The ranking with a note of the retracted documents that one of its searches met among its first `k`."""
+    met: Mapping[str, int] = ranking.parameters.get(WITHHELD, {})
+    parameters = {name: value for name, value in ranking.parameters.items() if name != WITHHELD}
+    left_out = sorted(document_id for document_id, rank in met.items() if rank < k)
+    if not left_out:
+        return replace(ranking, parameters=parameters)
+    what = "document is" if len(left_out) == 1 else "documents are"
+    names = ", ".join(left_out[:_NAMED]) + (", ..." if len(left_out) > _NAMED else "")
+    note = f"{len(left_out)} retracted {what} left out: {names} (--with retracted reads them, marked)"
+    return replace(ranking, parameters={**parameters, WITHHELD: left_out}, notes=(*ranking.notes, note))
 
 
 def _scored(hits: Sequence[Hit]) -> Scored:
@@ -43,11 +61,29 @@ class Searched:
 
     def by_words(self, text: str, k: int, scope: Scope) -> Ranking:
         """The best `k` by BM25."""
-        return Ranking(self._named(self.store.search_words(text, k, scope)), "bm25", {"k": k})
+        hits, told = self._admitted(lambda seen: self.store.search_words(text, k, seen), scope)
+        return Ranking(hits, "bm25", {"k": k, **told})
 
-    def by_vector(self, vector: Vectors, k: int, scope: Scope) -> tuple[Hit, ...]:
-        """The `k` nearest."""
-        return self._named(self.store.search_vectors(vector, k, scope))
+    def by_vector(self, vector: Vectors, k: int, scope: Scope, told: Mapping[str, object]) -> Ranking:
+        """The `k` nearest; `told` are parameters of the ranking."""
+        hits, withheld = self._admitted(lambda seen: self.store.search_vectors(vector, k, seen), scope)
+        return Ranking(hits, "dense", {**told, **withheld})
+
+    def _admitted(
+        self, search: Callable[[Scope], tuple[Hit, ...]], scope: Scope
+    ) -> tuple[tuple[Hit, ...], dict[str, object]]:
+        """The hits that the scope admits, and the documents that it withholds as retracted, with their ranks.
+
+        The first search looks at them too. Where it meets none, it is what the scope admits already.
+        """
+        if not scope.without_retracted:
+            return self._named(search(scope)), {}
+        hits = search(replace(scope, without_retracted=False))
+        withheld: dict[str, int] = {}
+        for hit in hits:
+            if hit.passage.is_withheld:
+                withheld.setdefault(hit.passage.document_id, hit.rank)
+        return self._named(search(scope) if withheld else hits), {WITHHELD: withheld} if withheld else {}
 
     def _named(self, hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
         if not self.name:
@@ -103,11 +139,12 @@ class Retriever:
         """The best `k` passages for the text under the scope. `words`: what gives so many in BM25's place, such as a
         sparse encoder (the EHR study's Table 8)."""
         if self._reranker is None:
-            return self._rank(text, k, by, scope, self._depth(k), words)
+            return _telling_withheld(self._rank(text, k, by, scope, self._depth(k), words), k)
         name, reranker = self._reranker
         pool = max(k, self._rerank_depth)
         depth = self._depth(pool if self._fusion_times is None else k)
-        return reranked(self._rank(text, pool, by, scope, depth, words), text, reranker, name, k)
+        ranking = _telling_withheld(self._rank(text, pool, by, scope, depth, words), pool)
+        return reranked(ranking, text, reranker, name, k)
 
     def preflight(
         self, text: str, scope: Scope, *, n: int, threshold: float, depth: int, signal: SignalKind = "overlap"
@@ -164,7 +201,7 @@ class Retriever:
         texts, fit = prepare(text, encoder, self._sentences, self._remedy)
         depth = k if len(texts) == 1 or self._fusion_times is not None else max(k, FUSION_DEPTH)
         found = [
-            Ranking(searched.by_vector(vector, depth, scope), "dense", {"encoder": encoder.fingerprint})
+            searched.by_vector(vector, depth, scope, {"encoder": encoder.fingerprint})
             for vector in encoder.encode_queries(texts)
         ]
         ranking = self._fused(found, "dense", k, depth)
@@ -173,6 +210,11 @@ class Retriever:
 
     def _fused(self, rankings: Sequence[Ranking], name: By, k: int, depth: int) -> Ranking:
         """One ranking of the best `k`; a single one keeps its scores."""
+        withheld: dict[str, int] = {}
+        for document_id, rank in (
+            pair for ranking in rankings for pair in ranking.parameters.get(WITHHELD, {}).items()
+        ):
+            withheld[document_id] = min(rank, withheld.get(document_id, rank))
         if len(rankings) == 1:
             (only,) = rankings
             return replace(only, hits=only.hits[:k], retriever=name, parameters={**only.parameters, "k": k})
@@ -193,6 +235,7 @@ class Retriever:
                 "fused": len(rankings),
                 **({"beside": [searched.name for searched in self._beside]} if self._beside else {}),
                 **({QUESTION_CUT: True} if any(QUESTION_CUT in r.parameters for r in rankings) else {}),
+                **({WITHHELD: withheld} if withheld else {}),
             },
             notes=tuple(dict.fromkeys(note for ranking in rankings for note in ranking.notes)),
         )

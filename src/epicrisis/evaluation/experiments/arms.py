@@ -109,7 +109,8 @@ class Study:
         if lost:
             raise InputError(
                 f"{len(lost)} of {len(questions)} questions have gold documents that the library does not hold "
-                f"({missing[lost[0]][0]} of question {lost[0]!r}, ...): add them, or leave those questions out"
+                f"({missing[lost[0]][0]} of question {lost[0]!r}, ...), or holds as retracted: add them, leave those "
+                "questions out, or read retracted ones with --setting 'scope.include=[\"retracted\"]'"
             )
         return tuple(
             Material(

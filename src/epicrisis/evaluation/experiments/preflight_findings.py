@@ -67,7 +67,12 @@ def findings_of(folder: Path) -> Findings:
         about="Can it be foreseen that the key document will be lost? (BriefContext, Supplementary Tables 4 and 5)",
         # One guard hides what the other did not: both are of the same questions when they are done.
         sources=(
-            Source(folder.resolve().name, _facts(recipe, arms), len(arms.get(HIDDEN, recorded)) == len(recorded)),
+            Source(
+                folder.resolve().name,
+                _facts(recipe, arms),
+                len(arms.get(HIDDEN, recorded)) == len(recorded),
+                " + ".join(dict.fromkeys(each.dataset for each in recorded)),
+            ),
         ),
         tables=tuple(replace(table, source=table.source or told) for table in tables),
         conclusions=tuple(said),

@@ -103,12 +103,22 @@ def _parsed(path: Path) -> Iterator[tuple[dict[str, Any], Measurement]]:
             measurement = Measurement(**{**told, "failure": failure, "usage": Usage(**told["usage"]) + Usage()})
             recipe = dict(line.value["recipe"])
             whole = measurement.state in STATES and (measurement.state == "judged") == bool(measurement.values)
-            whole = whole and all(0 <= float(value) <= 1 + 1e-6 for value in measurement.values.values())
+            whole = whole and all(_is_share(value) for value in measurement.values.values())
+            whole = whole and isinstance(measurement.key, str) and all(map(_is_text, recipe["metrics"]))
+            whole = whole and ("judge" not in recipe or _is_text(recipe["judge"]["name"]))
         except (KeyError, TypeError, ValueError, AttributeError):
             whole = False
         if not whole:
             raise InputError(f"{path}, line {line.number}, is no measure: take the line out, or delete the file")
         yield recipe, measurement
+
+
+def _is_share(value: object) -> bool:
+    return isinstance(value, int | float) and 0 <= value <= 1 + 1e-6
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
 
 
 def checked(values: Mapping[str, float]) -> dict[str, float]:

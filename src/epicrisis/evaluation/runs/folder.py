@@ -18,12 +18,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from filelock import FileLock
+from pydantic import TypeAdapter
 
+from epicrisis.answers import Usage
 from epicrisis.errors import InputError, StorageError
 from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.evaluation.energy import Taken
@@ -33,14 +36,17 @@ from epicrisis.printable import printable_json
 from epicrisis.privacy import close_to_others, open_private
 
 from .cases import Case
-from .lines import alone
+from .lines import alone, parsed
 from .loop import RecordFile
 from .recipes import changed
+from .record_form import check_recipe
 from .versions import commit, packages
 
 MANIFEST, RECORDS, LOCK = "manifest.json", "records.jsonl", "run.lock"
 TEMPORARY = "manifest.json.partial"
 FORMAT = 1
+_LISTS = frozenset({"arms", "ks", "places", "votes", "temperatures"})
+"""Arguments of a plan that hold several values, where they are there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,19 +188,24 @@ def read_manifest(folder: Path) -> Manifest:
     """Raises InputError where the folder holds no run, or one of another format."""
     path = folder / MANIFEST
     try:
-        values = json.loads(path.read_bytes())
+        values = parsed(path.read_bytes())
         # A library's manifest has the same name.
         if (made := values["format"]) != FORMAT and "library_id" not in values:
             raise InputError(f"{path} has format {made}, this program knows {FORMAT}: use the one that made it")
+        _form().validate_json(json.dumps(values), strict=True)
         values["sessions"] = tuple(map(_session, values["sessions"]))
         manifest = Manifest(**{**values, "plan": Plan(**values["plan"])})
+        _check_facts(manifest)
     except OSError as error:
         raise InputError(f"{folder} is no run ({error.strerror}): name a folder that a run was written to") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        manifest = None
-    if manifest is None or not _fits(manifest):
-        raise InputError(f"{path} is no manifest of a run: name a folder that a run was written to")
+        raise InputError(f"{path} is no manifest of a run: name a folder that a run was written to") from None
     return manifest
+
+
+@cache
+def _form() -> TypeAdapter[Manifest]:
+    return TypeAdapter(Manifest)
 
 
 def _session(values: Mapping[str, Any]) -> Session:
@@ -202,11 +213,19 @@ def _session(values: Mapping[str, Any]) -> Session:
     return Session(**{**values, "taken": None if taken is None else Taken.of_json(taken)})
 
 
-def _fits(manifest: Manifest) -> bool:
-    """Whether what an editor may have changed is of its kind still."""
+def _check_facts(manifest: Manifest) -> None:
+    """Raise ValueError, KeyError or TypeError unless the tables of facts hold what reports read of them."""
     plan = manifest.plan
-    mappings = (plan.arguments, plan.recipe, plan.dataset, plan.sample, manifest.states, manifest.usage)
-    return all(isinstance(each, dict) for each in mappings) and isinstance(plan.name, str)
+    check_recipe(plan.recipe)
+    Usage(**manifest.usage) + Usage()
+    for dataset in plan.dataset.get("sets", [plan.dataset]):
+        if not isinstance(dataset["name"], str) or not isinstance(dataset["sha256"], str):
+            raise TypeError("the question set is not named")
+    if not isinstance(plan.dataset["name"], str):
+        raise TypeError("the question set is not named")
+    for name in _LISTS.intersection(plan.arguments):
+        if not isinstance(plan.arguments[name], list):
+            raise TypeError(f"{name} is no list")
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:

@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from epicrisis.privacy import open_private
 from epicrisis.surrogates import without_halves
 
 _BLOCK = 1 << 16
+_DIGITS = 18
+"""Of the largest whole number that a line may hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +130,31 @@ def alone(path: Path, lock: FileLock | None = None) -> FileLock:
 def _object(line: bytes) -> dict[str, Any] | None:
     try:
         # Earlier versions wrote halves of surrogate pairs, escaped, as models had written them.
-        value = json.loads(without_halves(line.decode("utf-8-sig", "surrogatepass")))
+        value = parsed(without_halves(line.decode("utf-8-sig", "surrogatepass")))
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
+
+
+def parsed(text: str | bytes) -> Any:
+    """Return the JSON value. Raises ValueError where it is none or holds a number that no record holds, and
+    RecursionError for one that is nested too deep."""
+    return json.loads(text, parse_int=_integer, parse_float=_finite, parse_constant=_finite)
+
+
+def _integer(digits: str) -> int:
+    """Return the number. Raises ValueError for one that no counter of ours can hold: sums of it would overflow."""
+    if len(digits) > _DIGITS:
+        raise ValueError("a number is too large")
+    return int(digits)
+
+
+def _finite(text: str) -> float:
+    """Return the number. Raises ValueError for `NaN`, `Infinity` and what is as large: no record holds them."""
+    value = float(text)
+    if not isfinite(value):
+        raise ValueError("a number is not finite")
+    return value
 
 
 def _is_half(line: bytes) -> bool:

@@ -6,6 +6,7 @@ What it was made with is told by name, so that two runs can be held against each
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,7 @@ class RecordedRun:
             "cases": self.manifest.cases, "states": self.manifest.states, "usage": self.manifest.usage,
             "recipe": plan.recipe, "sessions": to_json(self.manifest.sessions),
         }  # fmt: skip
-        return Source(self.name, facts, self.manifest.complete)
+        return Source(self.name, facts, self.manifest.complete, str(plan.dataset.get("name", "")))
 
     @property
     def questions(self) -> str:
@@ -91,6 +92,23 @@ def open_runs(paths: Sequence[Path]) -> tuple[RecordedRun, ...]:
     if len(set(map(Path.resolve, paths))) < len(paths):
         raise InputError("a run is named twice: name each once")
     return tuple(map(open_run, paths, names_of(paths)))
+
+
+@contextmanager
+def read_back(paths: Sequence[Path]) -> Iterator[None]:
+    """Map what damaged records raise in the arithmetic of tables to InputError.
+
+    Each line was checked when it was read. What a check cannot see, such as the records of one experiment under the
+    manifest of another, ends here, and without its text: that may be a patient's.
+    """
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        names = ", ".join(map(str, paths))
+        raise InputError(
+            f"{names}: the records and the manifest do not belong together, so no table can be made of them "
+            f"({type(error).__name__}): restore the files, or run the same command into another folder"
+        ) from error
 
 
 def names_of(paths: Sequence[Path]) -> tuple[str, ...]:

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, get_args
 
-from epicrisis.answers import Answer, Usage
+from epicrisis.answers import Answer
 from epicrisis.errors import InputError
 from epicrisis.types import State, chance_of, same_option
 
 from .cases import Case, Condition, canonical
 from .lines import Line, read_lines
+from .record_form import check_record
 
 STATES: tuple[State, ...] = get_args(State)
 
@@ -53,25 +54,13 @@ def read_records(path: Path) -> Iterator[Record]:
 
 def key_of(path: Path, line: Line) -> str:
     """The key of the record's case. Raises InputError where the line is no record, or lacks what is read of one."""
-    value = line.value
     try:
-        answer, key = value["answer"], value["key"]
-        rankings = [event["ranking"]["parameters"] for event in answer["trace"] if event["event"] == "retrieved"]
-        mappings = (value["recipe"], value.get("condition", {}), answer["question"]["options"], *rankings)
-        whole = (
-            isinstance(key, str)
-            and answer["state"] in STATES
-            and all(isinstance(each, dict) for each in mappings)
-            and all(partial["state"] for partial in answer["partials"])
-            and {"choice", "text", "strategy"} <= answer.keys()
-            and {"id", "text", "gold", "patient"} <= answer["question"].keys()
-            and Usage(**answer["usage"]) + Usage() is not None
-        )
-    except (KeyError, TypeError, ValueError, AttributeError):
-        whole = False
-    if not whole:
-        raise InputError(f"{path}, line {line.number}, is not a record of answers: mend it, or name another file")
-    return str(key)
+        check_record(line.value)
+    except ValueError:
+        raise InputError(
+            f"{path}, line {line.number}, is not a record of answers: mend it, or name another file"
+        ) from None
+    return str(line.value["key"])
 
 
 def without_volatile(record: Any) -> Any:

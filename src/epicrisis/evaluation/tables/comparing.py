@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from epicrisis.evaluation.findings import Findings
 from epicrisis.evaluation.runs.cases import Condition
-from epicrisis.evaluation.runs.recorded import RecordedRun, differing, open_runs
+from epicrisis.evaluation.runs.recorded import RecordedRun, differing, open_runs, read_back
 from epicrisis.evaluation.runs.records import Outcome, outcome_of_record
 from epicrisis.evaluation.statistics import Difference
 
@@ -67,7 +67,8 @@ def findings(paths: Sequence[Path], *, measure: Measure = "right", seed: int = 0
 
     Raises InputError where one is named twice, is no run, or holds no record.
     """
-    return findings_of_runs(open_runs(paths), measure=measure, seed=seed)
+    with read_back(paths):
+        return findings_of_runs(open_runs(paths), measure=measure, seed=seed)
 
 
 def findings_of_runs(runs: Sequence[RecordedRun], *, measure: Measure = "right", seed: int = 0) -> Findings:

@@ -1,0 +1,142 @@
+"""Retracted articles on the command line: left out and said so, or read with a mark wherever they are shown."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from epicrisis.prompts import unfence
+from epicrisis.testing.chat import ScriptedModel
+from epicrisis.testing.hostile import HostileServer
+from epicrisis.testing.replies import text_of
+from tests.cli.conftest import Run
+from tests.cli.test_literature import citation, pubmed
+from tests.corpus.test_retractions import entry, watch
+from tests.served import served
+
+pytestmark = pytest.mark.models
+
+QUOTE = "Aspirin prevents stroke in all who take it."
+NOTICE = """<PubmedArticle><MedlineCitation><PMID Version="1">900</PMID>
+<DateRevised><Year>2024</Year><Month>03</Month><Day>01</Day></DateRevised><Article><Journal><JournalIssue><PubDate>
+<Year>2024</Year></PubDate></JournalIssue><Title>Gut</Title></Journal><ArticleTitle>Retraction: Aspirin and stroke.
+</ArticleTitle></Article><CommentsCorrectionsList><CommentsCorrections RefType="RetractionOf"><RefSource>Gut</RefSource>
+<PMID Version="1">1</PMID></CommentsCorrections></CommentsCorrectionsList></MedlineCitation></PubmedArticle>"""
+
+
+@pytest.fixture
+def library(tmp_path: Path, run: Run, model_home: Path) -> Path:
+    """Two citations, of which nobody had said anything when they were added."""
+    baseline = pubmed(
+        tmp_path / "pubmed26n0001.xml.gz", citation(1, 2010, QUOTE), citation(2, 2016, "Aspirin and stroke reviewed.")
+    )
+    assert run("library", "add", tmp_path / "library", baseline).exit_code == 0
+    return tmp_path / "library"
+
+
+@pytest.fixture
+def retracted(request: pytest.FixtureRequest, library: Path, tmp_path: Path, run: Run) -> Path:
+    """The same library after the first of them was retracted, by a notice in an update file or by the list."""
+    by = getattr(request, "param", "list")
+    if by == "list":
+        source = watch(
+            tmp_path / "retraction_watch.csv", entry(7, "Retraction", pmid=1), entry(8, "Correction", pmid=2)
+        )
+    else:
+        source = pubmed(tmp_path / "pubmed26n1400.xml.gz", NOTICE)
+    told = json.loads(run("library", "add", library, source, "--json").stdout)
+    assert told["marked"] == (2 if by == "list" else 1)
+    return library
+
+
+@pytest.mark.parametrize(
+    ("retracted", "by"), [("list", "dense"), ("list", "bm25"), ("update file", "hybrid")], indirect=["retracted"]
+)
+def test_search_leaves_a_retracted_article_out_and_says_so(retracted: Path, run: Run, by: str) -> None:
+    command = ("search", retracted, "aspirin prevents stroke", "--by", by)
+    ranking = json.loads(run(*command, "--json").stdout)
+    assert [hit["passage"]["document_id"] for hit in ranking["hits"]] == ["pubmed:2"]
+    (left,) = [note for note in ranking["notes"] if "retracted" in note]
+    assert "pubmed:1" in left
+    assert left.endswith("(--with retracted reads them, marked)")
+    assert "pubmed:1" in ranking["parameters"]["withheld"]
+    assert left in run(*command).stdout
+    assert "left out" in run(*command, "--as-of", "2023").stdout, "whenever it was retracted"
+
+
+def test_with_retracted_it_is_found_and_marked(retracted: Path, run: Run) -> None:
+    command = ("search", retracted, "aspirin prevents stroke", "--by", "dense", "--with", "retracted")
+    hits = {hit["passage"]["document_id"]: hit for hit in json.loads(run(*command, "--json").stdout)["hits"]}
+    assert hits["pubmed:1"]["marks"] == ["retracted"]
+    lines = [line for line in run(*command).stdout.splitlines() if "pubmed:1#0" in line]
+    assert [line.endswith("[RETRACTED]") for line in lines] == [True]
+
+
+def writer(request: Any) -> str:
+    prompt = request.messages[-1].content
+    if "[finding 1" in prompt:
+        return json.dumps({"result": {"found": True, "sources": [1], "answer": "It does."}})
+    number = next((n for n, text in enumerate(unfence(prompt), 1) if QUOTE in text), None)
+    if number is None:
+        return json.dumps({"result": {"found": False}})
+    quotes = [{"doc": number, "quote": QUOTE}]
+    return json.dumps({"result": {"found": True, "quotes": quotes, "answer": "It does.", "finding": "It does."}})
+
+
+def prompts_of(server: HostileServer) -> list[str]:
+    """What the model was told after its instructions, call by call."""
+    bodies = [each.body for each in server.received if each.path.endswith("/chat/completions")]
+    return [text_of(body["messages"][-1]["content"]) for body in bodies]
+
+
+@pytest.mark.parametrize(
+    ("retracted", "strategy"), [("update file", "rag"), ("list", "brief-context")], indirect=["retracted"]
+)
+def test_an_answer_from_a_retracted_article_is_marked_in_prompt_json_and_on_screen(
+    retracted: Path, run: Run, strategy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EPICRISIS_CACHE__MODE", "off")
+    monkeypatch.setenv("EPICRISIS_MODELS__WRITER__CONTEXT_TOKENS", "100000")
+    with served(ScriptedModel(writer)) as server:
+        command = (
+            "ask", retracted, "Does aspirin prevent stroke?", "--strategy", strategy, "--no-preflight", "--by", "dense",
+            "--model", f"{server.url}#m",
+        )  # fmt: skip
+        plain = run(*command, "--json")
+        assert QUOTE not in "".join(prompts_of(server))
+        first = len(prompts_of(server))
+        assert "retracted document" in plain.stdout, "the trace says what was left out"
+        marked = json.loads(run(*command, "--json", "--with", "retracted").stdout)
+        shown = run(*command, "--with", "retracted").stdout
+        prompts = prompts_of(server)[first:]
+    (cited,) = marked["citations"]
+    assert (cited["document_id"], cited["marks"]) == ("pubmed:1", ["retracted"])
+    assert "[1] [RETRACTED]" in shown
+    of_documents = [prompt for prompt in prompts if QUOTE in prompt and "[doc " in prompt]
+    assert of_documents
+    for prompt in of_documents:
+        label = next(line for line in prompt.splitlines() if line.startswith("[doc") and "Aspirin 1 " in line)
+        assert ": RETRACTED] " in label
+        assert any(QUOTE in text and "RETRACTED" not in text for text in unfence(prompt))
+    if strategy == "brief-context":
+        assert any("[finding 1: RETRACTED]" in prompt for prompt in prompts)
+
+
+def test_a_reinstated_article_is_evidence_again(retracted: Path, run: Run, tmp_path: Path) -> None:
+    lifted = watch(tmp_path / "newer.csv", entry(70, "Reinstatement", "12/31/2030 0:00", pmid=1))
+    assert run("library", "add", retracted, lifted).exit_code == 0
+    ranking = json.loads(run("search", retracted, "aspirin prevents stroke", "--json").stdout)
+    assert "pubmed:1" in {hit["passage"]["document_id"] for hit in ranking["hits"]}
+
+
+def test_adding_a_list_says_what_was_read_and_marked(library: Path, run: Run, tmp_path: Path) -> None:
+    told = run(
+        "library", "add", library, watch(tmp_path / "l.csv", entry(1, "Retraction", pmid=1), entry(2, "Retraction"))
+    )
+    assert told.exit_code == 0, told.stderr
+    assert "2 entries on retractions, concerns and corrections read, 1 of them without a PMID or DOI" in told.stdout
+    assert "1 documents that were there already are marked anew" in told.stdout
+    assert "1 of 2 documents are retracted" in run("library", "check", library).stdout

@@ -1,0 +1,113 @@
+"""The list of Retraction Watch, and what PubMed's notices say of other articles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from epicrisis.corpus.inputs import Marked, Skipped, WholeFile
+from epicrisis.corpus.reading import read as read_sources
+from epicrisis.corpus.retractions import is_retraction_watch, names_of, read, stated_by
+from epicrisis.errors import InputError
+from epicrisis.types import Document
+
+HEADER = (
+    "Record ID,Title,Subject,Institution,Journal,Publisher,Country,Author,URLS,ArticleType,RetractionDate,"
+    "RetractionDOI,RetractionPubMedID,OriginalPaperDate,OriginalPaperDOI,OriginalPaperPubMedID,RetractionNature,"
+    "Reason,Paywalled,Notes"
+)
+
+
+def entry(number: object, nature: str, day: str = "5/31/2021 0:00", pmid: object = 0, doi: str = "unavailable") -> str:
+    return f'{number},"A title, of two parts",,,,,,,,,{day},,,1/1/2010 0:00,{doi},{pmid},{nature},+Fraud;,No,'
+
+
+def watch(path: Path, *entries: str) -> Path:
+    """The list with these entries."""
+    path.write_text("\n".join((HEADER, *entries)) + "\n", encoding="utf-8")
+    return path
+
+
+def test_each_entry_says_of_which_article_what_and_when(tmp_path: Path) -> None:
+    path = watch(
+        tmp_path / "retraction_watch.csv",
+        entry(1, "Retraction", pmid=21645374, doi="10.1000/ABC.1"),
+        entry(2, "Expression of concern", "2020-02-03", doi="https://doi.org/10.1000/x(2)"),
+        entry(3, "Correction", "soon", pmid="7; 8"),
+        entry(4, "Reinstatement", "12/1/2022 0:00", pmid=7),
+        entry(5, "Retraction"),
+        entry(6, "Apology", pmid=9),
+        entry("", "Retraction", pmid=9),
+    )
+    cure = "; update epicrisis, or fetch the list again"
+    assert list(read(path)) == [
+        Marked("retraction-watch:1", ("pubmed:21645374", "doi:10.1000/abc.1"), "retracted", 20210531),
+        Marked("retraction-watch:2", ("doi:10.1000/x(2)",), "expression-of-concern", 20200203),
+        Marked("retraction-watch:3", ("pubmed:7", "pubmed:8"), "corrected", None),
+        Marked("retraction-watch:4", ("pubmed:7",), "reinstated", 20221201),
+        Marked("retraction-watch:5", (), "retracted", 20210531),
+        Skipped(str(path), "line 7", f"its RetractionNature is none that is known{cure}"),
+        Skipped(str(path), "line 8", f"has no Record ID{cure}"),
+    ]  # fmt: skip
+
+
+def test_the_list_is_known_by_its_header(tmp_path: Path) -> None:
+    path = watch(tmp_path / "any name.csv", entry(1, "Retraction", pmid=5))
+    assert is_retraction_watch(path)
+    found = list(read_sources([path]))
+    assert [type(item) for item in found] == [Marked, WholeFile]
+    other = tmp_path / "other.csv"
+    other.write_text("subject_id,text\n1,x\n", encoding="utf-8")
+    assert not is_retraction_watch(other)
+    with pytest.raises(InputError, match="no list of Retraction Watch"):
+        list(read_sources([other], "retraction-watch"))
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00", b'Record ID,"', b"\x00" * 100, b"a" * 200_000])
+def test_what_is_no_list_is_refused_in_one_line(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "list.csv"
+    path.write_bytes(content)
+    with pytest.raises(InputError) as raised:
+        list(read_sources([path], "retraction-watch"))
+    assert "\n" not in raised.value.message
+
+
+def test_a_cell_beyond_all_bounds_ends_the_list_where_it_stands(tmp_path: Path) -> None:
+    path = watch(tmp_path / "list.csv", entry(1, "Retraction", pmid=5), entry(2, "Retraction", pmid="6" * 200_000))
+    first, broken, *rest = read(path)
+    assert isinstance(first, Marked)
+    assert isinstance(broken, Skipped)
+    assert (broken.where.partition(" ")[0], rest) == ("after", [])
+
+
+def notice(kind: str, revision: str | None = "20240101.01.0000000") -> Document:
+    corrections = [{"type": kind, "pmid": "12", "source": "Lancet"}, {"type": "CommentOn", "pmid": "13"}]
+    return Document(
+        "pubmed:99", "x", date="2024-02", metadata={"corrections": corrections}, revision=revision
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "mark"),
+    [
+        ("RetractionOf", "retracted"),
+        ("RetractedandRepublishedFrom", "retracted"),
+        ("ExpressionOfConcernFor", "expression-of-concern"),
+        ("ErratumFor", "corrected"),
+        ("CorrectedandRepublishedFrom", "corrected"),
+    ],
+)
+def test_a_notice_marks_the_article_that_it_names(kind: str, mark: str) -> None:
+    assert stated_by(notice(kind)) == (Marked("pubmed:99", ("pubmed:12",), mark, 20240229),)
+
+
+def test_only_pubmeds_own_records_mark_other_articles() -> None:
+    assert stated_by(notice("RetractionIn")) == ()
+    assert stated_by(notice("RetractionOf", revision=None)) == ()
+
+
+def test_a_document_goes_by_its_pmid_and_its_doi() -> None:
+    assert names_of({"pmid": "012", "doi": "https://doi.org/10.1000/X"}) == ("pubmed:12", "doi:10.1000/x")
+    assert names_of({"PMID": 12}) == ("pubmed:12",)
+    assert names_of({"pmid": "PMC1", "doi": 3}) == ()

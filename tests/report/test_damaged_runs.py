@@ -1,0 +1,299 @@
+"""Runs whose files were damaged: one line that says which, exit code 2, and nothing that was saved is lost."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from epicrisis.answers import Answer, Called, Citation, Partial, Quotation, Retrieved, Usage
+from epicrisis.cli.app import app
+from epicrisis.errors import EpicrisisError
+from epicrisis.evaluation.experiments.preflight_findings import file_of
+from epicrisis.evaluation.experiments.rankings import RankingFile, Recorded
+from epicrisis.evaluation.runs.cases import Case
+from epicrisis.evaluation.runs.folder import MANIFEST, RECORDS, Plan, Run
+from epicrisis.types import Hit, Passage, Place, Question, Ranking
+from tests.evaluation.written import recipe
+
+N = 6
+PATIENT = "Kanarienvogel"
+"""Stands in every question; no message may quote it."""
+
+QUESTIONS = tuple(
+    Question(
+        f"Does it help {PATIENT}, {i}?", {"A": "yes", "B": "no"}, "choice", str(i), "AB"[i % 2], (f"d{i}",),
+        evidence=(Place(f"d{i}", 0, 9),),
+    )
+    for i in range(N)
+)  # fmt: skip
+OPEN = tuple(Question(f"What helps {PATIENT}, {i}?", id=str(i), gold="Rest.") for i in range(N))
+
+
+def answer(question: Question, arm: str) -> Answer:
+    """With all that a record can hold: a ranking, parts with quotations, calls and a citation."""
+    passage = Passage(f"d{question.id}#0", f"d{question.id}", 0, 0, 9, "It helps.", date="2015-06")
+    usage = Usage(calls=1, prompt_tokens=90, completion_tokens=10, seconds=1.0)
+    called = Called("map-1", "tiny", "0" * 64, "map@1", 0, 0, "stop", usage, at=1.0)
+    quotation = Quotation(passage.id, "It helps", 0, 8)
+    cited = Citation(1, passage.id, passage.document_id, "", "", "2015-06", 0, 8, "It helps", True)
+    part = Partial(0, (passage.id,), "relevant", "Yes.", "A" if question.options else None, (quotation,))
+    return Answer(
+        question, arm, "answered", "Yes [1].", "A" if question.options else None, (cited,), (part,), usage=usage,
+        trace=(Retrieved(Ranking((Hit(passage, 1.0, 0),), "dense", {"k": 1})), called),
+    )  # fmt: skip
+
+
+def cases(name: str) -> tuple[Case, ...]:
+    asked = OPEN if name == "evaluate" else QUESTIONS
+    conditions: list[dict[str, Any]] = [{}]
+    if name == "positions":
+        conditions = [
+            {"arm": arm, "k": 4, "place": p, "repeat": 0} for arm in ("rag", "brief-context") for p in (0, 99)
+        ]
+    return tuple(Case(question, condition) for question in asked for condition in conditions)
+
+
+def plan(name: str) -> Plan:
+    arguments = (
+        {"arms": ["rag", "brief-context"], "protocol": "corrected"} if name == "positions" else {"guard": "none"}
+    )
+    return Plan(
+        name, arguments, recipe(), {"name": "own", "sha256": "5" * 64, "n": N, "licence": ""}, {"how": "all"}, 0
+    )
+
+
+def go_on(folder: Path, name: str) -> None:
+    """Ask what has no record yet, as the command does."""
+    with Run.open(folder, plan(name), cases(name)) as opened:
+        for case in cases(name):
+            if not opened.records.is_done(case.key):
+                opened.records.append(answer(case.question, str(case.condition.get("arm", "rag"))), case.condition)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of three runs as they should be: an experiment, open answers with their measures, and rankings."""
+    made = tmp_path_factory.mktemp("whole")
+    for name in ("positions", "evaluate"):
+        go_on(made / name, name)
+    assert run("measure", made / "evaluate", "--no-meteor", "--json").exit_code == 0
+    file = RankingFile(file_of(made / "preflight", "none"), {"passages": 9, "encoder": "minilm", "by": "dense"})
+    for i in range(N):
+        read = tuple((f"d{(i + n) % N}#0", 1 / (n + 1)) for n in range(N))
+        file.append(Recorded(f"q{i}", "own", read, read, None, tuple(id_ for id_, _ in read), (f"d{i}",), (f"d{i}",)))
+    return made
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def commands(folder: Path, whole: Path) -> Iterator[tuple[object, ...]]:
+    yield "report", folder, "-o", folder.parent / "page.html", "--no-plots"
+    yield "compare", whole / "positions", folder
+    yield "measure", folder, "--no-meteor", "--json"
+
+
+def check_ends_well(folder: Path, whole: Path) -> None:
+    """Run each command on the folder."""
+    for command in commands(folder, whole):
+        result = run(*command)
+        assert isinstance(result.exception, SystemExit | None), (command[0], result.exception)
+        assert result.exit_code in (0, 2), command[0]
+        if result.exit_code == 2:
+            assert result.stderr.startswith("epicrisis: ")
+            assert result.stderr.count("\n") == 1, result.stderr
+        assert PATIENT not in result.stderr
+
+
+def refusal_of(work: Callable[[], None]) -> EpicrisisError | None:
+    """Return the error that the work ends with."""
+    try:
+        work()
+    except EpicrisisError as error:
+        return error
+    return None
+
+
+Damage = Callable[[Path], object]
+
+
+def _as_text(file: str, change: Callable[[str], str]) -> Damage:
+    return lambda folder: (folder / file).write_text(change((folder / file).read_text("utf-8")), "utf-8")
+
+
+def _as_json(change: Callable[[Any], None], file: str = MANIFEST) -> Damage:
+    def damage(folder: Path) -> None:
+        first, _, rest = (folder / file).read_text("utf-8").partition("\n" if file == RECORDS else "\0")
+        value = json.loads(first)
+        change(value)
+        (folder / file).write_text(json.dumps(value) + "\n" + rest, "utf-8")
+
+    return damage
+
+
+def _as_folder(file: str) -> Damage:
+    def damage(folder: Path) -> None:
+        (folder / file).unlink()
+        (folder / file).mkdir()
+
+    return damage
+
+
+DAMAGES: dict[str, Damage] = {
+    "no manifest": lambda folder: (folder / MANIFEST).unlink(),
+    "no records": lambda folder: (folder / RECORDS).unlink(),
+    "empty manifest": _as_text(MANIFEST, lambda _: ""),
+    "half a manifest": _as_text(MANIFEST, lambda text: text[: len(text) // 2]),
+    "manifest of 100,000 brackets": _as_text(MANIFEST, lambda _: "[" * 100_000),
+    "folder for a manifest": _as_folder(MANIFEST),
+    "folder for records": _as_folder(RECORDS),
+    "manifest of another format": _as_json(lambda told: told.update(format=99)),
+    "manifest without a plan": _as_json(lambda told: told.pop("plan")),
+    "manifest without usage's numbers": _as_json(lambda told: told.update(usage={"calls": "many"})),
+    "manifest with a session that is none": _as_json(lambda told: told.update(sessions=[{"taken": 3}])),
+    "manifest with models that are none": _as_json(lambda told: told["plan"]["recipe"].update(models={"writer": 3})),
+    "manifest of an unnamed set": _as_json(lambda told: told["plan"].update(dataset={})),
+    "empty line": _as_text(RECORDS, lambda text: text.replace("\n", "\n[]\n", 1)),
+    "binary line": lambda folder: (folder / RECORDS).write_bytes(b"\xff\x00\n" + (folder / RECORDS).read_bytes()),
+    "number that overflows": _as_json(lambda told: told["answer"]["usage"].update(calls=10**400), RECORDS),
+    "number that is none": _as_json(lambda told: told["answer"]["usage"].update(seconds=float("nan")), RECORDS),
+    "place of a wrong type": _as_json(lambda told: told["condition"].update(place="first"), RECORDS),
+    "record without its condition": _as_json(lambda told: told.pop("condition"), RECORDS),
+    "record without its trace": _as_json(lambda told: told["answer"].pop("trace"), RECORDS),
+    "gold letter that is a number": _as_json(lambda told: told["answer"]["question"].update(gold=3), RECORDS),
+    "quotations that are a text": _as_json(lambda told: told["answer"]["partials"][0].update(quotations="x"), RECORDS),
+    "hits without passages": _as_json(
+        lambda told: told["answer"]["trace"][0]["ranking"].update(hits=[{"rank": 0, "score": 1.0}]), RECORDS
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_run_is_refused_in_one_line(damage: str, whole: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(whole / "positions", tmp_path / "run")
+    DAMAGES[damage](folder)
+    (folder / ".run.lock").unlink(missing_ok=True)
+    for command in commands(folder, whole):
+        result = run(*command)
+        # `measure` reads no manifest and finds nothing to measure here.
+        assert isinstance(result.exception, SystemExit), command[0]
+        assert result.exit_code == 2, command[0]
+        assert (result.stderr.startswith("epicrisis: "), result.stderr.count("\n")) == (True, 1)
+        assert PATIENT not in result.stderr
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_going_on_with_a_damaged_run_loses_nothing_that_was_saved(damage: str, whole: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(whole / "positions", tmp_path / "run")
+    DAMAGES[damage](folder)
+    records = folder / RECORDS
+    before = records.read_bytes() if records.is_file() else b""
+    refusal = refusal_of(lambda: go_on(folder, "positions"))
+    assert refusal is None or refusal.exit_code == 2
+    assert "\n" not in str(refusal)
+    assert PATIENT not in str(refusal)
+    if records.is_file():
+        assert records.read_bytes().startswith(before)
+
+
+@pytest.mark.parametrize("file", ["preflight/rankings-none.jsonl", "evaluate/measures/words.jsonl"])
+@pytest.mark.parametrize(
+    "text", ["{}\n", "\xff\n", '{"recipe": {}, "key": 3}\n', '{"measure": {"values": {"a": "1"}}}\n']
+)
+def test_damaged_rankings_and_measures_are_refused_in_one_line(
+    file: str, text: str, whole: Path, tmp_path: Path
+) -> None:
+    name, _, path = file.partition("/")
+    folder = shutil.copytree(whole / name, tmp_path / "run")
+    (folder / path).write_bytes((folder / path).read_bytes() + text.encode("latin-1"))
+    check_ends_well(folder, whole)
+    reading = ("report", folder, "--json") if name == "preflight" else ("measure", folder, "--no-meteor", "--json")
+    assert run(*reading).exit_code == 2
+
+
+@pytest.mark.parametrize(("name", "said"), [("magic", "does not know: update it"), ("conflicts", "")])
+def test_records_under_the_manifest_of_another_experiment_are_no_traceback(
+    name: str, said: str, whole: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(whole / "positions", tmp_path / "run")
+    _as_json(lambda told: told["plan"].update(name=name))(folder)
+    check_ends_well(folder, whole)
+    assert said in run("report", folder, "--json").stderr
+
+
+# -- at random --------------------------------------------------------------------------------------------------------
+
+VALUES: tuple[Any, ...] = (
+    None,
+    -1,
+    True,
+    "x",
+    "",
+    [],
+    {},
+    [1],
+    {"a": 1},
+    1e308,
+    10**25,
+    float("nan"),
+    "\ud800",
+    -5.5,
+    [None],
+)
+
+
+def _places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if place:
+        yield place
+    inner = value.items() if isinstance(value, dict) else enumerate(value[:3]) if isinstance(value, list) else ()
+    for name, each in inner:
+        yield from _places(each, (*place, name))
+
+
+def _changed(value: Any, dice: random.Random) -> Any:
+    """The value with one field of it, however deep, taken out or replaced."""
+    *folders, name = dice.choice(list(_places(value)))
+    inner = value
+    for each in folders:
+        inner = inner[each]
+    if dice.random() < 0.3:
+        del inner[name]
+    else:
+        inner[name] = dice.choice(VALUES)
+    return value
+
+
+def damage_at_random(path: Path, dice: random.Random) -> None:
+    content = path.read_bytes()
+    how = dice.randrange(4)
+    if how == 0:
+        path.write_bytes(content[: dice.randrange(len(content))])
+    elif how == 1:
+        flipped = bytearray(content)
+        for _ in range(dice.choice((1, 3, 50))):
+            flipped[dice.randrange(len(flipped))] ^= 1 << dice.randrange(8)
+        path.write_bytes(flipped)
+    elif path.suffix == ".json":
+        path.write_text(json.dumps(_changed(json.loads(content), dice)), "utf-8")
+    else:
+        lines = content.decode("utf-8").split("\n")[:-1]
+        i = dice.randrange(len(lines))
+        lines[i] = json.dumps(_changed(json.loads(lines[i]), dice))
+        path.write_text("\n".join(lines) + "\n", "utf-8")
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_damage_at_random_is_never_a_traceback(seed: int, whole: Path, tmp_path: Path) -> None:
+    dice = random.Random(seed)
+    folder = shutil.copytree(whole / dice.choice(("positions", "evaluate", "preflight")), tmp_path / "run")
+    files = [path for path in sorted(folder.rglob("*.json*")) if path.stat().st_size and path.name[0] != "."]
+    damage_at_random(dice.choice(files), dice)
+    check_ends_well(folder, whole)
