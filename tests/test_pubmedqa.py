@@ -99,7 +99,8 @@ def context_of(model: ScriptedModel, ranking: Ranking) -> Context:
         return ranking
 
     roles = dict.fromkeys(("writer", "map", "reduce"), model)
-    return Context(roles, EVERYTHING, lambda event: None, retrieve, partition=PARTITION)
+    # The reader attends to passages by their places, so these are what is counted.
+    return Context(roles, EVERYTHING, lambda event: None, retrieve, partition=PARTITION, count="passages")
 
 
 def assert_rate(successes: int, n: int, probability: float) -> None:

@@ -16,6 +16,7 @@ from epicrisis.library.library import Library
 from epicrisis.opening import Opened
 from epicrisis.pipeline import Pipeline
 from epicrisis.retrieval.ordering import in_order
+from epicrisis.retrieval.preflight import BY_RANKS, PAPER
 from epicrisis.retrieval.record import IN_TIME
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings import ROLES, Settings
@@ -185,3 +186,76 @@ def test_new_settings_stand_in_a_recipe_only_where_they_are_said() -> None:
     assert {key: said[key] for key in new} == {
         "unit": "note", "order": "rank", "note_tokens": 9, "fusion_times": 2, "timeline": False, "extract": "sentence",
     }  # fmt: skip
+
+
+# -- literature: documents are counted ---------------------------------------------------------------------------------
+
+TRIALS = [
+    Document(f"pubmed:{i}", f"Trial {i} of chest pain. {FILLER} {FILLER} Chest pain passed in trial {i}.")
+    for i in range(6)
+]
+PAIN = Question("What did trials find about chest pain?", id="l")
+
+
+@pytest.fixture(scope="module")
+def papers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
+    path = tmp_path_factory.mktemp("papers") / "library"
+    with open_or_create(path, ENCODER, "hashing", 0) as made:
+        add_documents(made, TRIALS, ENCODER)
+        assert made.count()[1] > 3 * len(TRIALS)
+    with Library.open(path) as library:
+        yield Opened(library, Retriever(library, ENCODER))
+
+
+@pytest.mark.parametrize("by", ["dense", "bm25", "hybrid"])
+def test_k_documents_of_literature_are_read_and_k_passages_where_that_is_said(papers: Opened, by: str) -> None:
+    answer, model = asked(papers, PAIN, k=4, by=by)
+    found = ranking_of(answer)
+    documents = [passage.document_id for passage in found.passages]
+    assert len(set(documents)) == 4
+    assert len(documents) > 4
+    assert documents == sorted(documents, key=documents.index), "a document's passages stand together"
+    assert len(items_of(model.requests[0])) == len(documents)
+    assert len(ranking_of(asked(papers, PAIN, k=4, by=by, count="passages")[0]).hits) == 4
+
+
+def test_a_part_is_of_so_many_documents(papers: Opened) -> None:
+    answer, _ = asked(papers, PAIN, k=6, strategy="brief-context", partition=4)
+    parts = [{passage.rpartition("#")[0] for passage in partial.passages} for partial in answer.partials]
+    assert [len(part) for part in parts] == [4, 2]
+    assert not parts[0] & parts[1]
+    by_passages, _ = asked(papers, PAIN, k=6, strategy="brief-context", partition=4, count="passages")
+    assert [len(partial.passages) for partial in by_passages.partials] == [4, 2]
+
+
+def test_a_record_is_read_by_passages_unless_documents_are_said(ward: Opened) -> None:
+    assert len(ranking_of(asked(ward, CHEST, k=2)[0]).hits) == 2
+    found = ranking_of(asked(ward, CHEST, k=2, count="documents")[0])
+    assert len({passage.document_id for passage in found.passages}) == 2
+    assert len(found.hits) > 2
+    assert [passage.date for passage in found.passages] == sorted(str(passage.date) for passage in found.passages)
+
+
+def test_whole_notes_are_documents_whatever_is_counted(ward: Opened) -> None:
+    for count in ("documents", "passages"):
+        assert len(ranking_of(asked(ward, CHEST, unit="note", k=2, count=count)[0]).hits) == 2
+
+
+def test_what_is_counted_stands_in_the_recipe() -> None:
+    models = dict.fromkeys(ROLES, ScriptedModel(lambda _: NOT_FOUND))
+    assert [Pipeline(Settings(count=count), models).recipe()["settings"]["count"] for count in (None, "passages")] == [
+        None,
+        "passages",
+    ]
+
+
+def test_the_verdict_on_literature_says_which_rule_judged(papers: Opened, ward: Opened) -> None:
+    def verdict(opened: Opened, question: Question, **check: Any) -> tuple[str | None, str]:
+        preflight = asked(opened, question, strategy="brief-context", preflight=check)[0].preflight
+        assert preflight is not None
+        return preflight.signal, preflight.rule
+
+    assert verdict(papers, PAIN) == (BY_RANKS.signal, BY_RANKS.origin), "none is fitted to this encoder's scores"
+    assert verdict(papers, PAIN, rule="paper") == ("overlap", PAPER.origin)
+    assert verdict(papers, PAIN, n=5) == ("overlap", "")
+    assert verdict(ward, CHEST) == ("overlap", PAPER.origin), "none is fitted to records"

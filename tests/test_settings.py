@@ -41,7 +41,9 @@ def test_defaults(tmp_path: Path) -> None:
     settings = load()
     assert settings == Settings().model_copy(update={"home": tmp_path / "home/.local/share/epicrisis"})
     assert (settings.k, settings.partition, settings.by, settings.strategy) == (16, 4, "hybrid", "brief-context")
-    assert (settings.preflight.n, settings.preflight.threshold, settings.preflight.depth) == (3, 0.2, 16)
+    check = settings.preflight
+    assert (check.rule, check.signal, check.n, check.threshold, check.depth) == ("fitted", None, None, None, 16)
+    assert (settings.count, settings.counted(), settings.counted("p1")) == (None, "documents", "passages")
     assert settings.local_only is False
 
 
@@ -53,7 +55,7 @@ def test_flags_beat_environment_beats_file_beats_default(monkeypatch: pytest.Mon
     monkeypatch.setenv("EPICRISIS_PREFLIGHT__DEPTH", "2")
     settings = load({"seed": 3, "preflight": {"enabled": False}}, file)
     assert (settings.rrf_k, settings.k, settings.partition, settings.seed) == (60, 1, 2, 3)
-    assert (settings.preflight.threshold, settings.preflight.n, settings.preflight.depth) == (0.2, 1, 2)
+    assert (settings.preflight.threshold, settings.preflight.n, settings.preflight.depth) == (None, 1, 2)
     assert settings.preflight.enabled is False
 
 
@@ -118,12 +120,17 @@ def test_agreement_with_a_reranker_needs_one() -> None:
     assert not load({"preflight": {"signal": "reranker-overlap", "enabled": False}}).preflight.enabled
 
 
-def test_the_papers_signal_stands_in_no_recipe() -> None:
-    """Runs recorded before there were others must be gone on with."""
-    told = {"enabled": True, "n": 3, "threshold": 0.2, "depth": 16}
+def test_the_recipe_of_a_check_says_what_was_given() -> None:
+    told = {"enabled": True, "rule": "fitted", "depth": 16}
     assert load().model_dump(include={"preflight"}) == {"preflight": told}
-    other = load({"preflight": {"signal": "dense-gap"}}).model_dump(include={"preflight"})
-    assert other == {"preflight": {**told, "signal": "dense-gap"}}
+    other = load({"preflight": {"signal": "dense-gap", "n": 5}}).model_dump(include={"preflight"})
+    assert other == {"preflight": {**told, "signal": "dense-gap", "n": 5}}
+
+
+@pytest.mark.parametrize("count", ["documents", "passages"])
+def test_what_is_counted_holds_for_records_and_literature(count: str) -> None:
+    settings = load({"count": count})
+    assert (settings.counted(), settings.counted("p1")) == (count, count)
 
 
 @pytest.mark.parametrize("name", ["EPICRISIS_DATA", "EPICRISIS_REQUIRE_ALL", "epicrisis_k", "OTHER_EPICRISIS_K"])

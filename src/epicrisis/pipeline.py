@@ -51,8 +51,10 @@ from epicrisis.opening import (
     rosters_of,
     scope_of,
 )
+from epicrisis.plain import to_json
 from epicrisis.privacy import quiet_logs, without_secrets
 from epicrisis.prompts import folder_hash
+from epicrisis.retrieval.preflight import named_rules
 from epicrisis.retrieval.record import IN_TIME
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.seams import ChatModel, RewardModel
@@ -85,7 +87,7 @@ SEARCHES_AT_ONCE = 2
 
 _DECIDES = {
     "encoder", "by", "strategy", "k", "partition", "rrf_k", "preflight", "long_questions", "rerank", "scope", "seed",
-    "votes", "examples", "refine", "fusion_times", "unit", "note_tokens", "order", "timeline", "extract",
+    "count", "votes", "examples", "refine", "fusion_times", "unit", "note_tokens", "order", "timeline", "extract",
     "unverified",
 }  # fmt: skip
 """Settings that decide the answers."""
@@ -290,10 +292,13 @@ class Pipeline:
 
     def recipe(self) -> dict[str, Any]:
         """All that decides the answers: settings, models, the library's identity and size, this version."""
+        settings = self._settings.model_dump(include=_DECIDES, exclude={"examples": {"library", "encoder"}})
+        if self._settings.preflight.is_named:
+            settings["preflight"]["rules"] = to_json(named_rules())
         recipe: dict[str, Any] = {
             "epicrisis": version("epicrisis"),
             "prompts": folder_hash(PROMPTS),
-            "settings": self._settings.model_dump(include=_DECIDES, exclude={"examples": {"library", "encoder"}}),
+            "settings": settings,
             "models": {role: _told(self._settings.model_for(role)) for role in self._settings.roles},
         }
         if self._opened is not None:
@@ -336,9 +341,16 @@ class Pipeline:
         async def preflight(question: Question) -> Preflight:
             check = settings.preflight
             return await self._offload(
-                self._needed().preflight, question.text, searched,
-                n=check.n, threshold=check.threshold, depth=check.depth, signal=check.signal,
-            )  # fmt: skip
+                self._needed().preflight,
+                question.text,
+                searched,
+                rule=check.rule,
+                signal=check.signal,
+                n=check.n,
+                threshold=check.threshold,
+                depth=check.depth,
+                count=settings.counted(searched.patient),
+            )
 
         async def examples(question: Question) -> Examples:
             assert self._examples is not None
@@ -360,6 +372,7 @@ class Pipeline:
             record=record,
             preflight=preflight if settings.preflight.enabled else None,
             partition=settings.partition,
+            count=settings.counted(scope.patient),
             seed=settings.seed,
             sampling={role: _sampling(settings.model_for(role)) for role in settings.roles},
             deadline=None if deadline is None else time.monotonic() + deadline,

@@ -85,9 +85,9 @@ def time_asked(text: str, notes: Callable[[], Sequence[Passage]]) -> TimeAsked:
 
 
 def found(settings: Settings, retriever: Retriever, text: str, scope: Scope) -> Ranking:
-    """The best `k` passages or whole notes, best first."""
-    search = retriever.notes if settings.unit == "note" else retriever.rank
-    return search(text, settings.k, settings.by, scope)
+    """The best `k` documents, passages or whole notes, best first. Literature alone has no notes."""
+    search = retriever.notes if settings.unit == "note" and scope.patient is not None else retriever.found
+    return search(text, settings.k, settings.by, scope, settings.counted(scope.patient))
 
 
 def ordered(settings: Settings, patient: str | None, ranking: Ranking) -> Ranking:

@@ -16,7 +16,20 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializ
 from epicrisis.dates import last_day
 from epicrisis.errors import InputError
 from epicrisis.privacy import host_of, local_path, outside, without_secrets
-from epicrisis.types import By, Extract, Keep, Order, Remedy, SignalKind, StrategyName, TieRule, Unit, Unverified
+from epicrisis.types import (
+    By,
+    Count,
+    Extract,
+    Keep,
+    Order,
+    Remedy,
+    RuleName,
+    SignalKind,
+    StrategyName,
+    TieRule,
+    Unit,
+    Unverified,
+)
 
 ROLES = ("writer", "map", "reduce")
 
@@ -144,15 +157,25 @@ class Models(_Table):
 
 
 class PreflightSettings(_Table):
-    """The preflight check; the defaults are the papers' text (errata B2). `epicrisis preflight calibrate` fits them."""
+    """The preflight check. Where signal, n or threshold is given, the others are the paper's (errata B2): overlap, 3,
+    0.2. `epicrisis preflight calibrate` fits them to a library."""
 
     enabled: bool = True
-    signal: SignalKind = Field("overlap", exclude_if=lambda kind: kind == "overlap")
-    """What is looked at (`retrieval.signals`). At its default it stands in no recipe: runs begun before it go on."""
-    n: int = Field(3, ge=1)
-    threshold: float = Field(0.2, ge=0)
+    rule: RuleName = "fitted"
+    """Where none of the three is given: the rule fitted to the library's encoder (`retrieval.preflight`), or the
+    paper's. Records, passages and encoders that none is fitted to have another one than the fitted; it is said."""
+    signal: SignalKind | None = Field(None, exclude_if=lambda kind: kind is None)
+    """What is looked at (`retrieval.signals`)."""
+    n: int | None = Field(None, ge=1, exclude_if=lambda n: n is None)
+    threshold: float | None = Field(None, ge=0, exclude_if=lambda threshold: threshold is None)
     """One prompt will do where the signal is greater: below 1 for an overlap, in the ranker's scores for a gap."""
     depth: int = Field(16, ge=1)
+    """Documents, or passages, that are ranked anew; see `count`."""
+
+    @property
+    def is_named(self) -> bool:
+        """Whether `rule` says what the check goes by, since signal, n and threshold are all left out."""
+        return self.signal is None and self.n is None and self.threshold is None
 
 
 class RerankSettings(_Table):
@@ -270,15 +293,20 @@ class Settings(_Table):
     by: By = "hybrid"
     strategy: StrategyName = "brief-context"
     k: int = Field(16, ge=1, le=1000)
+    """Documents that are read, or passages; see `count`."""
+    count: Count | None = None
+    """What `k`, `partition` and the preflight check count. Where not said documents, and passages of a patient's
+    record."""
     partition: int = Field(4, ge=1)
-    """Documents a map call."""
+    """Documents, or passages, a map call."""
     rrf_k: int = Field(60, ge=1)
     preflight: PreflightSettings = PreflightSettings()
     long_questions: Remedy = "segments"
     """What is done where a question is longer than the encoder's window."""
     rerank: RerankSettings = RerankSettings()
     fusion_times: int | None = Field(None, ge=1, exclude_if=lambda times: times is None)
-    """So many times k hits of each ranking enter a fusion (the EHR study: 2); where not said 100, or k if more."""
+    """So many times k hits of each ranking enter a fusion (the EHR study: 2); where not said 100, or k if more. Where
+    documents are counted, k is the number of passages that they are chosen from."""
     fuse: tuple[LocalPath, ...] = ()
     """Further libraries of the same passages, made with other encoders: their dense rankings are fused."""
     beside: tuple[LocalPath, ...] = ()
@@ -329,7 +357,7 @@ class Settings(_Table):
         if len(set(files)) < len(files):
             raise ValueError("settings log, record and cache.path name one file: give each a file of its own")
         check = self.preflight
-        if check.threshold >= 1 and not check.signal.endswith("gap"):
+        if check.threshold is not None and check.threshold >= 1 and not (check.signal or "overlap").endswith("gap"):
             raise ValueError(
                 "setting preflight.threshold: no overlap is above 1: give less, or enabled = false to read all "
                 f"questions in parts (it says {check.threshold:g})"
@@ -368,6 +396,10 @@ class Settings(_Table):
         for key, value in _places(self):
             if (host := outside(value)) is not None:
                 yield key, host
+
+    def counted(self, patient: str | None = None) -> Count:
+        """Return what is counted where a question is of this patient, or of literature."""
+        return self.count or ("documents" if patient is None else "passages")
 
     @property
     def roles(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from epicrisis.answering.context import Context, Sampling
 from epicrisis.answering.refining import Refining
 from epicrisis.answering.voting import Voting
 from epicrisis.retrieval.record import IN_TIME
-from epicrisis.types import Examples, Extract, Preflight, Question, Ranking, Scope, StrategyName
+from epicrisis.types import Count, Examples, Extract, Preflight, Question, Ranking, Scope, StrategyName
 
 T = TypeVar("T")
 
@@ -28,6 +28,8 @@ class Treatment:
     preflight: bool | Preflight = True
     """False: none, whatever the settings say; a verdict: that one, nothing is looked at."""
     partition: int | None = None
+    count: Count | None = None
+    """What a part counts."""
     seed: int | None = None
     temperature: float | None = None
     scope: Scope | None = None
@@ -54,6 +56,7 @@ def treated(context: Context, treatment: Treatment) -> Context:
         record=context.record if treatment.ranking is None else _giving(treatment.ranking),
         preflight=_preflight(context, treatment.preflight),
         partition=treatment.partition or context.partition,
+        count=treatment.count or context.count,
         seed=context.seed if treatment.seed is None else treatment.seed,
         sampling={role: _drawn(sampling, treatment.temperature) for role, sampling in context.sampling.items()},
         voting=treatment.voting or context.voting,

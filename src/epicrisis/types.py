@@ -44,6 +44,12 @@ StrategyName: TypeAlias = Literal[
 ]  # fmt: skip
 """How they are answered from."""
 
+Count: TypeAlias = Literal["documents", "passages"]
+"""What `k`, a part and the preflight check count."""
+
+RuleName: TypeAlias = Literal["fitted", "paper"]
+"""Rules of the preflight check that have a name; see `retrieval.preflight`."""
+
 Unit: TypeAlias = Literal["chunk", "note"]
 """What of a record is read: the passages that were found, or the whole notes that they stand in."""
 
@@ -296,7 +302,7 @@ class Preflight:
     n: int
     threshold: float
     depth: int
-    """How many dense hits were ranked anew."""
+    """How many dense documents or passages were ranked anew."""
     dense_top: tuple[str, ...]
     bm25_top: tuple[str, ...]
     """Empty where the signal looks at no words, or where no word was found."""
@@ -305,3 +311,7 @@ class Preflight:
     signal: SignalKind = "overlap"
     reranked_top: tuple[str, ...] = ()
     """Empty but for `reranker-overlap`."""
+    count: Count = "passages"
+    """What `n`, `depth` and the tops count: documents, each by its best passage, or passages."""
+    rule: str = ""
+    """Where signal, n and threshold come from; empty where they were given."""

@@ -95,10 +95,11 @@ def test_one_gold_document_is_placed_or_all_of_them(tmp_path: Path, opened: Open
 
 
 def test_at_the_shortest_the_key_document_is_the_context(tmp_path: Path) -> None:
-    """A key document of two passages among one: context length reads it alone, positions refuses."""
+    """By passages a key document of two among one: context length reads it alone, positions refuses. By documents it is
+    one."""
     asked = {"own": questions(1)}
     halves = tuple(passage("gold:0", f"Half {i}.", i) for i in range(2))
-    two = evidence(passages_of=lambda question: {"gold:0": halves})
+    two = evidence(passages_of=lambda question: {"gold:0": halves}, count="passages")
     study, grid = Study(two, CORRECTED), Grid(("rag",), (1,), (0,))
     (case,) = EXPERIMENTS["context-length"].make(asked, study, grid, Settings())
     assert case.treatment.ranking is not None

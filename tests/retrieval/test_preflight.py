@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.retrieval.preflight import rankings_agree
+from epicrisis.retrieval.preflight import BY_RANKS, FITTED, PAPER, AgreementRule, rankings_agree, rule_for
 from epicrisis.retrieval.signals import Scored, Signal, measured
-from epicrisis.types import SignalKind
+from epicrisis.types import Count, Ranking, SignalKind
 
 NAMES = [f"d{i}#0" for i in range(12)]
 ids = st.lists(st.sampled_from(NAMES), unique=True, min_size=0, max_size=12)
@@ -147,3 +147,43 @@ def test_what_was_compared_is_in_the_verdict() -> None:
 def test_a_reranker_that_is_not_there() -> None:
     with pytest.raises(ValueError, match="reranker-overlap needs a reranker"):
         rankings_agree(scored("abc"), scored("abc"), signal="reranker-overlap")
+
+
+# -- which rule judges ------------------------------------------------------------------------------------------------
+
+MINILM = "minilm-b07bcaa753aacb54"
+
+
+def dense_by(encoder: object, **parameters: object) -> Ranking:
+    return Ranking((), "dense", {"encoder": encoder, **parameters})
+
+
+@pytest.mark.parametrize(
+    ("dense", "count", "patient", "rule"),
+    [
+        (dense_by(MINILM), "documents", False, FITTED[MINILM]),
+        (dense_by("medcpt-0"), "documents", False, BY_RANKS),
+        (dense_by([MINILM, "medcpt-0"], fused=2), "documents", False, BY_RANKS),
+        (dense_by(MINILM, fused=3), "documents", False, BY_RANKS),
+        (dense_by(MINILM), "passages", False, PAPER),
+        (dense_by(MINILM), "documents", True, PAPER),
+    ],
+)
+def test_a_fitted_threshold_judges_the_scores_it_was_fitted_to_alone(
+    dense: Ranking, count: Count, patient: bool, rule: AgreementRule
+) -> None:
+    """A gap is in the encoder's own unit; a fusion's scores (of libraries, of a question in segments) are others."""
+    assert rule_for("fitted", dense, count, patient) == rule
+    assert rule_for("paper", dense, count, patient) == PAPER
+
+
+def test_the_papers_rule_by_its_name_and_what_is_left_out() -> None:
+    assert (PAPER.signal, PAPER.n, PAPER.threshold) == ("overlap", 3, 0.2)
+    given = rule_for("fitted", dense_by(MINILM), "documents", False, n=5)
+    assert given == AgreementRule("overlap", 5, 0.2)
+    assert rule_for("paper", dense_by(MINILM), "documents", False, threshold=0.0) == AgreementRule("overlap", 3, 0.0)
+
+
+def test_the_reason_names_the_rule() -> None:
+    assert rankings_agree(scored("abc"), scored("abc"), origin=PAPER.origin).reason.endswith("(the paper's rule)")
+    assert rankings_agree(scored("abc"), scored("abc"), origin=PAPER.origin).rule == "the paper's rule"

@@ -167,7 +167,7 @@ def test_a_reranker_reads_deeper_than_k() -> None:
 
 
 def test_preflight_ranks_the_dense_hits_anew(retriever: Retriever) -> None:
-    verdict = retriever.preflight("aspirin stroke", EVERYTHING, n=2, threshold=0.2, depth=3)
+    verdict = retriever.preflight("aspirin stroke", EVERYTHING, n=2, threshold=0.2, depth=3, count="passages")
     assert verdict.dense_top == retriever.rank("aspirin stroke", 2, "dense", EVERYTHING).ids
     assert (verdict.n, verdict.threshold, verdict.depth) == (2, 0.2, 3)
     dense = set(retriever.rank("aspirin stroke", 3, "dense", EVERYTHING).ids)
@@ -182,14 +182,14 @@ def test_preflight_never_looks_beyond_its_depth() -> None:
     retriever = Retriever(store_of(texts, encoder), encoder)
     assert retriever.rank("aspirin", 1, "bm25", EVERYTHING).ids == ("far#0",)
     shallow = retriever.preflight("aspirin", EVERYTHING, n=1, threshold=0.2, depth=1)
-    assert (shallow.dense_top, shallow.bm25_top, shallow.rankings_agree) == (("near#0",), (), False)
+    assert (shallow.dense_top, shallow.bm25_top, shallow.rankings_agree) == (("near",), (), False)
     deep = retriever.preflight("aspirin", EVERYTHING, n=1, threshold=0.2, depth=2)
-    assert (deep.dense_top, deep.bm25_top) == (("near#0",), ("far#0",))
+    assert (deep.dense_top, deep.bm25_top) == (("near",), ("far",))
 
 
 def test_preflight_keeps_to_the_scope(retriever: Retriever) -> None:
     verdict = retriever.preflight("aspirin stroke", Scope(hidden=frozenset({"stroke"})), n=3, threshold=0.2, depth=16)
-    assert not {"stroke#0", "note#0"} & {*verdict.dense_top, *verdict.bm25_top}
+    assert not {"stroke", "note"} & {*verdict.dense_top, *verdict.bm25_top}
     empty = retriever.preflight("aspirin stroke", Scope(as_of="1999"), n=3, threshold=0.2, depth=16)
     assert (empty.dense_top, empty.bm25_top, empty.rankings_agree) == ((), (), False)
 
@@ -214,7 +214,8 @@ def test_preflight_measures_the_signal_over_its_own_rankings(kind: SignalKind) -
     words = store.search_words(QUESTION, 4, EVERYTHING, within=dense.ids)
     again = reranked(dense, QUESTION, TermOverlapReranker(), "overlap", 4)
     lists = [[(hit.passage.id, hit.score) for hit in hits] for hits in (dense.hits, words, again.hits)]
-    verdict = with_reranker(store, encoder).preflight(QUESTION, EVERYTHING, n=3, threshold=0.1, depth=4, signal=kind)
+    by = {"n": 3, "threshold": 0.1, "depth": 4, "signal": kind, "count": "passages"}
+    verdict = with_reranker(store, encoder).preflight(QUESTION, EVERYTHING, **by)  # type: ignore[arg-type]
     assert verdict.value == measured(Signal(kind, 3), *lists)
     assert verdict.signal == kind
     assert verdict.dense_top == dense.ids[:3]
@@ -228,7 +229,7 @@ def test_preflight_searches_no_words_where_none_are_looked_at(kind: SignalKind) 
     passage = Passage("a#0", "a", 0, 0, 7, "aspirin")
     store.add([StoredDocument("a", "sha", (passage,), encoder.encode_passages([("", passage.text)]))])
     verdict = with_reranker(store, encoder).preflight("aspirin", EVERYTHING, n=1, threshold=0.5, depth=4, signal=kind)
-    assert verdict.dense_top == ("a#0",)
+    assert verdict.dense_top == ("a",)
     nothing = with_reranker(_NoWords(), encoder).preflight("x", EVERYTHING, n=1, threshold=0, depth=4, signal=kind)
     assert (nothing.value, nothing.rankings_agree) == (0.0, False)
 
@@ -247,7 +248,7 @@ def test_preflight_of_fused_libraries_looks_at_the_fused_hits() -> None:
     fused = Retriever(first, one, also=[Searched(second, two)]).rank(QUESTION, 4, "dense", EVERYTHING)
     for kind in get_args(SignalKind):
         verdict = both.preflight(QUESTION, EVERYTHING, n=3, threshold=0.1, depth=4, signal=kind)
-        assert verdict.dense_top == fused.ids[:3]
+        assert verdict.dense_top == tuple(passage.document_id for passage in fused.passages[:3])
     gaps = [
         each.preflight(QUESTION, EVERYTHING, n=3, threshold=0.1, depth=4, signal="dense-gap") for each in (both, alone)
     ]

@@ -33,6 +33,7 @@ from epicrisis.answers import (
     Retrieved,
     Usage,
 )
+from epicrisis.counting import halves, parts_of
 from epicrisis.errors import ChatError, ContextOverflow
 from epicrisis.prompts import MARKS, Prompt, fence, render
 from epicrisis.types import Passage, Preflight, Question
@@ -97,12 +98,12 @@ async def map_reduce(question: Question, context: Context, passages: tuple[Passa
 
 
 async def partition(question: Question, context: Context, passages: Sequence[Passage]) -> list[tuple[Passage, ...]]:
-    """The passages in their order, `context.partition` to a part, halved where a part does not fit the window.
+    """The passages in their order, `context.partition` documents to a part (or passages, as `context.count` has it),
+    halved where a part does not fit the window.
 
     Raises ContextOverflow where a single passage does not fit.
     """
-    size = context.partition
-    waiting = [tuple(passages[start : start + size]) for start in range(0, len(passages), size)]
+    waiting = parts_of(passages, context.partition, context.count)
     parts: list[tuple[Passage, ...]] = []
     while waiting:
         part = waiting.pop(0)
@@ -113,8 +114,7 @@ async def partition(question: Question, context: Context, passages: Sequence[Pas
             raise ContextOverflow(
                 f"passage {part[0].id} alone does not fit the model's window: name a model with a larger one"
             )
-        half = len(part) // 2
-        waiting[:0] = [part[:half], part[half:]]
+        waiting[:0] = halves(part, context.count)
         context.emit(Notice("re-partitioned", f"{len(part)} passages do not fit the model's window: halved"))
     return parts
 
@@ -174,9 +174,9 @@ async def _map_halves(
     question: Question, context: Context, number: int, part: tuple[Passage, ...], numbers: Iterator[int]
 ) -> list[Partial]:
     context.emit(Notice("re-partitioned", f"{len(part)} passages do not fit the model's window: halved"))
-    half = len(part) // 2
-    first = await _map(question, context, number, part[:half], numbers)
-    return first + await _map(question, context, next(numbers), part[half:], numbers)
+    one, other = halves(part, context.count)
+    first = await _map(question, context, number, one, numbers)
+    return first + await _map(question, context, next(numbers), other, numbers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from epicrisis.answers import Answer, Called, Delta, Event, Failure, Notice, Usa
 from epicrisis.errors import ChatError, ContextOverflow, EndpointTimeout, EpicrisisError, ReplyTruncated, ReplyWithheld
 from epicrisis.prompts import Prompt
 from epicrisis.seams import ChatModel, ChatReply, ChatRequest, OnDelta
-from epicrisis.types import Examples, Extract, Preflight, Question, Ranking, Scope, State
+from epicrisis.types import Count, Examples, Extract, Preflight, Question, Ranking, Scope, State
 
 Read = TypeVar("Read", covariant=True)
 
@@ -65,6 +65,8 @@ class Context:
     retrieve: Callable[[Question], Awaitable[Ranking]]
     preflight: Callable[[Question], Awaitable[Preflight]] | None = None
     partition: int = 4
+    count: Count = "documents"
+    """What `partition` counts."""
     seed: int = 0
     sampling: Mapping[str, Sampling] = field(default_factory=dict)
     """By role."""

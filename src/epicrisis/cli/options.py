@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from epicrisis.types import By, Order, Remedy, StrategyName, Unit
+from epicrisis.types import By, Count, Order, Remedy, StrategyName, Unit
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of text.")]
 LocalOnly = Annotated[bool, typer.Option("--local-only", help="Refuse every connection that leaves this machine.")]
@@ -20,7 +20,10 @@ Config = Annotated[Path | None, typer.Option("--config", help="Settings file (TO
 EncoderName = Annotated[str | None, typer.Option("--encoder", help="Encoder: a catalogue name or a folder.")]
 
 ByName = Annotated[By | None, typer.Option("--by", help="How passages are found.")]
-K = Annotated[int | None, typer.Option("-k", help="How many passages.")]
+K = Annotated[int | None, typer.Option("-k", help="How many documents; of a patient's record, how many passages.")]
+CountName = Annotated[
+    Count | None, typer.Option("--count", help="What -k, --partition and --depth count, if not these.")
+]
 AsOf = Annotated[str | None, typer.Option("--as-of", help="Hide what may be newer than this date (YYYY[-MM[-DD]]).")]
 Since = Annotated[str | None, typer.Option("--since", help="Only what may have appeared since this date.")]
 Types = Annotated[list[str] | None, typer.Option("--type", help="Only this publication type (repeat for more).")]
@@ -75,9 +78,11 @@ Strategy = Annotated[StrategyName | None, typer.Option("--strategy", help="How t
 ModelName = Annotated[
     str | None, typer.Option("--model", help="Catalogue name, .gguf file, or endpoint URL[#model].")
 ]  # fmt: skip
-Partition = Annotated[int | None, typer.Option("--partition", help="Documents a map call.")]
+Partition = Annotated[int | None, typer.Option("--partition", help="Documents (or passages, as -k) a map call.")]
 Preflight = Annotated[bool | None, typer.Option(help="Check first whether the rankings agree.")]
-Depth = Annotated[int | None, typer.Option("--depth", help="Dense hits that the preflight ranks anew.")]
+Depth = Annotated[
+    int | None, typer.Option("--depth", help="Dense documents (or passages, as -k) that the preflight ranks anew.")
+]
 Seed = Annotated[int | None, typer.Option("--seed", help="Seed of the model's draws.")]
 Deadline = Annotated[float | None, typer.Option("--deadline", help="Seconds a question may take.")]
 AtOnce = Annotated[int | None, typer.Option("--at-once", help="Questions worked on together.")]
@@ -107,7 +112,7 @@ _KEYS: Mapping[str, str] = {
     "budget_usd": "budget.usd", "budget_minutes": "budget.minutes", "at_once": "questions_at_once", "log": "log",
     "log_text": "log_text", "local_only": "local_only", "votes": "votes.n", "examples": "examples.library",
     "preset": "preset", "unit": "unit", "note_tokens": "note_tokens", "order": "order", "beside": "beside",
-    "allow_remote": "allow_remote",
+    "allow_remote": "allow_remote", "count": "count",
 }  # fmt: skip
 """A command's parameter -> the key it sets."""
 _SWITCHES = {"hide_gold", "log_text", "local_only", "allow_remote"}

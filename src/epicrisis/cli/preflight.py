@@ -13,6 +13,7 @@ from epicrisis.cli.options import (
     AllowRemote,
     ByName,
     Config,
+    CountName,
     Depth,
     EncoderName,
     Fuse,
@@ -101,6 +102,7 @@ def calibrate(
     model: Priced = None,
     by: ByName = None,
     k: K = None,
+    count: CountName = None,
     partition: Partition = None,
     depth: Depth = None,
     rerank: Rerank = None,
@@ -291,7 +293,8 @@ def _lines(fitted: Calibration, settings: Settings) -> tuple[str, str]:
             "[preflight]\nenabled = false\n",
             "Nothing can be skipped at that recall, so every question is read in parts:",
         )
-    lines = settings_text(fitted)
+    counted = "" if settings.count is None else f'count = "{settings.count}"\n'
+    lines = counted + settings_text(fitted)
     if rule.signal.kind == "reranker-overlap" and settings.rerank.name is not None:
         lines += f'[rerank]\nname = "{without_secrets(settings.rerank.name)}"\n'
     return lines, "For the settings file (epicrisis.toml, or the one named with --config):"

@@ -81,7 +81,10 @@ class Screen:
 
     def ranking(self, ranking: Ranking) -> None:
         """The hits with rank, score and the beginning of their text."""
-        self._told(f"[bold]Found by {escape(ranking.retriever)}[/bold]: {len(ranking.hits)} passages")
+        found = f"{len(ranking.hits)} passages"
+        if "documents" in ranking.parameters:
+            found += f" of {ranking.parameters['documents']} documents"
+        self._told(f"[bold]Found by {escape(ranking.retriever)}[/bold]: {found}")
         for note in ranking.notes:
             self._line(f"  note: {note}")
         for hit in ranking.hits:

@@ -316,7 +316,7 @@ def _evidence(
     reranker = None
     if request.reranker is not None:
         reranker = request.reranker, load_reranker(request.reranker, settings.home, settings.threads)
-    evidence = of_library(opened, settings, protocol.by, reranker=reranker, seed=request.draw)
+    evidence = of_library(opened, settings, protocol.by, reranker=reranker, seed=request.draw, count=protocol.count)
     if cloze.NAME not in names:
         return evidence, []
     n = request.questions or probe.N

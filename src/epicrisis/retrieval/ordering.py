@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from epicrisis.types import Hit, Passage, Ranking
+from epicrisis.counting import units
+from epicrisis.types import Count, Hit, Passage, Ranking
 
 
 def in_order(passages: Sequence[Passage], retriever: str, parameters: Mapping[str, Any]) -> Ranking:
@@ -15,12 +16,13 @@ def in_order(passages: Sequence[Passage], retriever: str, parameters: Mapping[st
     return Ranking(hits, retriever, parameters)
 
 
-def at_both_ends(ranking: Ranking) -> Ranking:
-    """The best passage first, the second best last, the third second, and so on: the worst stand in the middle.
+def at_both_ends(ranking: Ranking, count: Count = "passages") -> Ranking:
+    """The best document or passage first, the second best last, the third second, and so on: the worst stand in the
+    middle.
 
     The cheap remedy for a reader that loses the middle (Liu et al. 2023), as long as the ranking is right.
     """
-    passages = ranking.passages
-    moved = (*passages[::2], *passages[1::2][::-1])
-    made = in_order(moved, f"{ranking.retriever}+ends", ranking.parameters)
+    counted = units(ranking.passages, count)
+    moved = (*counted[::2], *counted[1::2][::-1])
+    made = in_order([passage for unit in moved for passage in unit], f"{ranking.retriever}+ends", ranking.parameters)
     return replace(made, notes=ranking.notes)

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from epicrisis.dates import moment
 from epicrisis.retrieval.ordering import in_order
-from epicrisis.types import Hit, Passage, Ranking
+from epicrisis.types import Count, Hit, Passage, Ranking
 
 IN_TIME = (
     "The notes of the patient's record stand in the order in which they were written, the oldest first; literature, "
@@ -118,10 +118,11 @@ def best_notes(rank: Callable[[int], Ranking], whole: Mapping[str, Passage], n: 
         k *= 2
 
 
-def as_notes(ranking: Ranking, whole: Mapping[str, Passage], n: int) -> Ranking:
+def as_notes(ranking: Ranking, whole: Mapping[str, Passage], n: int, count: Count = "passages") -> Ranking:
     """The first `n` notes of a ranking of passages, each whole and in the place and with the score of its best one.
 
-    `whole`: the record's notes by document id. Literature stands as the passages that were found.
+    `whole`: the record's notes by document id. Literature stands as the passages that were found, each counted as a
+    note; a ranking of `n` documents is counted already.
     """
     best: dict[str, Hit] = {}
     for hit in ranking.hits:
@@ -130,7 +131,8 @@ def as_notes(ranking: Ranking, whole: Mapping[str, Passage], n: int) -> Ranking:
         if passage is not None and passage.id not in best:
             best[passage.id] = Hit(passage, hit.score, len(best))
     told = {**ranking.parameters, "k": n, "unit": "note", "passages_ranked": len(ranking.hits)}
-    return replace(ranking, hits=tuple(best.values())[:n], parameters=told)
+    hits = tuple(best.values())
+    return replace(ranking, hits=hits if count == "documents" else hits[:n], parameters=told)
 
 
 def within_budget(

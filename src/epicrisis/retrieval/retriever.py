@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from epicrisis.counting import PASSAGES_A_DOCUMENT
+from epicrisis.retrieval.documents import by_document, deep_enough, of_documents
 from epicrisis.retrieval.fusion import reciprocal_rank_fusion
-from epicrisis.retrieval.preflight import rankings_agree
+from epicrisis.retrieval.preflight import rankings_agree, rule_for
 from epicrisis.retrieval.query import Sentences, prepare
-from epicrisis.retrieval.record import best_notes, of_record, whole_notes
+from epicrisis.retrieval.record import as_notes, best_notes, of_record, whole_notes
 from epicrisis.retrieval.rerank import reranked
 from epicrisis.retrieval.signals import BY_WORDS, Scored
 from epicrisis.seams import Encoder, PassageStore, Reranker, Vectors
-from epicrisis.types import By, Hit, Passage, Preflight, Ranking, Remedy, Scope, SignalKind
+from epicrisis.types import By, Count, Hit, Passage, Preflight, Ranking, Remedy, RuleName, Scope, SignalKind
 
 FUSION_DEPTH = 100
 """Hits of each ranking that enter a fusion, or k where that is more."""
@@ -130,10 +132,36 @@ class Retriever:
         """Every note of the patient's record that the scope admits, whole, in the order of time."""
         return of_record(self._searched[0].store.record(scope))
 
-    def notes(self, text: str, n: int, by: By, scope: Scope) -> Ranking:
-        """The `n` whole notes with the best passages (the study's parent notes); literature stands as its passages."""
+    def notes(self, text: str, n: int, by: By, scope: Scope, count: Count = "passages") -> Ranking:
+        """The `n` whole notes with the best passages (the study's parent notes); literature stands as its passages,
+        each counted as a note, or its documents where documents are counted."""
         record = whole_notes(self._searched[0].store.record(scope))
-        return best_notes(lambda k: self.rank(text, k, by, scope), {note.document_id: note for note in record}, n)
+        whole = {note.document_id: note for note in record}
+        if count == "documents":
+            documents = self.documents(text, n, by, scope)
+            return as_notes(documents, whole, n, count)
+        return best_notes(lambda k: self.rank(text, k, by, scope), whole, n)
+
+    def found(self, text: str, k: int, by: By, scope: Scope, count: Count) -> Ranking:
+        """Return the best `k` documents or passages, as `documents` or `rank` does."""
+        return self.documents(text, k, by, scope) if count == "documents" else self.rank(text, k, by, scope)
+
+    def documents(self, text: str, k: int, by: By, scope: Scope) -> Ranking:
+        """Return the best `k` documents, each by its best passage and with up to PASSAGES_A_DOCUMENT of those found.
+
+        Fewer where the best 16 k passages are of fewer documents; see `documents.places_of`. A reranker orders the
+        best `rerank_depth` passages, more where these are of fewer documents than k.
+        """
+        return of_documents(self.pool(text, k, by, scope), k)
+
+    def pool(self, text: str, k: int, by: By, scope: Scope) -> Ranking:
+        """Return the ranking of passages that `documents` chooses `k` documents from."""
+        start = k * PASSAGES_A_DOCUMENT if self._reranker is None else max(k, self._rerank_depth)
+        ranking = deep_enough(lambda n: self._rank(text, n, by, scope, self._depth(n)), k, start)
+        if self._reranker is None:
+            return ranking
+        name, reranker = self._reranker
+        return reranked(ranking, text, reranker, name, len(ranking.hits))
 
     def rank(self, text: str, k: int, by: By, scope: Scope, words: Callable[[int], Ranking] | None = None) -> Ranking:
         """The best `k` passages for the text under the scope. `words`: what gives so many in BM25's place, such as a
@@ -147,30 +175,57 @@ class Retriever:
         return reranked(ranking, text, reranker, name, k)
 
     def preflight(
-        self, text: str, scope: Scope, *, n: int, threshold: float, depth: int, signal: SignalKind = "overlap"
+        self,
+        text: str,
+        scope: Scope,
+        *,
+        rule: RuleName = "fitted",
+        signal: SignalKind | None = None,
+        n: int | None = None,
+        threshold: float | None = None,
+        depth: int = 16,
+        count: Count = "documents",
     ) -> Preflight:
-        """Ranks the first `depth` dense hits anew, by BM25 (IDF of the whole library, errata C6) or by the reranker, as
-        the signal asks, and compares.
+        """Rank the first `depth` dense documents or passages anew, by BM25 (IDF of the whole library, errata C6) or by
+        the reranker, as the signal asks, and compare. Which rule judges: `preflight.rule_for`.
 
         The dense hits of several stores, and of a question in segments, are the fused ones, their scores those of the
         fusion: so small that no dense gap fitted on other scores is reached. Raises ValueError where the signal needs a
         reranker and there is none.
         """
-        dense = self._rank(text, depth, "dense", scope, self._depth(depth))
+        dense = self._preflight_pool(text, scope, depth, count)
+        judge = rule_for(rule, dense, count, scope.patient is not None, signal=signal, n=n, threshold=threshold)
         bm25: Sequence[Hit] = ()
-        if dense.hits and signal in BY_WORDS:
+        size = len(dense.hits)
+        if size and judge.signal in BY_WORDS:
             words = [
-                Ranking(each.store.search_words(text, depth, seen, within=dense.ids), "bm25")
+                Ranking(each.store.search_words(text, size, seen, within=dense.ids), "bm25")
                 for each, seen in self._by_words(scope)
             ]
-            bm25 = self._fused(words, "bm25", depth, depth).hits
+            bm25 = self._fused(words, "bm25", size, size).hits
         again = None
-        if self._reranker is not None and signal == "reranker-overlap":
+        if self._reranker is not None and judge.signal == "reranker-overlap":
             name, reranker = self._reranker
-            again = _scored(reranked(dense, text, reranker, name, depth).hits)
+            again = _scored(reranked(dense, text, reranker, name, size).hits)
         return rankings_agree(
-            _scored(dense.hits), _scored(bm25), again, signal=signal, n=n, threshold=threshold, depth=depth
+            _scored(dense.hits),
+            _scored(bm25),
+            again,
+            signal=judge.signal,
+            n=judge.n,
+            threshold=judge.threshold,
+            depth=depth,
+            count=count,
+            origin=judge.origin,
         )
+
+    def _preflight_pool(self, text: str, scope: Scope, depth: int, count: Count) -> Ranking:
+        """Return the dense hits that are ranked anew: so many passages, or all those found of so many documents."""
+        if count == "passages":
+            return self._rank(text, depth, "dense", scope, self._depth(depth))
+        dense = deep_enough(lambda k: self._rank(text, k, "dense", scope, self._depth(k)), depth)
+        names = {name for name, _ in by_document(_scored(dense.hits))[:depth]}
+        return replace(dense, hits=tuple(hit for hit in dense.hits if hit.passage.document_id in names))
 
     def _rank(
         self, text: str, k: int, by: By, scope: Scope, depth: int, sparse: Callable[[int], Ranking] | None = None

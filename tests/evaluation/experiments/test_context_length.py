@@ -36,17 +36,28 @@ def test_each_place_once_where_there_are_fewer_than_five() -> None:
     assert sum("k" not in case.condition for case in made) == 2
 
 
-def test_a_key_document_of_several_passages_is_read_alone_where_k_is_less() -> None:
-    """An abstract that was cut in two must not end the study at k = 1."""
+def test_a_key_document_of_several_passages_is_one_document() -> None:
     keys = tuple(passage("gold:0", f"Half {i} of it.", i) for i in range(2))
     two = Study(evidence(passages_of=lambda question: {"gold:0": keys}), PROTOCOLS["corrected"])
+    made = context_length.cases(questions(1), two, ks=(1, 2, 4), arms=("rag",))
+    read = [(case.condition["k"], case.condition["place"], case.treatment.ranking) for case in made]
+    assert [(k, place, len(ranking.ids)) for k, place, ranking in read if ranking] == [
+        (1, 0, 2), (2, 0, 3), (2, 100, 3), (4, 0, 5), (4, 25, 5), (4, 75, 5), (4, 100, 5),
+    ]  # fmt: skip
+
+
+def test_by_passages_a_key_document_is_read_alone_where_k_is_less() -> None:
+    """An abstract that was cut in two must not end the study at k = 1."""
+    keys = tuple(passage("gold:0", f"Half {i} of it.", i) for i in range(2))
+    found = evidence(passages_of=lambda question: {"gold:0": keys}, count="passages")
+    two = Study(found, PROTOCOLS["corrected"])
     made = context_length.cases(questions(1), two, ks=(1, 2, 4), arms=("rag",))
     read = [(case.condition["k"], case.condition["place"], case.treatment.ranking) for case in made]
     assert [(k, place, len(ranking.ids)) for k, place, ranking in read if ranking] == [
         (1, 0, 2), (2, 0, 2), (4, 0, 4), (4, 50, 4), (4, 100, 4),
     ]  # fmt: skip
     assert all(ranking and {"gold:0#0", "gold:0#1"} <= {*ranking.ids} for _, _, ranking in read)
-    with pytest.raises(InputError, match="2 key passages do not fit among 1"):
+    with pytest.raises(InputError, match="2 key passages do not fit among 1 passages"):
         positions.cases(questions(1), two, ks=(1,), arms=("rag",))
 
 

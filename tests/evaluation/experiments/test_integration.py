@@ -103,7 +103,7 @@ def test_questions_without_gold_documents_are_asked_too() -> None:
 
 
 def test_the_check_is_of_the_very_ranking_that_is_read() -> None:
-    made = integration.cases(sets(), study())
+    made = integration.cases(sets(), study("published"))
     for case in made:
         verdict = case.treatment.preflight
         if case.condition["arm"] != "brief-context+preflight":
@@ -111,9 +111,10 @@ def test_the_check_is_of_the_very_ranking_that_is_read() -> None:
             continue
         assert isinstance(verdict, Preflight)
         assert case.treatment.strategy == "brief-context"
-        assert verdict.dense_top == ranking_of(case).ids[:3]
+        assert verdict.dense_top == tuple(passage.document_id for passage in ranking_of(case).passages[:3])
         assert verdict.rankings_agree == (place(case.question) < 3)
         assert (verdict.signal, verdict.n, verdict.threshold, verdict.depth) == ("overlap", 3, 0.2, 16)
+        assert verdict.rule == "the paper's rule"
 
 
 def test_the_check_is_the_protocols_or_ones_own() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -70,7 +72,7 @@ def test_the_key_at_its_place_and_the_rest_in_its_order(k: int, place: int, keys
     keys = min(keys, k)
     block = [passage("key", ordinal=i) for i in range(keys)]
     found = [*OTHERS[:found_at], *block, *OTHERS[found_at:]]
-    ranking = placed(block, found, k, place)
+    ranking = placed(block, found, k, place, count="passages")
     start = first_rank(place, k, keys)
     assert list(ranking.passages[start : start + keys]) == block
     rest = [*ranking.passages[:start], *ranking.passages[start + keys :]]
@@ -78,6 +80,29 @@ def test_the_key_at_its_place_and_the_rest_in_its_order(k: int, place: int, keys
     assert [hit.rank for hit in ranking.hits] == list(range(k))
     assert [hit.score for hit in ranking.hits] == sorted((hit.score for hit in ranking.hits), reverse=True)
     assert ranking.parameters["rank"] == start
+
+
+@given(st.integers(1, 20), st.integers(0, 100), st.integers(1, 3), st.data())
+def test_k_documents_stand_there_whatever_passages_they_have(
+    k: int, place: int, halves: int, data: st.DataObject
+) -> None:
+    key = [passage("key", ordinal=i) for i in range(halves)]
+    sizes = data.draw(st.lists(st.integers(1, 4), min_size=20, max_size=20))
+    found = [passage(f"d{i}", ordinal=j) for i, size in enumerate(sizes) for j in range(size)]
+    ranking = placed(key, found, k, place)
+    documents = [name for name, _ in groupby(ranking.passages, key=lambda each: each.document_id)]
+    assert len(documents) == k
+    assert documents.index("key") == first_rank(place, k) == ranking.parameters["rank"]
+    assert [name for name in documents if name != "key"] == [f"d{i}" for i in range(k - 1)]
+    assert [each for each in ranking.passages if each.document_id != "key"] == found[: sum(sizes[: k - 1])]
+
+
+def test_random_documents_keep_their_passages_together() -> None:
+    pool = [passage(f"d{i}", ordinal=j) for i in range(9) for j in range(2)]
+    ordered = drawn(pool, 0, "q1")
+    assert ordered != pool
+    assert [each.ordinal for each in ordered] == [0, 1] * 9
+    assert [each.document_id for each in ordered[::2]] == [each.document_id for each in ordered[1::2]]
 
 
 def test_other_gold_documents_and_other_passages_of_the_key_stand_nowhere() -> None:
@@ -96,8 +121,9 @@ def test_several_gold_documents_together() -> None:
     ("keys", "others", "k", "place", "message"),
     [
         ([], OTHERS, 8, 0, "no key passage"),
-        ([KEY], OTHERS[:6], 8, 0, "6 passages beside the key ones were found, k = 8 needs 7"),
-        ([KEY] * 3, OTHERS, 2, 0, "3 key passages do not fit among 2"),
+        ([KEY], OTHERS[:6], 8, 0, "6 documents beside the key ones were found, k = 8 needs 7"),
+        ([passage("key"), passage("k2"), passage("k3")], OTHERS, 2, 0, "3 key passages do not fit among 2 documents"),
+        ([passage("key", ordinal=i) for i in range(9)], OTHERS, 2, 0, "9 key passages do not fit among 2 documents"),
         ([KEY], OTHERS, 8, 101, "percentile from 0 to 100"),
         ([KEY], [*OTHERS[:3], passage("empty", " \n"), *OTHERS[3:]], 8, 0, "empty#0 has no text"),
         ([passage("key", "")], OTHERS, 8, 0, "key#0 has no text"),

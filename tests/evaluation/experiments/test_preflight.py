@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+from dataclasses import replace
 from statistics import NormalDist
 
 import pytest
@@ -25,6 +26,7 @@ from epicrisis.evaluation.experiments.preflight import (
     Rule,
     area,
     confusion,
+    counts_table,
     curve,
     curve_table,
     definitions,
@@ -105,6 +107,30 @@ def test_names_are_told_apart() -> None:
     assert len({definition.name for definition in definitions()}) == 6
     assert definitions()[0] == PUBLISHED
     assert definitions()[1] == BEYOND_3
+
+
+def test_two_passages_of_one_document_are_one_place_where_documents_are_counted() -> None:
+    read = ("a#0", "a#1", "b#0", "c#0", "c#1", "d#0")
+    scores = tuple((name, 1.0 / rank) for rank, name in enumerate(read, 1))
+    passages = Recorded("q", "set", scores, scores, None, read, ("c",), ("c",))
+    documents = replace(passages, count="documents")
+    assert [PUBLISHED.label(each) for each in (passages, documents)] == ["issue", "no-issue"]
+    assert replace(PUBLISHED, top=2).label(documents) == "issue"
+    assert [places_table([each], 4).rows[0][2:6] for each in (passages, documents)] == [(0, 0, 1, 0), (0, 1, 0, 0)]
+
+
+def test_passages_of_one_document_do_not_make_two_rankings_agree() -> None:
+    dense = tuple((name, 1.0) for name in ("a#0", "a#1", "b#0", "c#0", "d#0", "e#0"))
+    words = tuple((name, 1.0) for name in ("a#1", "a#0", "e#0", "d#0", "c#0", "b#0"))
+    passages = Recorded("q", "set", dense, words, None, ("a#0",), ("a",), ("a",))
+    documents = replace(passages, count="documents")
+    assert PAPERS_RULE.agree(passages)
+    assert not PAPERS_RULE.agree(documents)
+    assert rankings_agree(dense, words, count="passages").rankings_agree
+    assert not rankings_agree(dense, words).rankings_agree
+    for each in (passages, documents):
+        (row,) = counts_table([each]).rows
+        assert row == ("set", 1, 1, 1, 1, 0, 0)
 
 
 # -- what a rule says -------------------------------------------------------------------------------------------------

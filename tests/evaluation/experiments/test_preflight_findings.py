@@ -39,10 +39,12 @@ def test_all_that_was_recorded_is_told(study: Path) -> None:
     (found,) = findings_of_paths([study])
     assert found == findings_of(study)
     titles = [table.title for table in found.tables]
-    assert titles[:2] == ["Where the key documents stand", "Is the issue foreseen?"]
+    assert titles[:3] == ["Where the key documents stand", "What is counted", "Is the issue foreseen?"]
     assert titles[-1] == "Preflight under leak guards"
-    assert len(titles) == len(set(titles)) == 9
-    assert {table.source for table in found.tables} == {"pubmed: 1,200 passages by hashing, read dense"}
+    assert len(titles) == len(set(titles)) == 10
+    assert {table.source for table in found.tables} == {
+        "pubmed: 1,200 passages by hashing, read dense, counted by passages"
+    }
     assert [each.name for each in found.published] == ["preflight", "preflight-rates"]
 
 
@@ -67,7 +69,8 @@ def test_a_guard_that_was_broken_off_is_said_to_be(tmp_path: Path, hidden: int) 
 
 def test_too_few_questions_are_told_and_not_fitted(tmp_path: Path) -> None:
     found = findings_of(folder(tmp_path / "run", planted(1, 4)))
-    assert [table.title for table in found.tables] == ["Where the key documents stand", "Is the issue foreseen?"]
+    titles = [table.title for table in found.tables]
+    assert titles == ["Where the key documents stand", "What is counted", "Is the issue foreseen?"]
     assert all(
         said.startswith("No rule was fitted for the issue that the key document is") for said in found.conclusions
     )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from epicrisis.configuration import load
 from epicrisis.errors import InputError, ModelMissing, StorageError
+from epicrisis.evaluation.experiments.preflight import signal_of
 from epicrisis.evaluation.experiments.rankings import (
     Guard,
     Rankers,
@@ -23,11 +25,12 @@ from epicrisis.evaluation.experiments.rankings import (
 )
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.retrieval.retriever import Retriever
+from epicrisis.retrieval.signals import Signal
 from epicrisis.seams import Encoder, StoredDocument
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.rerankers import TermOverlapReranker
 from epicrisis.testing.stores import MemoryStore
-from epicrisis.types import By, Document, Passage, Question, Ranking, Scope
+from epicrisis.types import By, Count, Document, Passage, Question, Ranking, Scope, SignalKind
 
 TEXTS = {
     "stroke": ("2015-06-30", "Aspirin prevents stroke in adults with atrial fibrillation."),
@@ -50,6 +53,10 @@ class Counting(Retriever):
     def rank(self, text: str, k: int, by: By, scope: Scope, words: Callable[[int], Ranking] | None = None) -> Ranking:
         self.asked.append(text)
         return super().rank(text, k, by, scope, words)
+
+    def pool(self, text: str, k: int, by: By, scope: Scope) -> Ranking:
+        self.asked.append(text)
+        return super().pool(text, k, by, scope)
 
 
 @pytest.fixture
@@ -81,7 +88,7 @@ def all_of(found: Iterator[tuple[Question, Recorded | None]]) -> list[Recorded |
 
 
 def test_the_rankings_are_those_of_the_searches(rankers: Rankers, store: MemoryStore) -> None:
-    each = rank_all(QUESTION, "set", rankers, Scope())
+    each = rank_all(QUESTION, "set", replace(rankers, count="passages"), Scope())
     dense = rankers.retriever.rank(QUESTION.text, 4, "dense", Scope())
     assert each.dense == tuple((hit.passage.id, hit.score) for hit in dense.hits)
     words = store.search_words(QUESTION.text, 4, Scope(), within=dense.ids)
@@ -114,13 +121,82 @@ def test_a_smaller_depth_is_what_would_have_been_recorded_with_it(store: MemoryS
     retriever = Retriever(store, HashingEncoder())
     deep, shallow = (
         rank_all(
-            QUESTION, "set", Rankers(retriever, store, reranker=("o", TermOverlapReranker()), depth=depth), Scope()
+            QUESTION,
+            "set",
+            Rankers(retriever, store, reranker=("o", TermOverlapReranker()), depth=depth, count="passages"),
+            Scope(),
         )
         for depth in (5, 2)
     )
     cut = deep.at_depth(2)
     assert (cut.dense, cut.bm25, cut.reranked) == (shallow.dense, shallow.bm25, shallow.reranked)
     assert deep.at_depth(9) == deep
+
+
+# -- counted by document ----------------------------------------------------------------------------------------------
+
+PARTS = {
+    name: [f"{word} {name}" for word in words.split()]
+    for name, words in {
+        "a": "aspirin aspirin stroke",
+        "b": "stroke aspirin",
+        "c": "aspirin other other other other other",
+        "d": "stroke",
+        "e": "aspirin stroke aspirin",
+        "f": "gout",
+    }.items()
+}
+
+
+@pytest.fixture
+def parted() -> MemoryStore:
+    encoder, made = HashingEncoder(), MemoryStore()
+    for name, texts in PARTS.items():
+        passages = tuple(Passage(f"{name}#{i}", name, i, 0, len(text), text) for i, text in enumerate(texts))
+        vectors = encoder.encode_passages([("", text) for text in texts])
+        made.add([StoredDocument(name, "sha", passages, vectors)])
+    return made
+
+
+@pytest.mark.parametrize("kind", ["overlap", "rank-biased-overlap", "dense-gap", "bm25-gap", "reranker-overlap"])
+@pytest.mark.parametrize("count", ["documents", "passages"])
+@pytest.mark.parametrize("depth", [2, 4])
+def test_what_is_recorded_is_judged_as_the_pipeline_judges(
+    parted: MemoryStore, kind: SignalKind, count: Count, depth: int
+) -> None:
+    reranker = ("overlap", TermOverlapReranker())
+    rankers = Rankers(Retriever(parted, HashingEncoder()), parted, reranker=reranker, depth=6, count=count)
+    question = replace(QUESTION, text="aspirin stroke", gold_documents=("d",))
+    each = rank_all(question, "set", rankers, Scope())
+    in_use = Retriever(parted, HashingEncoder(), reranker=reranker)
+    verdict = in_use.preflight(question.text, Scope(), signal=kind, n=3, threshold=0.1, depth=depth, count=count)
+    assert signal_of(Signal(kind, 3), each, depth) == verdict.value
+
+
+def test_places_are_those_of_documents(parted: MemoryStore) -> None:
+    rankers = Rankers(Retriever(parted, HashingEncoder()), parted, depth=6)
+    each = rank_all(replace(QUESTION, text="aspirin"), "set", rankers, Scope())
+    documents = each.documents_read(4)
+    assert len(set(documents)) == len(documents) == 4
+    read = rankers.retriever.documents("aspirin", 4, "dense", Scope())
+    assert documents == list(dict.fromkeys(passage.document_id for passage in read.passages))
+    assert set(each.passages_read(4)) == set(read.ids)
+    by_passages = replace(each, count="passages")
+    assert by_passages.passages_read(4) == list(each.read[:4])
+    assert len(by_passages.documents_read(4)) == 4
+    assert each.at_depth(2).at_depth(2) == each.at_depth(2)
+
+
+def test_rankings_of_before_documents_were_counted_are_read_by_passages(tmp_path: Path, rankers: Rankers) -> None:
+    path = tmp_path / "old.jsonl"
+    all_of(record([QUESTION], "set", replace(rankers, count="passages"), RankingFile(path, RECIPE)))
+    line = json.loads(path.read_text())
+    assert line.pop("count") == "passages"
+    path.write_text(json.dumps(line) + "\n")
+    (each,) = read_rankings(path)[1]
+    assert each.count == "passages"
+    with pytest.raises(InputError, match=r"made otherwise \(count\): name another file"):
+        RankingFile(path, {**RECIPE, "count": "documents"})
 
 
 # -- guards -----------------------------------------------------------------------------------------------------------
@@ -244,7 +320,8 @@ def test_a_library_on_disk_by_the_settings(tmp_path: Path, model_home: Path, enc
     path = tmp_path / "library"
     with open_or_create(path, encoder, "minilm") as made:
         add_documents(made, [Document(name, text, date=date) for name, (date, text) in TEXTS.items()], encoder)
-    settings = load({"home": str(model_home), "by": "hybrid", "strategy": "rag", "preflight": {"enabled": False}})
+    asked = {"by": "hybrid", "strategy": "rag", "preflight": {"enabled": False}, "count": "passages"}
+    settings = load({"home": str(model_home), **asked})
     with open_rankers(settings, path, "source-hidden", depth=3) as (rankers, recipe):
         file = RankingFile(tmp_path / "r.jsonl", recipe)
         (each,) = all_of(record([QUESTION], "set", rankers, file, "source-hidden"))

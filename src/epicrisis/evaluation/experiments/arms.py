@@ -11,14 +11,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from epicrisis.counting import units
 from epicrisis.errors import InputError
 from epicrisis.evaluation.experiments.placing import placed
 from epicrisis.evaluation.runs.cases import Case, Condition
+from epicrisis.retrieval.documents import first, regrouped
 from epicrisis.retrieval.fusion import reciprocal_rank_fusion
 from epicrisis.retrieval.ordering import at_both_ends, in_order
 from epicrisis.retrieval.rerank import reranked
 from epicrisis.treatment import Treatment
-from epicrisis.types import Examples, Passage, Preflight, Question, Ranking, StrategyName
+from epicrisis.types import Count, Examples, Passage, Preflight, Question, Ranking, StrategyName
 
 from .evidence import Evidence
 from .protocol import Protocol
@@ -61,12 +63,16 @@ class Material:
     """Of the document, or the documents, that hold the answer; none where the study places nothing."""
     retrieved: Ranking
     """Deep enough for the largest k, the gold documents among it."""
+    count: Count = "documents"
+    """What k counts."""
 
     def placed(self, k: int, place: int, pool: Sequence[Passage] | None = None) -> Ranking:
         """The study's ranking: the keys at their place among what was retrieved, or among the pool."""
         others, made = (self.retrieved.passages, "retrieved") if pool is None else (pool, "random")
         try:
-            return placed(self.keys, others, k, place, gold=self.question.gold_documents, distractors=made)
+            return placed(
+                self.keys, others, k, place, gold=self.question.gold_documents, distractors=made, count=self.count
+            )
         except InputError as error:
             raise InputError(f"question {self.question.id!r}: {error.message}") from None
 
@@ -117,17 +123,20 @@ class Study:
                 question,
                 _keys(question, there, self.protocol, self.seed),
                 self.evidence.retrieve(question, depth + sum(map(len, there.values()))),
+                self.evidence.count,
             )
             for question, there in found
         )
 
     def found(self, questions: Sequence[Question], depth: int) -> tuple[Material, ...]:
-        """What is retrieved for each question, `depth` passages deep, where nothing is placed and no key need be known.
+        """What is retrieved for each question, `depth` documents or passages deep, where nothing is placed and no
+        key need be known.
 
         Raises InputError where a question has no gold letter.
         """
         _check_questions(questions, gold_documents=False)
-        return tuple(Material(question, (), self.evidence.retrieve(question, depth)) for question in questions)
+        count = self.evidence.count
+        return tuple(Material(question, (), self.evidence.retrieve(question, depth), count) for question in questions)
 
     def cases(
         self,
@@ -138,12 +147,13 @@ class Study:
     ) -> list[Case]:
         """One case a repeat, of the condition's `arm`; `ranking` is the study's, for the arms that read one."""
         arm = str(condition["arm"])
-        read = _read(arm, material, ranking, self.evidence, self.protocol)
+        read, count = _read(arm, material, ranking, self.evidence, self.protocol), self.evidence.count
         treatment = Treatment(
             strategy=_STRATEGIES.get(arm, "rag"),
             ranking=read,
             preflight=preflight,
-            partition=self.protocol.partition_of(len(read.hits)) if read else None,
+            partition=self.protocol.partition_of(len(units(read.passages, count))) if read else None,
+            count=count,
             temperature=self.protocol.temperature,
         )
         return [
@@ -165,18 +175,19 @@ def _read(
     if ranking is None:
         return None
     if arm == "brief-context" and protocol.map_reads == "retrieved":
-        k = len(ranking.hits)
-        return replace(material.retrieved, hits=material.retrieved.hits[:k])
+        return first(material.retrieved, len(units(ranking.passages, evidence.count)), evidence.count)
     if arm == "ends":
-        return at_both_ends(ranking)
+        return at_both_ends(ranking, evidence.count)
     if arm == "reranked" and evidence.reranker is not None:
         name, reranker = evidence.reranker
-        return reranked(ranking, material.question.text, reranker, name, len(ranking.hits))
+        anew = reranked(ranking, material.question.text, reranker, name, len(ranking.hits))
+        return regrouped(anew, evidence.count)
     if arm == "fused" and evidence.words is not None:
         known = {passage.id: passage for passage in ranking.passages}
         lists = [ranking.ids, [id_ for id_, _ in evidence.words(material.question, ranking.ids)]]
         fused = reciprocal_rank_fusion(lists, evidence.rrf_k)
-        return in_order([known[id_] for id_, _ in fused], "placed+fused", ranking.parameters)
+        anew = in_order([known[id_] for id_, _ in fused], "placed+fused", ranking.parameters)
+        return regrouped(anew, evidence.count)
     return ranking
 
 

@@ -46,7 +46,7 @@ def cases(questions: Sequence[Question], study: Study, *, k: int = K, arms: Sequ
     made: list[Case] = []
     for material in study.gather(questions, k):
         made += study.bounds(material, arms)
-        random = drawn(pool, study.seed, material.question.id)
+        random = drawn(pool, study.seed, material.question.id, study.evidence.count)
         rankings = {RETRIEVED: material.placed(k, MIDDLE), RANDOM: material.placed(k, MIDDLE, random)}
         for arm, (distractors, ranking) in product(placed_arms, rankings.items()):
             made += study.cases(material, {"arm": arm, "k": k, "place": MIDDLE, "distractors": distractors}, ranking)

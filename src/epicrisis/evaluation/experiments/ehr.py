@@ -138,7 +138,9 @@ def _treatments(chart: Chart, arm: str, asking: Asking) -> Iterator[Treatment]:
 
 
 def _treatment(chart: Chart, arm: str, asking: Asking) -> Treatment | None:
-    common = Treatment(extract=asking.extract, preflight=False, partition=asking.partition, about=(IN_TIME,))
+    common = Treatment(
+        extract=asking.extract, preflight=False, partition=asking.partition, count="passages", about=(IN_TIME,)
+    )
     if arm == NONE:
         return replace(common, strategy="closed-book", about=())
     if arm in (*SETTINGS, FULL, BRIEF_RECORD):

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from epicrisis.counting import PASSAGES_A_DOCUMENT
 from epicrisis.library.lookup import at_random, passages_of
 from epicrisis.opening import Opened, scope_of
 from epicrisis.retrieval.signals import Scored
 from epicrisis.seams import Reranker
 from epicrisis.settings import Settings
-from epicrisis.types import By, Passage, Question, Ranking, Scope
+from epicrisis.types import By, Count, Passage, Question, Ranking, Scope
 
 POOL = 2000
 """Passages from which random distractors are drawn; a library of fewer gives all it has."""
@@ -24,24 +25,34 @@ class Evidence:
     """Where passages come from."""
 
     retrieve: Callable[[Question, int], Ranking]
-    """So many passages for the question, best first."""
+    """So many documents or passages for the question, best first."""
     passages_of: Callable[[Question], Mapping[str, tuple[Passage, ...]]]
     """The passages of each of the question's gold documents; what is not there is left out."""
     words: Callable[[Question, Sequence[str]], Scored] | None = None
     """These passage ids by BM25; those without a word in common may be left out."""
     fused: Callable[[Question, int], Ranking] | None = None
-    """So many passages for the question by all retrievers there are, fused."""
+    """So many of them for the question by all retrievers there are, fused."""
     reranker: tuple[str, Reranker] | None = None
     """With its name."""
     pool: Callable[[], Sequence[Passage]] | None = None
-    """Passages of the whole library, drawn at random."""
+    """Documents or passages of the whole library, drawn at random; the passages of one document stand together."""
     rrf_k: int = 60
+    count: Count = "documents"
+    """What is counted."""
 
 
 def of_library(
-    opened: Opened, settings: Settings, by: By, *, reranker: tuple[str, Reranker] | None = None, seed: int = 0
+    opened: Opened,
+    settings: Settings,
+    by: By,
+    *,
+    reranker: tuple[str, Reranker] | None = None,
+    seed: int = 0,
+    count: Count | None = None,
 ) -> Evidence:
-    """The open library's. `reranker` is the rival's; one of the settings is part of every search already."""
+    """The open library's. `reranker` is the rival's; one of the settings is part of every search already. `count`
+    goes before what the settings count."""
+    counted = count or settings.counted()
 
     # Thousands of questions are held before the first is asked: a passage that many of them find is held once.
     known: dict[str, Passage] = {}
@@ -50,7 +61,7 @@ def of_library(
         return scope_of(settings.scope, question=question)
 
     def ranked(question: Question, k: int, by: By) -> Ranking:
-        found = opened.retriever.rank(question.text, k, by, scope(question))
+        found = opened.retriever.found(question.text, k, by, scope(question), counted)
         hits = (replace(hit, passage=known.setdefault(hit.passage.id, hit.passage)) for hit in found.hits)
         return replace(found, hits=tuple(hits))
 
@@ -65,6 +76,23 @@ def of_library(
         fused=lambda question, k: ranked(question, k, "hybrid"),
         reranker=reranker,
         # Literature only: what is drawn here is shown to every question.
-        pool=lambda: at_random(opened.library, POOL, seed, scope_of(settings.scope)),
+        pool=lambda: _pool(opened, seed, scope_of(settings.scope), counted),
         rrf_k=settings.rrf_k,
+        count=counted,
     )
+
+
+def _pool(opened: Opened, seed: int, scope: Scope, count: Count) -> list[Passage]:
+    """Return POOL passages drawn at random, or their documents, of a long one the passages about the one drawn."""
+    passages = at_random(opened.library, POOL, seed, scope)
+    if count == "passages":
+        return list(passages)
+    drawn = {passage.document_id: passage for passage in reversed(passages)}
+    whole = passages_of(opened.library, list(drawn), scope)
+    pool: list[Passage] = []
+    for name in dict.fromkeys(passage.document_id for passage in passages):
+        # A document that is deleted at this moment is not there any more.
+        of_document = whole.get(name, (drawn[name],))
+        start = max(0, min(drawn[name].ordinal, len(of_document) - PASSAGES_A_DOCUMENT))
+        pool += of_document[start : start + PASSAGES_A_DOCUMENT]
+    return pool

@@ -39,7 +39,8 @@ from epicrisis.evaluation.tables.analysis import (
 )
 from epicrisis.evaluation.tables.published import published
 from epicrisis.evaluation.tables.table import Cell, Table
-from epicrisis.retrieval.preflight import rankings_agree
+from epicrisis.retrieval.documents import first
+from epicrisis.retrieval.preflight import rankings_agree, rule_for
 from epicrisis.retrieval.rerank import reranked
 from epicrisis.retrieval.signals import BY_WORDS
 from epicrisis.settings import PreflightSettings
@@ -82,9 +83,9 @@ def cases(
 ) -> tuple[Case, ...]:
     """Of questions by the name of their set. Conditions `dataset`, `arm` and `repeat`, of arms that read passages `k`.
 
-    All arms but `mirage` read the first `k` of one ranking, and the preflight check looks at that very ranking, by
-    `check` (`None`: as the protocol has it). Raises InputError where a question has no gold letter, or an arm lacks
-    what it needs.
+    All arms but `mirage` read the first `k` documents or passages of one ranking, and the preflight check looks at that
+    very ranking, by `check` (`None`: as the protocol has it). Raises InputError where a question has no gold letter, or
+    an arm lacks what it needs.
     """
     check = check or study.protocol.preflight
     _check(study.evidence, arms, check)
@@ -106,7 +107,7 @@ def _cases(
     if arm == MIRAGE and study.evidence.fused is not None:
         fused = study.evidence.fused(material.question, mirage_k)
         return study.cases(material, {**condition, "k": mirage_k}, fused)
-    ranking = replace(material.retrieved, hits=material.retrieved.hits[:k])
+    ranking = first(material.retrieved, k, study.evidence.count)
     verdict = arm == CHECKED and check.enabled and checked(study.evidence, material.question, material.retrieved, check)
     return study.cases(material, {**condition, "k": k}, ranking, verdict)
 
@@ -119,23 +120,46 @@ def _check(evidence: Evidence, arms: Sequence[str], check: PreflightSettings) ->
         raise InputError("the arm mirage needs a search by several retrievers: give one, or leave the arm out")
     if CHECKED not in arms or not check.enabled:
         return
-    if check.signal in BY_WORDS and evidence.words is None:
-        raise InputError(f"the preflight check by {check.signal} needs a search by words: give one, or leave it out")
+    signal = check.signal or "overlap"
+    if signal in BY_WORDS and evidence.words is None:
+        raise InputError(f"the preflight check by {signal} needs a search by words: give one, or leave it out")
     if check.signal == "reranker-overlap" and evidence.reranker is None:
         raise InputError("the preflight check by reranker-overlap needs a reranker: name one, or take another signal")
 
 
 def checked(evidence: Evidence, question: Question, ranking: Ranking, check: PreflightSettings) -> Preflight:
     """The verdict on this ranking, its first hits ranked anew as the signal asks."""
-    top = replace(ranking, hits=ranking.hits[: check.depth])
-    words = evidence.words(question, top.ids) if evidence.words and top.hits and check.signal in BY_WORDS else ()
-    again = None
-    if evidence.reranker is not None and check.signal == "reranker-overlap":
-        name, reranker = evidence.reranker
-        again = _scored(reranked(top, question.text, reranker, name, check.depth))
-    return rankings_agree(
-        _scored(top), words, again, signal=check.signal, n=check.n, threshold=check.threshold, depth=check.depth
+    top = first(ranking, check.depth, evidence.count)
+    rule = rule_for(
+        check.rule,
+        top,
+        evidence.count,
+        question.patient is not None,
+        signal=check.signal,
+        n=check.n,
+        threshold=check.threshold,
     )
+    words = evidence.words(question, top.ids) if evidence.words and top.hits and rule.signal in BY_WORDS else ()
+    again = None
+    if evidence.reranker is not None and rule.signal == "reranker-overlap":
+        name, reranker = evidence.reranker
+        again = _scored(reranked(top, question.text, reranker, name, len(top.hits)))
+    return rankings_agree(
+        _best_first(top),
+        words,
+        again,
+        signal=rule.signal,
+        n=rule.n,
+        threshold=rule.threshold,
+        depth=check.depth,
+        count=evidence.count,
+        origin=rule.origin,
+    )
+
+
+def _best_first(ranking: Ranking) -> list[tuple[str, float]]:
+    """Ids and scores, the best passage of each document before its others."""
+    return sorted(_scored(ranking), key=lambda pair: -pair[1])
 
 
 def _scored(ranking: Ranking) -> list[tuple[str, float]]:

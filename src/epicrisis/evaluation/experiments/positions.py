@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import groupby, product
 
+from epicrisis.counting import units
 from epicrisis.evaluation.experiments.placing import PLACES, distinct
 from epicrisis.evaluation.runs.cases import Case
 from epicrisis.evaluation.runs.records import Outcome
@@ -27,7 +28,11 @@ ARMS = ("rag", "brief-context", "ends", "fused", "oracle", "closed-book")
 PUBLISHED = ("positions", "positions-averages", "positions-averages-preprint")
 """Tables of `published` to set beside these."""
 
-PASSAGES = "k counts passages; those of the key document stand together, at 0 before and at 100 behind all others."
+PASSAGES = (
+    "k counts documents, each with its passages that were found (in a run with count = passages, and in those made "
+    "before documents were counted, passages); those of the key document stand together, at 0 before and at 100 behind "
+    "all others."
+)
 _NOTES = (
     "SD over places, SD over repeats: of the means at each place and of each repeat. Both hold the chance of so many "
     "questions; a sample of its own for each repeat is not drawn.",
@@ -50,14 +55,14 @@ def cases(
 
     The cases of a question follow each other, so that a prompt's beginning is still known to the model. Raises
     InputError where a question or a document is missing, an arm lacks what it needs, or a key document has more
-    passages than k; `at_least_keys`: those stand alone then.
+    passages than k documents may; `at_least_keys`: where the keys are more than k, they stand alone.
     """
     study.check(arms)
     placed_arms = [arm for arm in arms if arm not in UNPLACED]
     made: list[Case] = []
     for material in study.gather(questions, max(ks)):
         made += study.bounds(material, arms)
-        keys = len(material.keys)
+        keys = len(units(material.keys, study.evidence.count))
         for k in ks:
             read = max(k, keys) if at_least_keys else k
             rankings = {place: material.placed(read, place) for place in distinct(places, read, keys)}

@@ -18,6 +18,7 @@ import numpy as np
 from epicrisis.evaluation.statistics import Interval, Mean, wilson
 from epicrisis.evaluation.tables.published import published
 from epicrisis.evaluation.tables.table import Cell, Table
+from epicrisis.retrieval.documents import document_of
 from epicrisis.retrieval.signals import Signal, measured
 
 from .rankings import Recorded
@@ -29,7 +30,8 @@ or none may be seen, so nobody can say."""
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """When a question has the issue (errata B13). Places are those of passages, in the ranking that is read."""
+    """When a question has the issue (errata B13). Places are those of documents in the ranking that is read, or of
+    passages where the record counts these."""
 
     name: str
     top: int = 3
@@ -37,7 +39,7 @@ class Definition:
     bottom: int = 0
     """And among so many last ones: the other spotlight."""
     k: int = 16
-    """Passages read."""
+    """Documents, or passages, read."""
     gold: Literal["best", "all"] = "best"
     """Of several key documents the best-placed one counts, or each must be seen."""
     missing: Literal["issue", "apart"] = "issue"
@@ -47,8 +49,7 @@ class Definition:
         """What the question counts as."""
         if not each.held:
             return "no-key"
-        read = each.read[: self.k]
-        documents = [passage.rpartition("#")[0] for passage in read]
+        read = documents = each.documents_read(self.k)
         places = [documents.index(name) for name in each.held if name in documents]
         if not places:
             return "issue" if self.missing == "issue" else "not-retrieved"
@@ -68,7 +69,7 @@ BEYOND_3 = Definition("beyond 3, of those retrieved", missing="apart")
 
 
 def definitions(k: int = 16) -> tuple[Definition, ...]:
-    """All that are told apart where `k` passages are read, the papers' first."""
+    """All that are told apart where `k` documents or passages are read, the papers' first."""
     return (
         replace(PUBLISHED, k=k),
         replace(BEYOND_3, k=k),
@@ -81,7 +82,8 @@ def definitions(k: int = 16) -> tuple[Definition, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The rankings agree where the signal is greater than the threshold, `depth` dense hits ranked anew."""
+    """The rankings agree where the signal is greater than the threshold, `depth` dense documents (or passages) ranked
+    anew."""
 
     signal: Signal
     threshold: float
@@ -289,7 +291,7 @@ def places_table(recorded: Sequence[Recorded], k: int = 16, source: str = "") ->
     heads = ("place 1", "2 to 3", f"4 to {k}", f"not among {k}", "not in the library")
     counts: dict[str, Counter[str]] = {}
     for each in recorded:
-        documents = [passage.rpartition("#")[0] for passage in each.read[:k]]
+        documents = each.documents_read(k)
         place = min((documents.index(name) for name in each.held if name in documents), default=None)
         if place is not None:
             head = heads[0] if place == 0 else heads[1] if place < 3 else heads[2]
@@ -300,6 +302,38 @@ def places_table(recorded: Sequence[Recorded], k: int = 16, source: str = "") ->
         (name, count.total(), *(count[head] for head in heads)) for name, count in counts.items()
     ]
     return Table("Where the key documents stand", ("set", "questions", *heads), tuple(rows), source=source)
+
+
+def counts_table(recorded: Sequence[Recorded], source: str = "") -> Table:
+    """Return how often the papers' rule lets two passages of one document pass for two documents, by question set.
+
+    Both countings look at the same recorded rankings of passages.
+    """
+    by_set: dict[str, Counter[str]] = {}
+    for each in recorded:
+        counts = by_set.setdefault(each.dataset, Counter())
+        counts["questions"] += 1
+        cut = replace(each, count="passages").at_depth(PAPERS_RULE.depth)
+        by_documents = bool(PAPERS_RULE.agree(replace(each, count="documents")))
+        counts["documents"] += by_documents
+        if not PAPERS_RULE.agree(cut):
+            counts["only documents"] += by_documents
+            continue
+        shared = {id_ for id_, _ in cut.dense[:3]} & {id_ for id_, _ in cut.bm25[:3]}
+        counts["passages"] += 1
+        counts["one document"] += len({document_of(id_) for id_ in shared}) == 1
+        counts["only passages"] += not by_documents
+    heads = ("questions", "passages", "one document", "only passages", "documents", "only documents")
+    rows: list[tuple[Cell, ...]] = [(name, *(counts[head] for head in heads)) for name, counts in by_set.items()]
+    total = sum(by_set.values(), Counter())
+    if len(rows) > 1:
+        rows.append(("all", *(total[head] for head in heads)))
+    columns = (
+        "set", "questions", "agree by passages", "of these share one document alone", "of these disagree by documents",
+        "agree by documents", "of these disagree by passages",
+    )  # fmt: skip
+    notes = (f"By the papers' rule, {PAPERS_RULE}: of documents, each by its best passage, or of passages.",)
+    return Table("What is counted", columns, tuple(rows), notes, source)
 
 
 def curve_table(

@@ -16,6 +16,7 @@ from epicrisis.evaluation.experiments.preflight import (
     PAPERS_RULE,
     Definition,
     Rule,
+    counts_table,
     curve_table,
     definitions,
     guards_table,
@@ -55,13 +56,14 @@ def findings_of(folder: Path) -> Findings:
     for guard in GUARDS[1:]:
         if file_of(folder, guard).is_file():
             arms[guard] = read_rankings(file_of(folder, guard))[1]
-    tables = [places_table(recorded, K), rules_table(recorded, RULES, K)]
+    tables = [places_table(recorded, K), counts_table(recorded), rules_table(recorded, RULES, K)]
     said: list[str] = []
     for definition in definitions(K)[:2]:
         tables += _fitted(recorded, definition, said)
     if len(arms) > 1:
         tables.append(guards_table(arms, k=K))
-    told = f"{folder.resolve().name}: {recipe['passages']:,} passages by {recipe['encoder']}, read {recipe['by']}"
+    told = f"{folder.resolve().name}: {recipe['passages']:,} passages by {recipe['encoder']}, read {recipe['by']}, "
+    told += f"counted by {recipe.get('count', 'passages')}"
     return Findings(
         experiment=NAME,
         about="Can it be foreseen that the key document will be lost? (BriefContext, Supplementary Tables 4 and 5)",

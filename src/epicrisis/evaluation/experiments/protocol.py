@@ -12,7 +12,7 @@ from typing import Literal
 from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.evaluation.datasets.sampling import at_random, per_class
 from epicrisis.settings import PreflightSettings
-from epicrisis.types import By
+from epicrisis.types import By, Count
 
 _IN_ALL = (
     "The prompts, the length of replies and their reading are ours under every protocol (errata C3, C5, C12, M1); so "
@@ -46,6 +46,8 @@ class Protocol:
     """Search that finds the distractors."""
     preflight: PreflightSettings = field(default_factory=PreflightSettings)
     """The check before map-reduce, in the arms that have one; not `enabled`: it is called nowhere (C2)."""
+    count: Count | None = None
+    """What k, a part and the check count; `None`: what the settings say."""
     notes: tuple[str, ...] = ()
     """For a reader of the tables."""
 
@@ -71,6 +73,8 @@ PROTOCOLS: Mapping[str, Protocol] = {
         partition=4,
         temperature=None,
         map_reads="placed",
+        preflight=PreflightSettings(rule="paper"),
+        count="documents",
         notes=(
             "Protocol published: questions at random (105 unless another number was asked for; the text says 20 %, of "
             "500), 4 documents a map call (its example); the temperature is not stated there and is that of the "
@@ -85,7 +89,8 @@ PROTOCOLS: Mapping[str, Protocol] = {
         partition=None,
         temperature=0.2,
         map_reads="retrieved",
-        preflight=PreflightSettings(enabled=False, threshold=0.3, depth=64),
+        preflight=PreflightSettings(enabled=False, n=3, threshold=0.3, depth=64),
+        count="documents",
         notes=(
             "Protocol as-coded: as many questions of each class (B14; 35 unless another number was asked for), half of "
             "the documents a map call (C10), temperature 0.2; top_p, which the notebooks set by model (C12: 0.1 "

@@ -22,12 +22,13 @@ from epicrisis.models.rerankers import load_reranker
 from epicrisis.opening import guarded, open_retriever
 from epicrisis.plain import to_json
 from epicrisis.privacy import without_secrets
+from epicrisis.retrieval.documents import by_document, document_of, places_of, pool_size
 from epicrisis.retrieval.rerank import reranked
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.retrieval.signals import Scored
 from epicrisis.seams import PassageStore, Reranker
 from epicrisis.settings import Models, RerankSettings, Settings
-from epicrisis.types import By, Question, Ranking, Scope
+from epicrisis.types import By, Count, Question, Ranking, Scope
 
 Guard: TypeAlias = Literal["none", "source-hidden", "before-source"]
 """What a question may not find (errata B15): nothing is hidden, its own documents are, or whatever may have appeared on
@@ -36,7 +37,7 @@ GUARDS: tuple[Guard, ...] = get_args(Guard)
 
 SCHEMA_VERSION = 1
 DEPTH = 64
-"""Dense hits that are ranked anew; a smaller depth can be looked at in the same record."""
+"""Dense documents or passages that are ranked anew; a smaller depth can be looked at in the same record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +56,45 @@ class Recorded:
     """Ids of the key documents."""
     held: tuple[str, ...]
     """Those of them that the library holds and the guard does not hide."""
+    count: Count = "passages"
+    """What depths and places count. The rankings are of passages in any case."""
 
     def at_depth(self, depth: int) -> Recorded:
-        """As if only so many dense hits had been ranked anew."""
-        if len(self.dense) <= depth:
-            return self
-        dense = self.dense[:depth]
-        kept = {each for each, _ in dense}
-        again = None if self.reranked is None else _within(self.reranked, kept)
-        return replace(self, dense=dense, bm25=_within(self.bm25, kept), reranked=again)
+        """Return the record as if only so many dense documents or passages had been ranked anew.
 
+        Where documents are counted, the rankings are theirs then: ids are `<document id>#`, each in the place of its
+        best passage, as `rankings_agree` compares them. Idempotent.
+        """
+        size = depth
+        if self.count == "documents":
+            size = pool_size([document_of(id_) for id_, _ in self.dense], depth)
+        kept = {id_ for id_, _ in self.dense[:size]}
+        lists = [
+            None if ranking is None else self._counted([hit for hit in ranking if hit[0] in kept])
+            for ranking in (self.dense, self.bm25, self.reranked)
+        ]
+        dense = (lists[0] or ())[:depth]
+        names = {id_ for id_, _ in dense}
+        bm25, again = (None if each is None else tuple(hit for hit in each if hit[0] in names) for each in lists[1:])
+        return replace(self, dense=dense, bm25=bm25 or (), reranked=again)
 
-def _within(ranking: Scored, kept: set[str]) -> tuple[tuple[str, float], ...]:
-    return tuple(hit for hit in ranking if hit[0] in kept)
+    def _counted(self, ranking: Scored) -> tuple[tuple[str, float], ...]:
+        if self.count == "passages":
+            return tuple(ranking)
+        return tuple((f"{name}#", score) for name, score in by_document(ranking))
+
+    def documents_read(self, k: int) -> list[str]:
+        """Return the document at each of the first `k` places of the ranking that is read."""
+        documents = [document_of(passage) for passage in self.read]
+        return (list(dict.fromkeys(documents)) if self.count == "documents" else documents)[:k]
+
+    def passages_read(self, k: int) -> list[str]:
+        """Return the ids of the passages that are read for `k` documents or passages."""
+        if self.count == "passages":
+            return list(self.read[:k])
+        pool = self.read[: pool_size([document_of(passage) for passage in self.read], k)]
+        groups = places_of([document_of(passage) for passage in pool], k)
+        return [pool[place] for places in groups for place in places]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +106,9 @@ class Rankers:
     by: By = "dense"
     reranker: tuple[str, Reranker] | None = None
     depth: int = DEPTH
+    k: int = 16
+    """Documents or passages that are read."""
+    count: Count = "documents"
 
 
 @contextmanager
@@ -99,6 +129,7 @@ def open_rankers(
             reranker = name, load_reranker(name, settings.home, settings.threads, lambda: os.environ.get(variable))
         recipe = {
             **settings.model_dump(include={"by", "rrf_k", "long_questions", "scope"}),
+            **_counted(settings),
             "library": opened.library.manifest.library_id,
             "passages": opened.library.count()[1],
             "encoder": opened.library.manifest.encoder_fingerprint,
@@ -107,7 +138,17 @@ def open_rankers(
             "guard": guard,
             "depth": depth,
         }
-        yield Rankers(opened.retriever, opened.library, settings.by, reranker, depth), to_json(recipe)
+        made = Rankers(
+            opened.retriever, opened.library, settings.by, reranker, depth, settings.k, settings.counted()
+        )  # fmt: skip
+        yield made, to_json(recipe)
+
+
+def _counted(settings: Settings) -> dict[str, Any]:
+    """Return what the recipe says of counting: nothing by passages, as in files made before documents were counted."""
+    if settings.counted() == "passages":
+        return {}
+    return {"count": "documents"} if settings.by == "dense" else {"count": "documents", "k": settings.k}
 
 
 class RankingFile:
@@ -189,11 +230,14 @@ def record(
 
 def rank_all(question: Question, dataset: str, rankers: Rankers, scope: Scope) -> Recorded:
     """One question, ranked by everything there is, under the scope."""
-    dense = rankers.retriever.rank(question.text, rankers.depth, "dense", scope)
-    words = rankers.store.search_words(question.text, rankers.depth, scope, within=dense.ids) if dense.hits else ()
+    by_documents = rankers.count == "documents"
+    search = rankers.retriever.pool if by_documents else rankers.retriever.rank
+    dense = search(question.text, rankers.depth, "dense", scope)
+    words = rankers.store.search_words(question.text, len(dense.ids), scope, within=dense.ids) if dense.hits else ()
     read = dense
     if rankers.by != "dense":
-        read = rankers.retriever.rank(question.text, rankers.depth, rankers.by, scope)
+        # As it is read: a deeper search would fuse other rankings.
+        read = search(question.text, rankers.k if by_documents else rankers.depth, rankers.by, scope)
     again = _again(dense, question, rankers)
     if again is not None:
         read = again if rankers.by == "dense" else _again(read, question, rankers) or read
@@ -206,6 +250,7 @@ def rank_all(question: Question, dataset: str, rankers: Rankers, scope: Scope) -
         read=read.ids,
         gold=question.gold_documents,
         held=_held(question, scope, rankers.store),
+        count=rankers.count,
     )
 
 
@@ -213,7 +258,7 @@ def _again(ranking: Ranking, question: Question, rankers: Rankers) -> Ranking | 
     if rankers.reranker is None:
         return None
     name, reranker = rankers.reranker
-    return reranked(ranking, question.text, reranker, name, rankers.depth)
+    return reranked(ranking, question.text, reranker, name, len(ranking.hits))
 
 
 def _scored(ranking: Ranking) -> tuple[tuple[str, float], ...]:

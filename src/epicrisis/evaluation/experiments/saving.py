@@ -76,27 +76,28 @@ def estimated_shape(
     k: int,
     partition: int,
 ) -> Shape:
-    """The mean shape of a question's prompts where `k` passages are read, `partition` to a map call: tokens from above
-    (three bytes each), of the first `k` of each ranking; a reply is taken to be half as long as its form allows."""
+    """The mean shape of a question's prompts where `k` documents or passages are read, `partition` to a map call:
+    tokens from above (three bytes each), of the first `k` of each ranking; a reply is taken to be half as long as its
+    form allows."""
     drawn = [each for each in asked[:: max(1, len(asked) // SAMPLE)] if each[1].read]
-    measured = [_measured(question, recorded.read[:k], store, scope(question)) for question, recorded in drawn]
+    measured = [_measured(question, recorded, k, store, scope(question)) for question, recorded in drawn]
     if not measured:
         return Shape(0, 0, 0, 0)
     return Shape(
-        context=fmean(context for context, _, _ in measured),
-        instruction=fmean(instruction for _, instruction, _ in measured),
+        context=fmean(context for context, _ in measured),
+        instruction=fmean(instruction for _, instruction in measured),
         # Four characters a token in running text, where the form reckons with two.
         output=fmean(ReplyForm(question.options, documents=k).max_tokens / 4 for question, _ in drawn),
-        parts=fmean(math.ceil(read / partition) for _, _, read in measured),
+        parts=fmean(math.ceil(len(recorded.documents_read(k)) / partition) for _, recorded in drawn),
     )
 
 
-def _measured(question: Question, ids: Sequence[str], store: PassageStore, scope: Scope) -> tuple[int, int, int]:
-    """(tokens of the passages, of instruction and question, passages)."""
-    passages = store.fetch(ids, scope)
+def _measured(question: Question, each: Recorded, k: int, store: PassageStore, scope: Scope) -> tuple[int, int]:
+    """(tokens of the passages, of instruction and question)."""
+    passages = store.fetch(each.passages_read(k), scope)
     prompt = render(PROMPTS, "rag", question=question.text, options=question.options, about=(), documents="")
     context = sum(likely_tokens(passage_text(passage)) for passage in passages)
-    return context, likely_prompt_tokens(prompt.messages), len(passages)
+    return context, likely_prompt_tokens(prompt.messages)
 
 
 @dataclass(frozen=True, slots=True)

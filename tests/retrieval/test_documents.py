@@ -1,0 +1,233 @@
+"""Documents counted in rankings of passages: which are read, what of them, and in which order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from epicrisis.counting import PASSAGES_A_DOCUMENT, halves, parts_of, units
+from epicrisis.retrieval.documents import (
+    by_document,
+    deep_enough,
+    document_of,
+    first,
+    of_documents,
+    pool_size,
+    regrouped,
+)
+from epicrisis.retrieval.ordering import in_order
+from epicrisis.retrieval.retriever import Retriever
+from epicrisis.seams import StoredDocument, Vectors
+from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.rerankers import TermOverlapReranker
+from epicrisis.testing.stores import MemoryStore
+from epicrisis.types import Passage, Ranking, Scope
+
+ids = st.lists(st.tuples(st.sampled_from("abcdefgh"), st.integers(0, 9)), unique=True, max_size=40)
+
+
+def ranking_of(text: str) -> Ranking:
+    """`a1 b0` is passage 1 of document a, then passage 0 of b."""
+    passages = [Passage(f"{name[0]}#{name[1:]}", name[0], int(name[1:]), 0, 1, name) for name in text.split()]
+    return in_order(passages, "dense", {})
+
+
+def names(ranking: Ranking) -> str:
+    return " ".join(passage.text for passage in ranking.passages)
+
+
+@pytest.mark.parametrize(
+    ("ranked", "k", "read"),
+    [
+        ("a1 b0 a0 c0", 2, "a0 a1 b0"),
+        ("a1 b0 a0 c0", 3, "a0 a1 b0 c0"),
+        ("b0 b1 b2 a0 c0", 1, "b0 b1 b2"),
+        ("a9 a7 a5 a3 a1 b0 c0 d0", 3, "a3 a5 a7 a9 b0 c0"),
+        ("a9 a7 a5 a3 a1 a0", 6, "a0 a1 a3 a5 a7 a9"),
+        ("a9 a7 a5 a3 a1 b0 a0 b1", 6, "a3 a5 a7 a9 b0 b1"),
+        ("a9 a7 a5 a3 a1 b0 a0", 6, "a1 a3 a5 a7 a9 b0"),
+        ("a0 b0", 5, "a0 b0"),
+        ("", 5, ""),
+    ],
+)
+def test_the_best_documents_each_in_the_place_of_its_best_passage(ranked: str, k: int, read: str) -> None:
+    found = of_documents(ranking_of(ranked), k)
+    assert names(found) == read
+    assert [hit.rank for hit in found.hits] == list(range(len(found.hits)))
+
+
+@given(ids, st.integers(1, 9))
+def test_reading_documents_never_reads_less_than_reading_passages(listed: list[tuple[str, int]], k: int) -> None:
+    ranking = ranking_of(" ".join(f"{name}{number}" for name, number in listed))
+    found = of_documents(ranking, k)
+    documents = list(dict.fromkeys(passage.document_id for passage in ranking.passages))
+    assert list(dict.fromkeys(passage.document_id for passage in found.passages)) == documents[:k]
+    assert found.parameters["documents"] == len(documents[:k])
+    assert len(found.hits) >= min(k, len(ranking.hits))
+    assert len(found.hits) <= k * PASSAGES_A_DOCUMENT
+    of_each = Counter(passage.document_id for passage in found.passages)
+    if len(documents) >= k:
+        assert max(of_each.values(), default=0) <= PASSAGES_A_DOCUMENT
+    scores = {hit.passage.id: hit.score for hit in ranking.hits}
+    assert all(hit.score == scores[hit.passage.id] for hit in found.hits)
+
+
+def test_passages_are_looked_through_until_there_are_enough_documents() -> None:
+    """One book fills the first 40 places."""
+    ranking = ranking_of(" ".join([*(f"a{i}" for i in range(40)), "b0", "c0"]))
+    asked: list[int] = []
+
+    def rank(n: int) -> Ranking:
+        asked.append(n)
+        return first(ranking, n, "passages")
+
+    assert len(deep_enough(rank, 3).hits) == 42
+    assert asked == [12, 24, 48]
+    asked.clear()
+    assert len(deep_enough(rank, 2).hits) == 32
+    assert asked == [8, 16, 32], "and no further than 16 k"
+    documents = [passage.document_id for passage in ranking.passages]
+    assert [pool_size(documents, k) for k in (1, 2, 3, 16)] == [4, 32, 48, 64]
+
+
+def test_ids_with_a_hash_in_the_documents_name() -> None:
+    assert [document_of(id_) for id_ in ("a#0", "x#1#0", "a#", "a")] == ["a", "x#1", "a", "a"]
+    assert by_document([("a#1", 3.0), ("b#0", 2.0), ("a#0", 1.0)]) == [("a", 3.0), ("b", 2.0)]
+
+
+def test_a_prefix_of_so_many_documents() -> None:
+    ranking = ranking_of("a0 a1 b0 c0 c1")
+    assert [names(first(ranking, 2, count)) for count in ("documents", "passages")] == ["a0 a1 b0", "a0 a1"]
+    assert [len(units(ranking.passages, count)) for count in ("documents", "passages")] == [3, 5]
+
+
+def test_documents_are_put_together_again() -> None:
+    ranking = ranking_of("a1 b0 a0 b1 c0")
+    assert names(regrouped(ranking, "documents")) == "a0 a1 b0 b1 c0"
+    assert regrouped(ranking, "passages") == ranking
+
+
+@pytest.mark.parametrize(
+    ("passages", "size", "parts"),
+    [
+        ("a0 a1 b0 c0 d0 d1 e0", 4, ["a0 a1 b0 c0 d0 d1", "e0"]),
+        ("a0 a1 a2 a3 b0", 1, ["a0 a1 a2 a3", "b0"]),
+        ("a0 a1 a2 a3 a4 a5 a6 a7 a8", 2, ["a0 a1 a2 a3 a4", "a5 a6", "a7 a8"]),
+        ("", 4, []),
+    ],
+)
+def test_parts_hold_so_many_documents(passages: str, size: int, parts: list[str]) -> None:
+    made = parts_of(ranking_of(passages).passages, size, "documents")
+    assert [" ".join(passage.text for passage in part) for part in made] == parts
+
+
+def test_parts_of_passages() -> None:
+    made = parts_of(ranking_of("a0 a1 a2 b0 b1").passages, 2, "passages")
+    assert [[passage.text for passage in part] for part in made] == [["a0", "a1"], ["a2", "b0"], ["b1"]]
+
+
+@pytest.mark.parametrize(
+    ("part", "one", "other"),
+    [("a0 a1 a2 b0", "a0 a1 a2", "b0"), ("a0 a1 a2", "a0", "a1 a2"), ("a0 b0 c0", "a0", "b0 c0")],
+)
+def test_halves_do_not_divide_a_document_without_need(part: str, one: str, other: str) -> None:
+    made = halves(ranking_of(part).passages, "documents")
+    assert [" ".join(passage.text for passage in half) for half in made] == [one, other]
+
+
+# -- searched ---------------------------------------------------------------------------------------------------------
+
+PAPERS = {
+    "long": ["aspirin stroke"] * 9,
+    "two": ["aspirin stroke in adults", "stroke and other things"],
+    "one": ["aspirin in stroke, a trial of many adults"],
+    "other": ["gout and colchicine"],
+}
+
+
+def store_of(documents: dict[str, list[str]], encoder: HashingEncoder) -> MemoryStore:
+    """A document a name, a passage a text."""
+    store = MemoryStore()
+    for name, texts in documents.items():
+        passages = tuple(Passage(f"{name}#{i}", name, i, 0, len(text), text) for i, text in enumerate(texts))
+        store.add([StoredDocument(name, "sha", passages, encoder.encode_passages([("", text) for text in texts]))])
+    return store
+
+
+def searching(**more: object) -> Retriever:
+    encoder = HashingEncoder()
+    return Retriever(store_of(PAPERS, encoder), encoder, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("by", ["dense", "bm25", "hybrid"])
+def test_k_documents_are_found_where_one_fills_the_first_places(by: str) -> None:
+    """By passages the best three are all of one document."""
+    retriever = searching()
+    passages = retriever.rank("aspirin stroke", 3, by, Scope())  # type: ignore[arg-type]
+    assert {passage.document_id for passage in passages.passages} == {"long"}
+    found = retriever.documents("aspirin stroke", 3, by, Scope())  # type: ignore[arg-type]
+    documents = [passage.document_id for passage in found.passages]
+    assert next(iter(dict.fromkeys(documents))) == "long"
+    assert set(documents) == {"long", "two", "one"}
+    assert documents.count("long") == PASSAGES_A_DOCUMENT
+    assert documents.count("two") == 2
+    assert found.parameters["documents"] == 3
+    assert retriever.found("aspirin stroke", 3, by, Scope(), "passages") == passages  # type: ignore[arg-type]
+
+
+def test_hidden_documents_take_no_place() -> None:
+    found = searching().documents("aspirin stroke", 2, "hybrid", Scope(hidden=frozenset({"long"})))
+    assert {passage.document_id for passage in found.passages} == {"two", "one"}
+
+
+def test_a_reranker_orders_the_passages_that_documents_are_chosen_from() -> None:
+    retriever = searching(reranker=("overlap", TermOverlapReranker()), rerank_depth=10)
+    found = retriever.documents("aspirin stroke", 3, "bm25", Scope())
+    assert {passage.document_id for passage in found.passages} == {"long", "two", "one"}
+    assert found.retriever == "bm25+overlap"
+    assert found.parameters["rerank_depth"] == 12, "all that share a word: the first ten are of two documents"
+    shallow = searching(reranker=("overlap", TermOverlapReranker()), rerank_depth=10)
+    assert shallow.documents("aspirin stroke", 2, "bm25", Scope()).parameters["rerank_depth"] == 10
+
+
+def test_preflight_compares_documents() -> None:
+    """By passages the tops share two passages of one document and agree; by documents they share one of three."""
+    encoder = _TwoOrders()
+    retriever = Retriever(store_of(APART, encoder), encoder)
+    by = {"n": 3, "threshold": 0.2, "depth": 8, "signal": "overlap"}
+    passages = retriever.preflight("aspirin", Scope(), **by, count="passages")  # type: ignore[arg-type]
+    assert set(passages.dense_top) & set(passages.bm25_top) == {"same#0", "same#1"}
+    assert passages.rankings_agree
+    documents = retriever.preflight("aspirin", Scope(), **by)  # type: ignore[arg-type]
+    assert documents.count == "documents"
+    assert set(documents.dense_top) & set(documents.bm25_top) == {"same"}
+    assert not documents.rankings_agree
+    assert "1 of the top 3 are shared" in documents.reason
+
+
+APART = {
+    "same": ["aspirin aspirin aspirin a", "aspirin aspirin aspirin b"],
+    "x1": ["no word of it"],
+    "x2": ["nor here, as far as can be seen"],
+    "y1": ["aspirin " + "much else that was said of many other things " * 3],
+    "y2": ["aspirin " + "much else that was said of many other things " * 4],
+}
+
+
+class _TwoOrders(HashingEncoder):
+    """Finds `same` first, then the texts without the word, then the rest."""
+
+    def __init__(self) -> None:
+        super().__init__(dimensions=1)
+
+    def encode_passages(self, passages: Sequence[tuple[str, str]]) -> Vectors:
+        near = [3.0 if "aspirin aspirin" in text else 1.0 if "aspirin" in text else 2.0 for _, text in passages]
+        return np.array(near, dtype=np.float32).reshape(-1, 1)
+
+    def encode_queries(self, texts: Sequence[str]) -> Vectors:
+        return np.ones((len(texts), 1), dtype=np.float32)
