@@ -1,6 +1,7 @@
 """Thirty PubMedQA questions, k = 8, answered by a real model: plain RAG and BriefContext, with tokens and seconds.
 
-`map-reduce` is BriefContext without its preflight, so that every question is read in parts.
+`map-reduce` is BriefContext without its preflight, so that every question is read in parts. The arms `...-kept` count
+answers without a verified quotation; they read the same replies, out of the cache.
 
 Says that the machinery is real, and nothing of quality: the models are small and the sample smaller. Resumable: killed
 and started again it asks only what has no record in the folder.
@@ -31,8 +32,10 @@ QUESTIONS = 30
 K = 8
 ARMS: dict[str, dict[str, object]] = {
     "rag": {"strategy": "rag"},
+    "rag-unverified-kept": {"strategy": "rag", "unverified": "keep"},
     "map-reduce": {"strategy": "brief-context", "preflight": {"enabled": False}},
     "brief-context": {"strategy": "brief-context"},
+    "brief-context-unverified-kept": {"strategy": "brief-context", "unverified": "keep"},
 }
 
 
