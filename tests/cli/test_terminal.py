@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -9,15 +10,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from typer.testing import Result
 
-from epicrisis.answers import Answer, Answered, AnswerStarted, Citation, Delta
+from epicrisis.answers import Answer, Answered, AnswerStarted, Citation, Delta, PreflightChecked
 from epicrisis.cli.screen import Screen
 from epicrisis.cli.terminal import open_console
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.printable import GUTTER
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Document, Question
+from epicrisis.types import Document, Preflight, Question
 from tests.cli.conftest import Run
 from tests.loopback import USAGE, Endpoint, Scripted, completion, serving, sse
 from tests.unsafe import ENCODED, UNSAFE, unsafe_in
@@ -253,3 +255,11 @@ def test_a_long_title_goes_on_behind_the_gutter_on_a_narrow_terminal(capsys: pyt
     assert [line for line in lines if line.startswith("  [")] == [line for line in lines if line.startswith("  [1]")]
     assert all(len(line) <= 40 for line in lines)
     assert sum("Cochrane" in line for line in lines) == 4
+
+
+def test_screen_preflight_of_many_documents_shows_first_ids_and_their_number() -> None:
+    out = io.StringIO()
+    top = tuple(f"pubmed:{number}" for number in range(9))
+    verdict = Preflight(True, 0.4, 9, 0.2, 16, top, (), "one stands out", signal="dense-gap")
+    Screen(Console(file=out, width=200)).show(PreflightChecked(verdict))
+    assert out.getvalue().splitlines()[1] == f"  dense: {', '.join(top[:5])} and 4 more"

@@ -43,6 +43,8 @@ from epicrisis.prompts import MARKS
 from epicrisis.types import Preflight, Question, Ranking
 
 SNIPPET = 90
+LISTED = 5
+"""Ids of a ranking that preflight shows."""
 _READ = {
     "kept": "From the notes that were left in by time; --setting timeline=false reads the whole record.",
     "lifted": "From the whole record: the notes that were left in by time did not answer it.",
@@ -117,11 +119,11 @@ class Screen:
 
     def _preflight(self, verdict: Preflight) -> None:
         self._told("[bold]Preflight[/bold]: ", verdict.reason)
-        self._line(f"  dense: {', '.join(verdict.dense_top) or '(nothing)'}")
+        self._line(f"  dense: {_listed(verdict.dense_top)}")
         if verdict.signal in ("overlap", "rank-biased-overlap", "bm25-gap"):
-            self._line(f"  BM25:  {', '.join(verdict.bm25_top) or '(nothing)'}")
+            self._line(f"  BM25:  {_listed(verdict.bm25_top)}")
         elif verdict.signal == "reranker-overlap":
-            self._line(f"  reranker: {', '.join(verdict.reranked_top) or '(nothing)'}")
+            self._line(f"  reranker: {_listed(verdict.reranked_top)}")
 
     def _map_started(self, event: MapStarted) -> None:
         self._told(f"[bold]Map {event.partition + 1}[/bold] reads {len(event.passages)} passages")
@@ -235,6 +237,12 @@ class Screen:
             verdict = "found verbatim in its title"
         self._line(f"  [{citation.number}]{marks} {origin + '; ' if origin else ''}{place}")
         self._line(f"      “{citation.quotation}” ({verdict})")
+
+
+def _listed(ids: Sequence[str]) -> str:
+    """Return the first ids with the number of the others, or `(nothing)`."""
+    more = f" and {len(ids) - LISTED} more" if len(ids) > LISTED else ""
+    return f"{', '.join(ids[:LISTED])}{more}" if ids else "(nothing)"
 
 
 def _marks(marks: Sequence[Mark]) -> str:
