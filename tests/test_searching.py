@@ -63,7 +63,9 @@ def asked(
     model = ScriptedModel(lambda _: reply, context_tokens=window)
 
     async def one() -> Answer:
-        made = Settings.model_validate({"strategy": "rag", "preflight": {"enabled": False}, **settings})
+        made = Settings.model_validate(
+            {"strategy": "rag", "preflight": {"enabled": False}, "unverified": "keep", **settings}
+        )
         # Not closed with the pipeline: the library is the module's.
         pipeline = Pipeline(made, dict.fromkeys(ROLES, model), ward)
         return await pipeline.answer(question, treatment=treatment)

@@ -254,7 +254,7 @@ def test_faithfulness_to_the_notes_of_a_library_is_judged(
     notes = tmp_path / "notes.jsonl"
     notes.write_text(json.dumps({"id": "note:anna-1", "text": text, "patient": "anna", "date": "2150"}) + "\n")
     library, folder = tmp_path / "ward", tmp_path / "ehr"
-    added = run("library", "add", library, notes, papers, "--encoder", model_home / "models" / "minilm")
+    added = run("library", "add", library, notes, papers, "--literature", "--encoder", model_home / "models" / "minilm")
     assert added.exit_code == 0, added.output
     given = Passage("note:anna-1#0", "note:anna-1", 0, 0, len(text), text, "", "", "2150", "anna")
     folder_of(folder, [record(question(patient="anna"), "40 mg", given=[given])])

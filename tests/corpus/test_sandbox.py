@@ -178,7 +178,9 @@ def test_a_page_named_a_million_times_is_skipped_at_once(tmp_path: Path) -> None
 def test_ctrl_c_ends_the_reading_and_the_child(tmp_path: Path, slow_pdf: bytes) -> None:
     path = put(tmp_path, "a.pdf", slow_pdf)
     code = (
-        "import sys; from pathlib import Path; from epicrisis.corpus import sandbox\n"
+        "import signal, sys; from pathlib import Path; from epicrisis.corpus import sandbox\n"
+        # A shell starts its background jobs with Ctrl-C ignored.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "sandbox._CHILD._is_sent(b'', b''); print(sandbox._CHILD._process.pid, flush=True)\n"
         "list(sandbox.read('pdf', Path(sys.argv[1]), 'a.pdf'))"
     )

@@ -17,7 +17,7 @@ from epicrisis.evaluation.experiments.ensembles import COT, SC
 from epicrisis.evaluation.experiments.medprompt import MEDPROMPT, NONE
 from epicrisis.evaluation.experiments.openmedprompt import ONE, REFINING
 from epicrisis.evaluation.finished import findings_of
-from epicrisis.evaluation.runs.cases import Case
+from epicrisis.evaluation.runs.cases import Case, canonical
 from epicrisis.evaluation.runs.folder import RECORDS, Plan
 from epicrisis.evaluation.studies import experiment, prepared
 from epicrisis.evaluation.tables.table import Cell
@@ -150,7 +150,9 @@ def test_before_answers_are_marked_no_accuracy_is_shown(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", [RIGHT, WRONG, "abstained"], (ONE, REFINING))
     records = [json.loads(line) for line in (run / RECORDS).read_text("utf-8").splitlines()]
     for record in records:
+        question = record["key"].removesuffix(f" {canonical(record['condition'])}")
         record["condition"] |= {"examples": "cot", "k": 3, **({"n": 3} if record["condition"]["arm"] != ONE else {})}
+        record["key"] = f"{question} {canonical(record['condition'])}"
     written = folder(tmp_path / "whole", lambda *_: True, questions=QUESTIONS[:1], name="openmedprompt")
     (written / RECORDS).write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
     (found,) = findings_of([written])
