@@ -27,7 +27,7 @@ from .foreign import ours
 from .identities import forget, literature_is_declared, read_identities, version
 from .library import Library
 from .manifest import NAME, read_manifest
-from .names import is_common, mentions, name_keys
+from .names import bare, is_common, mentions, name_keys
 from .vectors import PassageTable
 
 MIXED = (
@@ -283,12 +283,15 @@ def _names_another(question: Question, roster: Roster) -> bool:
     others = [patient for patient in known.values() if patient is not own]
     if _calls_one(asked, own, others) or _names_one(_named(asked), own, others):
         return True
-    return any(_spells_another(text, own, roster.named()) for text in (question.text, *question.options.values()))
+    texts = (question.text, *question.options.values())
+    # Hyphens are part of a name, or stand between its words.
+    ways = ((text, hyphens) for text in texts for hyphens in (True, False))
+    return any(_spells_another(text, hyphens, own, roster.named()) for text, hyphens in ways)
 
 
-def _spells_another(text: str, own: Patient | None, named: Mapping[str, frozenset[str]]) -> bool:
+def _spells_another(text: str, hyphens: bool, own: Patient | None, named: Mapping[str, frozenset[str]]) -> bool:
     """By full name in any spelling. Words of the own name are no other's, in whatever spelling both share."""
-    runs = mentions(text) if named else []
+    runs = mentions(text, hyphens=hyphens) if named else []
     taken: set[int] = set()
     for run in runs:
         if own is not None and any(own.id in named.get(key, ()) for key in run.keys):
@@ -402,5 +405,5 @@ def _named(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    straight = unicodedata.normalize("NFKC", text).translate(_APOSTROPHES)
+    straight = unicodedata.normalize("NFKC", bare(text)).translate(_APOSTROPHES)
     return " ".join(straight.casefold().split())
