@@ -203,6 +203,29 @@ def test_answer_from_a_mixed_library_says_so(tmp_path: Path, run: Run) -> None:
     assert "documents of no patient are in this library of notes" in " ".join(shown.stdout.split())
 
 
+@pytest.mark.parametrize("first", ["jsonl", "fhir"])
+def test_second_name_under_one_id_in_jsonl_is_refused(first: str, tmp_path: Path) -> None:
+    """JSON lines tell who a patient is in their metadata alone."""
+
+    def line(name: str, told: str) -> Path:
+        document = {"id": name, "text": f"Note {name}.", "patient": "p1", "patient_name": told}
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text(json.dumps(document) + "\n")
+        return path
+
+    ward = tmp_path / "ward"
+    add(
+        ward,
+        line("a", "Ada Byron") if first == "jsonl" else bundle(tmp_path / "a.json", A, ADA, note("d1", "Aspirin.")),
+    )
+    add(ward, line("b", "BYRON, ADA"))
+    with pytest.raises(InputError, match="another name") as refused:
+        add(ward, line("c", "Grace Hopper"))
+    assert not any(secret in refused.value.message.replace(str(tmp_path), "") for secret in SECRETS)
+    with Library.open(ward) as opened:
+        assert opened.content_hashes(["c"]) == {}
+
+
 def test_table_with_names_birth_dates_and_numbers(tmp_path: Path) -> None:
     head = "pid,name,born,mrn,body\n"
     columns = Columns("pid", text="body", patient_name="name", born="born", record_number="mrn")

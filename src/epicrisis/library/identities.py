@@ -132,7 +132,7 @@ def meet(folder: Path, told: Iterable[Identity], from_notes: Mapping[str, str]) 
         if kind := contradiction(before, now):
             raise InputError(
                 f"patient {now.patient!a} has another {kind} than in {folder}, so one id may stand for two people: add "
-                "this source to a library of its own, or, if it is one person, make the library anew from all sources"
+                "this source to a library of its own; if it is one person, make the sources agree and the library anew"
             )
         renamed += _renamed(before, now)
         both = merged(before, now)

@@ -28,7 +28,7 @@ from .identities import forget, literature_is_declared, read_identities, version
 from .library import Library
 from .manifest import NAME, read_manifest
 from .names import bare, is_common, mentions, name_keys
-from .vectors import PassageTable
+from .vectors import PassageTable, among
 
 MIXED = (
     "documents of no patient are in this library of notes and are read with every patient's questions: say that they "
@@ -154,11 +154,31 @@ class Roster:
         self._numbers = _by_key((key, each.id) for each in patients for key in _written_numbers(each))
 
     def _first_passages(self) -> Iterator[dict[str, Any]]:
-        """One row a note."""
-        with ours(self.path):
-            found = self._table.lance.search().where("patient IS NOT NULL AND ordinal = 0")
-            for batch in found.select(["patient", "date", "metadata"]).to_batches(_PIECE):
-                yield from batch.to_pylist()
+        return _first_passages(self._table, self.path, "patient IS NOT NULL")
+
+
+def names_in_notes(library: Library, patients: Iterable[str]) -> Mapping[str, str]:
+    """Return the first name that the notes give of each of these patients, as far as they give one."""
+    if not (wanted := sorted(patients)):
+        return {}
+    names: dict[str, str] = {}
+    table = PassageTable(library.path, library.manifest.dimensions)
+    for row in _first_passages(table, library.path, among("patient", wanted)):
+        if name := _name_in(row):
+            names.setdefault(row["patient"], name)
+    return names
+
+
+def _first_passages(table: PassageTable, path: Path, condition: str) -> Iterator[dict[str, Any]]:
+    """One row a note."""
+    with ours(path):
+        found = table.lance.search().where(f"({condition}) AND ordinal = 0")
+        for batch in found.select(["patient", "date", "metadata"]).to_batches(_PIECE):
+            yield from batch.to_pylist()
+
+
+def _name_in(row: Mapping[str, Any]) -> str:
+    return str(json.loads(row["metadata"]).get("patient_name") or "")
 
 
 @dataclass(slots=True)
