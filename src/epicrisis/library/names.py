@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-_WORD = re.compile(r"[^\W_]+(?:['\u2018\u2019\u02bc-][^\W_]+)*")
-_PART = re.compile(r"[^\W_]+(?:['\u2018\u2019\u02bc][^\W_]+)*")
+_WORD = re.compile(r"[^\W_]++(?:['\u2018\u2019\u02bc-][^\W_]++)*+")
+_PART = re.compile(r"[^\W_]++(?:['\u2018\u2019\u02bc][^\W_]++)*+")
 """A word, or what stands between its hyphens."""
 _APOSTROPHES = re.compile(r"['\u2018\u2019\u02bc]")
 _LIKE_APOSTROPHES = str.maketrans(dict.fromkeys("`\u00b4\u2032\uff07", "'"))

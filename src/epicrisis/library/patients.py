@@ -50,6 +50,10 @@ _CALLED = (
 """What stands before an id; of several each counts: patients 10083814 and 4321."""
 _CALLED_LONG = rf"\b(?i:patients?|subjects?|mrns?|p?id){_WHICH}[\s:#=/-]{{1,3}}"
 """Before an id that no dose can be: `MRN:10083815` is that id, wherever it stands."""
+_JOINED_DIGITS = 7
+"""Digits from which on a number is known as well with zeros before it, in groups (12 345 678), or as MRN12345678."""
+_GROUPED = re.compile(r"(?<=\d)[ -](?=\d)")
+_NUMBER = re.compile(r"(?<!\w)(?<!\w[-./:])(?:mrn|pid|pt|id)?(\d++)(?![-./:]?\w)")
 _MEASURE = (
     r"(?!\s*+(?:-\s*+)?(?i:(?:years?|yrs?|y/?o|months?|weeks?|days?|hours?|hrs?|minutes?|times?|[mk]?g|mcg|[u\u00b5\u03bc]g|m?l|dl|"
     r"mmol|mol|meq|units?|iu|mm|cm|mmhg|bpm|kcal|tablets?|pills?|doses?|drops?|puffs?)\b|%|\u00b0))"
@@ -334,7 +338,25 @@ def _calls_one(asked: str, own: Patient | None, others: Sequence[Patient]) -> bo
         loose = folded not in same and any(letter.isdecimal() for letter in id_)
         if _calls(plain, folded) if loose else _calls(exact, id_):
             return True
-    return False
+    written = {*_long_numbers(_plain(asked)), *_long_numbers(_GROUPED.sub("", _plain(asked)))}
+    if own is not None and written:
+        written.difference_update(number for id_ in _called(own) for number in _digits(id_))
+    return bool(written) and any(
+        number in written for patient in others for id_ in _called(patient) for number in _digits(id_)
+    )
+
+
+def _long_numbers(plain: str) -> Iterator[str]:
+    """The numbers of many digits that a text has, without zeros before them."""
+    for match in _NUMBER.finditer(plain):
+        yield from _digits(match[1])
+
+
+def _digits(id_: str) -> Iterator[str]:
+    """The digits of an id that is nothing else, but for groups; none of one with few."""
+    digits = id_.replace("-", "").replace(" ", "").lstrip("0")
+    if len(digits) >= _JOINED_DIGITS and digits.isdecimal():
+        yield digits
 
 
 def _called(patient: Patient) -> Iterator[str]:
