@@ -154,6 +154,20 @@ def test_document_in_the_place_of_another(more: dict[str, Any], kept: list[str],
     assert [item.id for item in read([path]) if isinstance(item, Document)] == [f"note:{each}" for each in kept]
 
 
+@pytest.mark.parametrize("circle", [("d1",), ("d1", "d2"), ("d1", "d2", "d3")])
+def test_documents_that_replace_each_other_in_a_circle_stay(circle: tuple[str, ...], tmp_path: Path) -> None:
+    def replacing(id_: str, target: str) -> dict[str, Any]:
+        related = [{"code": "replaces", "target": {"reference": f"DocumentReference/{target}"}}]
+        return note(id_, f"Text of {id_}.", relatesTo=related)
+
+    notes = [replacing(id_, circle[place - 1]) for place, id_ in enumerate(circle)]
+    ward = tmp_path / "ward"
+    add(ward, bundle(tmp_path / "a.json", A, ADA, *notes, note("old", "Older."), replacing("new", "old")))
+    with Library.open(ward) as opened:
+        kept = {f"note:{id_}" for id_ in (*circle, "new")}
+        assert set(opened.content_hashes([*kept, "note:old"])) == kept
+
+
 def test_answer_names_the_patient_by_whatever_number_it_was_asked(tmp_path: Path, run: Run) -> None:
     ward = tmp_path / "ward"
     add(ward, bundle(tmp_path / "a.json", A, ADA, note("d1", "Aspirin.")))
