@@ -69,7 +69,7 @@ def meet_patients(library: Library, told: Sequence[Identity]) -> int:
 
     Raises InputError where one id may stand for two people.
     """
-    known = read_identities(library.path)
+    known = read_identities(library.path, (each.patient for each in told))
     new = [each for each in told if each.patient not in known]
     # Notes of an older library have names and no table.
     return meet(library.path, told, names_in_notes(library, {each.patient for each in new}))
