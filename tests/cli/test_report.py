@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -91,6 +93,19 @@ def test_a_mistake_is_one_line(
     assert complaint in result.stderr
     assert result.stderr.count("\n") == 1
     assert not (tmp_path / "report.html").exists()
+
+
+def test_page_is_its_owners_alone_whatever_the_umask(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    before = os.umask(0)
+    try:
+        for text in ("old", "new"):
+            page.touch()
+            page.chmod(0o644)
+            report._write(page, text)
+            assert stat.S_IMODE(page.stat().st_mode) == 0o600
+    finally:
+        os.umask(before)
 
 
 def test_a_disk_that_cannot_be_written_leaves_the_old_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

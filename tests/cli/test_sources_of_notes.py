@@ -154,6 +154,20 @@ def test_document_in_the_place_of_another(more: dict[str, Any], kept: list[str],
     assert [item.id for item in read([path]) if isinstance(item, Document)] == [f"note:{each}" for each in kept]
 
 
+@pytest.mark.parametrize("circle", [("d1",), ("d1", "d2"), ("d1", "d2", "d3")])
+def test_documents_that_replace_each_other_in_a_circle_stay(circle: tuple[str, ...], tmp_path: Path) -> None:
+    def replacing(id_: str, target: str) -> dict[str, Any]:
+        related = [{"code": "replaces", "target": {"reference": f"DocumentReference/{target}"}}]
+        return note(id_, f"Text of {id_}.", relatesTo=related)
+
+    notes = [replacing(id_, circle[place - 1]) for place, id_ in enumerate(circle)]
+    ward = tmp_path / "ward"
+    add(ward, bundle(tmp_path / "a.json", A, ADA, *notes, note("old", "Older."), replacing("new", "old")))
+    with Library.open(ward) as opened:
+        kept = {f"note:{id_}" for id_ in (*circle, "new")}
+        assert set(opened.content_hashes([*kept, "note:old"])) == kept
+
+
 def test_answer_names_the_patient_by_whatever_number_it_was_asked(tmp_path: Path, run: Run) -> None:
     ward = tmp_path / "ward"
     add(ward, bundle(tmp_path / "a.json", A, ADA, note("d1", "Aspirin.")))
@@ -201,6 +215,29 @@ def test_answer_from_a_mixed_library_says_so(tmp_path: Path, run: Run) -> None:
     with HostileServer(schema_reply) as server:
         shown = run("ask", ward, "Aspirin?", "--model", server.url, *asks)
     assert "documents of no patient are in this library of notes" in " ".join(shown.stdout.split())
+
+
+@pytest.mark.parametrize("first", ["jsonl", "fhir"])
+def test_second_name_under_one_id_in_jsonl_is_refused(first: str, tmp_path: Path) -> None:
+    """JSON lines tell who a patient is in their metadata alone."""
+
+    def line(name: str, told: str) -> Path:
+        document = {"id": name, "text": f"Note {name}.", "patient": "p1", "patient_name": told}
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text(json.dumps(document) + "\n")
+        return path
+
+    ward = tmp_path / "ward"
+    add(
+        ward,
+        line("a", "Ada Byron") if first == "jsonl" else bundle(tmp_path / "a.json", A, ADA, note("d1", "Aspirin.")),
+    )
+    add(ward, line("b", "BYRON, ADA"))
+    with pytest.raises(InputError, match="another name") as refused:
+        add(ward, line("c", "Grace Hopper"))
+    assert not any(secret in refused.value.message.replace(str(tmp_path), "") for secret in SECRETS)
+    with Library.open(ward) as opened:
+        assert opened.content_hashes(["c"]) == {}
 
 
 def test_table_with_names_birth_dates_and_numbers(tmp_path: Path) -> None:

@@ -253,6 +253,8 @@ def test_record_number_that_may_be_of_two_is_refused(given: str, numbered: Roste
     [
         ("What did MRN-4711 take?", True), ("What did mrn-4711 take?", True), ("999-11-2222?", True),
         ("MRN 00815?", True), ("Was 00815 given?", False), ("Patient 00815, please", True), ("MRN-8?", False),
+        ("999112222?", True), ("SSN 999 11 2222", True), ("MRN0999112222", True), ("NCT0999112222?", False),
+        ("999-11-22223?", False), ("Platelets 999 000, 11 to 22?", False),
         ("urn:mrn|MRN-4711?", True), ("Is it unknown?", False), ("What did MRN-7 take?", False), ("MRN:MRN-7?", False),
     ],
 )  # fmt: skip

@@ -18,6 +18,9 @@ NAMES = {
     "hyphen": "Anna-Lena Beispiel-Meier", "lukasz": "Łukasz Żak", "middle": "John Fitzgerald Smith", "will": "Will May",
     "grace": "Grace Hope Young", "comma": "Garcia Lopez, Carmen", "initial": "Mary J. Watson", "title": "Dr. Eva Kern",
     "twin": "Anna Lena Muster", "turkish": "İnci Işık", "common": "Mark Rose",
+    "han": "\u738b\u5c0f\u660e", "hangul": "\uae40 \ubbfc\uc218", "short": "Li Na", "word": "Do An",
+    "dose": "Max Dose",
+    "leg": "An Le",
 }  # fmt: skip
 
 
@@ -52,6 +55,11 @@ SPELLINGS = (
     "John Smith", "John F. Smith", "John F Smith", "Smith, John", "JOHN SMITH", "John Fitzgerald Smith",
     "Carmen Garcia Lopez", "Carmen Lopez", "Mary Watson", "Mary Jane Watson", "Mary J. Watson", "Eva Kern",
     "Dr. Eva Kern", "Inci Isik", "Will May", "WILL MAY", "Grace Young", "Grace Hope Young", "Mark Rose", "May, Will",
+    "Joerg Mueller's", "Jorg Muller\u2019s", "John Smith's", "JOHN SMITH'S", "Eva Kern's", "Smith^John^Fitzgerald",
+    "SMITH/JOHN", "Smith; John", "john.smith", "john_smith", "john-smith", "Smith (John)", "John \u200bSmith",
+    "Jo\u00adhn Sm\u200dith", "John \u202eSmith", "Pat O\u00b4Brien", "Pat O`Brien", "Pat O\u2032Brien", "Pat O Brien",
+    "Jose Nunez-Pena",
+    "\u738b\u5c0f\u660e", "\u738b\u5c0f\u660e\u7684\u836f", "\uae40\ubbfc\uc218", "\uae40 \ubbfc\uc218",
 )  # fmt: skip
 
 
@@ -72,7 +80,8 @@ def test_question_that_names_another_patient_is_refused(name: str, roster: Roste
         "Garcia effect? Lopez enteritis?", "Is it Watson-Crick? Mary asked.", "Johns Smithson?", "Anna Muster?",
         "What did Anna Maria Muster take?", "Muster, Anna: which drug?", "Anna M. Muster?", "ANNA MUSTER?",
         "Did Maria Muster take it?", "Ana Muster?", "Kern's sign? Eva asked.", "Is the patient test positive?",
-        "Fitzgerald Smith?", "Was Pat seen? O'Brien agreed.", "Lena Beispiel?", "Young Grace's plan?",
+        "Fitzgerald Smith?", "Was Pat seen? O'Brien agreed.", "Lena Beispiel?", "What were K, Na, Li and Cl?",
+        "Did he do an exercise test?", "What was the max dose?", "Is an LE DVT present?", "Was Li/Na measured?",
     ],
 )  # fmt: skip
 def test_question_that_names_nobody_else_is_accepted(text: str, roster: Roster) -> None:

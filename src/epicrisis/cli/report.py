@@ -77,10 +77,13 @@ def _beginning(path: Path) -> str:
 def _write(path: Path, text: str) -> None:
     """Whole or not at all. Raises StorageError."""
     from epicrisis.errors import StorageError
+    from epicrisis.privacy import open_private
 
     new = path.with_name(f".{path.name}.new")
     try:
-        with new.open("w", encoding="utf-8") as file:
+        # Of its owner alone: failures and findings tell of patients.
+        descriptor = open_private(new, os.O_WRONLY | os.O_TRUNC)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

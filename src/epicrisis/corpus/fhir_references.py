@@ -115,13 +115,38 @@ def identities(known: Known) -> Iterator[Identity]:
 def supersede(read: Iterable[Known]) -> None:
     """Note which documents others replace, or are another form of, after all files were learned.
 
-    A document counts only for the same patient's.
+    A document counts only for the same patient's. Of documents that replace each other in a circle, or themselves, none
+    is known to be the later one: they stay, unless one outside the circle replaces them.
     """
+    later: dict[tuple[str, str], set[tuple[str, str]]] = {}
+    superseded: set[tuple[str, str]] = set()
     for known in read:
+        superseded = known.superseded
         for found in known.replacing:
             with suppress(ValueError):
                 whose = patient(found, known)
-                known.superseded.update((whose, own) for own in _superseded_by(found, known))
+                for own in _superseded_by(found, known):
+                    later.setdefault((whose, own), set()).add((whose, str(found.get("id") or "")))
+    settled = _settled(later)
+    superseded.update(note for note, direct in later.items() if not settled.isdisjoint(direct))
+
+
+def _settled(later: Mapping[tuple[str, str], set[tuple[str, str]]]) -> set[tuple[str, str]]:
+    """Return the documents from which the way to later ones ends, and does not run in a circle."""
+    earlier: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for note, direct in later.items():
+        for each in direct:
+            earlier.setdefault(each, []).append(note)
+    left = {note: len(direct) for note, direct in later.items()}
+    waiting = [note for note in earlier if note not in left]
+    settled = set(waiting)
+    while waiting:
+        for note in earlier.get(waiting.pop(), ()):
+            left[note] -= 1
+            if not left[note]:
+                settled.add(note)
+                waiting.append(note)
+    return settled
 
 
 def _superseded_by(found: Mapping[str, Any], known: Known) -> Iterator[str]:

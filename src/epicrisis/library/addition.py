@@ -28,6 +28,7 @@ from .ingest_checks import (
     check_is_read,
     is_longer_than_window,
     meet_patients,
+    named_in,
     whose,
 )
 from .ingest_report import SHOWN, IngestReport, Progress
@@ -90,6 +91,7 @@ class Addition:
         self.read = self.added = self.replaced = self.unchanged = self.passages = self.skipped = 0
         self.outdated = self.deleted = self.cut_off = self.renamed = 0
         self.patients: list[Identity] = []
+        self.named_patients: set[tuple[str, str]] = set()
         self.kinds = Kinds(library, literature)
         self.waiting_marks: list[Marked] = []
         self.statements = self.nameless = self.marked = 0
@@ -102,6 +104,7 @@ class Addition:
     def take(self, item: Item, seen: Seen) -> None:
         if isinstance(item, Identity):
             self.patients.append(item)
+            self.named_patients.update((item.patient, name) for name in item.names)
             return
         self.meet_patients()
         if isinstance(item, Skipped):
@@ -124,6 +127,13 @@ class Addition:
         if self.patients:
             self.renamed += meet_patients(self.library, self.patients)
             self.patients = []
+
+    def meet_named_patients(self) -> None:
+        """Do the same for patients of whom the waiting notes alone tell."""
+        named = named_in(each.document for each in self.waiting)
+        self.patients += [identity for key, identity in named.items() if key not in self.named_patients]
+        self.meet_patients()
+        self.named_patients.update(named)
 
     def take_back(self, item: Deleted, seen: Seen) -> None:
         """Deletes the document, unless a later revision of it is there."""
@@ -251,6 +261,7 @@ class Addition:
             self.library.set_origins(self.moved)
             self.moved.clear()
         self.refuse_other_patients()
+        self.meet_named_patients()
         self.state()
         if self.waiting:
             began = time.monotonic()

@@ -97,15 +97,20 @@ def merged(before: Identity, now: Identity) -> Identity:
 # -- the table -------------------------------------------------------------------------------------------------------
 
 
-def read_identities(folder: Path) -> Mapping[str, Identity]:
-    """Return what is known of the patients, by id; nothing of a library from before there was a table.
+def read_identities(folder: Path, patients: Iterable[str] | None = None) -> Mapping[str, Identity]:
+    """Return what is known of these patients, or of all, by id; nothing of a library from before there was a table.
 
     Raises LibraryDamaged where the table cannot be read.
     """
     if not _is_there(folder):
         return {}
     with _connected(folder) as db, ours(folder / NAME):
-        rows = db.execute("SELECT id, identity FROM patients").fetchall()
+        if patients is None:
+            rows = db.execute("SELECT id, identity FROM patients").fetchall()
+        else:
+            among = "WHERE id IN (SELECT value FROM json_each(?))"
+            wanted = json.dumps(sorted(set(patients)))
+            rows = db.execute(f"SELECT id, identity FROM patients {among}", (wanted,)).fetchall()
     return {patient: _parsed(folder, patient, told) for patient, told in rows}
 
 
@@ -123,7 +128,8 @@ def meet(folder: Path, told: Iterable[Identity], from_notes: Mapping[str, str]) 
     `from_notes` has names by id that the library's notes give, for patients of whom there is no entry. Raises
     InputError where one of them contradicts what is known; then nothing is written.
     """
-    known = dict(read_identities(folder))
+    told = list(told)
+    known = dict(read_identities(folder, (now.patient for now in told)))
     changed: dict[str, Identity] = {}
     renamed = 0
     for now in told:
@@ -132,7 +138,7 @@ def meet(folder: Path, told: Iterable[Identity], from_notes: Mapping[str, str]) 
         if kind := contradiction(before, now):
             raise InputError(
                 f"patient {now.patient!a} has another {kind} than in {folder}, so one id may stand for two people: add "
-                "this source to a library of its own, or, if it is one person, make the library anew from all sources"
+                "this source to a library of its own; if it is one person, make the sources agree and the library anew"
             )
         renamed += _renamed(before, now)
         both = merged(before, now)

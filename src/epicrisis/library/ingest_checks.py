@@ -15,7 +15,7 @@ from epicrisis.types import Document, Passage, Splitter
 from .cutting import cut
 from .identities import declare_literature, meet, read_identities
 from .library import Library
-from .patients import Roster
+from .patients import names_in_notes
 from .vectors import PassageTable
 
 OTHER = "same id, different text"
@@ -69,11 +69,20 @@ def meet_patients(library: Library, told: Sequence[Identity]) -> int:
 
     Raises InputError where one id may stand for two people.
     """
-    known = read_identities(library.path)
+    known = read_identities(library.path, (each.patient for each in told))
     new = [each for each in told if each.patient not in known]
     # Notes of an older library have names and no table.
-    names = {id_: each.name or "" for id_, each in Roster(library).patients().items()} if new else {}
-    return meet(library.path, told, names)
+    return meet(library.path, told, names_in_notes(library, {each.patient for each in new}))
+
+
+def named_in(documents: Iterable[Document]) -> Mapping[tuple[str, str], Identity]:
+    """Return by patient and name who the patients are whom notes name (`patient_name` in the metadata)."""
+    people: dict[tuple[str, str], Identity] = {}
+    for document in documents:
+        name = document.metadata.get("patient_name")
+        if document.patient is not None and isinstance(name, str) and name.strip():
+            people[document.patient, name] = Identity(document.patient, names=(" ".join(name.split()),))
+    return people
 
 
 def check_chunks(

@@ -12,10 +12,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-_WORD = re.compile(r"[^\W_]+(?:['\u2018\u2019\u02bc-][^\W_]+)*")
+_WORD = re.compile(r"[^\W_]++(?:['\u2018\u2019\u02bc-][^\W_]++)*+")
+_PART = re.compile(r"[^\W_]++(?:['\u2018\u2019\u02bc][^\W_]++)*+")
+"""A word, or what stands between its hyphens."""
 _APOSTROPHES = re.compile(r"['\u2018\u2019\u02bc]")
-_BETWEEN = re.compile(r"\s*+(?:,\s*+)?")
-_BEHIND_INITIAL = re.compile(r"\.?\s*+(?:,\s*+)?")
+_LIKE_APOSTROPHES = str.maketrans(dict.fromkeys("`\u00b4\u2032\uff07", "'"))
+"""Typed for an apostrophe. The acute accent must go first: compatibility forms make a blank of it."""
+_INVISIBLE = re.compile("[\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]")
+_POSSESSIVE = re.compile(r"['\u2018\u2019\u02bc][sS]\Z")
+_BETWEEN = re.compile(r"\s*+(?:[,;]\s*+)?|[/^_.]|\s\(")
+_BEHIND_INITIAL = re.compile(r"\.?\s*+(?:[,;]\s*+)?|[/^_]|\s\(")
+_WITHOUT_BLANKS = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]+")
+"""Scripts that write a full name as one word, and no blank before the next."""
+_SHORTEST, _MOST = 3, 5
+"""Characters of such a name that is looked for. Of two it may be any word."""
 _LONGEST = 6
 """Words of a name in a question."""
 _CYRILLIC = dict(zip("абвгдеёжзийклмнопрстуфхцчшщъыьэюяіїєґўј", (
@@ -38,15 +48,17 @@ _TITLES = frozenset(
     ("mr", "mrs", "ms", "miss", "dr", "prof", "herr", "frau", "md", "phd", "jr", "sr", "ii", "iii", "iv")
 )
 _WORDS_THAT_ARE_NAMES = """
-angel april art august autumn baker best bill bishop black blood blue bone brown burns bush butler carol case chance
-charity chase christian church clay cliff constant cook cotton cross daisy dale dawn day days dean destiny drew early
-earnest english eve faith field fields fine fish foot ford forest fox frank free french gene german glen gold good
-grace grant gray green grey guy hair hall hand hands head heart heath hill holly hope house hunt ice iris ivy jack joy
-june key king lamb land lane large last law lily little long love low major mark marsh mason may melody mercy mild
-miles moon nail new noble olive pace page pain park pat patience patient pearl penny piper pool poor post power price
-prudence ray red reed rice rich ring rivers rob rod root rose ruby rush sage sands savage sharp short silver small
-speed stage star stern stone street strong sue summer swallow sweet test tower trinity violet wade wall walls ward
-waters weeks wells west white will winter winters wise wolf wood woods worth young
+an ana as at be by do el ha he ho in is it la le les li ma max me min my na no of on or pa sa so to un up us van we
+yi angel april art august autumn baker best bill banks bishop black blood blue bone bowel brown burns bush butler
+cal carol case chance charity chase christian church clay cliff constant cook cotton cross crystal daisy dale dawn
+day days dean destiny dose drew early earnest english eve faith field fields fine fish foot ford forest fox frank
+free french gene german glen gold good grace grant gray green grey guy hair hall hand hands head heart heath hill
+holly hope house hunt ice iris ivy jack jean joy june key king lamb land lane large last law lily line little long
+love low major mark marsh mason may melody mercy mild miles moon moore nail new noble olive pace page pain park pat
+patience patient pearl penny piper pool poor post power price prudence ray red reed rice rich ring rivers rob rod
+root rose ruby rush sage sands savage sharp short silver small speed stage star stern stone street strong sue summer
+summers sun swallow sweet test tower trinity violet wade wall walls ward waters weeks wells west white will winter
+winters wise wolf wood woods worth young
 """
 
 
@@ -64,6 +76,7 @@ def folded(text: str) -> str:
 @lru_cache(maxsize=65536)
 def name_words(name: str) -> tuple[str, ...]:
     """Return the words of a name, folded, without titles, the first name first: `Muster, Anna` as `Anna Muster`."""
+    name = bare(name)
     last, comma, first = name.partition(",")
     words = [folded(word) for word in _WORD.findall(f"{first} {last}" if comma and first.strip() else name)]
     while words and words[0] in _TITLES:
@@ -71,6 +84,11 @@ def name_words(name: str) -> tuple[str, ...]:
     while words and words[-1] in _TITLES:
         words.pop()
     return tuple(words)
+
+
+def bare(text: str) -> str:
+    """Return the text without invisible characters, and with one sign for every apostrophe that people type."""
+    return _INVISIBLE.sub("", text).translate(_LIKE_APOSTROPHES)
 
 
 def are_alike(one: str, other: str) -> bool:
@@ -87,13 +105,20 @@ def _may_be_one(word: str, other: str) -> bool:
 
 @lru_cache(maxsize=65536)
 def name_keys(name: str) -> frozenset[str]:
-    """Return every way to write a full name, each as folded words with a blank between; none of a single word."""
+    """Return every way to write a full name, each as folded words with a blank between; none of a single word.
+
+    A name in a script without blanks is one word, and counts.
+    """
     keys: set[str] = set()
-    for spelled in dict.fromkeys((name, name.replace("-", " "))):
+    joined = "".join(name.split())
+    if _WITHOUT_BLANKS.fullmatch(joined) and len(joined) >= _SHORTEST:
+        keys.add(folded(joined))
+    name = bare(name)
+    for spelled in dict.fromkeys((name, name.replace("-", " "), _APOSTROPHES.sub(" ", name))):
         words = name_words(spelled)
         if len(words) < 2:
             continue
-        # Of a name whose hyphens were left out all words are needed.
+        # Of a name whose hyphens or apostrophes were left out all words are needed.
         keys.update(" ".join(order) for order in _orders(words, whole=spelled != name))
     return frozenset(keys)
 
@@ -137,24 +162,45 @@ class Mention:
     keys: tuple[str, ...]
 
 
-def mentions(text: str) -> list[Mention]:
-    """Return every run of two to six words of the text that may be a name, with the keys that `name_keys` gives it."""
-    plain = unicodedata.normalize("NFKC", text)
+def mentions(text: str, *, hyphens: bool = True) -> list[Mention]:
+    """Return every run of two to six words of the text that may be a name, with the keys that `name_keys` gives it.
+
+    With `hyphens` they are parts of words, else they stand between words; a run is then no part of a hyphenated word.
+    """
+    plain = unicodedata.normalize("NFKC", bare(text))
+    if not hyphens and "-" not in plain:
+        return []
     words = [
-        _Written(folded(match[0]), match.start(), match.end(), match[0][0].isupper()) for match in _WORD.finditer(plain)
+        _Written(folded(_POSSESSIVE.sub("", match[0])), match.start(), match.end(), match[0][0].isupper())
+        for match in (_WORD if hyphens else _PART).finditer(plain)
     ]
     found: list[Mention] = []
     for first in range(len(words)):
+        if keys := tuple(_keys_without_blanks(plain[words[first].start : words[first].end])):
+            found.append(Mention(first, first, keys))
         for last in range(first + 1, min(first + _LONGEST, len(words))):
             before, here = words[last - 1], words[last]
             gap = plain[before.end : here.start]
-            if not (_BEHIND_INITIAL if len(before.folded) == 1 else _BETWEEN).fullmatch(gap):
+            if not (_BEHIND_INITIAL if len(before.folded) == 1 else _BETWEEN).fullmatch(gap) and gap != "-":
                 break
+            if plain[max(words[first].start - 1, 0)] == "-" or plain[here.end : here.end + 1] == "-":
+                continue
             run = words[first : last + 1]
+            # Na, Li: what stands in a list is no name.
+            if gap.strip() and all(len(word.folded) <= 2 for word in run):
+                continue
             if all(word.folded in _COMMON for word in run) and not all(word.is_capital for word in run):
                 continue
             found.append(Mention(first, last, tuple(_keys_of([word.folded for word in run]))))
     return found
+
+
+def _keys_without_blanks(word: str) -> Iterator[str]:
+    """Every part of a word that may be a name where no blanks part the words."""
+    for match in _WITHOUT_BLANKS.finditer(word):
+        for start in range(len(match[0])):
+            for size in range(_SHORTEST, min(_MOST, len(match[0]) - start) + 1):
+                yield folded(match[0][start : start + size])
 
 
 def _keys_of(run: Sequence[str]) -> Iterator[str]:

@@ -27,8 +27,8 @@ from .foreign import ours
 from .identities import forget, literature_is_declared, read_identities, version
 from .library import Library
 from .manifest import NAME, read_manifest
-from .names import is_common, mentions, name_keys
-from .vectors import PassageTable
+from .names import bare, is_common, mentions, name_keys
+from .vectors import PassageTable, among
 
 MIXED = (
     "documents of no patient are in this library of notes and are read with every patient's questions: say that they "
@@ -50,6 +50,10 @@ _CALLED = (
 """What stands before an id; of several each counts: patients 10083814 and 4321."""
 _CALLED_LONG = rf"\b(?i:patients?|subjects?|mrns?|p?id){_WHICH}[\s:#=/-]{{1,3}}"
 """Before an id that no dose can be: `MRN:10083815` is that id, wherever it stands."""
+_JOINED_DIGITS = 7
+"""Digits from which on a number is known as well with zeros before it, in groups (12 345 678), or as MRN12345678."""
+_GROUPED = re.compile(r"(?<=\d)[ -](?=\d)")
+_NUMBER = re.compile(r"(?<!\w)(?<!\w[-./:])(?:mrn|pid|pt|id)?(\d++)(?![-./:]?\w)")
 _MEASURE = (
     r"(?!\s*+(?:-\s*+)?(?i:(?:years?|yrs?|y/?o|months?|weeks?|days?|hours?|hrs?|minutes?|times?|[mk]?g|mcg|[u\u00b5\u03bc]g|m?l|dl|"
     r"mmol|mol|meq|units?|iu|mm|cm|mmhg|bpm|kcal|tablets?|pills?|doses?|drops?|puffs?)\b|%|\u00b0))"
@@ -154,11 +158,31 @@ class Roster:
         self._numbers = _by_key((key, each.id) for each in patients for key in _written_numbers(each))
 
     def _first_passages(self) -> Iterator[dict[str, Any]]:
-        """One row a note."""
-        with ours(self.path):
-            found = self._table.lance.search().where("patient IS NOT NULL AND ordinal = 0")
-            for batch in found.select(["patient", "date", "metadata"]).to_batches(_PIECE):
-                yield from batch.to_pylist()
+        return _first_passages(self._table, self.path, "patient IS NOT NULL")
+
+
+def names_in_notes(library: Library, patients: Iterable[str]) -> Mapping[str, str]:
+    """Return the first name that the notes give of each of these patients, as far as they give one."""
+    if not (wanted := sorted(patients)):
+        return {}
+    names: dict[str, str] = {}
+    table = PassageTable(library.path, library.manifest.dimensions)
+    for row in _first_passages(table, library.path, among("patient", wanted)):
+        if name := _name_in(row):
+            names.setdefault(row["patient"], name)
+    return names
+
+
+def _first_passages(table: PassageTable, path: Path, condition: str) -> Iterator[dict[str, Any]]:
+    """One row a note."""
+    with ours(path):
+        found = table.lance.search().where(f"({condition}) AND ordinal = 0")
+        for batch in found.select(["patient", "date", "metadata"]).to_batches(_PIECE):
+            yield from batch.to_pylist()
+
+
+def _name_in(row: Mapping[str, Any]) -> str:
+    return str(json.loads(row["metadata"]).get("patient_name") or "")
 
 
 @dataclass(slots=True)
@@ -283,12 +307,15 @@ def _names_another(question: Question, roster: Roster) -> bool:
     others = [patient for patient in known.values() if patient is not own]
     if _calls_one(asked, own, others) or _names_one(_named(asked), own, others):
         return True
-    return any(_spells_another(text, own, roster.named()) for text in (question.text, *question.options.values()))
+    texts = (question.text, *question.options.values())
+    # Hyphens are part of a name, or stand between its words.
+    ways = ((text, hyphens) for text in texts for hyphens in (True, False))
+    return any(_spells_another(text, hyphens, own, roster.named()) for text, hyphens in ways)
 
 
-def _spells_another(text: str, own: Patient | None, named: Mapping[str, frozenset[str]]) -> bool:
+def _spells_another(text: str, hyphens: bool, own: Patient | None, named: Mapping[str, frozenset[str]]) -> bool:
     """By full name in any spelling. Words of the own name are no other's, in whatever spelling both share."""
-    runs = mentions(text) if named else []
+    runs = mentions(text, hyphens=hyphens) if named else []
     taken: set[int] = set()
     for run in runs:
         if own is not None and any(own.id in named.get(key, ()) for key in run.keys):
@@ -311,7 +338,25 @@ def _calls_one(asked: str, own: Patient | None, others: Sequence[Patient]) -> bo
         loose = folded not in same and any(letter.isdecimal() for letter in id_)
         if _calls(plain, folded) if loose else _calls(exact, id_):
             return True
-    return False
+    written = {*_long_numbers(_plain(asked)), *_long_numbers(_GROUPED.sub("", _plain(asked)))}
+    if own is not None and written:
+        written.difference_update(number for id_ in _called(own) for number in _digits(id_))
+    return bool(written) and any(
+        number in written for patient in others for id_ in _called(patient) for number in _digits(id_)
+    )
+
+
+def _long_numbers(plain: str) -> Iterator[str]:
+    """The numbers of many digits that a text has, without zeros before them."""
+    for match in _NUMBER.finditer(plain):
+        yield from _digits(match[1])
+
+
+def _digits(id_: str) -> Iterator[str]:
+    """The digits of an id that is nothing else, but for groups; none of one with few."""
+    digits = id_.replace("-", "").replace(" ", "").lstrip("0")
+    if len(digits) >= _JOINED_DIGITS and digits.isdecimal():
+        yield digits
 
 
 def _called(patient: Patient) -> Iterator[str]:
@@ -402,5 +447,5 @@ def _named(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    straight = unicodedata.normalize("NFKC", text).translate(_APOSTROPHES)
+    straight = unicodedata.normalize("NFKC", bare(text)).translate(_APOSTROPHES)
     return " ".join(straight.casefold().split())
