@@ -248,6 +248,12 @@ def test_option_whose_text_has_the_words_of_another_is_read() -> None:
     assert form.read("Answer: A. aspirin, given early").choice == "A"
 
 
+def test_option_that_names_two_letters_is_read() -> None:
+    form = ReplyForm({"A": "aspirin", "B": "heparin", "C": "A and B"})
+    for text in ("The answer is A and B.", "A and B", js(answer="The answer is A and B.", choice="C")):
+        assert form.read(text).choice == "C"
+
+
 def test_reply_of_too_many_quotations_is_unreadable() -> None:
     quotes = [{"doc": 1, "quote": "a b c"}] * 51
     with pytest.raises(Unreadable, match="51 places"):

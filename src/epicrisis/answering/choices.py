@@ -289,10 +289,15 @@ class ReplyForm:
 
     def _letters(self, pattern: re.Pattern[str], text: str) -> set[str]:
         """Return the options that the pattern finds, with those that are named in one breath with them."""
+        texts = {option.strip(_EDGES).lower() for option in self.options.values() if len(option.strip(_EDGES)) > 1}
         letters = set()
         for match in pattern.finditer(text):
             letter = match[match.lastindex or 0]
             begin = match.start(match.lastindex or 0)
+            words = _STATED_WORDS.match(text, match.start()) if pattern is _STATED else None
+            if words and words[1].strip(_EDGES).lower() in texts:
+                # `The answer is A and B`, where that is an option's text.
+                continue
             if letter in self.options and not _THING.search(text[max(0, begin - 20) : begin]):
                 line = _LINE.match(text, match.end())
                 letters |= {letter} | self._others(letter, line[0] if line else "")
