@@ -95,7 +95,7 @@ def rankings_agree(
     """
     what = Signal(signal, n)
     few = count == "documents" and signal.endswith("overlap") and signal != "rank-biased-overlap"
-    few = few and len(dense) > len(by_document(dense)) <= n
+    few = few and len(dense) > len(by_document(dense)) <= n and len(by_document(dense)) < depth
     count = "passages" if few else count
     if count == "documents":
         dense, bm25 = by_document(dense), by_document(bm25)
