@@ -19,7 +19,7 @@ FLOORS = {
     room: floor
     for floor, rooms in enumerate(
         [
-            ["dates", "facets", "printable", "surrogates"],
+            ["dates", "facets", "printable", "surrogates", "unanswerable"],
             ["types"],
             ["answers", "counting"],
             ["errors", "plain", "scratch"],
@@ -46,7 +46,7 @@ FLOORS = {
 EDGE = {"__init__", "__main__"}
 """The package's face and its door: they may import any room."""
 ONLY = {
-    room: {"dates", "surrogates", "types", "answers", "counting", "errors", "seams", "prompts", room}
+    room: {"dates", "surrogates", "unanswerable", "types", "answers", "counting", "errors", "seams", "prompts", room}
     for room in ("retrieval", "answering")
 }
 FORBIDDEN_CALLS = {"print", "eval", "exec"}

@@ -127,6 +127,20 @@ def test_the_whole_record_that_does_not_answer_either_is_asked_no_third_time(war
     assert (answer.state, answer.narrowing, len(model.requests)) == ("abstained", "lifted", 2)
 
 
+def test_option_that_the_record_does_not_tell_is_asked_once_more_with_the_whole_record(ward: Opened) -> None:
+    options = {"A": "angina", "B": "The record does not say"}
+    question = Question(QUESTION.text, options=options, form="choice", id="o", patient="p1")
+
+    def script(request: ChatRequest) -> str:
+        choice = "A" if "angina." in request.messages[-1].content else "B"
+        quotes = [{"doc": 1, "quote": unfence(request.messages[-1].content)[0].splitlines()[-1]}]
+        return json.dumps({"result": {"found": True, "quotes": quotes, "answer": "It was.", "choice": choice}})
+
+    pipeline, model = pipeline_of(ward, script)
+    answer = asyncio.run(pipeline.answer(question))
+    assert (answer.state, answer.choice, answer.narrowing, len(model.requests)) == ("answered", "A", "lifted", 2)
+
+
 def test_no_passage_of_narrowed_notes_leads_to_the_whole_record(ward: Opened) -> None:
     question = Question("angina in the second admission?", id="n", patient="p1")
     pipeline, model = pipeline_of(ward, found_in("angina"), by="bm25")

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
 
-from epicrisis.answering.abstention import withhold_unverified
+from epicrisis.answering.abstention import says_untold, withhold_unverified
 from epicrisis.answering.baselines import PROMPTS, chain_of_thought, closed_book, rag
 from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.context import Context, Rewarder, Sampling
@@ -227,7 +227,7 @@ class Pipeline:
         answer = await ask(context)
         if not is_narrowed(asked, treatment):
             return answer
-        if answer.state != "abstained":
+        if answer.state != "abstained" and not says_untold(answer):
             return replace(answer, narrowing="kept")
         emit(Notice("timeline", AGAIN))
         whole = treated(self.context(emit, scope, asked.whole), without_narrowing(treatment))

@@ -44,3 +44,10 @@ def test_answer_with_one_verified_quotation_is_kept() -> None:
 def test_question_without_answer_keeps_its_state(state: State) -> None:
     answer = dataclasses.replace(answer_with(), state=state)
     assert withhold_unverified(answer) is answer
+
+
+def test_option_that_the_record_does_not_tell_is_kept_without_quotation() -> None:
+    question = dataclasses.replace(QUESTION, options={"A": "5 mg", "B": "The record does not say"})
+    untold = dataclasses.replace(answer_with(NOT_THERE), question=question, choice="B")
+    assert withhold_unverified(untold) is untold
+    assert withhold_unverified(dataclasses.replace(untold, choice="A")).state == "abstained"

@@ -128,7 +128,7 @@ def test_choices_that_are_stated(text: str, choice: str) -> None:
         ("The answer is a matter of debate", "no choices"),
         ("A small trial says so", "no choices"),
         ("It is unclear.", "no choices"),
-        ("yes or no", "no choices"),
+        ("yes or no", "2 choices"),
         ("Option A is incorrect", "no choices"),
         ("Option A isn't supported by any document.", "no choices"),
         ("Option (A) would be too early to say.", "no choices"),
@@ -181,6 +181,23 @@ EFFECTS = ReplyForm({"A": "lower", "B": "higher", "C": "no difference"})
         js(answer="higher", choice="C"),
         js(answer="C. no difference - higher", choice="C"),
         js(answer="Answer: A or B", choice="B"),
+        "Answer: A; C",
+        "Answer: A or possibly B",
+        "Answer: A, or maybe B",
+        "Answer: A (or B)",
+        "Answer: A, possibly B",
+        "Answer: A | B",
+        "Answer: A as well as C",
+        "Answer: A plus C",
+        "Answer: A - or B",
+        js(answer="A or B", choice="A"),
+        js(answer="Both A and B", choice="A"),
+        js(answer="Options A and B are correct", choice="A"),
+        js(answer="No difference - higher", choice="C"),
+        js(answer="Option A", choice="B"),
+        js(answer="A is correct.", choice="B"),
+        js(answer="A - lower", choice="B"),
+        js(answer="The answer is lower.", choice="B"),
     ],
 )
 def test_two_choices_in_one_breath_are_no_choice(text: str) -> None:
@@ -203,6 +220,21 @@ def test_two_choices_in_one_breath_are_no_choice(text: str) -> None:
         (js(answer="lower", choice="A"), "A"),
         (js(answer="There was no difference, not higher.", choice="C"), "C"),
         (js(answer="A: it was lower.", choice="A"), "A"),
+        ("The answer is B, and A and C can be excluded.", "B"),
+        ("Answer: B; A and C are wrong", "B"),
+        ("**B.** Higher", "B"),
+        ("Answer: `B`", "B"),
+        ("[B]", "B"),
+        ("<answer>B</answer>", "B"),
+        ("So it is $\\boxed{\\text{B}}$.", "B"),
+        ("Option B - higher", "B"),
+        (js(answer="It rose.", choice="B - higher"), "B"),
+        (js(answer="It rose.", choice="B (higher)"), "B"),
+        (js(answer="It rose.", choice="Option B"), "B"),
+        (js(answer="It rose.", choice="Answer: B"), "B"),
+        (js(answer="C. difficile was found, and it rose.", choice="B"), "B"),
+        (js(answer="B. fragilis was found.", choice="A"), "A"),
+        (js(answer="Vitamin B is the best.", choice="A"), "A"),
     ],
 )
 def test_one_choice_that_names_others_in_its_reasons_is_read(text: str, choice: str) -> None:
@@ -214,6 +246,12 @@ def test_option_whose_text_has_the_words_of_another_is_read() -> None:
     for text in ("Answer: C. aspirin and heparin", "C. aspirin and heparin", "aspirin and heparin"):
         assert form.read(text).choice == "C"
     assert form.read("Answer: A. aspirin, given early").choice == "A"
+
+
+def test_option_that_names_two_letters_is_read() -> None:
+    form = ReplyForm({"A": "aspirin", "B": "heparin", "C": "A and B"})
+    for text in ("The answer is A and B.", "A and B", js(answer="The answer is A and B.", choice="C")):
+        assert form.read(text).choice == "C"
 
 
 def test_reply_of_too_many_quotations_is_unreadable() -> None:

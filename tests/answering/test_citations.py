@@ -130,7 +130,8 @@ SECOND = passage_of(HALVES, 33, len(HALVES.text), 1)
     [
         ("It prevented one birth in six", SECOND),
         ("Aspirin was given to all women", FIRST),
-        ("to all women. It prevented one birth", FIRST),
+        ("was given to all women. It prevented", FIRST),
+        ("all women. It prevented one birth in", SECOND),
     ],
 )
 @pytest.mark.parametrize("named", [FIRST, SECOND])
@@ -140,7 +141,21 @@ def test_quotation_in_neighbouring_passage_is_verified_there(
 ) -> None:
     quotation = locate(quote, named, order)
     assert quotation.passage_id == holder.id
-    assert HALVES.text[quotation.start : quotation.end].split() == quote.split()
+    assert HALVES.text[quotation.start : quotation.end] == quotation.text
+    assert quotation.text.rstrip(".") in quote
+
+
+def test_quotation_across_a_gap_is_a_verbatim_quotation_on_each_side() -> None:
+    quotations = locate_all([(1, "given to all women. It prevented one birth")], [FIRST, SECOND])
+    assert [quotation.text for quotation in quotations] == ["given to all women.", "It prevented one birth"]
+    for quotation, holder in zip(quotations, [FIRST, SECOND], strict=True):
+        assert HALVES.text[quotation.start : quotation.end] == quotation.text
+        assert quotation.passage_id == holder.id
+
+
+def test_few_words_beside_a_gap_are_no_quotation_of_their_own() -> None:
+    (quotation,) = locate_all([(1, "was given to all women. It")], [FIRST, SECOND])
+    assert (quotation.text, quotation.passage_id) == ("was given to all women.", FIRST.id)
 
 
 def test_quotation_across_overlapping_passages_is_verified() -> None:

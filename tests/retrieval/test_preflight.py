@@ -187,3 +187,13 @@ def test_the_papers_rule_by_its_name_and_what_is_left_out() -> None:
 def test_the_reason_names_the_rule() -> None:
     assert rankings_agree(scored("abc"), scored("abc"), origin=PAPER.origin).reason.endswith("(the paper's rule)")
     assert rankings_agree(scored("abc"), scored("abc"), origin=PAPER.origin).rule == "the paper's rule"
+
+
+def test_passages_are_compared_where_every_document_would_be_shared() -> None:
+    dense = [(f"book#{place}", 1.0 - place / 10) for place in range(8)]
+    found = rankings_agree(dense, dense[::-1])
+    assert (found.count, found.rankings_agree, found.value) == ("passages", False, 0.0)
+    assert found.reason.endswith("(of passages, since so few documents are ranked)")
+    assert rankings_agree(dense, dense).rankings_agree
+    notes = [("a#0", 0.9), ("b#0", 0.8), ("c#0", 0.7)]
+    assert rankings_agree(notes, notes[::-1]).count == "documents"

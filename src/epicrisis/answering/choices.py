@@ -23,7 +23,7 @@ MAX_SOURCES = 3
 """Findings that a summing up may name."""
 REASONING_CHARACTERS = 1500
 
-_LETTER = r"\s*(?:option\s*)?[*(\"'\[]*([A-Z])\b(?!\w|')"
+_LETTER = r"\s*(?:option\s*)?[*(\"'`\[]*([A-Z])\b(?!\w|')"
 # "The answer is B" and "B is correct" state. "Option B" names, which counts where nothing is stated, no other option is
 # named, and nothing is said of this one or against it: a finding may weigh options ("option A is wrong").
 _CUE = r"(?<!wrong )(?<!incorrect )\b(?:answer|choice|option)\b[\s*_]*+(?:\bis\b|\bwould be\b|=|:)[\s:*_]*+"
@@ -44,18 +44,48 @@ _WEIGHED = re.compile(
     """
 )
 # "A or B", "A/B", "A, B", "A and C" state two. "A, because B is wrong" and "A, and B is wrong" state one.
+# `A or possibly B`, `A (or B)`, `A | B`, `A as well as B` state two.
 _ANOTHER = re.compile(
     r"""(?x)
     [)\]"'*_.]*+ \s*+ (?:
-        ,?+ \s*+ (?: / | & | \+ | \bor\b | \band/or\b ) [\s(\["'*]*+ (?:[oO]ption\s++)?+ ([A-Z]) (?![\w'’])
+        [,(–—-]?+ \s*+ (?: / | & | \+ | \| | \bor\b | \band/or\b | \bplus\b | \bas\ well\ as\b | \balong\ with\b )
+            [\s(\["'*]*+ (?:(?:possibly|perhaps|maybe|probably|also)\s++)?+ (?:[oO]ption\s++)?+ ([A-Z]) (?![\w'’])
+      | [,(–—-]?+ \s*+ \b(?:possibly|perhaps|maybe)\s++ (?:[oO]ption\s++)?+ ([A-Z]) (?![\w'’])
       | ,?+ \s*+ \band\b [\s(\["'*]*+ (?:[oO]ption\s++)?+ ([A-Z]) (?![\w'’])
             (?!\s(?:is|was|does|did|has|had|would|can)\b)
-      | , [\s(\["'*]*+ ([A-Z]) (?= [)\]"'*]*+ \s*+ (?: $ | [.,;:/&+\n] | and\b | or\b ) )
+      | [,;] [\s(\["'*]*+ ([A-Z]) (?= [)\]"'*]*+ \s*+ (?: $ | [.,;:/&+\n] | and\b | or\b ) )
     )
     """
 )
 _ANOTHER_BEFORE = re.compile(r"(?<![\w'])([A-Z])[)\"'*]*\s?(?:/|&|,|\bor\b|\band\b)\s?$")
+# `The answer is B, and A, C and D are wrong` states one.
+_JUDGED = re.compile(
+    r"(?:,?+\s*+(?:and\s++|or\s++)?+[A-Z](?![\w'’]))?+"
+    r"[)\]\"'*_]*+\s*+(?:both\s++|all\s++)?(?:is|are|was|were|can|could|would|do|does|did|has|have|had|fail|may|might)\b"
+    r"(?!\s++(?:both\s++|all\s++)?(?:correct|right|true|possible|plausible|appropriate|acceptable|reasonable)\b)"
+)
+_THING = re.compile(
+    r"(?i)\b(?:vitamin|hepatitis|factor|type|group|class|stage|grade|influenza|protein|interferon|coenzyme)\s$"
+)
+"""Stands before a letter that is part of a name: `vitamin D is the best`."""
+_MARKED = re.compile(
+    r"(?:\\boxed\{(?:\\(?:text|textbf|mathrm|mathbf)\{)?+|<(?:final_)?answer>|<choice>)[\s(*]*+([A-Z])(?![\w'’])"
+)
+"""The letter in `\\boxed{B}` or `<answer>B</answer>`."""
+_LABELLED = re.compile(
+    r"(?:(?:the\s++)?(?:final\s++|correct\s++)?(?:option|choice|answer)\s*+(?:is\b|:)?\s*+)?+(\w)"
+    r"(?:\s*+[-–—(,]\s*+|\s++)?(?P<rest>.*)",
+    re.DOTALL,
+)
+"""`Option B`, `Answer: B`, `B - no`, `B (no)`, in small letters."""
 _BETWEEN = re.compile(r"[)\]\"'*_.:,;\s(–—-]*+(?:(?:or|and)\s++)?+")
+_LISTED = re.compile(
+    r"(?i:(?:both|either|options?|choices?|answers?)\s++){0,2}+[(\[\"'*]*+([A-Z])(?![\w'’])(?P<rest>[^A-Za-z]*+"
+    r"(?:[A-Z](?![\w'’])[^A-Za-z]*+|(?:and|or|plus|also|possibly|maybe|perhaps|as|well|along|with|option)\b[^A-Za-z]*+)++"
+    r"(?:\bare\b.*)?)",
+    re.DOTALL,
+)
+"""A text that is a list of letters: `A or B`, `both A and B are correct`."""
 _LINE = re.compile(r"[^\n]*+")
 MOST_BROKEN = 50
 """Places in a reply where an object may seem to begin and does not."""
@@ -153,7 +183,8 @@ class ReplyForm:
             if "choice" not in result:
                 raise Unreadable("the reply states no choice")
             choice = self._choice(result["choice"])
-            stated = self._letters(_STATED, text) | self._whole_text(text)
+            stated = self._letters(_STATED, text) | self._letters(_CORRECT, text) | self._whole_text(text)
+            stated |= self._in_words(text)
             if choice is not None and stated - {choice}:
                 raise Unreadable(f"the reply states different choices: {', '.join(sorted(stated | {choice}))}")
             if choice is None and not self.choice_may_be_null:
@@ -175,6 +206,7 @@ class ReplyForm:
         """The option that these few words are: `B`, `(B) no`, `B: no`, or `no`. A letter goes before an option of the
         same text (blood group A). A letter with another option's text is none, nor is a text of two options that differ
         in capitals alone; of options with one text the first is meant."""
+        text = text.replace("**", "")
         cleaned = text.strip(_EDGES).lower()
         texts = {letter: option.strip(_EDGES).lower() for letter, option in self.options.items()}
         letters = {letter.lower(): letter for letter in self.options}
@@ -185,17 +217,51 @@ class ReplyForm:
             return same[0] if len({first_alike(self.options, letter) for letter in same}) == 1 else None
         head, separator, rest = _split_letter(cleaned)
         letter = letters.get(head) if separator else None
+        labelled = _LABELLED.fullmatch(cleaned)
+        if letter is None and labelled and labelled[1] in letters:
+            only = letters[labelled[1]]
+            return only if labelled["rest"].strip(_EDGES) in ("", texts[only]) else None
         if letter is None or (rest != texts[letter] and rest in texts.values()):
             return None
         return None if self._others(letter, _split_letter(text.strip(_EDGES))[2]) else letter
 
     def _whole_text(self, text: str) -> set[str]:
-        """Return the letters that a text states which is an option, or which begins with the letter of one."""
-        alone = self._letter(text)
-        head, separator, rest = _split_letter(text.strip(_EDGES))
-        if alone or not separator or head not in self.options:
-            return {alone} if alone else set()
-        return {head} | self._others(head, rest)
+        """Return the letters that a text states which is an option, or which begins with one or its letter.
+
+        `C. difficile was found` begins with a name.
+        """
+        text = text.strip(_EDGES)
+        head, separator, rest = _split_letter(text)
+        others = self._others(head, rest) if separator and head in self.options else set()
+        if separator == "." and head in self.options and rest[:1].islower() and not others:
+            return {head} if self._begins_with(rest, head) else set()
+        if alone := self._letter(text):
+            return {first_alike(self.options, alone)}
+        return {head} | others if separator and head in self.options else self._several(text)
+
+    def _begins_with(self, text: str, letter: str) -> bool:
+        option = self.options[letter].strip(_EDGES).lower()
+        return bool(option) and text[: len(option)].lower() == option
+
+    def _several(self, text: str) -> set[str]:
+        """Return the options that a text consists of: `A or B`, `both A and B are correct`, `no - maybe`."""
+        texts = {letter: option.strip(_EDGES).lower() for letter, option in self.options.items()}
+        if listed := _LISTED.fullmatch(text):
+            others = self._others(listed[1], listed["rest"])
+            return {listed[1]} | others if others and listed[1] in self.options else set()
+        for letter, option in texts.items():
+            if self._begins_with(text, letter):
+                rest = text[len(option) :]
+                between = _BETWEEN.match(rest)
+                remainder = rest[between.end() if between else 0 :].strip(_EDGES).lower()
+                if remainder != option and remainder in texts.values():
+                    return {letter} | {other for other, each in texts.items() if each == remainder}
+        return set()
+
+    def _in_words(self, text: str) -> set[str]:
+        """Return the options that `the answer is` stands before, by their letter or text."""
+        letters = {self._letter(words) for words in _STATED_WORDS.findall(text)} - {None}
+        return {first_alike(self.options, letter) for letter in letters if letter}
 
     def _others(self, letter: str, rest: str) -> set[str]:
         """Return the options that stand beside this one in the rest of its line: "or B", "/B", ", B", " - higher".
@@ -213,6 +279,8 @@ class ReplyForm:
         while another := _ANOTHER.match(rest, at):
             letters.add(another[another.lastindex or 0])
             at = another.end(another.lastindex or 0)
+        if letters and _JUDGED.match(rest, at):
+            return set()
         between = _BETWEEN.match(rest, at)
         remainder = rest[between.end() if between else at :].strip(_EDGES).lower()
         letters |= {other for other, option in texts.items() if option and option == remainder}
@@ -221,10 +289,16 @@ class ReplyForm:
 
     def _letters(self, pattern: re.Pattern[str], text: str) -> set[str]:
         """Return the options that the pattern finds, with those that are named in one breath with them."""
+        texts = {option.strip(_EDGES).lower() for option in self.options.values() if len(option.strip(_EDGES)) > 1}
         letters = set()
         for match in pattern.finditer(text):
             letter = match[match.lastindex or 0]
-            if letter in self.options:
+            begin = match.start(match.lastindex or 0)
+            words = _STATED_WORDS.match(text, match.start()) if pattern is _STATED else None
+            if words and words[1].strip(_EDGES).lower() in texts:
+                # `The answer is A and B`, where that is an option's text.
+                continue
+            if letter in self.options and not _THING.search(text[max(0, begin - 20) : begin]):
                 line = _LINE.match(text, match.end())
                 letters |= {letter} | self._others(letter, line[0] if line else "")
                 before = _ANOTHER_BEFORE.search(text[max(0, match.start() - 20) : match.start()])
@@ -256,7 +330,9 @@ class ReplyForm:
         stripped = text.strip()
         if not stripped:
             raise EmptyReply("the reply is empty")
-        if not re.search(r"\w", stripped) or stripped.startswith(("{", "[", "```")) or re.search(r'\{\s*"', stripped):
+        in_brackets = bool(self.options) and re.fullmatch(r"\[\s*+[A-Z]\s*+\]", stripped)
+        broken = stripped.startswith(("{", "[", "```")) and not in_brackets
+        if not re.search(r"\w", stripped) or broken or re.search(r'\{\s*"', stripped):
             raise Unreadable("the reply is broken JSON")
         if not self.options:
             return Reply(True, stripped)
@@ -267,13 +343,14 @@ class ReplyForm:
 
     def _stated(self, text: str) -> set[str]:
         """The letters that a prose reply states; where it states none, the one that it is, or that it names."""
-        read = (self._letter(words) for words in _STATED_WORDS.findall(text))
-        words = {first_alike(self.options, letter) for letter in read if letter}
-        stated = words | self._letters(_STATED, text) | self._letters(_CORRECT, text)
+        stated = self._in_words(text) | self._letters(_STATED, text) | self._letters(_CORRECT, text)
+        stated |= self._letters(_MARKED, text)
         if stated:
             return stated
         if alone := self._letter(text):
             return {first_alike(self.options, alone)}
+        if several := self._several(text):
+            return several
         named = self._letters(_NAMED, text)
         plain = self._letters(_NAMED, _WEIGHED.sub("", text))
         return named if len(named) > 1 else plain

@@ -34,10 +34,33 @@ def locate(quote: str, passage: Passage, passages: Sequence[Passage] = ()) -> Qu
 
     White space may differ. The words are looked for in the passage, then in those of `passages` that are of the same
     document, joined where they touch or overlap, then in the document's title. Offsets are characters of the
-    document's text; both are None where the words stand in none of these, or in the title alone.
+    document's text; both are None where the words stand in none of these, or in the title alone. Of words on both
+    sides of a gap between passages it is the longer part.
     """
     words = unescape(quote).strip(_EDGES).split()
-    return _place(quote, words if len(words) >= MIN_WORDS else [], passage, passages)
+    return max(_places(quote, words if len(words) >= MIN_WORDS else [], passage, passages), key=_length)
+
+
+def _pieces(quotation: Quotation, passage: Passage, passages: Sequence[Passage]) -> tuple[Quotation, ...]:
+    """Return the quotation as what the passages hold of it without a gap, each piece word for word as in the document.
+
+    What white space stands between two passages nobody knows, so a quotation across it is two.
+    """
+    if quotation.start is None or quotation.end is None:
+        return (quotation,)
+    pieces = list[Quotation]()
+    for solid in _runs(passage, passages, across_gaps=False):
+        start, end = max(quotation.start, solid.start), min(quotation.end, solid.end)
+        if start < end:
+            held = (other for other in passages if other.document_id == solid.document_id)
+            holder = next(other for other in held if other.start <= start < other.end)
+            pieces.append(Quotation(holder.id, solid.text[start - solid.start : end - solid.start], start, end))
+    long = tuple(piece for piece in pieces if len(piece.text.split()) >= MIN_WORDS)
+    return long or tuple(sorted(pieces, key=_length)[-1:]) or (quotation,)
+
+
+def _length(quotation: Quotation) -> int:
+    return len(quotation.text)
 
 
 def locate_span(span: str, passage: Passage) -> Quotation:
@@ -49,18 +72,16 @@ def locate_span(span: str, passage: Passage) -> Quotation:
     return quotation or Quotation(passage.id, span)
 
 
-def _place(quote: str, words: Sequence[str], passage: Passage, passages: Sequence[Passage]) -> Quotation:
+def _places(quote: str, words: Sequence[str], passage: Passage, passages: Sequence[Passage]) -> tuple[Quotation, ...]:
     if quotation := _in_text(words, passage):
-        return quotation
+        return (quotation,)
     for run in _runs(passage, passages):
         if quotation := _in_text(words, run):
-            held = (other for other in passages if other.document_id == run.document_id)
-            holder = next(other for other in held if other.start <= (quotation.start or 0) < other.end)
-            return replace(quotation, passage_id=holder.id)
+            return _pieces(quotation, passage, passages)
     place = _find(" ".join(words), passage.title, whole=False) if words else None
     if place is None:
-        return Quotation(passage.id, quote)
-    return Quotation(passage.id, passage.title[place[0] : place[1]], in_title=True)
+        return (Quotation(passage.id, quote),)
+    return (Quotation(passage.id, passage.title[place[0] : place[1]], in_title=True),)
 
 
 def _in_text(words: Sequence[str], passage: Passage, *, whole: bool = False) -> Quotation | None:
@@ -101,13 +122,16 @@ def _spaced(text: str) -> tuple[str, Sequence[int], Sequence[int]]:
     return " ".join(words), starts, origins
 
 
-def _runs(passage: Passage, passages: Sequence[Passage]) -> list[Passage]:
-    """Return the text of the passage's document as far as `passages` hold it, those that touch or overlap as one."""
+def _runs(passage: Passage, passages: Sequence[Passage], *, across_gaps: bool = True) -> list[Passage]:
+    """Return the text of the passage's document as far as `passages` hold it, those that touch or overlap as one.
+
+    With `across_gaps` neighbours count as touching, with as many blanks between them as there are characters.
+    """
     runs: list[Passage] = []
     for part in sorted((other for other in passages if other.document_id == passage.document_id), key=_start):
         last = runs[-1] if runs else None
         # Between passages of consecutive ordinals lies nothing but white space.
-        if last is None or (part.start > last.end and part.ordinal != last.ordinal + 1):
+        if last is None or (part.start > last.end and not (across_gaps and part.ordinal == last.ordinal + 1)):
             runs.append(part)
         elif part.end > last.end:
             gap = " " * max(0, part.start - last.end)
@@ -121,8 +145,16 @@ def _start(passage: Passage) -> int:
 
 
 def locate_all(quotes: Sequence[tuple[int, str]], passages: Sequence[Passage]) -> tuple[Quotation, ...]:
-    """Return each of these quotes, (number of the document from 1, words), with its place in that document."""
-    return tuple(locate(words, passages[number - 1], passages) for number, words in quotes)
+    """Return the places of these quotes, (number of the document from 1, words), each in that document.
+
+    A quote on both sides of a gap between passages has a place on each side.
+    """
+    quotations = list[Quotation]()
+    for number, quote in quotes:
+        words = unescape(quote).strip(_EDGES).split()
+        named = passages[number - 1]
+        quotations += _places(quote, words if len(words) >= MIN_WORDS else [], named, passages)
+    return tuple(quotations)
 
 
 def cite(

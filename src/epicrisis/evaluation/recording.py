@@ -28,11 +28,11 @@ from epicrisis.retrieval.timeline import NoteTime, Resolution, resolve
 from epicrisis.seams import ChatModel, Message
 from epicrisis.settings import Settings
 from epicrisis.types import By, Extract, Passage, Question, Ranking, Scope
+from epicrisis.unanswerable import is_unanswerable
 
 from .datasets.dataset import Dataset
 from .datasets.records import populations
 from .datasets.records.recordset import RecordSet, load_records
-from .datasets.records.unanswerable import is_unanswerable
 from .datasets.sampling import at_random
 from .experiment import Experiment, Request
 from .experiments import ehr

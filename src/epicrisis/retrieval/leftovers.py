@@ -131,10 +131,21 @@ _DONE = r"(?:\w{3,}ed|done|given|taken|found|seen|made|begun|drawn|put)"
 # `What was done about the nodule found in 2016`: the time is of the finding, not of what was done.
 _FINDING = re.compile(rf"\b(?!describ|document|record|report|noted|stat|mention|list|dat){_DONE} ?(?=[¶§])")
 _MAIN = re.compile(
-    rf"\b(?:was|were|is|are|been|be|had|has|have|did|does|do|being)(?: (?!{_DONE}\b)[\w'-]+){{0,5}} {_DONE} ?$|"
-    rf"^(?:what|who|which(?: [\w-]+){{1,3}}) {_DONE} ?$"
+    rf"\b(?:was|were|is|are|been|be|ha[ds](?! the\b)|have(?! the\b)|being|get|got)"
+    rf"(?: (?!(?:{_DONE}|had)\b)[\w'-]+){{0,5}} {_DONE} ?$|^(?:what|who|which(?: [\w-]+){{1,3}}) {_DONE} ?$"
 )
-_EDGE = re.compile(r"[¶§](?:[-–—/&+]|'\d)|(?:[/&+–—]|\w-)[¶§]")
+# `Who took out the stitches of the second admission`, `Was the nodule from 2014 benign`: what became of it is of any
+# time.
+_TELLS = (
+    r"show|say|said|state|report|describe|mention|reveal|read|list|name|contain|tell|find|note|conclude|give|measure|"
+    r"look|suggest|demonstrate|confirm|document|record|include|recommend|indicate|come back"
+)
+_BECAME = re.compile(
+    rf"\b(?:of|from) ?[¶§]+ (?!(?:{_TELLS}|{_ASKS}|and|or|but|in|on|at|by|per|according|that|there|the|her|his|she|he)"
+    r"\b)[a-z]|\b(?:took|tak\w+|came|come|comes|coming|turn\w*|work\w*) out\b|\b(?:became|becomes?|came|come) of\b|"
+    r"\bpending\b|\bawait\w*|\boutstanding\b|\bheal\w*"
+)
+_EDGE = re.compile(r"[¶§](?:[-–—/&+]|'\d)|(?:[/&+–—]|\w-)[¶§]|[¶§](?:, ?(?:and |or |& ?)?| and | or | ?& ?)\d\d\b")
 
 
 def leftover(text: str) -> str | None:
@@ -152,5 +163,8 @@ def leftover(text: str) -> str | None:
     for finding in _FINDING.finditer(rest):
         if not _MAIN.search(rest[max(0, finding.start() - 80) : finding.end()]):
             return finding[0].strip()
+    became = _BECAME.search(rest)
+    if became:
+        return became[0].strip(f"{BLANK}{GAP} ")
     joint = _JOINED.search(rest) or _GOES_ON.search(rest) or _EDGE.search(rest)
     return joint[0].strip(f"{BLANK}{GAP} ,") or joint[0] if joint else None

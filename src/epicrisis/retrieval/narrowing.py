@@ -248,11 +248,16 @@ def _between(
     why: str,
     back: frozenset[str] = frozenset(),
     own: frozenset[str] = frozenset(),
+    certain: Moment | None = None,
 ) -> Kept:
-    """The notes that may tell of this time, and those of `own`; those of `back` if they were written later."""
+    """The notes that may tell of this time, and those of `own`; those of `back` if they were written later.
+
+    `certain` is the part of the time that surely is meant, where that is not all of it.
+    """
     states = record.states(time, years=_EVER[0] < time[0] and time[1] < _EVER[1])
-    inner = widened(time, -2 * EARLY)
-    within = (time[0] if time[0] == _EVER[0] else inner[0], time[1] if time[1] == _EVER[1] else inner[1])
+    certain = certain or time
+    inner = widened(certain, -2 * EARLY)
+    within = (certain[0] if certain[0] == _EVER[0] else inner[0], certain[1] if certain[1] == _EVER[1] else inner[1])
     sure = [note for note in pool if note.written and within[0] <= note.written[0] and note.written[1] <= within[1]]
     kept, undated, of_then = list[NoteTime](), 0, False
     for note in pool:
@@ -278,7 +283,8 @@ _EVER = (moment("0001")[0], moment("9999")[1])
 def _range(expression: Expression, record: Record, pool: tuple[NoteTime, ...]) -> Kept:
     """The notes that may tell of the time up to, from, or between what is said, which always belongs to it.
 
-    What was before stands in later histories, too.
+    What was before stands in later histories, too. A note of what is said itself need not count: `the last summary
+    before 2018` is none of 2018.
     """
     edges = list[_Edge]()
     for anchor in expression.anchors:
@@ -290,13 +296,13 @@ def _range(expression: Expression, record: Record, pool: tuple[NoteTime, ...]) -
     back, own = frozenset[str](), frozenset[str]().union(*(edge.own for edge in edges))
     match expression.relation:
         case "before" | "until":
-            time = (_EVER[0], low.end)
+            time, certain = (_EVER[0], low.end), (_EVER[0], low.start)
             back = low.back | ids_of(note for note in pool if not note.of_its_day_alone)
         case "after" | "since":
-            time = (low.start, _EVER[1])
+            time, certain = (low.start, _EVER[1]), (high.end, _EVER[1])
         case _:
-            time, back = (low.start, high.end), high.back
-    return _between(time, expression, record, pool, "; ".join(edge.told for edge in edges), back, own)
+            time, certain, back = (low.start, high.end), (low.end, high.start), high.back
+    return _between(time, expression, record, pool, "; ".join(edge.told for edge in edges), back, own, certain)
 
 
 @dataclass(frozen=True, slots=True)

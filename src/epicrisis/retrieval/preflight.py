@@ -26,6 +26,7 @@ class AgreementRule:
     """Where it comes from, for a reader; empty where it was given."""
 
 
+FEW = "of passages, since so few documents are ranked"
 PAPER = AgreementRule(origin="the paper's rule")
 BY_RANKS = AgreementRule("rank-biased-overlap", 10, 0.6806, "fitted to ranks, since none is fitted to these scores")
 """For documents whose scores no rule is fitted to."""
@@ -83,7 +84,8 @@ def rankings_agree(
     """Judge the first `n` documents or passages of `dense`, `bm25` and `reranked` being `dense` ranked anew.
 
     All three are passages, those of the first `depth` documents or the first `depth`. Where documents are counted, each
-    stands in the place of its best passage, with its score.
+    stands in the place of its best passage, with its score. An overlap of no more than `n` documents would be all of
+    them whatever is asked (a book, a short record), so their passages are compared.
 
     They agree when the signal is strictly greater than the threshold. At n = 3 the overlap can only be 0, 0.2, 0.5 or
     1, so every threshold from 0.2 to below 0.5 asks for two shared documents (errata B2); but where BM25 finds fewer
@@ -92,6 +94,9 @@ def rankings_agree(
     and there is none.
     """
     what = Signal(signal, n)
+    few = count == "documents" and signal.endswith("overlap") and signal != "rank-biased-overlap"
+    few = few and len(dense) > len(by_document(dense)) <= n and len(by_document(dense)) < depth
+    count = "passages" if few else count
     if count == "documents":
         dense, bm25 = by_document(dense), by_document(bm25)
         reranked = None if reranked is None else by_document(reranked)
@@ -110,7 +115,7 @@ def rankings_agree(
         depth=depth,
         dense_top=dense_top,
         bm25_top=bm25_top,
-        reason=_reason(what, value, threshold, len(shared), origin),
+        reason=_reason(what, value, threshold, len(shared), ", ".join(filter(None, (origin, FEW if few else "")))),
         signal=signal,
         reranked_top=reranked_top,
         count=count,

@@ -34,6 +34,14 @@ def test_each_ending_is_told_from_state_failure_and_words(
     assert ending in ENDINGS
 
 
+def test_refusal_that_was_withheld_from_the_reader_is_refused() -> None:
+    withheld = record(question(), "", "abstained")
+    withheld["answer"]["withheld"] = {"text": "I'm sorry, but I can't assist with that request.", "reason": "it quotes"}
+    assert ending_of(withheld) == "refused"
+    withheld["answer"]["withheld"]["text"] = "80 mg."
+    assert ending_of(withheld) == "abstained"
+
+
 @pytest.mark.parametrize(
     "text",
     [

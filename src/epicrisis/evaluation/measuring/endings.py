@@ -45,7 +45,11 @@ def ending_of(record: Record) -> Ending:
     kind = (answer.get("failure") or {}).get("kind", "")
     if state != "answered" and kind in _KINDS:
         return _KINDS[kind]
-    if not answer["question"]["options"] and state in ("answered", "unparsed") and refuses(text):
+    if withheld := answer.get("withheld"):
+        # A refusal quotes nothing, and so is withheld from the reader.
+        text = withheld["text"]
+    said = state in ("answered", "unparsed") or withheld is not None
+    if not answer["question"]["options"] and said and refuses(text):
         return "refused"
     if state == "answered":
         return "answered" if text.strip() or answer["choice"] is not None else "empty"

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.answers import Citation
-from epicrisis.evaluation.datasets.records.unanswerable import is_unanswerable
 from epicrisis.evaluation.judging.pairs import blinded
 from epicrisis.evaluation.runs.cases import Condition, canonical
 from epicrisis.evaluation.runs.folder import RECORDS
 from epicrisis.evaluation.runs.records import Record, outcome_of_record, read_records
 from epicrisis.types import Form, Passage, Place
+from epicrisis.unanswerable import is_unanswerable
 
 from .endings import Ending, ending_of
 

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 
 from epicrisis.errors import InputError
 from epicrisis.types import Question
+from epicrisis.unanswerable import is_unanswerable
 
 from .lengths import K
 from .source import Source
-from .unanswerable import is_unanswerable
 
 ALL, ANSWERABLE = "all", "answerable"
 STUDIED = ("table-1", "table-2", "table-3", "table-4")
