@@ -52,6 +52,28 @@ def test_each_entry_says_of_which_article_what_and_when(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("pmid", "doi", "targets"),
+    [
+        ("PMC12345", "unavailable", ()),
+        ("123456789012", "unavailable", ()),
+        ("12345.0", "unavailable", ("pubmed:12345",)),
+        ("7;8", "10.1000/a;10.1000/b", ("pubmed:7", "pubmed:8", "doi:10.1000/a", "doi:10.1000/b")),
+        (
+            "0",
+            "10.1002/(SICI)1097(1996)77:1<1::AID-1>3.0.CO;2-X",
+            ("doi:10.1002/(sici)1097(1996)77:1<1::aid-1>3.0.co;2-x",),
+        ),
+        ("0", "https://doi.org/10.1000/a.", ("doi:10.1000/a",)),
+    ],
+)
+def test_names_of_an_entry_are_those_of_its_article_alone(
+    pmid: str, doi: str, targets: tuple[str, ...], tmp_path: Path
+) -> None:
+    path = watch(tmp_path / "retraction_watch.csv", entry(1, "Retraction", pmid=pmid, doi=doi))
+    assert list(read(path)) == [Marked("retraction-watch:1", targets, "retracted", 20210531)]
+
+
 def test_the_list_is_known_by_its_header(tmp_path: Path) -> None:
     path = watch(tmp_path / "any name.csv", entry(1, "Retraction", pmid=5))
     assert is_retraction_watch(path)

@@ -38,6 +38,9 @@ _OF_RELATION = {
 _COLUMNS = ("Record ID", "RetractionDate", "OriginalPaperDOI", "OriginalPaperPubMedID", "RetractionNature")
 _DATE = re.compile(r"(\d{1,2})/(\d{1,2})/(\d{4})\b|(\d{4}-\d{2}-\d{2})", re.ASCII)
 _DOI = re.compile(r"10\.\d{4,9}/\S{1,500}", re.ASCII)
+_BETWEEN_DOIS = re.compile(r"[;,|\s](?=10\.\d{4,9}/)", re.ASCII)
+_PMID = re.compile(r"(?<![\w.-])(\d{1,9})(?:\.0)?(?![\w.-])", re.ASCII)
+"""A number by itself, also as spreadsheets write it (`123.0`); that of `PMC123` is another article's."""
 
 
 def names_of(metadata: Mapping[str, Any]) -> tuple[str, ...]:
@@ -47,9 +50,13 @@ def names_of(metadata: Mapping[str, Any]) -> tuple[str, ...]:
     pmid, doi = str(told.get("pmid") or ""), str(told.get("doi") or "")
     if pmid.isascii() and pmid.isdecimal():
         names.append(f"pubmed:{int(pmid)}")
-    if found := _DOI.search(doi):
-        names.append(f"doi:{found[0].casefold()}")
-    return tuple(names)
+    return (*names, *_dois(doi))
+
+
+def _dois(text: str) -> list[str]:
+    """Return the names of the DOIs that are written here, without the full stop or comma behind one."""
+    matches = [_DOI.search(part) for part in _BETWEEN_DOIS.split(text)]
+    return [f"doi:{match[0].casefold().rstrip('.,;')}" for match in matches if match is not None]
 
 
 def stated_by(document: Document) -> tuple[Marked, ...]:
@@ -107,10 +114,8 @@ def _entry(path: Path, row: Mapping[str | None, Any], line: int) -> Marked | Ski
     if not number or mark is None:
         reason = "has no Record ID" if not number else "its RetractionNature is none that is known"
         return Skipped(shown(path), f"line {line}", f"{reason}; update epicrisis, or fetch the list again")
-    pmids = {int(pmid) for pmid in re.findall(r"\d{1,12}", cells.get("OriginalPaperPubMedID", ""), re.ASCII)} - {0}
-    targets = [f"pubmed:{pmid}" for pmid in sorted(pmids)]
-    if doi := _DOI.search(cells.get("OriginalPaperDOI", "")):
-        targets.append(f"doi:{doi[0].casefold()}")
+    pmids = {int(pmid) for pmid in _PMID.findall(cells.get("OriginalPaperPubMedID", ""))} - {0}
+    targets = [*(f"pubmed:{pmid}" for pmid in sorted(pmids)), *_dois(cells.get("OriginalPaperDOI", ""))]
     day = _day(cells.get("RetractionDate", ""), first=mark == REINSTATED)
     return Marked(f"retraction-watch:{number}", tuple(targets), mark, day)
 
