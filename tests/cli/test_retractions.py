@@ -109,6 +109,7 @@ def test_an_answer_from_a_retracted_article_is_marked_in_prompt_json_and_on_scre
         assert QUOTE not in "".join(prompts_of(server))
         first = len(prompts_of(server))
         assert "retracted document" in plain.stdout, "the trace says what was left out"
+        assert run(*command).stdout.count("retracted document") == 1, "and the screen, once"
         marked = json.loads(run(*command, "--json", "--with", "retracted").stdout)
         shown = run(*command, "--with", "retracted").stdout
         prompts = prompts_of(server)[first:]

@@ -52,6 +52,28 @@ def test_each_entry_says_of_which_article_what_and_when(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("pmid", "doi", "targets"),
+    [
+        ("PMC12345", "unavailable", ()),
+        ("123456789012", "unavailable", ()),
+        ("12345.0", "unavailable", ("pubmed:12345",)),
+        ("7;8", "10.1000/a;10.1000/b", ("pubmed:7", "pubmed:8", "doi:10.1000/a", "doi:10.1000/b")),
+        (
+            "0",
+            "10.1002/(SICI)1097(1996)77:1<1::AID-1>3.0.CO;2-X",
+            ("doi:10.1002/(sici)1097(1996)77:1<1::aid-1>3.0.co;2-x",),
+        ),
+        ("0", "https://doi.org/10.1000/a.", ("doi:10.1000/a",)),
+    ],
+)
+def test_names_of_an_entry_are_those_of_its_article_alone(
+    pmid: str, doi: str, targets: tuple[str, ...], tmp_path: Path
+) -> None:
+    path = watch(tmp_path / "retraction_watch.csv", entry(1, "Retraction", pmid=pmid, doi=doi))
+    assert list(read(path)) == [Marked("retraction-watch:1", targets, "retracted", 20210531)]
+
+
 def test_the_list_is_known_by_its_header(tmp_path: Path) -> None:
     path = watch(tmp_path / "any name.csv", entry(1, "Retraction", pmid=5))
     assert is_retraction_watch(path)
@@ -73,12 +95,14 @@ def test_what_is_no_list_is_refused_in_one_line(tmp_path: Path, content: bytes) 
     assert "\n" not in raised.value.message
 
 
-def test_a_cell_beyond_all_bounds_ends_the_list_where_it_stands(tmp_path: Path) -> None:
-    path = watch(tmp_path / "list.csv", entry(1, "Retraction", pmid=5), entry(2, "Retraction", pmid="6" * 200_000))
-    first, broken, *rest = read(path)
+def test_entry_with_a_cell_beyond_all_bounds_is_skipped_and_the_rest_is_read(tmp_path: Path) -> None:
+    long = entry(2, "Retraction", pmid="6" * 200_000)
+    path = watch(tmp_path / "list.csv", entry(1, "Retraction", pmid=5), long, entry(3, "Retraction", pmid=7))
+    first, broken, last = read(path)
     assert isinstance(first, Marked)
     assert isinstance(broken, Skipped)
-    assert (broken.where.partition(" ")[0], rest) == ("after", [])
+    assert (broken.where, broken.reason[:28]) == ("line 3", "a cell has 200,000 character")
+    assert isinstance(last, Marked)
 
 
 def notice(kind: str, revision: str | None = "20240101.01.0000000") -> Document:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from epicrisis.corpus.inputs import Item
 from epicrisis.corpus.reading import read
+from epicrisis.library import rebuild
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.ingest_report import IngestReport
 from epicrisis.library.library import Library
@@ -247,7 +248,7 @@ def test_a_line_cannot_take_the_id_of_a_file_nor_a_file_that_of_a_line(tmp_path:
 # -- kills, repair, libraries of earlier versions ---------------------------------------------------------------------
 
 
-def _interrupted(*_: object) -> None:
+def _interrupted(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 
@@ -272,6 +273,31 @@ def test_repair_keeps_the_files_of_documents(tmp_path: Path) -> None:
     with Library.open(tmp_path / "library", write=True) as library:
         assert counted(add(library, second)) == (1, 0, 0, 0)
         assert counted(add(library, lines(tmp_path / "b.jsonl", a="Heparin."))) == (0, 0, 0, 1)
+
+
+@pytest.mark.parametrize("interrupted_before", ["WordIndex", "Marks"])
+def test_repair_after_an_interrupted_repair_keeps_what_only_the_journal_knows(
+    interrupted_before: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also after a second one: without the files of documents, `second` would replace `first`."""
+    first, second = put(tmp_path / "A/report.md", "Aspirin."), put(tmp_path / "B/report.md", "Warfarin.")
+    folder = tmp_path / "library"
+    with create(folder) as library:
+        add(library, first, lines(tmp_path / "a.jsonl", a="Digoxin."))
+        library.delete([], {"pubmed:1": "2020"})
+        recorded = library._journal.files()
+    for _ in range(2):
+        with monkeypatch.context() as patch:
+            patch.setattr(rebuild, interrupted_before, _interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                Library.repair(folder)
+        assert not (folder / "journal.sqlite").exists()
+    Library.repair(folder)
+    with Library.open(folder, write=True) as library:
+        assert library._journal.files() == recorded
+        assert library.revisions(["pubmed:1"]) == {"pubmed:1": "2020"}
+        assert counted(add(library, second)) == (1, 0, 0, 0)
+        assert len(texts(library)) == 3
 
 
 def test_a_library_of_an_earlier_version_takes_files_by_their_names_and_says_so(tmp_path: Path) -> None:

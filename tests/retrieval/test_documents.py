@@ -195,6 +195,22 @@ def test_a_reranker_orders_the_passages_that_documents_are_chosen_from() -> None
     assert shallow.documents("aspirin stroke", 2, "bm25", Scope()).parameters["rerank_depth"] == 10
 
 
+def test_documents_left_out_as_retracted_are_named_where_documents_are_counted() -> None:
+    """As far as the k documents that are read reach, and all of them where there are fewer."""
+    encoder = HashingEncoder()
+    store = store_of({"long": ["aspirin aspirin"] * 5, "other": ["aspirin and a longer text"]}, encoder)
+    passage = Passage("gone#0", "gone", 0, 0, 1, "aspirin and another text", metadata={"retracted": True})
+    store.add([StoredDocument("gone", "sha", (passage,), encoder.encode_passages([("", passage.text)]))])
+    retriever = Retriever(store, encoder)
+    both = retriever.documents("aspirin", 2, "bm25", Scope(without_retracted=True))
+    assert both.parameters["withheld"] == ["gone"]
+    assert both.notes == ("1 retracted document is left out: gone (--with retracted reads them, marked)",)
+    one = retriever.documents("aspirin", 1, "bm25", Scope(without_retracted=True))
+    assert (one.notes, "withheld" in one.parameters) == ((), False)
+    again = Retriever(store, encoder, reranker=("overlap", TermOverlapReranker()), rerank_depth=4)
+    assert again.documents("aspirin", 2, "bm25", Scope(without_retracted=True)).notes == both.notes
+
+
 def test_preflight_compares_documents() -> None:
     """By passages the tops share two passages of one document and agree; by documents they share one of three."""
     encoder = _TwoOrders()

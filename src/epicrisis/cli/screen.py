@@ -59,6 +59,8 @@ class Screen:
         self._streaming = False
         self._column = 0
         """Where the streamed line ends."""
+        self._noted: set[str] = set()
+        """What was said of a search before its ranking is shown."""
         self._shows: Mapping[type, Callable[[Any], None]] = {
             Retrieved: lambda event: self.ranking(event.ranking),
             PreflightChecked: lambda event: self._preflight(event.verdict),
@@ -88,7 +90,9 @@ class Screen:
             found += f" of {ranking.parameters['documents']} documents"
         self._told(f"[bold]Found by {escape(ranking.retriever)}[/bold]: {found}")
         for note in ranking.notes:
-            self._line(f"  note: {note}")
+            if note not in self._noted:
+                self._line(f"  note: {note}")
+        self._noted.clear()
         for hit in ranking.hits:
             passage = hit.passage
             marks = _marks(passage.marks)
@@ -185,6 +189,8 @@ class Screen:
 
     def _notice(self, event: Notice) -> None:
         self._told("note: ", event.message, "yellow")
+        if event.kind == "search":
+            self._noted.add(event.message)
 
     def answer(self, answer: Answer) -> None:
         """The answer with its citations and what it cost."""

@@ -35,9 +35,15 @@ _OF_RELATION = {
     "CorrectedandRepublishedFrom": "corrected",
 }
 """By PubMed's `RefType`, as the record of the notice has it."""
+LONGEST_CELL = 100_000
+"""Characters: the list's longest cells, of authors and reasons, have a few thousand."""
+_LONGEST_READ = 20 * 1024 * 1024
 _COLUMNS = ("Record ID", "RetractionDate", "OriginalPaperDOI", "OriginalPaperPubMedID", "RetractionNature")
 _DATE = re.compile(r"(\d{1,2})/(\d{1,2})/(\d{4})\b|(\d{4}-\d{2}-\d{2})", re.ASCII)
 _DOI = re.compile(r"10\.\d{4,9}/\S{1,500}", re.ASCII)
+_BETWEEN_DOIS = re.compile(r"[;,|\s](?=10\.\d{4,9}/)", re.ASCII)
+_PMID = re.compile(r"(?<![\w.-])(\d{1,9})(?:\.0)?(?![\w.-])", re.ASCII)
+"""A number by itself, also as spreadsheets write it (`123.0`); that of `PMC123` is another article's."""
 
 
 def names_of(metadata: Mapping[str, Any]) -> tuple[str, ...]:
@@ -47,9 +53,13 @@ def names_of(metadata: Mapping[str, Any]) -> tuple[str, ...]:
     pmid, doi = str(told.get("pmid") or ""), str(told.get("doi") or "")
     if pmid.isascii() and pmid.isdecimal():
         names.append(f"pubmed:{int(pmid)}")
-    if found := _DOI.search(doi):
-        names.append(f"doi:{found[0].casefold()}")
-    return tuple(names)
+    return (*names, *_dois(doi))
+
+
+def _dois(text: str) -> list[str]:
+    """Return the names of the DOIs that are written here, without the full stop or comma behind one."""
+    matches = [_DOI.search(part) for part in _BETWEEN_DOIS.split(text)]
+    return [f"doi:{match[0].casefold().rstrip('.,;')}" for match in matches if match is not None]
 
 
 def stated_by(document: Document) -> tuple[Marked, ...]:
@@ -88,6 +98,8 @@ def read(path: Path) -> Iterator[Marked | Skipped]:
                 f"{shown(path)}: no list of Retraction Watch: its header lacks one of {', '.join(_COLUMNS)}; name "
                 "Crossref's file retraction_watch.csv"
             )
+        # The limit is the whole process's: that a cell is too long is judged below, whoever raised it before.
+        csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_READ))
         with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
             rows = csv.DictReader(file)
             try:
@@ -102,15 +114,19 @@ def read(path: Path) -> Iterator[Marked | Skipped]:
 def _entry(path: Path, row: Mapping[str | None, Any], line: int) -> Marked | Skipped:
     # A row may have fewer cells than the header, or more.
     cells = {(name or "").strip(): value.strip() for name, value in row.items() if isinstance(value, str)}
+    longest = max(map(len, cells.values()), default=0)
+    if longest > LONGEST_CELL:
+        reason = (
+            f"a cell has {longest:,} characters, more than {LONGEST_CELL:,}; mend the line, or fetch the list again"
+        )
+        return Skipped(shown(path), f"line {line}", reason)
     number, nature = cells.get("Record ID", ""), cells.get("RetractionNature", "")
     mark = _OF_NATURE.get(nature.casefold())
     if not number or mark is None:
         reason = "has no Record ID" if not number else "its RetractionNature is none that is known"
         return Skipped(shown(path), f"line {line}", f"{reason}; update epicrisis, or fetch the list again")
-    pmids = {int(pmid) for pmid in re.findall(r"\d{1,12}", cells.get("OriginalPaperPubMedID", ""), re.ASCII)} - {0}
-    targets = [f"pubmed:{pmid}" for pmid in sorted(pmids)]
-    if doi := _DOI.search(cells.get("OriginalPaperDOI", "")):
-        targets.append(f"doi:{doi[0].casefold()}")
+    pmids = {int(pmid) for pmid in _PMID.findall(cells.get("OriginalPaperPubMedID", ""))} - {0}
+    targets = [*(f"pubmed:{pmid}" for pmid in sorted(pmids)), *_dois(cells.get("OriginalPaperDOI", ""))]
     day = _day(cells.get("RetractionDate", ""), first=mark == REINSTATED)
     return Marked(f"retraction-watch:{number}", tuple(targets), mark, day)
 

@@ -197,8 +197,10 @@ class Journal:
                 self._set_files(files)
 
     def rebuild(self, rows: Iterable[Row], at: Marks, files: Digests | None = None) -> None:
-        """Fills an empty journal; rows of the same document are added up."""
+        """Put these rows in the place of all documents; rows of the same document are added up."""
         with self._transaction():
+            self._db.execute("DELETE FROM documents")
+            self._db.execute("UPDATE state SET documents = 0, passages = 0")
             for row in rows:
                 self._db.execute(
                     "INSERT INTO documents VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET passages = passages + ?",
@@ -221,6 +223,11 @@ class Journal:
                 return None
             rows = self._db.execute("SELECT path, sha256 FROM data_files").fetchall()
         return {str(path): str(digest) for path, digest in rows}
+
+    def set_files(self, files: Mapping[str, str]) -> None:
+        """Remember the SHA-256 of these data files."""
+        with self._transaction():
+            self._db.executemany("INSERT OR REPLACE INTO data_files VALUES (?, ?)", files.items())
 
     def check(self) -> None:
         """Raise LibraryDamaged where SQLite finds the file inconsistent. Reads all of it."""

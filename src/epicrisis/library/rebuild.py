@@ -37,15 +37,8 @@ def rebuild(folder: Path, dimensions: int) -> None:
     check_small_files(folder, old.files)
     table = PassageTable(folder, dimensions)
     table.check()
-    clear(folder, REBUILT)
-    journal = Journal.create(folder, REBUILT)
+    journal = _begun(folder, old)
     try:
-        journal.bury(old.deleted)
-        if old.statements is not None:
-            # All their targets are due again: whatever the passages say, it is held against them.
-            journal.make_marks(old.statements)
-        for source in old.sources:
-            journal.add_source(source)
         # Without its journal the folder is no whole library: it goes first and comes back last, in one piece.
         clear(folder, journals.NAME, indexes.NAME)
         words = WordIndex(folder, create=True)
@@ -55,7 +48,6 @@ def rebuild(folder: Path, dimensions: int) -> None:
         # What was recorded stays: damage that is there by now must not pass for what was written.
         written = Digests({**old.files, **unrecorded(folder, old.files).written})
         journal.rebuild(rows, Marks(table.version, opstamp), written)
-        journal.set_origins(old.origins)
     finally:
         journal.close()
     with ours(folder):
@@ -63,9 +55,33 @@ def rebuild(folder: Path, dimensions: int) -> None:
         sync_folder(folder)
 
 
+def _begun(folder: Path, old: _Remembered) -> Journal:
+    """Return the new journal, with all in it that only the old one knows: that one is removed after this."""
+    if old.name == REBUILT:
+        # A repair was killed after it had removed the old journal: what it wrote down stands nowhere else.
+        return Journal(folder, REBUILT)
+    clear(folder, REBUILT)
+    journal = Journal.create(folder, REBUILT)
+    try:
+        journal.bury(old.deleted)
+        if old.statements is not None:
+            # All their targets are due again: whatever the passages say, it is held against them.
+            journal.make_marks(old.statements)
+        for source in old.sources:
+            journal.add_source(source)
+        journal.set_origins(old.origins)
+        journal.set_files(old.files)
+    except BaseException:
+        journal.close()
+        raise
+    return journal
+
+
 class _Remembered(NamedTuple):
     """What only the old journal knows; nothing where it cannot be read."""
 
+    name: str = ""
+    """The file it was read from."""
     deleted: Mapping[str, str] = {}
     sources: Sequence[Source] = ()
     origins: Mapping[str, Origin] = {}
@@ -84,7 +100,12 @@ def _remembered(folder: Path) -> _Remembered:
         try:
             statements = journal.statements() if journal.has_marks else None
             return _Remembered(
-                journal.buried(), journal.sources(), journal.all_origins(), statements, journal.files() or {}
+                name,
+                journal.buried(),
+                journal.sources(),
+                journal.all_origins(),
+                statements,
+                journal.files() or {},
             )
         finally:
             journal.close()

@@ -42,6 +42,19 @@ def deep_enough(rank: Callable[[int], Ranking], k: int, first: int | None = None
         depth = min(2 * depth, k * _DEEPEST)
 
 
+def reach(documents: Sequence[str], k: int) -> int:
+    """Return how many of the best passages have `k` documents among them; `documents` are theirs, best first.
+
+    Where fewer documents were found, it is as far as any search looks for them.
+    """
+    seen: set[str] = set()
+    for place, document in enumerate(documents, 1):
+        seen.add(document)
+        if len(seen) == k:
+            return place
+    return max(k * _DEEPEST, len(documents))
+
+
 def places_of(documents: Sequence[str], k: int) -> list[list[int]]:
     """Return the places of the passages that are read, for each of the first `k` documents; `documents` are those of
     the passages, best first.

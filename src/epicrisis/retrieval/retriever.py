@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from epicrisis.counting import PASSAGES_A_DOCUMENT
-from epicrisis.retrieval.documents import by_document, deep_enough, of_documents
+from epicrisis.retrieval.documents import by_document, deep_enough, of_documents, reach
 from epicrisis.retrieval.fusion import reciprocal_rank_fusion
 from epicrisis.retrieval.preflight import rankings_agree, rule_for
 from epicrisis.retrieval.query import Sentences, prepare
@@ -159,8 +159,10 @@ class Retriever:
         start = k * PASSAGES_A_DOCUMENT if self._reranker is None else max(k, self._rerank_depth)
         ranking = deep_enough(lambda n: self._rank(text, n, by, scope, self._depth(n)), k, start)
         if self._reranker is None:
-            return ranking
+            names = [hit.passage.document_id for hit in ranking.hits]
+            return _telling_withheld(ranking, reach(names, k))
         name, reranker = self._reranker
+        ranking = _telling_withheld(ranking, max(start, len(ranking.hits)))
         return reranked(ranking, text, reranker, name, len(ranking.hits))
 
     def rank(self, text: str, k: int, by: By, scope: Scope, words: Callable[[int], Ranking] | None = None) -> Ranking:

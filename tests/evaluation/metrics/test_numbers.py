@@ -183,6 +183,11 @@ def test_precision_counts_what_the_answer_adds(
     assert score.f1 == pytest.approx(f1)
 
 
+@pytest.mark.parametrize("answer", ["5 mg [1]", "5 mg [doc 2, 3]", "5 mg [doc 1, doc 12][finding 3]"])
+def test_markers_of_sources_are_no_quantities(answer: str) -> None:
+    assert number_score(answer, ["5 mg"]) == NumberScore(1.0, 1.0)
+
+
 def test_the_right_answer_of_best_f1_counts() -> None:
     score = number_score("5 mg and 7 mg", ["5 mg", "5 mg, later 7 mg", "9 mg"])
     assert score == NumberScore(1.0, 1.0)

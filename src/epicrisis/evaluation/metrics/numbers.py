@@ -7,6 +7,7 @@ contradicts "SBP in the 80-90s", and 80-100s/55-70s agrees with it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -25,6 +26,8 @@ OF_VALUE = 0.25
 ABOUT = 0.1
 """How far from a value `about` it may be, of the value."""
 VAGUE_COUNTS = 0.5
+_SOURCES = re.compile(r"\[(?:(?:doc|finding) )?\d{1,4}(?:[,;] ?(?:doc )?\d{1,4}){0,50}\]", re.ASCII | re.IGNORECASE)
+"""Markers of what an answer cites: `[1]`, `[doc 2, 3]`. They say nothing of the patient."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +137,9 @@ def compare(answer: str, gold: str) -> NumberComparison:
     """
     right = quantities(gold)
     # "Only one admission" answers 1; elsewhere the word is no number.
-    given = quantities(answer, ones=any((each.unit, each.low, each.high) == ("", 1, 1) for each in right))
+    given = quantities(
+        _SOURCES.sub(" ", answer), ones=any((each.unit, each.low, each.high) == ("", 1, 1) for each in right)
+    )
     labels = {each.label for each in right if each.label}
     agreed: dict[int, tuple[Agreement, Quantity]] = {}
     for place, wanted in enumerate(right):
