@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import csv
 import math
-import os
 import re
 from pathlib import Path
 
@@ -329,9 +328,9 @@ def test_every_quantity_ends_in_one_place(answer: str, gold: str) -> None:
 
 
 @pytest.mark.data
-def test_every_number_of_a_real_note_is_found() -> None:
+def test_every_number_of_a_real_note_is_found(data_folder: Path) -> None:
     """A number that stands free lies within a quantity, and the note says all that it says."""
-    path = Path(os.environ["EPICRISIS_DATA"]) / "visits" / "valid.csv"
+    path = data_folder / "visits" / "valid.csv"
     with path.open(encoding="utf-8", newline="") as file:
         notes = [row["note"] for row in csv.DictReader(file)]
     free = re.compile(r"(?<![\w.,/'-])\d+(?:\.\d+)?(?![\w/'-]|[.,]\d)")
