@@ -12,6 +12,7 @@ import pytest
 from epicrisis.corpus.inputs import Item, Marked
 from epicrisis.facets import marks_of
 from epicrisis.library.health import check
+from epicrisis.library.health_report import MARKS_DUE
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import Library
 from epicrisis.testing.encoders import HashingEncoder
@@ -183,6 +184,28 @@ def test_killed_in_any_step_the_next_addition_marks_it(
     assert "pubmed:1" not in passages(path, DEFAULT)
     with Library.open(path) as library:
         assert library.info().problems == ()
+
+
+def test_marks_left_due_by_a_stop_are_noticed_and_made_by_the_next_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "library"
+    added(path, OLD)
+
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("epicrisis.library.vectors.PassageTable.remark", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            added(path, LIST)
+    with Library.open(path) as reader:
+        assert MARKS_DUE in check(reader).notices
+    with Library.open(path, write=True):
+        pass
+    assert marks(path) == {"pubmed:1": ("retracted",)}
+    with Library.open(path) as reader:
+        assert MARKS_DUE not in check(reader).notices
 
 
 def test_a_library_of_before_is_marked_by_its_own_notices_with_the_next_addition(

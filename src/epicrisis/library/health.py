@@ -27,6 +27,7 @@ from epicrisis.facets import RETRACTED
 from .digests import Damage, verified
 from .foreign import ours
 from .health_report import (
+    MARKS_DUE,
     SHOWN,
     Agreement,
     Contents,
@@ -94,6 +95,7 @@ def check(library: Library, on_progress: Callable[[int, int], None] | None = Non
             found = _Found(scan, not_in_journal, lambda: _batches(library.path, table, ["id", "document_id"]))
             rows, contents, texts = found.rows(), scan.contents(len(journal.buried())), found.texts()
             agreement = found.agreement(only_in_journal) if settled else Agreement(compared=False)
+            unmarked = bool(journal.due())
             if journal.data_version() != before:
                 # A compaction may have removed it.
                 damage = replace(damage, missing=())
@@ -115,6 +117,7 @@ def check(library: Library, on_progress: Callable[[int, int], None] | None = Non
         notices=(
             *notices(info, contents, texts, rows, agreement, damage),
             *([MIXED] if Roster(library).is_mixed() else []),
+            *([MARKS_DUE] if unmarked else []),
         ),
     )
 

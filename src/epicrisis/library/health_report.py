@@ -24,6 +24,11 @@ _SUPERSEDED = (
     "damaged files are of earlier versions, which nothing reads: ten minutes after the last change "
     "`epicrisis library optimize` removes them"
 )
+MARKS_DUE = (
+    "a stop came before all articles were marked that a list or a notice calls retracted, doubted or corrected, and "
+    "these are read unmarked: run `epicrisis library optimize`"
+)
+"""The next writer marks them, whatever it came for."""
 _NOT_RECORDED = (
     "the library was made by an earlier version and has no checksums of its data files, so that changed bits go "
     "unnoticed: `epicrisis library optimize` records them"

@@ -103,7 +103,7 @@ class Library:
 
     @classmethod
     def open(cls, path: Path | str, *, write: bool = False, encoder_fingerprint: str | None = None) -> Self:
-        """The library at `path`. A writer takes the lock and settles what a killed one left behind.
+        """The library at `path`. A writer takes the lock, and settles batches and marks that a killed one left behind.
 
         Raises LibraryMissing, LibraryDamaged, LibraryBusy (another writer), EncoderMismatch (where a fingerprint is
         given and is not the library's) or StorageError.
@@ -149,7 +149,7 @@ class Library:
         try:
             library._parts.check_whole()
             if lock is not None:
-                library._settle()
+                library.mark_due()
                 library._parts.check_in_step()
                 if library._table.has_notes():
                     library._make_private()
