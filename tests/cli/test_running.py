@@ -6,6 +6,7 @@ import asyncio
 import io
 import os
 import pty
+import select
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -57,6 +58,9 @@ def test_questions_longer_than_the_encoder_are_counted_once(capsys: pytest.Captu
     assert capsys.readouterr().err == ""
 
 
+PATIENCE_SECONDS = 5.0
+
+
 def asked_at_a_terminal(typed: bytes) -> tuple[str, int]:
     """What is shown, and the exit code, where `typed` is the answer; asked within an event loop, as runs do."""
     program = f"""
@@ -76,6 +80,9 @@ except typer.Exit as ended:
     shown = b""
     answered = False
     while True:
+        if answered and not select.select([terminal], [], [], PATIENCE_SECONDS)[0]:
+            # A Ctrl-C between the prompt and the read of its answer can be lost; a person presses it again.
+            os.write(terminal, typed)
         try:
             piece = os.read(terminal, 1024)
         except OSError:
