@@ -12,12 +12,12 @@ import time
 from pathlib import Path
 
 from epicrisis.configuration import load
-from epicrisis.corpus.reading import read
+from epicrisis.corpus.readers import read
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.ingest_report import IngestReport
 from epicrisis.library.library import Library
 from epicrisis.models.encoder import load_encoder
-from epicrisis.seams import Encoder
+from epicrisis.protocols import Encoder
 from epicrisis.types import Document, Passage, Scope
 
 OVERLAP = 32

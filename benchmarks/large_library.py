@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from epicrisis.corpus.inputs import Encoded
-from epicrisis.library import vectors
+from epicrisis.corpus.reader_base import Encoded
+from epicrisis.library import passage_table
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import Library
 from epicrisis.retrieval.fusion import reciprocal_rank_fusion
@@ -81,12 +81,12 @@ def optimize(count: int, folder: Path) -> dict[str, Any]:
 
 def tidy(count: int, folder: Path) -> dict[str, Any]:
     """Old versions go ten minutes after they were replaced; here at once, as nobody reads them."""
-    vectors._READERS_TIME = timedelta(0)
+    passage_table._READERS_TIME = timedelta(0)
     with Library.open(folder, write=True) as library:
         library.compact()
         sizes = library.info().bytes_on_disk
     parts = dict(sizes) | {"of it vectors": count * DIMENSIONS * 2}
-    index = folder / vectors.NAME / "_indices"
+    index = folder / passage_table.NAME / "_indices"
     parts |= {"of it indexes": sum(path.stat().st_size for path in index.rglob("*") if path.is_file())}
     return {"bytes a passage": {part: round(size / count, 1) for part, size in parts.items()}}
 

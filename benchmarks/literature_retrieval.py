@@ -27,14 +27,14 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.configuration import load
+from epicrisis.evaluation.analysis.statistics import mean_of
 from epicrisis.evaluation.metrics.ranking import ndcg_at_k, recall_at_k, reciprocal_rank
-from epicrisis.evaluation.statistics import mean_of
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.models.encoder import load_encoder
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.types import By, Document, Scope
+from epicrisis.types import Document, Scope, SearchMode
 
-METHODS: tuple[By, ...] = ("bm25", "dense", "hybrid")
+METHODS: tuple[SearchMode, ...] = ("bm25", "dense", "hybrid")
 PASSAGES = 300
 """Passages asked for, so that 100 documents are among them."""
 

@@ -38,18 +38,18 @@ from openai import AsyncOpenAI, DefaultAioHttpClient
 from rivals.measured import Job, cpu_seconds
 
 from epicrisis.answering.brief_context import brief_context
-from epicrisis.answering.choices import ReplyForm
-from epicrisis.answering.context import Context
+from epicrisis.answering.reply_parsing import ReplyForm
+from epicrisis.answering.strategy_context import Context
 from epicrisis.answers import Event, Retrieved
 from epicrisis.models.chat.endpoints.endpoint import parse_endpoint
 from epicrisis.models.chat.layers.budget import Budget
 from epicrisis.models.chat.layers.cache import ReplyCache
 from epicrisis.models.chat.layers.stack import layered
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
-from epicrisis.models.load import load_chat
-from epicrisis.seams import ChatModel, ChatRequest, Message
+from epicrisis.models.model_loading import load_chat
+from epicrisis.protocols import ChatModel, ChatRequest, Message
 from epicrisis.settings import BudgetSettings, ModelSettings
-from epicrisis.testing.hostile import HostileServer, Ledger
+from epicrisis.testing.hostile import HostileServer, ServerLog
 from epicrisis.testing.replies import schema_reply
 from epicrisis.testing.wire import prompt_of
 from epicrisis.types import Hit, Passage, Question, Ranking, Scope
@@ -74,10 +74,10 @@ class Server:
     url: str
     pipe: Connection
 
-    def ledger(self) -> Ledger:
+    def ledger(self) -> ServerLog:
         """What it has done so far."""
         self.pipe.send(None)
-        ledger: Ledger = self.pipe.recv()
+        ledger: ServerLog = self.pipe.recv()
         return ledger
 
 

@@ -29,13 +29,13 @@ from pathlib import Path
 
 from epicrisis.answering.baselines import rag
 from epicrisis.answering.brief_context import map_reduce
-from epicrisis.answering.context import Context
+from epicrisis.answering.strategy_context import Context
 from epicrisis.answers import Answer, Called, Event, Usage
 from epicrisis.configuration import load
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import Library
 from epicrisis.models.chat.embedded import EmbeddedModel
-from epicrisis.models.pull import find
+from epicrisis.models.model_download import find
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document, Question, Ranking, Scope
 
@@ -191,11 +191,18 @@ def table(rows: list[Row], options: argparse.Namespace) -> tuple[list[str], list
             sent, computed = (total(found, name) / total(base, name) for name in ("sent", "computed"))
             shared = statistics.fmean(row.shared for row in found)
             cells = (
-                label, len(found), f"{mean(found, 'sent'):.0f}", f"{mean(found, 'reduce_sent'):.0f}", f"{sent:.2f}",
-                f"{mean(found, 'computed'):.0f}", f"{mean(found, 'reduce_computed'):.0f}", f"{computed:.2f}",
-                f"{shared:.0%}" if count and cached else "", f"{mean(found, 'written'):.0f}",
+                label,
+                len(found),
+                f"{mean(found, 'sent'):.0f}",
+                f"{mean(found, 'reduce_sent'):.0f}",
+                f"{sent:.2f}",
+                f"{mean(found, 'computed'):.0f}",
+                f"{mean(found, 'reduce_computed'):.0f}",
+                f"{computed:.2f}",
+                f"{shared:.0%}" if count and cached else "",
+                f"{mean(found, 'written'):.0f}",
                 f"{mean(found, 'seconds'):.1f}",
-            )  # fmt: skip
+            )
             lines.append(f"| {' | '.join(map(str, cells))} |")
             if not count:
                 continue

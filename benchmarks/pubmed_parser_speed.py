@@ -27,7 +27,7 @@ from lxml import etree
 
 from epicrisis.corpus import pubmed
 from epicrisis.types import Document
-from tests.corpus.pubmed_xml import article, article_set, write_realistic
+from tests.support.pubmed_xml import article, article_set, write_realistic
 
 ROUNDS = 3
 

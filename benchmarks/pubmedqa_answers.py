@@ -20,8 +20,8 @@ from pathlib import Path
 
 from epicrisis.configuration import load
 from epicrisis.corpus.questions import read_questions
-from epicrisis.corpus.reading import read
-from epicrisis.evaluation.runs.loop import RecordFile, answer_all
+from epicrisis.corpus.readers import read
+from epicrisis.evaluation.runs.runner import RecordFile, answer_all
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.models.encoder import load_encoder
 from epicrisis.pipeline import Pipeline

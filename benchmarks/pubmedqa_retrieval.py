@@ -15,13 +15,13 @@ from pathlib import Path
 
 from epicrisis.configuration import load
 from epicrisis.corpus.questions import read_questions
-from epicrisis.corpus.reading import read
+from epicrisis.corpus.readers import read
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.models.encoder import load_encoder
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.types import By, Question, Scope
+from epicrisis.types import Question, Scope, SearchMode
 
-METHODS: tuple[By, ...] = ("dense", "bm25", "hybrid")
+METHODS: tuple[SearchMode, ...] = ("dense", "bm25", "hybrid")
 
 
 def main() -> None:
@@ -39,7 +39,7 @@ def main() -> None:
                 print(measure(retriever, questions, by))
 
 
-def measure(retriever: Retriever, questions: list[Question], by: By) -> str:
+def measure(retriever: Retriever, questions: list[Question], by: SearchMode) -> str:
     """One line: the share found first and among 16, and the median time of a search."""
     first = sixteen = cut = 0
     seconds = []

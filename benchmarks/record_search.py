@@ -20,8 +20,8 @@ from epicrisis.configuration import load
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import Library
 from epicrisis.models.encoder import load_encoder
+from epicrisis.protocols import Encoder
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.seams import Encoder
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document, Scope
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from epicrisis.models.chat.layers.cache import ReplyCache
 from epicrisis.models.chat.layers.cached import CachedModel
-from epicrisis.seams import ChatModel, ChatReply, ChatRequest, Message
+from epicrisis.protocols import ChatModel, ChatReply, ChatRequest, Message
 from epicrisis.testing.chat import ScriptedModel
 
 REPLIES = 3000

@@ -12,9 +12,9 @@ from itertools import cycle, islice
 from pathlib import Path
 
 from epicrisis.evaluation.datasets.load import load
-from epicrisis.evaluation.scoring.reading import SCORINGS
-from epicrisis.evaluation.scoring.replies import read_outputs, released
-from epicrisis.evaluation.scoring.scores import score
+from epicrisis.evaluation.rescoring.readings import SCORINGS
+from epicrisis.evaluation.rescoring.released_replies import read_outputs, released
+from epicrisis.evaluation.rescoring.scores import score
 
 REPLIES = 30_000
 RUNS = {"mirage/pubmedqa": "gpt35_cot_pubmedqa.jsonl", "mirage/bioasq": "gpt35_cot_bioasq.jsonl"}

@@ -14,8 +14,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from epicrisis.evaluation.datasets.records.recordset import load_records
-from epicrisis.searching import time_asked
+from epicrisis.evaluation.datasets.patient_records.recordset import load_records
+from epicrisis.evidence_selection import time_asked
 from epicrisis.types import Document, Passage, Question
 
 
@@ -25,9 +25,18 @@ def records(items: Iterable[object]) -> dict[str, list[Passage]]:
     for item in items:
         if isinstance(item, Document):
             passage = Passage(
-                f"{item.id}#0", item.id, 0, 0, len(item.text), item.text, item.title, item.source, item.date,
-                item.patient, metadata=item.metadata,
-            )  # fmt: skip
+                f"{item.id}#0",
+                item.id,
+                0,
+                0,
+                len(item.text),
+                item.text,
+                item.title,
+                item.source,
+                item.date,
+                item.patient,
+                metadata=item.metadata,
+            )
             notes[item.patient or ""].append(passage)
     return notes
 

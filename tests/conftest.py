@@ -13,11 +13,11 @@ import pytest
 
 from epicrisis.configuration import load
 from epicrisis.corpus.questions import read_questions
-from epicrisis.corpus.reading import read
+from epicrisis.corpus.readers import read
 from epicrisis.models.encoder import load_encoder
-from epicrisis.models.pull import installed
+from epicrisis.models.model_download import installed
 from epicrisis.privacy import set_local_only
-from epicrisis.seams import Encoder
+from epicrisis.protocols import Encoder
 from epicrisis.types import Question
 
 if TYPE_CHECKING:

@@ -15,23 +15,23 @@ from typing import Any
 import pytest
 
 from epicrisis.answers import Answer
+from epicrisis.components import ExampleSearch, Opened
 from epicrisis.errors import InputError, ScopeViolation
-from epicrisis.evaluation.runs.loop import RecordFile, answer_all
-from epicrisis.library.lookup import at_random, passages_of
+from epicrisis.evaluation.runs.runner import RecordFile, answer_all
+from epicrisis.library.passage_lookup import at_random, passages_of
 from epicrisis.models.chat.layers.cache import ReplyCache
 from epicrisis.models.chat.layers.stack import layered
-from epicrisis.opening import ExampleSearch, Opened
+from epicrisis.overrides import AS_SET, RunOverrides
 from epicrisis.pipeline import STRATEGIES, WITHOUT_LIBRARY, Pipeline
 from epicrisis.prompts import fence_passages
+from epicrisis.protocols import ChatModel, ChatRequest, Vectors
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.seams import ChatModel, ChatRequest, Vectors
 from epicrisis.settings import ROLES, ModelSettings, Settings
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.replies import fill
 from epicrisis.testing.stores import MemoryStore, stored
-from epicrisis.treatment import AS_SET, Treatment
 from epicrisis.types import Hit, Passage, Question, Ranking, Scope
-from tests.records import (
+from tests.support.patient_records import (
     ENCODER,
     LITERATURE,
     PATIENTS,
@@ -76,7 +76,7 @@ def asked(
     *,
     examples: ExampleSearch | None = None,
     model: ChatModel | None = None,
-    treatment: Treatment = AS_SET,
+    treatment: RunOverrides = AS_SET,
     **settings: Any,
 ) -> list[Answer]:
     """The questions' answers, all asked at once."""
@@ -114,15 +114,18 @@ def test_no_strategy_sends_words_of_another_patient(
     assert found.own == (set(patients) if strategy in READING else set())
 
 
-@pytest.mark.parametrize("settings", [
-    {"preflight": {"enabled": False}},
-    {"preflight": {"signal": "dense-gap", "threshold": 9.0}},
-    {"preflight": {"threshold": 0.0}},
-    {"order": "rank", "partition": 2},
-    {"order": "time", "unit": "note", "note_tokens": 60},
-    {"fusion_times": 2},
-    {"scope": {"as_of": "2150-02"}},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"preflight": {"enabled": False}},
+        {"preflight": {"signal": "dense-gap", "threshold": 9.0}},
+        {"preflight": {"threshold": 0.0}},
+        {"order": "rank", "partition": 2},
+        {"order": "time", "unit": "note", "note_tokens": 60},
+        {"fusion_times": 2},
+        {"scope": {"as_of": "2150-02"}},
+    ],
+)
 @pytest.mark.parametrize("strategy", READING)
 def test_no_setting_lets_another_patient_in(strategy: str, settings: dict[str, Any], plain: Opened) -> None:
     found = seen(plain, FEW, strategy=strategy, **settings)
@@ -242,7 +245,7 @@ def ranking_of(patient: str, library: Any) -> Ranking:
 @pytest.mark.parametrize("strategy", ["rag", "brief-context"])
 def test_a_ranking_of_another_patient_is_refused_and_nothing_is_sent(strategy: str, plain: Opened) -> None:
     model = recorder()
-    treatment = Treatment(strategy=strategy, ranking=ranking_of(PATIENTS[1], plain.library))  # type: ignore[arg-type]
+    treatment = RunOverrides(strategy=strategy, ranking=ranking_of(PATIENTS[1], plain.library))  # type: ignore[arg-type]
     with pytest.raises(ScopeViolation, match="nothing was sent"):
         asked(plain, [question(0)], model=model, treatment=treatment)
     assert model.requests == []
@@ -292,7 +295,7 @@ def test_these_tests_would_find_a_leak(strategy: str, leaky: Opened, monkeypatch
 def test_a_library_whose_filter_is_gone_is_found_out(plain: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of the two checks alone holds; with neither the words are found."""
     switches: dict[str, Callable[[], None]] = {
-        "filter": lambda: monkeypatch.setattr("epicrisis.library.exact.Matrix.nearest", _unfiltered),
+        "filter": lambda: monkeypatch.setattr("epicrisis.library.exact_search.Matrix.nearest", _unfiltered),
         "fence": lambda: monkeypatch.setattr(Scope, "admits", lambda self, passage: True),
     }
     switches["filter"]()

@@ -14,26 +14,26 @@ from rich.console import Console
 
 from epicrisis.answers import Answer, Called, Notice, Retrieved
 from epicrisis.cli.screen import Screen
+from epicrisis.components import Opened
 from epicrisis.errors import EndpointUnreachable
-from epicrisis.evaluation.runs.loop import RecordFile
-from epicrisis.evaluation.runs.records import read_records
+from epicrisis.evaluation.runs.outcomes import read_records
+from epicrisis.evaluation.runs.runner import RecordFile
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import Library
-from epicrisis.opening import Opened
+from epicrisis.overrides import AS_SET, RunOverrides
 from epicrisis.pipeline import Pipeline
-from epicrisis.plain import to_json
 from epicrisis.plan.planning import planned
 from epicrisis.prompts import unfence
+from epicrisis.protocols import ChatRequest
 from epicrisis.retrieval.ordering import in_order
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.seams import ChatRequest
+from epicrisis.serialization import to_json
 from epicrisis.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.replies import fill
-from epicrisis.treatment import AS_SET, Treatment
 from epicrisis.types import Document, Question
-from tests.answering.world import NOT_FOUND
+from tests.support.strategies import NOT_FOUND
 
 ENCODER = HashingEncoder(64)
 QUESTION = Question("What was the diagnosis of the second admission?", id="q", patient="p1")
@@ -82,7 +82,7 @@ def pipeline_of(ward: Opened, script: Callable[[ChatRequest], str], **settings: 
 
 
 def asked(
-    ward: Opened, script: Callable[[ChatRequest], str], treatment: Treatment = AS_SET, **settings: Any
+    ward: Opened, script: Callable[[ChatRequest], str], treatment: RunOverrides = AS_SET, **settings: Any
 ) -> tuple[Answer, ScriptedModel]:
     pipeline, model = pipeline_of(ward, script, **settings)
     return asyncio.run(pipeline.answer(QUESTION, treatment=treatment)), model
@@ -110,9 +110,15 @@ def test_an_abstention_from_narrowed_notes_is_asked_once_more_with_the_whole_rec
     ward: Opened, strategy: str, unit: str
 ) -> None:
     # A map call reads one note, and what the reduce call reads are findings.
-    script = found_in("angina") if strategy == "rag" else lambda request: found_in()(request) if (
-        "angina" in request.messages[-1].content or "It was." in request.messages[-1].content
-    ) else NOT_FOUND  # fmt: skip
+    script = (
+        found_in("angina")
+        if strategy == "rag"
+        else lambda request: (
+            found_in()(request)
+            if ("angina" in request.messages[-1].content or "It was." in request.messages[-1].content)
+            else NOT_FOUND
+        )
+    )
     answer, model = asked(ward, script, strategy=strategy, unit=unit)
     assert (answer.state, answer.narrowing) == ("answered", "lifted")
     assert notes_read(answer) == [{"second"}, {"first", "second", "third"}]
@@ -170,7 +176,7 @@ def test_a_treatment_with_narrowed_and_whole_notes_is_asked_again(ward: Opened) 
     whole, _ = asked(ward, lambda _: NOT_FOUND, timeline=False)
     passages = next(event.ranking for event in whole.trace if isinstance(event, Retrieved)).passages
     rankings = [in_order(some, "placed", {}) for some in (passages[1:2], passages)]
-    treatment = Treatment(ranking=rankings[0], whole=rankings[1], about=())
+    treatment = RunOverrides(ranking=rankings[0], whole=rankings[1], about=())
     answer, model = asked(ward, lambda _: NOT_FOUND, treatment)
     assert [event.ranking for event in answer.trace if isinstance(event, Retrieved)] == rankings
     assert (answer.narrowing, len(model.requests)) == ("lifted", 2)

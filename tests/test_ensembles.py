@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from epicrisis.answers import Answer, Called, ExamplesFound, Notice
+from epicrisis.components import ExampleSearch, Opened
 from epicrisis.configuration import load
 from epicrisis.errors import InputError, SettingsError
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.library import Library
-from epicrisis.opening import ExampleSearch, Opened
 from epicrisis.pipeline import Pipeline
 from epicrisis.plan.planning import planned
+from epicrisis.protocols import ChatRequest
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.seams import ChatRequest
 from epicrisis.settings import Settings
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.encoders import HashingEncoder
@@ -35,9 +35,13 @@ TOPICS = ("gout", "scurvy", "rickets", "measles")
 def solved(i: int, **changes: Any) -> Document:
     text = f"Which disease does case {i} of {TOPICS[i % 4]} show, the patient being {20 + i} years old?"
     told = {
-        "question": text, "question_id": f"case-{i}", "options": OPTIONS, "choice": "ABCD"[i % 4],
-        "reasoning": f"It looks like {TOPICS[i % 4]}.", "answer": f"It is {TOPICS[i % 4]}.",
-    }  # fmt: skip
+        "question": text,
+        "question_id": f"case-{i}",
+        "options": OPTIONS,
+        "choice": "ABCD"[i % 4],
+        "reasoning": f"It looks like {TOPICS[i % 4]}.",
+        "answer": f"It is {TOPICS[i % 4]}.",
+    }
     return Document(f"made/case-{i}", text, metadata={**told, **changes})
 
 

@@ -7,10 +7,10 @@ from collections import Counter
 from pathlib import Path
 
 from epicrisis.answering.brief_context import brief_context
-from epicrisis.answering.context import Context
+from epicrisis.answering.strategy_context import Context
 from epicrisis.answers import Answer, Called, Event, Usage
 from epicrisis.models.chat.layers.stack import layered
-from epicrisis.models.load import load_chat
+from epicrisis.models.model_loading import load_chat
 from epicrisis.settings import ModelSettings
 from epicrisis.testing.faults import Fault
 from epicrisis.testing.hostile import HostileServer

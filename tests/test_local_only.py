@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import _missing
-from tests.corpus.pubmed_xml import HEAD, article
+from tests.support.pubmed_xml import HEAD, article
 
 OUTSIDE = "192.0.2.1"
 """Set aside for documentation: nobody has it."""

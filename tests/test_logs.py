@@ -38,7 +38,7 @@ from epicrisis.answers import (
 from epicrisis.errors import EndpointBusy, StorageError
 from epicrisis.logs import LogFile, log_call, log_error, log_event, open_log
 from epicrisis.prompts import Prompt
-from epicrisis.seams import ChatReply, ChatRequest, Message
+from epicrisis.protocols import ChatReply, ChatRequest, Message
 from epicrisis.types import Hit, Passage, Preflight, Question, Ranking
 
 KEY = "q1:0123456789abcdef"

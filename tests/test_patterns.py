@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 import epicrisis
-from epicrisis.answering.choices import TextStream
+from epicrisis.answering.reply_parsing import TextStream
 from epicrisis.library import patients
-from epicrisis.retrieval import events
-from epicrisis.retrieval.expressions import NOTE_KINDS
-from tests.patterns import METHODS, Place, compiled, load, places, slow_attack
+from epicrisis.retrieval import event_mentions
+from epicrisis.retrieval.time_expressions import NOTE_KINDS
+from tests.support.regex_attacks import METHODS, Place, compiled, load, places, slow_attack
 
 SOURCE = Path(epicrisis.__file__).parent
 _KIND_PATTERNS = [pattern for kind in NOTE_KINDS.values() for pattern in kind]
@@ -39,18 +39,23 @@ EXAMPLES: dict[str, list[re.Pattern[Any] | str]] = {
         r"(?:^|[`'\"])seed(?:[`'\"]|:)|\b(?:argument|parameter|field|option)s?\b[^.]{0,30}?\bseed\b"
     ],
     "retrieval.events:telling": [
-        re.compile(rf"\b(?:surg|{events._LOOKING_BACK}|{events._UNSPECIFIC['surgery']})", re.IGNORECASE)
+        re.compile(rf"\b(?:surg|{event_mentions._LOOKING_BACK}|{event_mentions._UNSPECIFIC['surgery']})", re.IGNORECASE)
     ],
     "retrieval.events:_done_undated": [
         r"(?i)\b(?:underwent|taken to the (?:or|operating room)|was performed)\b|\bhad (?:an? )?(?=surgery)",
-        rf"(?i)\b(?:{events._UNSPECIFIC['surgery']})",
+        rf"(?i)\b(?:{event_mentions._UNSPECIFIC['surgery']})",
     ],
     "retrieval.events:stating": [r"(?<!\d)(?:2015|2016)(?!\d)", r"\d/(?:15|16)(?!\d)"],
     "retrieval.events:_of": [re.compile(_EVENT, re.IGNORECASE)],
     "retrieval.events:_dates_done": [
-        re.compile(rf"\b(?:s/p|underwent|had (?=an? |\w+ ⟨)) ?{events._WORDS}{_EVENT}{events._CLOSE}", re.IGNORECASE),
-        re.compile(rf"{_EVENT}(?: of (?:the )?[\w-]+)? (?:was|were) performed{events._CLOSE}", re.IGNORECASE),
-        re.compile(rf"\bon ⟨(?P<date>\d+)⟩,? (?:(?:the|pt) ){{0,3}}underwent {events._WORDS}{_EVENT}", re.IGNORECASE),
+        re.compile(
+            rf"\b(?:s/p|underwent|had (?=an? |\w+ ⟨)) ?{event_mentions._WORDS}{_EVENT}{event_mentions._CLOSE}",
+            re.IGNORECASE,
+        ),
+        re.compile(rf"{_EVENT}(?: of (?:the )?[\w-]+)? (?:was|were) performed{event_mentions._CLOSE}", re.IGNORECASE),
+        re.compile(
+            rf"\bon ⟨(?P<date>\d+)⟩,? (?:(?:the|pt) ){{0,3}}underwent {event_mentions._WORDS}{_EVENT}", re.IGNORECASE
+        ),
     ],
     "retrieval.expressions:_kind_of_note": [*_KIND_PATTERNS],
     "retrieval.stays:NoteTime.is_of": [*_KIND_PATTERNS],

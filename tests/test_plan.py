@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from epicrisis.answering.choices import (
+from epicrisis.answering.reply_parsing import (
     ANSWER_CHARACTERS,
     FINDING_CHARACTERS,
     MAX_QUOTES,
@@ -25,28 +25,28 @@ from epicrisis.answering.choices import (
     ReplyForm,
 )
 from epicrisis.answers import Answer, Usage
+from epicrisis.components import Opened
 from epicrisis.configuration import load
 from epicrisis.errors import EndpointUnreachable, InputError, UserError
-from epicrisis.evaluation.experiments import ensembles, models
-from epicrisis.evaluation.experiments.ensembles import Drawing
-from epicrisis.evaluation.runs.cases import Case
+from epicrisis.evaluation.experiments import ensembles, model_comparison
+from epicrisis.evaluation.experiments.ensembles import VoteSampling
+from epicrisis.evaluation.runs.case import Case
 from epicrisis.library.library import Library
 from epicrisis.models.chat.layers.layer import Layer
-from epicrisis.opening import Opened
+from epicrisis.overrides import AS_SET, RunOverrides
 from epicrisis.pipeline import STRATEGIES, Pipeline
-from epicrisis.plan.figures import SIZES, Plan, Range, Size, Speed, StrategyPlan, dollars, total
-from epicrisis.plan.models import CountingModel, PlanningModel, measure
+from epicrisis.plan.confirmation import ask_first, check_threshold
+from epicrisis.plan.cost_plan import SIZES, CostPlan, Range, Size, Speed, StrategyPlan, dollars, total
+from epicrisis.plan.counting_models import CountingModel, PlanningModel, measure
 from epicrisis.plan.planning import PLAIN, plan, planned, planned_cases
-from epicrisis.plan.replies import reply
-from epicrisis.plan.threshold import ask_first, check_threshold
+from epicrisis.plan.synthetic_replies import reply
+from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, Message, OnDelta, StoredDocument
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.seams import Capabilities, ChatModel, ChatReply, ChatRequest, Message, OnDelta, StoredDocument
 from epicrisis.settings import Settings
 from epicrisis.testing.chat import ScriptedModel, words
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.replies import fill
 from epicrisis.testing.stores import MemoryStore, content_hash
-from epicrisis.treatment import AS_SET, Treatment
 from epicrisis.types import Example, Examples, Passage, Question, Ranking, Scope
 
 ENCODER = HashingEncoder()
@@ -91,7 +91,7 @@ def planned_for(
     *strategies: str,
     model: Any = None,
     **more: Any,
-) -> Plan:
+) -> CostPlan:
     """The plan of a scripted model that must not be called."""
     model = model or ScriptedModel(never)
     return asyncio.run(planned(pipeline_of(settings, model, store), settings, questions, strategies, **more))
@@ -294,7 +294,7 @@ def compared(n: int) -> tuple[Case, ...]:
     """What `experiment models` asks of n questions: 1 and 20 and 20 calls each."""
     asked = [Question(f"Case {i}: what is it?", OPTIONS, "choice", str(i), "ABC"[i % 3]) for i in range(n)]
     shown = tuple(Example(f"near/{i}", f"Another case {i}?", "It is so.", OPTIONS, "B") for i in range(5))
-    return models.cases({"own": asked}, Drawing(), {"near": lambda question: Examples(shown)})
+    return model_comparison.cases({"own": asked}, VoteSampling(), {"near": lambda question: Examples(shown)})
 
 
 def for_cases(settings: Settings, store: MemoryStore, cases: Sequence[Case], sample: int = 20) -> StrategyPlan:
@@ -334,7 +334,12 @@ def test_a_sample_of_cases_has_its_share_of_every_arm() -> None:
     """The cases of a question follow each other, some of one call and some of twenty-five."""
     store, settings = store_of([]), settings_of(strategy="self-consistency")
     asked = [case.question for case in compared(60)[::3]]
-    for cases in (compared(60), compared(67), ensembles.cases(asked, Drawing()), ensembles.cases(asked[:7], Drawing())):
+    for cases in (
+        compared(60),
+        compared(67),
+        ensembles.cases(asked, VoteSampling()),
+        ensembles.cases(asked[:7], VoteSampling()),
+    ):
         known = [case.treatment.voting.n if case.treatment.voting else 1 for case in cases]
         assert for_cases(settings, store, cases).calls.expected == pytest.approx(sum(known), rel=0.08)
 
@@ -344,9 +349,9 @@ def test_a_treated_case_reads_and_sees_what_its_treatment_says() -> None:
     settings = settings_of(strategy="brief-context", preflight={"enabled": True, "n": 1, "threshold": 0.0, "depth": 1})
     store, question = store_of(papers(12)), QUESTIONS[0]
     few = Ranking(Retriever(store, ENCODER, 60).rank(question.text, 4, "dense", Scope()).hits, "dense")
-    parts = Case(question, {}, Treatment("brief-context", ranking=few, preflight=False, partition=2))
-    alone = Case(question, {}, Treatment("rag", ranking=few))
-    hidden = Case(question, {}, Treatment(scope=Scope(hidden=frozenset(f"d{i}" for i in range(12)))))
+    parts = Case(question, {}, RunOverrides("brief-context", ranking=few, preflight=False, partition=2))
+    alone = Case(question, {}, RunOverrides("rag", ranking=few))
+    hidden = Case(question, {}, RunOverrides(scope=Scope(hidden=frozenset(f"d{i}" for i in range(12)))))
     assert [for_cases(settings, store, [case]).calls.expected for case in (parts, alone, hidden)] == [3, 1, 0]
 
 
@@ -522,9 +527,9 @@ def test_options_are_planned_as_one_token() -> None:
 # -- asking before a run --------------------------------------------------------------------------------------------
 
 
-def plan_of(usd: Range | None, tokens: float) -> Plan:
+def plan_of(usd: Range | None, tokens: float) -> CostPlan:
     row = StrategyPlan("rag", Range(9, 9, 9), Range(0, tokens, tokens), Range(0, 0, 0), usd, None, True, {})
-    return Plan(9, 9, ("m",), True, (row,), {}, {"m": 1})
+    return CostPlan(9, 9, ("m",), True, (row,), {}, {"m": 1})
 
 
 @pytest.mark.parametrize(
@@ -567,7 +572,7 @@ def test_a_run_of_cases_is_planned_by_a_few_of_them() -> None:
         strategy="medprompt", models={"writer": {"name": REMOTE}}, plan={"ask_above_tokens": 60 * 41 * 10}
     )
 
-    def asked(settings: Settings, *treatments: Treatment) -> str | None:
+    def asked(settings: Settings, *treatments: RunOverrides) -> str | None:
         questions = [case.question for case in cases[: len(treatments)]]
         pipeline = pipeline_of(settings, ScriptedModel(never), store)
         return asyncio.run(ask_first(pipeline, settings, questions, treatments))
@@ -598,8 +603,12 @@ def test_nothing_is_planned_where_nobody_charges() -> None:
 
 def test_dollars() -> None:
     assert [dollars(x) for x in (0, 0.00001, 0.0123, 12.3, 1234.5)] == [
-        "$0.00", "<$0.0001", "$0.0123", "$12.30", "$1,234.50",
-    ]  # fmt: skip
+        "$0.00",
+        "<$0.0001",
+        "$0.0123",
+        "$12.30",
+        "$1,234.50",
+    ]
 
 
 # -- the embedded model ---------------------------------------------------------------------------------------------
@@ -620,12 +629,12 @@ class Terse(Layer):
 
 @pytest.mark.models
 def test_the_servers_own_count_is_the_plans(model_home: Path) -> None:
-    from epicrisis.opening import open_models
+    from epicrisis.components import open_models
 
     settings, store = settings_of(home=model_home, k=2, threads=1), store_of([(t, text[:60]) for t, text in papers(4)])
     real = Terse(open_models(settings, None)["writer"])
 
-    async def both() -> tuple[Plan, list[int]]:
+    async def both() -> tuple[CostPlan, list[int]]:
         pipeline = pipeline_of(settings, real, store)
         made = await planned(pipeline, settings, QUESTIONS[:1], ["rag"])
         assert real.prompts == []

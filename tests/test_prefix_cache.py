@@ -11,11 +11,11 @@ import pytest
 
 from epicrisis.answering.baselines import rag
 from epicrisis.answering.brief_context import map_reduce
-from epicrisis.answering.context import Context
+from epicrisis.answering.strategy_context import Context
 from epicrisis.answers import Called, Event
 from epicrisis.models.chat.embedded import EmbeddedModel
 from epicrisis.models.chat.layers.layer import Layer
-from epicrisis.seams import ChatReply, ChatRequest, OnDelta
+from epicrisis.protocols import ChatReply, ChatRequest, OnDelta
 from epicrisis.testing.replies import fill
 from epicrisis.types import Hit, Passage, Question, Ranking, Scope
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from epicrisis.errors import InputError
 from epicrisis.printable import REPLACEMENT, printable, printable_json, printable_lines, shell_quoted
-from tests.unsafe import UNSAFE, unsafe_in
+from tests.support.unsafe_text import UNSAFE, unsafe_in
 
 ANY = st.text(st.characters())
 

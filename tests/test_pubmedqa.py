@@ -11,15 +11,15 @@ import pytest
 
 from epicrisis.answering.baselines import rag
 from epicrisis.answering.brief_context import brief_context
-from epicrisis.answering.context import Context
+from epicrisis.answering.strategy_context import Context
 from epicrisis.answers import Answer
 from epicrisis.library.library import Library
 from epicrisis.prompts import unfence
+from epicrisis.protocols import ChatRequest, Encoder
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.seams import ChatRequest, Encoder
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.testing.reader import Key, position_biased_reader, u_curve
-from epicrisis.types import By, Passage, Question, Ranking, Scope
+from epicrisis.testing.reader import KeyPassage, position_biased_reader, u_curve
+from epicrisis.types import Passage, Question, Ranking, Scope, SearchMode
 
 pytestmark = [pytest.mark.data, pytest.mark.models]
 
@@ -34,7 +34,12 @@ EVERYTHING = Scope()
     ("by", "least", "most"), [("bm25", 0.95, 0.985), ("dense", 0.95, 0.985), ("hybrid", 0.96, 0.99)]
 )
 def test_search_finds_each_questions_abstract(
-    by: By, least: float, most: float, pubmedqa_library: Library, pubmedqa_questions: list[Question], encoder: Encoder
+    by: SearchMode,
+    least: float,
+    most: float,
+    pubmedqa_library: Library,
+    pubmedqa_questions: list[Question],
+    encoder: Encoder,
 ) -> None:
     """Lower means that something is broken, higher that something leaks."""
     retriever = Retriever(pubmedqa_library, encoder)
@@ -85,7 +90,7 @@ class Outcome:
 
 def run_arm(strategy: Callable[..., object], cases: list[Case], rank: Callable[[Case], Ranking]) -> Outcome:
     """Answers each case from the ranking that `rank` gives it."""
-    keys = {case.question.text: Key(case.key.text, case.question.gold or "") for case in cases}
+    keys = {case.question.text: KeyPassage(case.key.text, case.question.gold or "") for case in cases}
     reader = position_biased_reader(keys, u_curve())
 
     async def all_of_them() -> list[Answer]:

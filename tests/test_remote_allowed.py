@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from epicrisis.answers import Notice
+from epicrisis.components import guarded, guarded_run, open_retriever
 from epicrisis.configuration import load
 from epicrisis.errors import NetworkRefused, SettingsError
-from epicrisis.evaluation.experiments.rankings import open_rankers
-from epicrisis.library.remote import NAME, forbid_remote, read_remote
-from epicrisis.opening import guarded, guarded_run, open_retriever
+from epicrisis.evaluation.experiments.recorded_rankings import open_rankers
+from epicrisis.library.remote_consent import NAME, forbid_remote, read_remote
 from epicrisis.pipeline import Pipeline
 from epicrisis.settings import Settings
 from epicrisis.types import Question
-from tests.records import PATIENTS, library, notes, papers
+from tests.support.patient_records import PATIENTS, library, notes, papers
 
 REMOTE = "https://user:secret@models.example.org/v1?key=hidden#m"
 HOST = "models.example.org"

@@ -8,8 +8,8 @@ from types import ModuleType
 
 import pytest
 
+from epicrisis.evaluation.analysis.statistics import mean_of
 from epicrisis.evaluation.metrics.ranking import ndcg_at_k
-from epicrisis.evaluation.statistics import mean_of
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Scope

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from epicrisis.components import scope_of
 from epicrisis.configuration import load
 from epicrisis.errors import SettingsError
-from epicrisis.opening import scope_of
 from epicrisis.types import Question, Scope
 
 

@@ -35,7 +35,7 @@ from epicrisis.answers import (
     Voted,
 )
 from epicrisis.dates import last_day
-from epicrisis.plain import to_json
+from epicrisis.serialization import to_json
 from epicrisis.types import Hit, Passage, Preflight, Question, Ranking, Scope
 
 

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from epicrisis.answering.brief_context import brief_context
-from epicrisis.answering.context import Context
+from epicrisis.answering.strategy_context import Context
 from epicrisis.answers import Called, Event, Usage
 from epicrisis.models.chat.layers.stack import layered
-from epicrisis.models.load import load_chat
+from epicrisis.models.model_loading import load_chat
 from epicrisis.settings import ModelSettings
 from epicrisis.types import Hit, Passage, Question, Ranking, Scope
 from rivals.measured import Answer, Job, run

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from epicrisis.answers import Answer, Citation, Event
-    from epicrisis.asking import ask, stream
+    from epicrisis.api import ask, stream
     from epicrisis.pipeline import Pipeline
-    from epicrisis.plain import to_json
+    from epicrisis.serialization import to_json
     from epicrisis.settings import Settings
     from epicrisis.types import Document, Passage, Question, Ranking, Scope
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Literal, TypeAlias
 
-from .facets import Mark
-from .types import Preflight, Question, Ranking, State
+from epicrisis.facets import ArticleMark
+from epicrisis.types import AnswerState, Preflight, Question, Ranking
 
 # -- what is answered -----------------------------------------------------------------------------------------------
 
@@ -92,7 +92,7 @@ class Vote:
     """From 0."""
     shown: tuple[str, ...]
     """The question's own letters, in the order in which their texts were shown."""
-    state: State
+    state: AnswerState
     choice: str | None = None
     """The question's own letter, whatever it was shown under."""
     text: str = ""
@@ -106,7 +106,7 @@ class Draft:
 
     number: int
     """From 0."""
-    state: State
+    state: AnswerState
     text: str = ""
     choice: str | None = None
     critique: str = ""
@@ -135,7 +135,7 @@ class Citation:
     verified: bool
     in_title: bool = False
     """True when the quotation stands in the document's title; then `start`/`end` are those of the passage."""
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[ArticleMark, ...] = ()
     """What a reader must know of the document: `retracted`, `expression-of-concern`, `corrected`."""
 
 
@@ -158,7 +158,7 @@ class Answer:
 
     question: Question
     strategy: str
-    state: State
+    state: AnswerState
     text: str = ""
     choice: str | None = None
     citations: tuple[Citation, ...] = ()

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from epicrisis.types import Count, Passage
+from epicrisis.types import CountUnit, Passage
 
 PASSAGES_A_DOCUMENT = 4
 """Passages read of one document, at most: an abstract has one to three of MiniLM's 254 tokens."""
 
 
-def units(passages: Sequence[Passage], count: Count) -> list[tuple[Passage, ...]]:
+def units(passages: Sequence[Passage], count: CountUnit) -> list[tuple[Passage, ...]]:
     """Return what is counted, in order: the passages of each document that stand together, or each passage alone."""
     if count == "passages":
         return [(passage,) for passage in passages]
     return [tuple(group) for _, group in groupby(passages, key=lambda passage: passage.document_id)]
 
 
-def parts_of(passages: Sequence[Passage], size: int, count: Count) -> list[tuple[Passage, ...]]:
+def parts_of(passages: Sequence[Passage], size: int, count: CountUnit) -> list[tuple[Passage, ...]]:
     """Return the passages in their order, `size` documents or passages to a part.
 
     A document counts once for its first PASSAGES_A_DOCUMENT passages and again for each one beyond them.
@@ -36,7 +36,7 @@ def parts_of(passages: Sequence[Passage], size: int, count: Count) -> list[tuple
     return [tuple(part) for part in parts]
 
 
-def halves(part: Sequence[Passage], count: Count) -> tuple[tuple[Passage, ...], tuple[Passage, ...]]:
+def halves(part: Sequence[Passage], count: CountUnit) -> tuple[tuple[Passage, ...], tuple[Passage, ...]]:
     """Return both halves of at least two passages, divided between two documents where there are several."""
     counted = units(part, count)
     middle = sum(map(len, counted[: len(counted) // 2])) or len(part) // 2

@@ -32,8 +32,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from .answers import Failure, Usage
-from .printable import printable
+from epicrisis.answers import Failure, Usage
+from epicrisis.printable import printable
 
 
 class EpicrisisError(Exception):

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, TypeAlias
 
-Mark: TypeAlias = Literal["retracted", "retraction-notice", "expression-of-concern", "corrected"]
+ArticleMark: TypeAlias = Literal["retracted", "retraction-notice", "expression-of-concern", "corrected"]
 """What a reader must know of an article before relying on it. The first two are no evidence."""
 
 RETRACTED = "retracted"
@@ -19,7 +19,7 @@ _NOTICE_TYPES = frozenset({"retraction of publication", "retraction notice", "re
 WITHHELD = frozenset({RETRACTED, NOTICE, *(f"type:{name}" for name in _NOTICE_TYPES)})
 """Facets of which a document that is no evidence has at least one."""
 
-_CORRECTIONS: Mapping[str, Mark] = {
+_CORRECTIONS: Mapping[str, ArticleMark] = {
     "ExpressionOfConcernIn": "expression-of-concern",
     "ErratumIn": "corrected",
     "CorrectedandRepublishedIn": "corrected",
@@ -52,7 +52,7 @@ def is_withheld(metadata: Mapping[str, Any]) -> bool:
     return bool(WITHHELD & facets(metadata))
 
 
-def marks_of(metadata: Mapping[str, Any]) -> tuple[Mark, ...]:
+def marks_of(metadata: Mapping[str, Any]) -> tuple[ArticleMark, ...]:
     """Return the marks of a document, the gravest first: those of its own record and those that were added to it."""
     has = facets(metadata)
     marks: set[str] = {*_stated(metadata)}
@@ -64,7 +64,7 @@ def marks_of(metadata: Mapping[str, Any]) -> tuple[Mark, ...]:
     for entry in corrections if isinstance(corrections, list) else ():
         if isinstance(entry, Mapping) and isinstance(entry.get("type"), str):
             marks.add(_CORRECTIONS.get(entry["type"], ""))
-    order: tuple[Mark, ...] = ("retracted", "retraction-notice", "expression-of-concern", "corrected")
+    order: tuple[ArticleMark, ...] = ("retracted", "retraction-notice", "expression-of-concern", "corrected")
     return tuple(mark for mark in order if mark in marks)
 
 

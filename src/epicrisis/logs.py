@@ -39,7 +39,7 @@ from epicrisis.errors import ChatError, StorageError
 from epicrisis.printable import printable_json
 from epicrisis.privacy import open_private
 from epicrisis.prompts import Prompt
-from epicrisis.seams import ChatReply, ChatRequest
+from epicrisis.protocols import ChatReply, ChatRequest
 
 _LOGGER = logging.getLogger("epicrisis")
 _LOGGER.addHandler(logging.NullHandler())

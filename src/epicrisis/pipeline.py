@@ -23,20 +23,16 @@ from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
 from epicrisis.answering.abstention import says_untold, withhold_unverified
 from epicrisis.answering.baselines import PROMPTS, chain_of_thought, closed_book, rag
 from epicrisis.answering.brief_context import brief_context
-from epicrisis.answering.context import Context, Rewarder, Sampling
 from epicrisis.answering.full_context import full_context
 from epicrisis.answering.next_token import zero_shot
 from epicrisis.answering.open_medprompt import ensemble_refining, self_reflection
 from epicrisis.answering.refining import Refining
 from epicrisis.answering.reward import judged
 from epicrisis.answering.self_consistency import NO_EXAMPLES, medprompt, self_consistency
+from epicrisis.answering.strategy_context import Context, Rewarder, Sampling
 from epicrisis.answering.voting import Voting
 from epicrisis.answers import Answer, Answered, Called, Delta, Event, Notice, Usage
-from epicrisis.errors import EpicrisisError, InputError, SettingsError
-from epicrisis.library.patients import MIXED, Roster, check_patient, resolved_patient
-from epicrisis.logs import log_error, log_event, open_log
-from epicrisis.models.catalogue import is_demo
-from epicrisis.opening import (
+from epicrisis.components import (
     ExampleSearch,
     Opened,
     examples_told,
@@ -51,16 +47,20 @@ from epicrisis.opening import (
     rosters_of,
     scope_of,
 )
-from epicrisis.plain import to_json
+from epicrisis.errors import EpicrisisError, InputError, SettingsError
+from epicrisis.evidence_selection import AGAIN, NO_TIME, TimeAsked, by_time, fitting, found, ordered, time_asked
+from epicrisis.library.patients import MIXED, Roster, check_patient, resolved_patient
+from epicrisis.logs import log_error, log_event, open_log
+from epicrisis.models.catalogue import is_demo
+from epicrisis.overrides import AS_SET, RunOverrides, treated
 from epicrisis.privacy import quiet_logs, without_secrets
 from epicrisis.prompts import folder_hash
+from epicrisis.protocols import ChatModel, RewardModel
 from epicrisis.retrieval.preflight import named_rules
-from epicrisis.retrieval.record import IN_TIME
+from epicrisis.retrieval.record_context import IN_TIME
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.seams import ChatModel, RewardModel
-from epicrisis.searching import AGAIN, NO_TIME, TimeAsked, by_time, fitting, found, ordered, time_asked
+from epicrisis.serialization import to_json
 from epicrisis.settings import ModelSettings, Settings
-from epicrisis.treatment import AS_SET, Treatment, treated
 from epicrisis.types import Examples, Preflight, Question, Ranking, Scope
 
 Strategy: TypeAlias = Callable[[Question, Context], Awaitable[Answer]]
@@ -86,14 +86,39 @@ WITH_EXAMPLES = frozenset({"medprompt", "ensemble-refining", "self-reflection"})
 SEARCHES_AT_ONCE = 2
 
 _DECIDES = {
-    "encoder", "by", "strategy", "k", "partition", "rrf_k", "preflight", "long_questions", "rerank", "scope", "seed",
-    "count", "votes", "examples", "refine", "fusion_times", "unit", "note_tokens", "order", "timeline", "extract",
+    "encoder",
+    "by",
+    "strategy",
+    "k",
+    "partition",
+    "rrf_k",
+    "preflight",
+    "long_questions",
+    "rerank",
+    "scope",
+    "seed",
+    "count",
+    "votes",
+    "examples",
+    "refine",
+    "fusion_times",
+    "unit",
+    "note_tokens",
+    "order",
+    "timeline",
+    "extract",
     "unverified",
-}  # fmt: skip
+}
 """Settings that decide the answers."""
 _DECIDES_REPLIES = {
-    "context_tokens", "temperature", "top_p", "max_reasoning_tokens", "json_schema", "option_logprobs", "extra",
-}  # fmt: skip
+    "context_tokens",
+    "temperature",
+    "top_p",
+    "max_reasoning_tokens",
+    "json_schema",
+    "option_logprobs",
+    "extra",
+}
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -168,7 +193,7 @@ class Pipeline:
             )
 
     async def events(
-        self, question: Question, scope: Scope | None = None, treatment: Treatment = AS_SET
+        self, question: Question, scope: Scope | None = None, treatment: RunOverrides = AS_SET
     ) -> AsyncIterator[Event]:
         """What happens, as it happens; the last event is `Answered`. Leaving cancels the calls in flight."""
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
@@ -210,7 +235,7 @@ class Pipeline:
         yield last
 
     async def _answered(
-        self, question: Question, scope: Scope, treatment: Treatment, emit: Callable[[Event], None]
+        self, question: Question, scope: Scope, treatment: RunOverrides, emit: Callable[[Event], None]
     ) -> Answer:
         """Ask the strategy; where notes were left out by time and the rest did not answer, ask once more with all."""
         asked = await self.time_asked(question, scope, treatment)
@@ -235,7 +260,7 @@ class Pipeline:
         again = await ask(replace(whole, deadline=context.deadline))
         return replace(again, narrowing="lifted")
 
-    async def answer(self, question: Question, scope: Scope | None = None, treatment: Treatment = AS_SET) -> Answer:
+    async def answer(self, question: Question, scope: Scope | None = None, treatment: RunOverrides = AS_SET) -> Answer:
         """The answer alone, its trace included."""
         async for event in self.events(question, scope, treatment):
             if isinstance(event, Answered):
@@ -260,16 +285,16 @@ class Pipeline:
             return scope
         return replace(scope, patient=await self._offload(resolved_patient, self._rosters, scope.patient))
 
-    def _reads_record(self, scope: Scope, treatment: Treatment) -> bool:
+    def _reads_record(self, scope: Scope, treatment: RunOverrides) -> bool:
         return scope.patient is not None and (treatment.strategy or self._settings.strategy) not in WITHOUT_LIBRARY
 
-    async def _mixed(self, scope: Scope, treatment: Treatment) -> list[Notice]:
+    async def _mixed(self, scope: Scope, treatment: RunOverrides) -> list[Notice]:
         """What is to be said where documents of no patient are read with the record and nobody declared them."""
         if not self._rosters or not self._reads_record(scope, treatment):
             return []
         return [Notice("mixed", MIXED)] if await self._offload(self._rosters[0].is_mixed) else []
 
-    async def _told_whose(self, answer: Answer, scope: Scope, treatment: Treatment) -> Answer:
+    async def _told_whose(self, answer: Answer, scope: Scope, treatment: RunOverrides) -> Answer:
         """The answer with the patient whose record was read."""
         if scope.patient is None or not self._reads_record(scope, treatment):
             return answer
@@ -387,7 +412,7 @@ class Pipeline:
         )
         return made
 
-    async def time_asked(self, question: Question, scope: Scope, treatment: Treatment = AS_SET) -> TimeAsked:
+    async def time_asked(self, question: Question, scope: Scope, treatment: RunOverrides = AS_SET) -> TimeAsked:
         """Return what the question says of time, held against the notes that it will be answered from."""
         placed, strategy = treatment.ranking, treatment.strategy or self._settings.strategy
         unread = strategy in WITHOUT_LIBRARY or (placed is None and self._opened is None) or treatment.about is not None
@@ -439,12 +464,12 @@ class Pipeline:
         ]
 
 
-def is_narrowed(asked: TimeAsked, treatment: Treatment) -> bool:
+def is_narrowed(asked: TimeAsked, treatment: RunOverrides) -> bool:
     """Return whether notes are left out by time, so that an abstention is asked once more."""
     return bool(asked.hidden) or treatment.whole is not None
 
 
-def without_narrowing(treatment: Treatment) -> Treatment:
+def without_narrowing(treatment: RunOverrides) -> RunOverrides:
     """Return the treatment that reads the whole record."""
     return treatment if treatment.whole is None else replace(treatment, ranking=treatment.whole, whole=None)
 

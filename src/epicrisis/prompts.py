@@ -20,14 +20,14 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from epicrisis.errors import ScopeViolation
-from epicrisis.facets import Mark
-from epicrisis.seams import Message
+from epicrisis.facets import ArticleMark
+from epicrisis.protocols import Message
 from epicrisis.types import Passage, Scope
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
 
-MARKS: Mapping[Mark, str] = {
+MARKS: Mapping[ArticleMark, str] = {
     "retracted": "RETRACTED",
     "retraction-notice": "NOTICE OF A RETRACTION",
     "expression-of-concern": "EXPRESSION OF CONCERN",
@@ -69,7 +69,7 @@ def unescape(text: str) -> str:
     return _MARKERS.sub(lambda found: found["opener"] + found["escapes"][1:], text)
 
 
-def fence(items: Iterable[str], label: str = "doc", marks: Sequence[Sequence[Mark]] = ()) -> str:
+def fence(items: Iterable[str], label: str = "doc", marks: Sequence[Sequence[ArticleMark]] = ()) -> str:
     """The items behind `[label 1]`, `[label 2]`... inside the fence, each escaped.
 
     `marks` are those of each item, where there are some: they stand in the label (`[doc 2: RETRACTED]`), which is ours

@@ -17,18 +17,18 @@ from epicrisis.dates import last_day
 from epicrisis.errors import InputError
 from epicrisis.privacy import host_of, local_path, outside, without_secrets
 from epicrisis.types import (
-    By,
-    Count,
-    Extract,
-    Keep,
-    Order,
-    Remedy,
+    CountUnit,
+    DraftSelection,
+    EvidenceOrder,
+    EvidenceUnit,
+    ExtractionTarget,
+    LongQuestionPolicy,
     RuleName,
+    SearchMode,
     SignalKind,
     StrategyName,
     TieRule,
-    Unit,
-    Unverified,
+    UnverifiedPolicy,
 )
 
 ROLES = ("writer", "map", "reduce")
@@ -220,7 +220,7 @@ class RefineSettings(_Table):
     rounds: int = Field(5, ge=0, le=1000)
     reward_model: Installed | None = None
     """A trained reward model: a catalogue name or a folder (extra `torch`)."""
-    keep: Keep | None = None
+    keep: DraftSelection | None = None
     """Where not said: the best by the reward model where there is one, else the last."""
 
 
@@ -290,18 +290,18 @@ class Settings(_Table):
     encoder: Installed | None = None
     """Name or folder; where not said, the one the library was made with, and `minilm` for a new library."""
     models: Models = Models()
-    by: By = "hybrid"
+    by: SearchMode = "hybrid"
     strategy: StrategyName = "brief-context"
     k: int = Field(16, ge=1, le=1000)
     """Documents that are read, or passages; see `count`."""
-    count: Count | None = None
+    count: CountUnit | None = None
     """What `k`, `partition` and the preflight check count. Where not said documents, and passages of a patient's
     record."""
     partition: int = Field(4, ge=1)
     """Documents, or passages, a map call."""
     rrf_k: int = Field(60, ge=1)
     preflight: PreflightSettings = PreflightSettings()
-    long_questions: Remedy = "segments"
+    long_questions: LongQuestionPolicy = "segments"
     """What is done where a question is longer than the encoder's window."""
     rerank: RerankSettings = RerankSettings()
     fusion_times: int | None = Field(None, ge=1, exclude_if=lambda times: times is None)
@@ -311,17 +311,17 @@ class Settings(_Table):
     """Further libraries of the same passages, made with other encoders: their dense rankings are fused."""
     beside: tuple[LocalPath, ...] = ()
     """Libraries of literature that are searched along with the first, in one ranking; no patient's notes of theirs."""
-    unit: Unit = Field("chunk", exclude_if=lambda unit: unit == "chunk")
+    unit: EvidenceUnit = Field("chunk", exclude_if=lambda unit: unit == "chunk")
     """What of a record is read: passages, or the `k` whole notes that the best of them stand in."""
     note_tokens: int | None = Field(None, ge=1, exclude_if=lambda tokens: tokens is None)
     """What whole notes may take together, by the writer's tokenizer; where not said, what its window leaves."""
-    order: Order | None = Field(None, exclude_if=lambda order: order is None)
+    order: EvidenceOrder | None = Field(None, exclude_if=lambda order: order is None)
     """Where not said: by time where the question is of a patient, else by rank."""
     timeline: bool = Field(True, exclude_if=lambda on: on)
     """A question of a patient that says first, latest, during the second stay is held against the record's times."""
-    extract: Extract = Field("span", exclude_if=lambda extract: extract == "span")
+    extract: ExtractionTarget = Field("span", exclude_if=lambda extract: extract == "span")
     """What answers an extractive question."""
-    unverified: Unverified = Field("abstain", exclude_if=lambda unverified: unverified == "keep")
+    unverified: UnverifiedPolicy = Field("abstain", exclude_if=lambda unverified: unverified == "keep")
     """What becomes of an answer from documents none of whose quotations stands in them: the question ends as an
     abstention that shows it, or it is kept as an answer. Experiments keep it unless told otherwise."""
     scope: ScopeSettings = ScopeSettings()
@@ -397,7 +397,7 @@ class Settings(_Table):
             if (host := outside(value)) is not None:
                 yield key, host
 
-    def counted(self, patient: str | None = None) -> Count:
+    def counted(self, patient: str | None = None) -> CountUnit:
         """Return what is counted where a question is of this patient, or of literature."""
         return self.count or ("documents" if patient is None else "passages")
 

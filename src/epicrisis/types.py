@@ -12,19 +12,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from .dates import first_day, last_day
-from .facets import WITHHELD, Mark, facets, is_withheld, marks_of
+from epicrisis.dates import first_day, last_day
+from epicrisis.facets import WITHHELD, ArticleMark, facets, is_withheld, marks_of
 
 Metadata: TypeAlias = Mapping[str, Any]
 """JSON data that a source tells of a document."""
 
-State: TypeAlias = Literal["answered", "abstained", "unparsed", "failed", "over-window"]
+AnswerState: TypeAlias = Literal["answered", "abstained", "unparsed", "failed", "over-window"]
 """How a question ended. Anything but `answered` is counted and shown, never scored as a letter. `over-window`: what
 was to be read does not fit the model's window, so nobody was asked and nothing was cut."""
 
-Form: TypeAlias = Literal["choice", "extractive", "open"]
-By: TypeAlias = Literal["dense", "bm25", "hybrid"]
-Remedy: TypeAlias = Literal["cut", "last-sentence-first", "segments"]
+QuestionForm: TypeAlias = Literal["choice", "extractive", "open"]
+SearchMode: TypeAlias = Literal["dense", "bm25", "hybrid"]
+LongQuestionPolicy: TypeAlias = Literal["cut", "last-sentence-first", "segments"]
 """What is done where a question is longer than an encoder's window; `cut`: nothing, it reads the beginning."""
 
 SignalKind: TypeAlias = Literal["overlap", "rank-biased-overlap", "dense-gap", "bm25-gap", "reranker-overlap"]
@@ -34,30 +34,38 @@ TieRule: TypeAlias = Literal["abstain", "first-vote"]
 """What comes of votes that are tied; `first-vote`: of the leading options the one that a vote stated first, as the
 context-retrieval study's code does."""
 
-Keep: TypeAlias = Literal["last", "best"]
+DraftSelection: TypeAlias = Literal["last", "best"]
 """Which draft of self-reflection is the answer: the last, as published; or the one of highest reward (errata P8)."""
 
-Splitter: TypeAlias = Literal["tokens", "medrag", "whole"]
+SplitterName: TypeAlias = Literal["tokens", "medrag", "whole"]
 StrategyName: TypeAlias = Literal[
-    "brief-context", "rag", "closed-book", "chain-of-thought", "zero-shot", "self-consistency", "medprompt",
-    "ensemble-refining", "self-reflection", "full-context",
-]  # fmt: skip
+    "brief-context",
+    "rag",
+    "closed-book",
+    "chain-of-thought",
+    "zero-shot",
+    "self-consistency",
+    "medprompt",
+    "ensemble-refining",
+    "self-reflection",
+    "full-context",
+]
 """How they are answered from."""
 
-Count: TypeAlias = Literal["documents", "passages"]
+CountUnit: TypeAlias = Literal["documents", "passages"]
 """What `k`, a part and the preflight check count."""
 
 RuleName: TypeAlias = Literal["fitted", "paper"]
 """Rules of the preflight check that have a name; see `retrieval.preflight`."""
 
-Unit: TypeAlias = Literal["chunk", "note"]
+EvidenceUnit: TypeAlias = Literal["chunk", "note"]
 """What of a record is read: the passages that were found, or the whole notes that they stand in."""
 
-Order: TypeAlias = Literal["rank", "time"]
+EvidenceOrder: TypeAlias = Literal["rank", "time"]
 """How what was found is put before a model: best first, or as it was written."""
 
-Extract: TypeAlias = Literal["sentence", "span"]
-Unverified: TypeAlias = Literal["abstain", "keep"]
+ExtractionTarget: TypeAlias = Literal["sentence", "span"]
+UnverifiedPolicy: TypeAlias = Literal["abstain", "keep"]
 """What answers an extractive question: a short sentence, as published; or words of a note, found there again."""
 
 
@@ -137,7 +145,7 @@ class Passage:
     metadata: Metadata = field(default_factory=dict)
 
     @property
-    def marks(self) -> tuple[Mark, ...]:
+    def marks(self) -> tuple[ArticleMark, ...]:
         """What became of the article since it appeared, the gravest first: `retracted`, ..."""
         return marks_of(self.metadata)
 
@@ -148,7 +156,7 @@ class Passage:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class EvidenceSpan:
     """Where in a document something stands, offsets in characters."""
 
     document_id: str
@@ -164,14 +172,14 @@ class Question:
 
     text: str
     options: Mapping[str, str] = field(default_factory=dict)
-    form: Form = "open"
+    form: QuestionForm = "open"
     id: str = ""
     gold: str | None = None
     gold_documents: tuple[str, ...] = ()
     patient: str | None = None
     also: tuple[str, ...] = ()
     """Other answers that are as right as `gold`; none of a question with options."""
-    evidence: tuple[Place, ...] = ()
+    evidence: tuple[EvidenceSpan, ...] = ()
     """Where the answer stands, all of it, where that is known."""
     category: str = ""
     """What kind of question it is (`specific-fact`, `temporal`, ...), where somebody says."""
@@ -311,7 +319,7 @@ class Preflight:
     signal: SignalKind = "overlap"
     reranked_top: tuple[str, ...] = ()
     """Empty but for `reranker-overlap`."""
-    count: Count = "passages"
+    count: CountUnit = "passages"
     """What `n`, `depth` and the tops count: documents, each by its best passage, or passages."""
     rule: str = ""
     """Where signal, n and threshold come from; empty where they were given."""

@@ -8,8 +8,8 @@ import pytest
 
 from epicrisis.answering.abstention import withhold_unverified
 from epicrisis.answers import Answer, Citation
-from epicrisis.types import State
-from tests.answering.world import QUESTION
+from epicrisis.types import AnswerState
+from tests.support.strategies import QUESTION
 
 NOT_THERE = Citation(1, "d#0", "d", "Title", "source", "2015", 0, 9, "never said so", verified=False)
 THERE = dataclasses.replace(NOT_THERE, number=2, verified=True)
@@ -41,7 +41,7 @@ def test_answer_with_one_verified_quotation_is_kept() -> None:
 
 
 @pytest.mark.parametrize("state", ["abstained", "unparsed", "failed", "over-window"])
-def test_question_without_answer_keeps_its_state(state: State) -> None:
+def test_question_without_answer_keeps_its_state(state: AnswerState) -> None:
     answer = dataclasses.replace(answer_with(), state=state)
     assert withhold_unverified(answer) is answer
 

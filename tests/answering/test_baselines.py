@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from epicrisis.answering.baselines import chain_of_thought, closed_book, rag
-from epicrisis.answering.choices import ReplyForm
+from epicrisis.answering.reply_parsing import ReplyForm
 from epicrisis.answers import AnswerStarted, Called, Delta, Retrieved
 from epicrisis.errors import EndpointRejected, ScopeViolation
-from epicrisis.seams import ChatRequest
+from epicrisis.protocols import ChatRequest
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.types import Scope
-from tests.answering.world import (
+from tests.support.strategies import (
     NOT_FOUND,
     OPEN_QUESTION,
     QUESTION,

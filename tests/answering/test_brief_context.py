@@ -8,7 +8,7 @@ import re
 import pytest
 
 from epicrisis.answering.brief_context import brief_context
-from epicrisis.answering.context import Sampling
+from epicrisis.answering.strategy_context import Sampling
 from epicrisis.answers import (
     Answer,
     AnswerStarted,
@@ -29,10 +29,10 @@ from epicrisis.errors import (
     NetworkRefused,
     ScopeViolation,
 )
-from epicrisis.seams import Capabilities, ChatReply, ChatRequest, OnDelta
+from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, OnDelta
 from epicrisis.testing.chat import Script, ScriptedModel
 from epicrisis.types import Scope
-from tests.answering.world import (
+from tests.support.strategies import (
     NOT_FOUND,
     OPEN_QUESTION,
     QUESTION,

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from epicrisis.answering.choices import (
+from epicrisis.answering.reply_parsing import (
     ANSWER_CHARACTERS,
     MAX_QUOTES,
     MAX_SOURCES,
     QUOTE_CHARACTERS,
     REASONING_CHARACTERS,
-    Reply,
+    ParsedReply,
     ReplyForm,
     TextStream,
     Unreadable,
@@ -267,14 +267,14 @@ def test_escaped_half_of_a_pair_becomes_the_replacement_character() -> None:
 @pytest.mark.parametrize("choice", [None, "", "null", "None", " null "])
 def test_no_choice_is_fine_where_the_form_allows_it(choice: str | None) -> None:
     reply = MAP.read(js(finding="It bears on it.", choice=choice, quotes=[]))
-    assert reply == Reply(True, "It bears on it.")
-    assert CHOICE.read(js(answer="It bears on it.", choice=choice)) == Reply(False, "It bears on it.")
+    assert reply == ParsedReply(True, "It bears on it.")
+    assert CHOICE.read(js(answer="It bears on it.", choice=choice)) == ParsedReply(False, "It bears on it.")
 
 
 def test_nothing_found_is_a_reply() -> None:
     for form in FORMS:
-        assert form.read('{"result": {"found": false}}') == Reply(found=False)
-        assert form.read('{"result": {"found": false, "answer": "x", "choice": "Q"}}') == Reply(found=False)
+        assert form.read('{"result": {"found": false}}') == ParsedReply(found=False)
+        assert form.read('{"result": {"found": false, "answer": "x", "choice": "Q"}}') == ParsedReply(found=False)
 
 
 def test_a_letter_goes_before_an_option_of_that_text() -> None:
@@ -300,8 +300,8 @@ def test_a_text_that_two_options_share_but_for_capitals_is_no_choice() -> None:
 
 
 def test_open_questions_take_prose() -> None:
-    assert OPEN.read(" It does, in adults. ") == Reply(True, "It does, in adults.")
-    assert OPEN.read(js(answer=" It does. ")) == Reply(True, "It does.")
+    assert OPEN.read(" It does, in adults. ") == ParsedReply(True, "It does, in adults.")
+    assert OPEN.read(js(answer=" It does. ")) == ParsedReply(True, "It does.")
     assert OPEN.read("Levels below {5} count.").text == "Levels below {5} count."
     for broken in ('{"result": {"found": tr', 'Here: {"result": {"found": true, "answer": "It'):
         with pytest.raises(Unreadable, match="broken JSON"):
@@ -381,9 +381,18 @@ def test_reading_raises_nothing_but_unreadable(text: str, form: ReplyForm) -> No
 def satisfies(value: Any, schema: dict[str, Any]) -> bool:
     """Whether the value keeps the schema: the few words of JSON schema that are used here, and no others."""
     assert set(schema) <= {
-        "type", "enum", "anyOf", "properties", "required", "additionalProperties", "items", "minItems", "maxItems",
-        "minLength", "maxLength",
-    }  # fmt: skip
+        "type",
+        "enum",
+        "anyOf",
+        "properties",
+        "required",
+        "additionalProperties",
+        "items",
+        "minItems",
+        "maxItems",
+        "minLength",
+        "maxLength",
+    }
     kinds: dict[str, type] = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool}
     if "anyOf" in schema:
         return any(satisfies(value, branch) for branch in schema["anyOf"])

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from epicrisis.answering.choices import Reply, ReplyForm, Unreadable
-from epicrisis.answering.context import SECOND_TRY_TEMPERATURE, Sampling, ask, failure_of, fits, unanswered
+from epicrisis.answering.reply_parsing import ParsedReply, ReplyForm, Unreadable
+from epicrisis.answering.strategy_context import SECOND_TRY_TEMPERATURE, Sampling, ask, failure_of, fits, unanswered
 from epicrisis.answers import Called, Delta, Failure, Notice, Usage
 from epicrisis.errors import ChatError, EndpointBusy, EndpointRejected, EndpointTimeout, ReplyTruncated, ReplyWithheld
 from epicrisis.prompts import Prompt
-from epicrisis.seams import Capabilities, ChatReply, ChatRequest, Message, OnDelta
+from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, Message, OnDelta
 from epicrisis.testing.chat import ScriptedModel
-from tests.answering.world import NOT_FOUND, OPEN_QUESTION, World, said, world
+from tests.support.strategies import NOT_FOUND, OPEN_QUESTION, World, said, world
 
 PROMPT = Prompt((Message("system", "Be brief."), Message("user", "Why?")), "why@000000000000")
 FORM = ReplyForm({"A": "yes", "B": "no"})
@@ -37,21 +37,25 @@ def in_turn(*replies: str | ChatError) -> ScriptedModel:
     return ScriptedModel(script)
 
 
-def ask_in(asked: World, **more: Any) -> Reply:
+def ask_in(asked: World, **more: Any) -> ParsedReply:
     return asyncio.run(ask(asked.context, "writer", "stage", PROMPT, FORM, **more))
 
 
 def test_one_good_reply_is_one_call() -> None:
     model = in_turn(GOOD)
     asked = world(model, (), seed=7, sampling={"writer": Sampling(0.25), "map": Sampling(1.0)})
-    assert ask_in(asked) == Reply(True, "It does so.", "A")
+    assert ask_in(asked) == ParsedReply(True, "It does so.", "A")
     (request,) = model.requests
     assert request == ChatRequest(PROMPT.messages, FORM.max_tokens, 0.25, seed=7, sample=0, schema=FORM.schema())
     (called,) = asked.events
     assert isinstance(called, Called)
     assert (called.stage, called.model, called.finish_reason, called.seed, called.sample) == (
-        "stage", "scripted", "stop", 7, 0,
-    )  # fmt: skip
+        "stage",
+        "scripted",
+        "stop",
+        7,
+        0,
+    )
     assert (called.prompt_sha256, called.template) == (PROMPT.sha256, "why@000000000000")
     assert called.usage == Usage(calls=1, prompt_tokens=3, completion_tokens=len(GOOD.split()))
 

@@ -9,12 +9,11 @@ import pytest
 
 from epicrisis.answering.baselines import rag
 from epicrisis.answering.brief_context import brief_context
-from epicrisis.answering.choices import EmptyReply, Unreadable
 from epicrisis.answering.extractive import SPAN_CHARACTERS, SpanForm
+from epicrisis.answering.reply_parsing import EmptyReply, Unreadable
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.types import Passage, Question
-
-from .world import NOT_FOUND, by_stage, passages, run, said, stages, world
+from tests.support.strategies import NOT_FOUND, by_stage, passages, run, said, stages, world
 
 WHAT = Question("What does aspirin lower?", form="extractive")
 
@@ -95,9 +94,16 @@ def test_parts_that_copy_nothing_that_stands_there_are_failed_parts() -> None:
 
 @pytest.mark.parametrize(
     ("words", "text"),
-    [("5 mg", "given 15 mg"), ("5", "a level of 5.5"), ("metoprolol 5", "metoprolol 50 mg"), ("no", "normal"),
-     ("tension", "hypertension"), ("2", "on 1/2/2150"), ("12", "12,000 units")],
-)  # fmt: skip
+    [
+        ("5 mg", "given 15 mg"),
+        ("5", "a level of 5.5"),
+        ("metoprolol 5", "metoprolol 50 mg"),
+        ("no", "normal"),
+        ("tension", "hypertension"),
+        ("2", "on 1/2/2150"),
+        ("12", "12,000 units"),
+    ],
+)
 def test_a_span_is_whole_words_and_numbers(words: str, text: str) -> None:
     note = Passage("n#0", "n", 0, 0, len(text), text)
     with pytest.raises(Unreadable):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from epicrisis.answering.choices import ReplyForm
 from epicrisis.answering.full_context import full_context
+from epicrisis.answering.reply_parsing import ReplyForm
 from epicrisis.answers import Called
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.types import Hit, Question, Ranking
-
-from .world import OPEN_QUESTION, World, items_of, passages, run, said, world
+from tests.support.strategies import OPEN_QUESTION, World, items_of, passages, run, said, world
 
 
 def over(model: ScriptedModel, n: int) -> World:

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from epicrisis.answering.brief_context import brief_context
-from epicrisis.answering.choices import TextStream
-from epicrisis.answering.context import Context
+from epicrisis.answering.reply_parsing import TextStream
+from epicrisis.answering.strategy_context import Context
 from epicrisis.answers import Answer, Event, Notice
 from epicrisis.models.chat.layers.cache import ReplyCache
 from epicrisis.models.chat.layers.stack import layered
-from epicrisis.models.load import load_chat
-from epicrisis.seams import ChatModel
+from epicrisis.models.model_loading import load_chat
+from epicrisis.protocols import ChatModel
 from epicrisis.settings import ModelSettings
 from epicrisis.testing.hostile import HostileServer
 from epicrisis.types import Hit, Passage, Question, Ranking, Scope

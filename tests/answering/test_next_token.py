@@ -10,7 +10,7 @@ from epicrisis.answering.next_token import zero_shot
 from epicrisis.answers import Notice
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.types import Question
-from tests.answering.world import OPEN_QUESTION, run, world
+from tests.support.strategies import OPEN_QUESTION, run, world
 
 ASKED = Question("What is it?", {"A": "gout", "B": "scurvy", "C": "rickets"}, "choice")
 

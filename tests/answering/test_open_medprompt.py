@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from epicrisis.answering.context import Context, Rewarder
 from epicrisis.answering.open_medprompt import TEMPERATURES, TOP_PS, ensemble_refining, self_reflection
 from epicrisis.answering.refining import Refining
+from epicrisis.answering.strategy_context import Context, Rewarder
 from epicrisis.answers import Called, Drafted, ExamplesFound, Notice
 from epicrisis.errors import EndpointRejected
-from epicrisis.seams import ChatRequest
+from epicrisis.protocols import ChatRequest
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.types import Example, Examples, Question
-from tests.answering.world import NOT_FOUND, OPEN_QUESTION, QUESTION, items_of, run, world
+from tests.support.strategies import NOT_FOUND, OPEN_QUESTION, QUESTION, items_of, run, world
 
 EXAMPLES = Examples((Example("e0", "What helps in gout?", "Colchicine does."),))
 

@@ -6,15 +6,15 @@ import json
 
 import pytest
 
-from epicrisis.answering.choices import Unreadable
-from epicrisis.answering.context import Rewarder
 from epicrisis.answering.open_medprompt import self_reflection
 from epicrisis.answering.refining import Refining
+from epicrisis.answering.reply_parsing import Unreadable
 from epicrisis.answering.reward import ATTRIBUTES, MarksForm, judged
+from epicrisis.answering.strategy_context import Rewarder
 from epicrisis.answers import Called
-from epicrisis.seams import ChatRequest
+from epicrisis.protocols import ChatRequest
 from epicrisis.testing.chat import ScriptedModel
-from tests.answering.world import OPEN_QUESTION, items_of, run, said, world
+from tests.support.strategies import OPEN_QUESTION, items_of, run, said, world
 
 MARKS = dict.fromkeys(ATTRIBUTES, 4)
 

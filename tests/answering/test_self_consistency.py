@@ -14,11 +14,11 @@ from epicrisis.answering.self_consistency import medprompt, self_consistency
 from epicrisis.answering.voting import Voting
 from epicrisis.answers import Called, ExamplesFound, Notice, Voted
 from epicrisis.errors import EndpointRejected
-from epicrisis.seams import ChatRequest
+from epicrisis.protocols import ChatRequest
 from epicrisis.testing.chat import ScriptedModel, words
 from epicrisis.testing.voter import voter
 from epicrisis.types import Example, Examples, Question
-from tests.answering.world import NOT_FOUND, OPEN_QUESTION, run, world
+from tests.support.strategies import NOT_FOUND, OPEN_QUESTION, run, world
 
 ASKED = Question(
     "What is it?", {"A": "gout", "B": "scurvy", "C": "rickets", "D": "measles"}, "choice", id="q", gold="B"
@@ -90,10 +90,14 @@ def test_an_uneven_number_favours_no_letter_over_many_questions(votes: int) -> N
 @pytest.mark.parametrize(
     ("text", "stands"),
     [
-        ("Option {} it is.", False), ("I choose ({}), not the others.", False), ("So {}) it is.", False),
-        ("A lack of vitamin X causes it.", False), ("It is a lack of fruit.", True), ("I think that it is so.", False),
+        ("Option {} it is.", False),
+        ("I choose ({}), not the others.", False),
+        ("So {}) it is.", False),
+        ("A lack of vitamin X causes it.", False),
+        ("It is a lack of fruit.", True),
+        ("I think that it is so.", False),
     ],
-)  # fmt: skip
+)
 def test_the_words_of_another_order_stand_where_they_name_no_letter(text: str, stands: bool) -> None:
     """An "A" or "I" may be a word: then the option's name is as good."""
     options = {letter: f"cause {letter}" for letter in "ABCDEFGHI"}

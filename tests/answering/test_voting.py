@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from epicrisis.answering.shuffling import as_they_are, shuffled
 from epicrisis.answering.voting import tally
 from epicrisis.answers import Vote
-from epicrisis.types import State, TieRule
+from epicrisis.types import AnswerState, TieRule
 
 LETTERS = "ABCD"
 
 
 def votes(stated: str) -> list[Vote]:
     """One a letter; `-` abstained, `?` could not be read, `!` failed."""
-    states: dict[str, State] = {"-": "abstained", "?": "unparsed", "!": "failed"}
+    states: dict[str, AnswerState] = {"-": "abstained", "?": "unparsed", "!": "failed"}
     return [
         Vote(i, tuple(LETTERS), states.get(each, "answered"), None if each in states else each)
         for i, each in enumerate(stated)
@@ -44,7 +44,7 @@ def votes(stated: str) -> list[Vote]:
         ("!!", "first-vote", "failed", None, ""),
     ],
 )
-def test_what_votes_come_to(stated: str, tie: TieRule, state: State, choice: str | None, decided_by: str) -> None:
+def test_what_votes_come_to(stated: str, tie: TieRule, state: AnswerState, choice: str | None, decided_by: str) -> None:
     counted = tally(votes(stated), LETTERS, tie)
     assert (counted.state, counted.choice, counted.decided_by) == (state, choice, decided_by)
 

@@ -13,10 +13,10 @@ from epicrisis.answering.baselines import rag
 from epicrisis.answering.brief_context import brief_context, map_reduce, partition
 from epicrisis.answers import Notice
 from epicrisis.errors import ContextOverflow
-from epicrisis.seams import Capabilities, ChatRequest
+from epicrisis.protocols import Capabilities, ChatRequest
 from epicrisis.testing.chat import Script, ScriptedModel
 from epicrisis.types import Passage
-from tests.answering.world import (
+from tests.support.strategies import (
     NOT_FOUND,
     QUESTION,
     World,

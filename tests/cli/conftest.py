@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from epicrisis.cli.app import app
-from tests.cli.forked import EXIT
+from tests.support.forked_cli import EXIT
 
 Run = Callable[..., Result]
 
@@ -62,7 +62,7 @@ class Program:
     def __init__(self, log: Path) -> None:
         self._log = log
         self._server = subprocess.Popen(
-            [sys.executable, "-m", "tests.cli.forked"],
+            [sys.executable, "-m", "tests.support.forked_cli"],
             cwd=Path(__file__).parents[2],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -70,7 +70,7 @@ class Program:
         )
 
     def run(self, *arguments: object, **more: Any) -> int:
-        """Returns the exit code of one command, negative for a signal; `more` as `tests.cli.forked` takes it."""
+        """Return the exit code of one command, negative for a signal; `more` as in `tests.support.forked_cli`."""
         return self.run_all([arguments], **more)
 
     def run_all(self, commands: Sequence[Sequence[object]], **more: Any) -> int:

@@ -16,7 +16,7 @@ from epicrisis.cli.app import app
 from epicrisis.types import Document
 from tests.cli.conftest import Run
 from tests.cli.test_records import library
-from tests.loopback import USAGE, Endpoint, Scripted, serving, sse
+from tests.support.loopback import USAGE, Endpoint, Scripted, serving, sse
 
 CHAT = "/v1/chat/completions"
 REPLY = json.dumps({"result": {"found": True, "answer": "Zinc shortens it."}})

@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.conftest import Run
 from tests.cli.test_bad_input import assert_one_line
-from tests.loopback import USAGE, Endpoint, Scripted, completion, serving, sse
+from tests.support.loopback import USAGE, Endpoint, Scripted, completion, serving, sse
 
 pytestmark = pytest.mark.models
 
@@ -71,9 +71,17 @@ def test_an_endpoint_that_is_not_there(small_library: Path, run: Run) -> None:
 def test_an_endpoint_that_answers_in_prose_is_read(endpoint: Endpoint, small_library: Path, run: Run) -> None:
     endpoint.script[CHAT] = [streamed("The answer is B.")]
     result = run(
-        "ask", small_library, "Does zinc lengthen diarrhoea?", "--options", "yes,no", "--strategy", "closed-book",
-        "--model", f"{endpoint.url}/v1#m", "--json",
-    )  # fmt: skip
+        "ask",
+        small_library,
+        "Does zinc lengthen diarrhoea?",
+        "--options",
+        "yes,no",
+        "--strategy",
+        "closed-book",
+        "--model",
+        f"{endpoint.url}/v1#m",
+        "--json",
+    )
     answer = json.loads(result.stdout)
     assert (answer["state"], answer["choice"]) == ("answered", "B")
 
@@ -87,9 +95,17 @@ def test_a_run_over_a_file_goes_on_after_failures_and_asks_them_again(
     refused = Scripted({"error": {"message": "no"}}, 403)
     endpoint.script[CHAT] = [HEALTHY, refused, HEALTHY]
     arguments = (
-        "ask", small_library, "--file", questions, "-o", answers, "--strategy", "closed-book",
-        "--model", f"{endpoint.url}/v1#m",
-    )  # fmt: skip
+        "ask",
+        small_library,
+        "--file",
+        questions,
+        "-o",
+        answers,
+        "--strategy",
+        "closed-book",
+        "--model",
+        f"{endpoint.url}/v1#m",
+    )
     first = run(*arguments)
     assert_one_line(first, "1 questions failed")
     assert len(answers.read_text(encoding="utf-8").splitlines()) == 3

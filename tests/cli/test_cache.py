@@ -18,9 +18,21 @@ from epicrisis.testing.hostile import HostileServer
 from epicrisis.types import Document
 
 WORDS = (
-    "aspirin", "stroke", "trial", "dose", "placebo", "risk", "fever", "biopsy", "cohort", "plasma", "serum", "liver",
-    "renal", "statin",
-)  # fmt: skip
+    "aspirin",
+    "stroke",
+    "trial",
+    "dose",
+    "placebo",
+    "risk",
+    "fever",
+    "biopsy",
+    "cohort",
+    "plasma",
+    "serum",
+    "liver",
+    "renal",
+    "statin",
+)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from epicrisis.models.chat.layers.cache import APPLICATION_ID, FORMAT
 from epicrisis.types import Document
 from tests.cli.conftest import Run
 from tests.corpus.test_fhir import PATIENT, STAY, document, observation, packed
-from tests.records import library
+from tests.support.patient_records import library
 
 CANARY = "kanarienvogel"
 ODD = (
@@ -37,9 +37,16 @@ FHIR = [
 ]
 LINE = {"id": "a", "text": "Fever.", "title": "T", "date": "2150", "patient": "p1", "metadata": {"k": 1}, "source": "s"}
 QUESTION = {
-    "id": "q", "text": "What?", "options": {"A": "x", "B": "y"}, "gold": "A", "form": "choice", "patient": "p1",
-    "also": ["z"], "evidence": [{"document_id": "d", "start": 0, "end": 1, "fact": "f"}], "gold_documents": ["d"],
-}  # fmt: skip
+    "id": "q",
+    "text": "What?",
+    "options": {"A": "x", "B": "y"},
+    "gold": "A",
+    "form": "choice",
+    "patient": "p1",
+    "also": ["z"],
+    "evidence": [{"document_id": "d", "start": 0, "end": 1, "fact": "f"}],
+    "gold_documents": ["d"],
+}
 
 
 def planted(value: object) -> Iterator[object]:
@@ -57,8 +64,8 @@ def planted(value: object) -> Iterator[object]:
 
 
 def messages(paths: list[Path], **named: object) -> list[str]:
-    from epicrisis.corpus.inputs import Skipped
-    from epicrisis.corpus.reading import read
+    from epicrisis.corpus.reader_base import Skipped
+    from epicrisis.corpus.readers import read
     from epicrisis.errors import EpicrisisError
 
     try:
@@ -94,8 +101,8 @@ def test_message_of_a_damaged_line_repeats_nothing(tmp_path: Path) -> None:
 
 
 def test_message_of_a_damaged_question_repeats_nothing(tmp_path: Path) -> None:
-    from epicrisis.corpus.inputs import Skipped
     from epicrisis.corpus.questions import read_questions
+    from epicrisis.corpus.reader_base import Skipped
 
     path = tmp_path / "questions.jsonl"
     for odd in planted(QUESTION):
@@ -148,8 +155,18 @@ def sqlite_of(path: Path, damage: str) -> None:
     db.close()
 
 
-ASKS = ("ask", "What?", "--patient", "p1", "--strategy", "full-context", "--model", "http://127.0.0.1:9/v1#m",
-        "--setting", "models.writer.tries=1")  # fmt: skip
+ASKS = (
+    "ask",
+    "What?",
+    "--patient",
+    "p1",
+    "--strategy",
+    "full-context",
+    "--model",
+    "http://127.0.0.1:9/v1#m",
+    "--setting",
+    "models.writer.tries=1",
+)
 READ_BY = {
     "replies.sqlite": (ASKS, ("cache", "info")),
     "journal.sqlite": (("library", "info"), ("library", "patients")),

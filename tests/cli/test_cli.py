@@ -83,7 +83,7 @@ def test_ask_shows_its_work_and_ends_in_a_true_state(small_library: Path, run: R
 def test_ask_json_holds_the_answer_with_its_trace(small_library: Path, run: Run) -> None:
     result = run(
         "ask", small_library, "Does zinc shorten diarrhoea?", "--no-preflight", "--partition", 2, "--json", "-k", 3
-    )  # fmt: skip
+    )
     answer = json.loads(result.stdout)
     events = [event["event"] for event in answer["trace"]]
     assert answer["state"] in ("answered", "abstained", "unparsed", "failed")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Run
-from tests.evaluation.written import answers, folder, recipe
+from tests.support.run_folders import answers, folder, recipe
 
 
 @pytest.fixture

@@ -21,11 +21,11 @@ import pytest
 from epicrisis.configuration import load, overrides
 from epicrisis.corpus import medcpt
 from epicrisis.errors import InputError, LibraryDamaged, SettingsError
-from epicrisis.evaluation.datasets.records import ehr_ds_qa
+from epicrisis.evaluation.datasets.patient_records import ehr_ds_qa
 from epicrisis.library.manifest import read_manifest
 from tests.cli.conftest import Program, Run
-from tests.cli.damage import damage
 from tests.conftest import _missing
+from tests.support.damage import damage
 
 DEEP = 100_000
 
@@ -67,12 +67,31 @@ MANIFEST: dict[str, Any] = {
     "complete": True,
 }
 ABSURD = [
-    ("dimensions", -1), ("dimensions", 0), ("dimensions", 10**12), ("dimensions", 1.5), ("dimensions", True),
-    ("dimensions", float("nan")), ("dimensions", "384"), ("max_tokens", -254), ("max_tokens", 10**30),
-    ("overlap", -1), ("overlap", 254), ("overlap", None), ("splitter", "none"), ("splitter", ["tokens"]),
-    ("encoder_name", "a\ud800"), ("encoder_name", "a\x1b[2J"), ("encoder_name", "a" * 100_000), ("software", {"a": 1}),
-    ("software", []), ("complete", 1), ("format", float("inf")), ("format", -2), ("format", 10**40), ("format", None),
-]  # fmt: skip
+    ("dimensions", -1),
+    ("dimensions", 0),
+    ("dimensions", 10**12),
+    ("dimensions", 1.5),
+    ("dimensions", True),
+    ("dimensions", float("nan")),
+    ("dimensions", "384"),
+    ("max_tokens", -254),
+    ("max_tokens", 10**30),
+    ("overlap", -1),
+    ("overlap", 254),
+    ("overlap", None),
+    ("splitter", "none"),
+    ("splitter", ["tokens"]),
+    ("encoder_name", "a\ud800"),
+    ("encoder_name", "a\x1b[2J"),
+    ("encoder_name", "a" * 100_000),
+    ("software", {"a": 1}),
+    ("software", []),
+    ("complete", 1),
+    ("format", float("inf")),
+    ("format", -2),
+    ("format", 10**40),
+    ("format", None),
+]
 
 
 def test_sensible_manifest_is_read(tmp_path: Path) -> None:
@@ -145,12 +164,19 @@ def _header(text: str) -> bytes:
 @pytest.mark.parametrize(
     "data",
     [
-        _archive(), _broken_archive(), b"PK\x03\x04", _header("(" * 5000), _header("{'descr':" * 900),
+        _archive(),
+        _broken_archive(),
+        b"PK\x03\x04",
+        _header("(" * 5000),
+        _header("{'descr':" * 900),
         _header("{'descr': '<f4', 'fortran_order': False, 'shape': (9999999999999, 99999)}\n"),
-        _header("{'descr': [], 'fortran_order': 0, 'shape': -1}\n"), _header("-" * 9000 + "1"), b"\x80\x04.",
-        _header("{'descr': '<f4', 'fortran_order': False, 'shape': (-4, 2)}\n"), b"",
+        _header("{'descr': [], 'fortran_order': 0, 'shape': -1}\n"),
+        _header("-" * 9000 + "1"),
+        b"\x80\x04.",
+        _header("{'descr': '<f4', 'fortran_order': False, 'shape': (-4, 2)}\n"),
+        b"",
     ],
-)  # fmt: skip
+)
 def test_npy_file_that_is_none_is_refused(data: bytes, tmp_path: Path) -> None:
     path = tmp_path / "embeds.npy"
     path.write_bytes(data)

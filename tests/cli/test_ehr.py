@@ -14,15 +14,15 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from epicrisis.cli.app import app
-from epicrisis.evaluation.datasets.records.lengths import bin_of
-from epicrisis.evaluation.datasets.records.recordset import RecordSet, load_records
+from epicrisis.evaluation.datasets.patient_records.lengths import bin_of
+from epicrisis.evaluation.datasets.patient_records.recordset import RecordSet, load_records
 from epicrisis.evaluation.experiments import ehr
-from epicrisis.evaluation.measuring.measuring import Measured, measured
-from epicrisis.evaluation.record_studies import WHOLE
-from epicrisis.retrieval.record import chronological
+from epicrisis.evaluation.experiments.record_studies import WHOLE
+from epicrisis.evaluation.grading.run_measures import Measured, measured
+from epicrisis.retrieval.record_context import chronological
 from epicrisis.testing.reader import Curve, keys_of, position_biased_reader, u_curve
 from epicrisis.types import Document, Passage
-from tests.served import served
+from tests.support.served_models import served
 
 pytestmark = pytest.mark.models
 
@@ -48,9 +48,18 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Records of three lengths with their questions."""
     folder = tmp_path_factory.mktemp("ehr") / "records"
     made = run(
-        "synthesize-record", "-o", folder, "--patients", 2, "--tokens-spread", "4000,8000", "--questions-each", 21,
-        "--seed", 3,
-    )  # fmt: skip
+        "synthesize-record",
+        "-o",
+        folder,
+        "--patients",
+        2,
+        "--tokens-spread",
+        "4000,8000",
+        "--questions-each",
+        21,
+        "--seed",
+        3,
+    )
     assert made.exit_code == 0, made.output
     return folder
 

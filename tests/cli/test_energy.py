@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from epicrisis.evaluation.energy import Rapl, Untold
-from epicrisis.evaluation.runs.folder import read_manifest
+from epicrisis.evaluation.runs.energy import Rapl, Untold
+from epicrisis.evaluation.runs.run_folder import read_manifest
 from epicrisis.testing.chat import ScriptedModel
 from tests.cli.conftest import Run
-from tests.served import served
+from tests.support.served_models import served
 
 TITLE = "Time, energy and CO2"
 
@@ -68,9 +68,17 @@ def test_a_finished_run_that_is_asked_for_again_took_nothing_more(run: Run, aske
     model = ScriptedModel(lambda _: json.dumps({"answer": "So it is.", "choice": "B"}))
     with served(model) as server:
         command = (
-            "evaluate", asked, "--strategy", "closed-book", "--model", f"{server.url}#m", "--yes", "--json",
-            "-o", tmp_path / "run",
-        )  # fmt: skip
+            "evaluate",
+            asked,
+            "--strategy",
+            "closed-book",
+            "--model",
+            f"{server.url}#m",
+            "--yes",
+            "--json",
+            "-o",
+            tmp_path / "run",
+        )
         shown = [run(*command).stdout for _ in range(2)]
     assert row(shown[0]) == row(shown[1])
     assert len(read_manifest(tmp_path / "run").sessions) == 2

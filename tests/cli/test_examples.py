@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from epicrisis.seams import ChatRequest
+from epicrisis.protocols import ChatRequest
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.hostile import HostileServer
 from tests.cli.conftest import Run
-from tests.served import served
+from tests.support.served_models import served
 
 OPTIONS = {"A": "iron", "B": "vitamin K", "C": "zinc"}
 READY = {"id": "1", "question": "What stops bleeding?", "options": OPTIONS, "choice": "B", "answer": "Vitamin K."}
@@ -122,9 +122,23 @@ def test_killed_between_line_and_document_the_document_is_added_and_nothing_is_a
 ) -> None:
     library, output = tmp_path / "cot", tmp_path / "lines.jsonl"
     command = (
-        "examples", "build", library, "--from", train, "--how", "chain-of-thought", "--model", f"{server.url}#writer",
-        "-o", output, "--at-once", 1, "--cache", "off", "--json",
-    )  # fmt: skip
+        "examples",
+        "build",
+        library,
+        "--from",
+        train,
+        "--how",
+        "chain-of-thought",
+        "--model",
+        f"{server.url}#writer",
+        "-o",
+        output,
+        "--at-once",
+        1,
+        "--cache",
+        "off",
+        "--json",
+    )
     whole = json.loads(run(*command).stdout)
     assert whole["lines"] == {"kept": 5, "wrong": 1}
     assert server.ledger.calls == 5 * 2 + 3
@@ -225,9 +239,18 @@ def test_killed_in_the_middle_it_goes_on_and_pays_for_nothing_twice(train: Path,
     output = tmp_path / "lib.solved.jsonl"
     with served(ScriptedModel(stalls)) as server:
         command = (
-            "examples", "build", tmp_path / "lib", "--from", train, "--how", "solved", "--model", f"{server.url}#m",
-            "--at-once", 1,
-        )  # fmt: skip
+            "examples",
+            "build",
+            tmp_path / "lib",
+            "--from",
+            train,
+            "--how",
+            "solved",
+            "--model",
+            f"{server.url}#m",
+            "--at-once",
+            1,
+        )
         child = subprocess.Popen([sys.executable, "-m", "epicrisis", *map(str, command)], stderr=subprocess.DEVNULL)
         while len(asked) < 4 and child.poll() is None:
             time.sleep(0.02)

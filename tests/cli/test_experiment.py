@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from epicrisis.testing.reader import Curve, Key, position_biased_reader, u_curve
+from epicrisis.testing.reader import Curve, KeyPassage, position_biased_reader, u_curve
 from tests.cli.conftest import Run
 from tests.cli.test_bad_input import assert_one_line
-from tests.served import served
+from tests.support.served_models import served
 
 pytestmark = pytest.mark.models
 
@@ -69,7 +69,9 @@ def seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
 
 
 def reader(curve: Curve) -> Any:
-    return position_biased_reader({row_of(i)["text"]: Key(text_of(i), row_of(i)["gold"]) for i in range(N)}, curve)
+    return position_biased_reader(
+        {row_of(i)["text"]: KeyPassage(text_of(i), row_of(i)["gold"]) for i in range(N)}, curve
+    )
 
 
 def rows(findings: list[dict[str, Any]], title: str) -> list[dict[str, Any]]:
@@ -81,10 +83,35 @@ def test_positions_end_to_end(run: Run, library: Path, asked: Path, tmp_path: Pa
     """Only the ends are read: RAG is right there and nowhere else, BriefContext with parts of two everywhere."""
     with served(reader(lambda place, documents: float(place in (0, documents - 1)))) as server:
         command = (
-            "experiment", "positions", "--library", library, "--set", asked, "-n", N, "-k", 4, "--place", 0, "--place",
-            50, "--place", 100, "--arm", "rag", "--arm", "brief-context", "--arm", "closed-book", "--model",
-            f"{server.url}#reader", "--yes", "-o", tmp_path / "run", "--json",
-        )  # fmt: skip
+            "experiment",
+            "positions",
+            "--library",
+            library,
+            "--set",
+            asked,
+            "-n",
+            N,
+            "-k",
+            4,
+            "--place",
+            0,
+            "--place",
+            50,
+            "--place",
+            100,
+            "--arm",
+            "rag",
+            "--arm",
+            "brief-context",
+            "--arm",
+            "closed-book",
+            "--model",
+            f"{server.url}#reader",
+            "--yes",
+            "-o",
+            tmp_path / "run",
+            "--json",
+        )
         result = run(*command)
         assert result.exit_code == 0, result.stderr
         calls = server.ledger.calls
@@ -106,9 +133,20 @@ def test_the_tables_and_what_they_come_to_are_shown_to_people(
 ) -> None:
     with served(reader(u_curve())) as server:
         result = run(
-            "experiment", "attention-bias", "--library", library, "--set", asked, "-n", 12, "-k", 4,
-            "--model", f"{server.url}#reader", "--yes",
-        )  # fmt: skip
+            "experiment",
+            "attention-bias",
+            "--library",
+            library,
+            "--set",
+            asked,
+            "-n",
+            12,
+            "-k",
+            4,
+            "--model",
+            f"{server.url}#reader",
+            "--yes",
+        )
     assert result.exit_code == 0, result.stderr
     assert "among random" in result.stdout or "random" in result.stdout
     assert "kept in runs/attention-bias-" in result.stdout
@@ -167,7 +205,7 @@ def test_bad_input_is_one_line(run: Run, library: Path, asked: Path, seen: Itera
 
 def test_names_of_experiments_are_those_there_are() -> None:
     from epicrisis.cli.experiment import NAMES
-    from epicrisis.evaluation.studies import EXPERIMENTS
+    from epicrisis.evaluation.experiments.registry import EXPERIMENTS
 
     assert {*NAMES} == {*EXPERIMENTS, "preflight"} - {"probe"}
 
@@ -293,10 +331,27 @@ def test_two_models_have_a_run_each_and_one_set_of_tables(
     """`ensembles` needs no library."""
     with served(reader(u_curve())) as first, served(reader(u_curve())) as second:
         told = run(
-            "experiment", "ensembles", "--set", asked, "-n", 3, "--arm", "chain-of-thought", "--arm",
-            "self-consistency", "--votes", 2, "--model", f"{first.url}#one", "--also", f"{second.url}#two",
-            "-o", tmp_path / "two", "--yes", "--json",
-        )  # fmt: skip
+            "experiment",
+            "ensembles",
+            "--set",
+            asked,
+            "-n",
+            3,
+            "--arm",
+            "chain-of-thought",
+            "--arm",
+            "self-consistency",
+            "--votes",
+            2,
+            "--model",
+            f"{first.url}#one",
+            "--also",
+            f"{second.url}#two",
+            "-o",
+            tmp_path / "two",
+            "--yes",
+            "--json",
+        )
     assert told.exit_code == 0, told.stderr
     data = json.loads(told.stdout)
     assert len(data["runs"]) == 2

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from epicrisis.library import journal
-from epicrisis.library.folder import clear
 from epicrisis.library.library import Library
+from epicrisis.library.library_folder import clear
 from epicrisis.library.manifest import read_manifest
 from tests.cli.conftest import Program
 from tests.library.conftest import Killer, killer

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.evaluation.measuring.file import MEASURES
-from epicrisis.evaluation.measuring.human_scored import PAIRS, RATES, SCORES, SUMMARIES
+from epicrisis.evaluation.grading.human_scores import PAIRS, RATES, SCORES, SUMMARIES
+from epicrisis.evaluation.grading.measure_file import MEASURES
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.prompts import unfence
-from epicrisis.seams import ChatRequest
+from epicrisis.protocols import ChatRequest
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document, Passage
 from tests.cli.conftest import Run
-from tests.evaluation.measuring.world import folder_of, graded, note, question, record, shown
-from tests.served import served
+from tests.support.measuring import folder_of, graded, note, question, record, shown
+from tests.support.served_models import served
 
 
 @pytest.fixture(autouse=True)

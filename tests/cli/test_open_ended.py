@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from epicrisis.evaluation.runs.folder import RECORDS
+from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.prompts import unfence
 from epicrisis.testing.faults import Fault
 from epicrisis.testing.hostile import HostileServer
 from epicrisis.testing.replies import text_of
 from tests.cli.conftest import Run
-from tests.evaluation.judging.marks import folder_of, with_options
-from tests.evaluation.judging.world import records, said
+from tests.support.correctness_marks import folder_of, with_options
+from tests.support.grading import records, said
 
 
 @pytest.fixture(autouse=True)
@@ -55,10 +55,13 @@ def proposes(body: dict[str, Any]) -> str:
 @pytest.mark.parametrize(
     "command",
     [
-        ("open-ended", "pairs"), ("open-ended", "judge"), ("open-ended", "mark"), ("open-ended", "marks"),
+        ("open-ended", "pairs"),
+        ("open-ended", "judge"),
+        ("open-ended", "mark"),
+        ("open-ended", "marks"),
         ("questions", "generate"),
     ],
-)  # fmt: skip
+)
 def test_help_shows_an_example(command: tuple[str, ...], run: Run) -> None:
     result = run(*command, "--help")
     assert result.exit_code == 0
@@ -198,9 +201,16 @@ def test_questions_are_proposed_and_go_on_where_they_were(papers: Path, tmp_path
 def test_a_budget_holds(papers: Path, tmp_path: Path, run: Run) -> None:
     with HostileServer(proposes) as server:
         result = run(
-            "questions", "generate", papers, "--model", f"{server.url}#writer", "-o", tmp_path / "q.jsonl",
-            "--budget-tokens", 100,
-        )  # fmt: skip
+            "questions",
+            "generate",
+            papers,
+            "--model",
+            f"{server.url}#writer",
+            "-o",
+            tmp_path / "q.jsonl",
+            "--budget-tokens",
+            100,
+        )
         assert server.ledger.calls == 0
     assert result.exit_code == 2
     assert "give --budget-tokens more" in result.stderr

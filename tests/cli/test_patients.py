@@ -11,7 +11,7 @@ from epicrisis.testing.hostile import HostileServer
 from epicrisis.testing.replies import schema_reply
 from epicrisis.types import Document
 from tests.cli.conftest import Run
-from tests.records import library
+from tests.support.patient_records import library
 
 ANNA, BERT = "10083814", "10083815"
 SECRET = "colchicine"
@@ -19,13 +19,21 @@ SECRET = "colchicine"
 
 @pytest.fixture
 def ward(tmp_path: Path) -> Path:
-    rows = [(ANNA, "2150-01", "discharge", "Anna Muster"), (ANNA, "2151", "radiology", "Anna Muster"),
-            (BERT, None, "discharge", None)]  # fmt: skip
+    rows = [
+        (ANNA, "2150-01", "discharge", "Anna Muster"),
+        (ANNA, "2151", "radiology", "Anna Muster"),
+        (BERT, None, "discharge", None),
+    ]
     documents = [
-        Document(f"n:{i}", f"The drug was {SECRET}.", date=date, patient=patient,
-                 metadata={"note_type": kind, "encounter": f"e{i}", **({"patient_name": name} if name else {})})
+        Document(
+            f"n:{i}",
+            f"The drug was {SECRET}.",
+            date=date,
+            patient=patient,
+            metadata={"note_type": kind, "encounter": f"e{i}", **({"patient_name": name} if name else {})},
+        )
         for i, (patient, date, kind, name) in enumerate(rows)
-    ]  # fmt: skip
+    ]
     with library(tmp_path / "ward", documents) as made:
         return made.path
 
@@ -102,7 +110,7 @@ NOT_HEEDED = {
         "setting note_tokens: only whole notes",
     ),
     "permission": (("--setting", "allow_remote=true"), "setting allow_remote: it is said once for each library"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", NOT_HEEDED)

@@ -15,9 +15,9 @@ from typer.testing import CliRunner, Result
 from epicrisis.cli import preflight
 from epicrisis.configuration import load
 from epicrisis.corpus.questions import read_questions
-from epicrisis.evaluation.experiments.rankings import DEPTH, RankingFile, Recorded, open_rankers
+from epicrisis.evaluation.experiments.recorded_rankings import DEPTH, RankingFile, Recorded, open_rankers
 from epicrisis.library.ingest import add_documents, open_or_create
-from epicrisis.seams import Encoder
+from epicrisis.protocols import Encoder
 from epicrisis.types import Document, Question
 from tests.cli.test_bad_input import assert_one_line
 
@@ -70,10 +70,16 @@ def planted(file: Path, rankings: Path, library: Path, home: Path) -> None:
             words = tuple((name, 1.0) for name in dice.sample(names, K))
             kept.append(
                 Recorded(
-                    question.key, str(file), tuple(zip(read, scores, strict=True)), words, None, tuple(read),
-                    (gold,), (gold,),
+                    question.key,
+                    str(file),
+                    tuple(zip(read, scores, strict=True)),
+                    words,
+                    None,
+                    tuple(read),
+                    (gold,),
+                    (gold,),
                 )
-            )  # fmt: skip
+            )
 
 
 @pytest.fixture(scope="module")
@@ -112,9 +118,23 @@ def test_it_ends_with_the_lines_for_the_settings_file(
 def test_json_has_both_errors_and_what_is_saved(asked: tuple[Path, Path], library: Path) -> None:
     file, rankings = asked
     said = run(
-        "--library", library, "--file", file, "-o", rankings, "--usd-per-million-tokens", "1", "4", "--definition",
-        "published", "-k", K, "--partition", "4", "--json",
-    )  # fmt: skip
+        "--library",
+        library,
+        "--file",
+        file,
+        "-o",
+        rankings,
+        "--usd-per-million-tokens",
+        "1",
+        "4",
+        "--definition",
+        "published",
+        "-k",
+        K,
+        "--partition",
+        "4",
+        "--json",
+    )
     assert said.exit_code == 0, said.stderr
     told = json.loads(said.stdout)
     assert tomllib.loads(told["settings"])["preflight"]["signal"] == told["rule"]["signal"]["kind"] == "dense-gap"

@@ -11,7 +11,7 @@ import pytest
 from epicrisis.evaluation.datasets import catalogue
 from tests.cli.conftest import Run
 from tests.evaluation.datasets.hosted import BODY, NAME, hosted
-from tests.loopback import Endpoint, Scripted, serving
+from tests.support.loopback import Endpoint, Scripted, serving
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from selectolax.lexbor import LexborHTMLParser
 from epicrisis.cli import report
 from epicrisis.errors import StorageError
 from tests.cli.conftest import Run
-from tests.evaluation.written import answers, folder, recipe
+from tests.support.run_folders import answers, folder, recipe
 
 
 @pytest.fixture(scope="module")

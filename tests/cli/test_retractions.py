@@ -15,7 +15,7 @@ from epicrisis.testing.replies import text_of
 from tests.cli.conftest import Run
 from tests.cli.test_literature import citation, pubmed
 from tests.corpus.test_retractions import entry, watch
-from tests.served import served
+from tests.support.served_models import served
 
 pytestmark = pytest.mark.models
 
@@ -102,9 +102,17 @@ def test_an_answer_from_a_retracted_article_is_marked_in_prompt_json_and_on_scre
     monkeypatch.setenv("EPICRISIS_MODELS__WRITER__CONTEXT_TOKENS", "100000")
     with served(ScriptedModel(writer)) as server:
         command = (
-            "ask", retracted, "Does aspirin prevent stroke?", "--strategy", strategy, "--no-preflight", "--by", "dense",
-            "--model", f"{server.url}#m",
-        )  # fmt: skip
+            "ask",
+            retracted,
+            "Does aspirin prevent stroke?",
+            "--strategy",
+            strategy,
+            "--no-preflight",
+            "--by",
+            "dense",
+            "--model",
+            f"{server.url}#m",
+        )
         plain = run(*command, "--json")
         assert QUOTE not in "".join(prompts_of(server))
         first = len(prompts_of(server))

@@ -18,11 +18,11 @@ import typer
 from epicrisis.answers import Failure, Notice
 from epicrisis.cli import running
 from epicrisis.configuration import load
-from epicrisis.evaluation.runs.cases import Case
-from epicrisis.evaluation.runs.folder import Plan
+from epicrisis.evaluation.runs.case import Case
+from epicrisis.evaluation.runs.run_folder import RunPlan
+from epicrisis.overrides import RunOverrides
 from epicrisis.settings import Settings
-from epicrisis.treatment import Treatment
-from tests.evaluation.written import QUESTIONS, answer
+from tests.support.run_folders import QUESTIONS, answer
 
 CASE = Case(QUESTIONS[0])
 ASKED = "3 questions with rag are expected to cost $7.00. Go on?"
@@ -124,7 +124,7 @@ def test_the_question_is_about_the_cases_as_they_are_treated(tmp_path: Path, mon
     """A run that is not agreed to leaves no folder behind."""
     model = {"name": "https://models.example.org/v1#m"}
     settings = load({"strategy": "closed-book", "models": {"writer": model}, "home": tmp_path})
-    cases = [Case(question, {}, Treatment("chain-of-thought")) for question in QUESTIONS[:3]]
+    cases = [Case(question, {}, RunOverrides("chain-of-thought")) for question in QUESTIONS[:3]]
     folder = tmp_path / "run"
     seen: list[Any] = []
 
@@ -132,11 +132,11 @@ def test_the_question_is_about_the_cases_as_they_are_treated(tmp_path: Path, mon
         seen.extend(zip(*arguments[2:], strict=True))
         return ASKED
 
-    monkeypatch.setattr("epicrisis.plan.threshold.ask_first", ask_first)
+    monkeypatch.setattr("epicrisis.plan.confirmation.ask_first", ask_first)
     monkeypatch.setattr("sys.stdin", io.StringIO())
 
-    async def planned(_: object) -> tuple[Plan, list[Case]]:
-        return cast("Plan", None), cases
+    async def planned(_: object) -> tuple[RunPlan, list[Case]]:
+        return cast("RunPlan", None), cases
 
     with pytest.raises(typer.Exit):
         asyncio.run(running.run_cases(settings, None, folder, planned, yes=False, quiet=True))

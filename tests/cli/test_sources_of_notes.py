@@ -9,21 +9,21 @@ from typing import Any
 import pytest
 
 from epicrisis.cli.notes import removed_lines
-from epicrisis.corpus.notes import Columns
-from epicrisis.corpus.notes_record import Treatment
-from epicrisis.corpus.reading import read
-from epicrisis.corpus.removed import Ledger
+from epicrisis.corpus.note_documents import NoteCleaning
+from epicrisis.corpus.note_tables import Columns
+from epicrisis.corpus.readers import read
+from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.errors import InputError
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.ingest_report import IngestReport
 from epicrisis.library.library import Library
-from epicrisis.library.patients import Patient, Roster
+from epicrisis.library.patients import PatientRecord, Roster
 from epicrisis.testing.hostile import HostileServer
 from epicrisis.testing.replies import schema_reply
 from epicrisis.types import Document
 from tests.cli.conftest import Run
 from tests.corpus.test_fhir import document, packed
-from tests.records import ENCODER
+from tests.support.patient_records import ENCODER
 
 A, B = "http://a.example/fhir", "http://b.example/fhir"
 SECRETS = ("Ada", "Byron", "Grace", "Hopper", "1950", "1906")
@@ -53,14 +53,14 @@ def note(id_: str, text: str, **more: Any) -> dict[str, Any]:
     return document(packed(text), id=id_, context={}, **more)
 
 
-def add(ward: Path, *files: Path, literature: bool = False, treatment: Treatment | None = None) -> IngestReport:
+def add(ward: Path, *files: Path, literature: bool = False, treatment: NoteCleaning | None = None) -> IngestReport:
     """As `library add` does, with an encoder that needs no model."""
-    treatment = treatment or Treatment(ledger=Ledger(hold=True))
+    treatment = treatment or NoteCleaning(ledger=RemovalLog(hold=True))
     with open_or_create(ward, ENCODER, "hashing", overlap=0) as opened:
         return add_documents(opened, read(files, treatment=treatment), ENCODER, literature=literature)
 
 
-def patients(ward: Path) -> tuple[Patient, ...]:
+def patients(ward: Path) -> tuple[PatientRecord, ...]:
     with Library.open(ward) as opened:
         return tuple(Roster(opened).patients().values())
 
@@ -109,22 +109,23 @@ def test_new_name_of_a_known_person_is_taken_and_counted(tmp_path: Path) -> None
 
 
 def test_superseded_documents_are_left_out_and_counted(tmp_path: Path) -> None:
-    ward, ledger = tmp_path / "ward", Ledger(hold=True)
+    ward, ledger = tmp_path / "ward", RemovalLog(hold=True)
     first = bundle(tmp_path / "a.json", A, ADA, note("d1", "First draft: aspirin."), note("d9", "Kept."))
     add(ward, first)
     replaces = [{"code": "replaces", "target": {"reference": "DocumentReference/d1"}}]
     second = bundle(
-        tmp_path / "b.json", A,
+        tmp_path / "b.json",
+        A,
         note("d2", "Second draft: warfarin.", status="superseded"),
         note("d3", "Third: heparin.", relatesTo=replaces),
-    )  # fmt: skip
-    report = add(ward, second, treatment=Treatment(ledger=ledger))
+    )
+    report = add(ward, second, treatment=NoteCleaning(ledger=ledger))
     assert (report.added, report.deleted) == (1, 1)
     (line,) = removed_lines(ledger.summary(), ward)
     assert "superseded 23 characters of 1 note (1 text)" in line
     assert "--keep-superseded" in line
     assert [each.notes for each in patients(ward)] == [2]
-    keeps = Treatment(ledger=Ledger(hold=True), keep_superseded=True)
+    keeps = NoteCleaning(ledger=RemovalLog(hold=True), keep_superseded=True)
     assert add(tmp_path / "all", first, second, treatment=keeps).added == 4
 
 
@@ -140,15 +141,21 @@ R5 = {"coding": [{"code": "transforms"}]}
         # What cannot be read, was withdrawn, or is another patient's stands in nobody's place.
         ({"relatesTo": [{"code": "replaces", "target": {"reference": "DocumentReference/d1"}}], "content": []}, ["d1"]),
         (
-            {"relatesTo": [{"code": "replaces", "target": {"reference": "DocumentReference/d1"}}],
-             "status": "entered-in-error"}, ["d1"],
+            {
+                "relatesTo": [{"code": "replaces", "target": {"reference": "DocumentReference/d1"}}],
+                "status": "entered-in-error",
+            },
+            ["d1"],
         ),
         (
-            {"relatesTo": [{"code": "replaces", "target": {"reference": "DocumentReference/d1"}}],
-             "subject": {"reference": "Patient/p2"}}, ["d1", "d2"],
+            {
+                "relatesTo": [{"code": "replaces", "target": {"reference": "DocumentReference/d1"}}],
+                "subject": {"reference": "Patient/p2"},
+            },
+            ["d1", "d2"],
         ),
     ],
-)  # fmt: skip
+)
 def test_document_in_the_place_of_another(more: dict[str, Any], kept: list[str], tmp_path: Path) -> None:
     path = bundle(tmp_path / "a.json", A, ADA, note("d1", "First."), note("d2", "Second.", **more))
     assert [item.id for item in read([path]) if isinstance(item, Document)] == [f"note:{each}" for each in kept]
@@ -184,8 +191,11 @@ def test_answer_names_the_patient_by_whatever_number_it_was_asked(tmp_path: Path
         calls = len(server.received)
         assert run("ask", ward, "--file", questions, "-o", answers, *asks).exit_code == 0
         assert len(server.received) == calls, "it is done under the number it was asked by"
-        closed = json.loads(run("ask", ward, "Which?", "--strategy", "closed-book", "--model", server.url,
-                                "--patient", "p1", "--json").stdout)  # fmt: skip
+        closed = json.loads(
+            run(
+                "ask", ward, "Which?", "--strategy", "closed-book", "--model", server.url, "--patient", "p1", "--json"
+            ).stdout
+        )
         assert closed["patient"] is None
     (record,) = answers.read_text().splitlines()
     assert json.loads(record)["answer"]["patient"] == "p1"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.evaluation.making.records.record import SHORTEST, make_record
+from epicrisis.evaluation.synthesis.patient_records.fictional_record import SHORTEST, make_record
 from tests.cli.conftest import Run
 
 

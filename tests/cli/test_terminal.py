@@ -21,8 +21,8 @@ from epicrisis.printable import GUTTER
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document, Preflight, Question
 from tests.cli.conftest import Run
-from tests.loopback import USAGE, Endpoint, Scripted, completion, serving, sse
-from tests.unsafe import ENCODED, UNSAFE, unsafe_in
+from tests.support.loopback import USAGE, Endpoint, Scripted, completion, serving, sse
+from tests.support.unsafe_text import ENCODED, UNSAFE, unsafe_in
 
 ENCODER = HashingEncoder(64, 128)
 CHAT = "/v1/chat/completions"

@@ -11,7 +11,7 @@ import pytest
 from epicrisis.testing.hostile import HostileServer
 from epicrisis.types import Document
 from tests.cli.conftest import Run
-from tests.records import library
+from tests.support.patient_records import library
 
 QUESTION = "Does aspirin prevent stroke?"
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.corpus.cleaning import NOTES, PATIENTS, Counts, Taken, cleaned, without_boilerplate
+from epicrisis.corpus.note_cleaning import NOTES, PATIENTS, Counts, RemovedText, cleaned, without_boilerplate
 
 TEMPLATE = (
     "Thank you for letting us take part in the care of this person; the team on duty will gladly answer any question."
@@ -91,7 +91,7 @@ def test_footers_are_whole_lines() -> None:
     left, taken = without_boilerplate("", text, {})
     assert left == "Seen today. Electronically signed consent is in the chart.\n\n___\nPlan: page Dr ___."
     assert [each.kind for each in taken] == ["rule", "page", "dictation", "signature", "voice"]
-    assert taken[1] == Taken("page", "Page 3 of 7")
+    assert taken[1] == RemovedText("page", "Page 3 of 7")
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.corpus.inputs import Skipped
-from epicrisis.corpus.reading import read
-from epicrisis.corpus.removed import NAME, Ledger
+from epicrisis.corpus.reader_base import Skipped
+from epicrisis.corpus.readers import read
+from epicrisis.corpus.removal_log import NAME, RemovalLog
 from epicrisis.types import Document
 from tests.corpus.test_fhir import PATIENT, document, packed
 
@@ -111,7 +111,7 @@ def test_damaged_list_of_what_was_removed_is_kept_and_added_to(tmp_path: Path) -
     kept = tmp_path / NAME
     damaged_lines = [b"[1]}\n", b'{"sha256": {}}\n', b'{"text": "\xff"}\n', b"x" * 20 + b"}\n"]
     kept.write_bytes(b"".join(damaged_lines))
-    ledger = Ledger(hold=True)
+    ledger = RemovalLog(hold=True)
     ledger.into(tmp_path)
     ledger.take(ledger.reading(source, "notes.csv"), "duplicate", "note:1", ["Fever"])
     ledger.close()

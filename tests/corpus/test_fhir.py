@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from epicrisis.corpus import fhir
-from epicrisis.corpus.inputs import Deleted, Skipped
-from epicrisis.corpus.notes_record import Treatment
-from epicrisis.corpus.reading import read
-from epicrisis.corpus.removed import Ledger
+from epicrisis.corpus.note_documents import NoteCleaning
+from epicrisis.corpus.reader_base import Deleted, Skipped
+from epicrisis.corpus.readers import read
+from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.errors import InputError
 from epicrisis.types import Document
 
@@ -140,8 +140,8 @@ def test_observations_of_a_day_are_one_note_by_time(tmp_path: Path) -> None:
         observation("Sodium", "2150-03-04", valueInteger=139, subject={"reference": "Patient/p2"}),
         {"resourceType": "Condition", "id": "c"},
     )
-    ledger = Ledger()
-    found = [note for note in fhir.read(path, "b", Treatment(ledger=ledger)) if isinstance(note, Document)]
+    ledger = RemovalLog()
+    found = [note for note in fhir.read(path, "b", NoteCleaning(ledger=ledger)) if isinstance(note, Document)]
     assert [(note.patient, note.date, note.text) for note in found] == [
         (
             "p1",
@@ -157,9 +157,9 @@ def test_observations_of_a_day_are_one_note_by_time(tmp_path: Path) -> None:
 
 
 def test_a_withdrawn_document_is_taken_out(tmp_path: Path) -> None:
-    ledger = Ledger()
+    ledger = RemovalLog()
     path = put(tmp_path, document(packed("Wrong patient."), status="entered-in-error"))
-    assert list(fhir.read(path, "b", Treatment(ledger=ledger))) == [Deleted("note:d1", patient="p1")]
+    assert list(fhir.read(path, "b", NoteCleaning(ledger=ledger))) == [Deleted("note:d1", patient="p1")]
     assert ledger.summary().kinds["marked-as-error"].notes == 1
 
 
@@ -200,9 +200,12 @@ def test_files_of_one_type_each_are_read_together(tmp_path: Path) -> None:
     note, day = (item for item in read([tmp_path]) if isinstance(item, Document))
     assert (note.metadata["patient_name"], note.metadata["admitted"]) == ("Ada Byron", "2150-03-01")
     assert (day.metadata["patient_name"], day.text) == ("Ada Byron", "Sodium: 139\nPotassium: 4")
-    ledger = Ledger()
-    assert not [item for item in read([tmp_path / "c-Patient.ndjson"], treatment=Treatment(ledger=ledger))
-                if isinstance(item, Document)]  # fmt: skip
+    ledger = RemovalLog()
+    assert not [
+        item
+        for item in read([tmp_path / "c-Patient.ndjson"], treatment=NoteCleaning(ledger=ledger))
+        if isinstance(item, Document)
+    ]
     assert ledger.summary().other_resources == {"Patient": 1}, "told, since no note was there"
 
 

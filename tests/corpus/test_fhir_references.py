@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from epicrisis.corpus import fhir
-from epicrisis.corpus.inputs import Skipped
-from epicrisis.corpus.reading import read
+from epicrisis.corpus.reader_base import Skipped
+from epicrisis.corpus.readers import read
 from epicrisis.errors import InputError
 from epicrisis.types import Document
 from tests.corpus.test_fhir import document, given_by, observation, packed

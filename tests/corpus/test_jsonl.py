@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epicrisis.corpus import jsonl
-from epicrisis.corpus.inputs import Skipped
-from epicrisis.corpus.outside import fault
+from epicrisis.corpus.line_schemas import fault
+from epicrisis.corpus.reader_base import Skipped
 from epicrisis.types import Document
 
 GOOD = b'{"id": "a", "text": "Aspirin."}'

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.corpus import fhir, files, jsonl, medcpt, notes_csv, packed, pubmedqa
-from epicrisis.corpus.inputs import Skipped
-from epicrisis.corpus.notes_csv import rows
-from epicrisis.corpus.notes_form import Form
-from epicrisis.corpus.xmltext import BrokenXML, records
+from epicrisis.corpus import compression, csv_rows, fhir, jsonl, medcpt, plain_text, pubmedqa
+from epicrisis.corpus.csv_layout import CsvLayout
+from epicrisis.corpus.csv_rows import rows
+from epicrisis.corpus.reader_base import Skipped
+from epicrisis.corpus.xml_text import BrokenXML, records
 from epicrisis.errors import InputError
 from epicrisis.library.patients import _spellings
 from epicrisis.types import Document
@@ -63,7 +63,7 @@ def test_a_line_of_too_many_values_is_passed_over(tmp_path: Path, monkeypatch: p
 
 
 def test_a_gzip_file_that_unpacks_to_far_too_much_ends_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed, "ALWAYS", 8 * 2**20)
+    monkeypatch.setattr(compression, "ALWAYS", 8 * 2**20)
     path = tmp_path / "lines.jsonl.gz"
     path.write_bytes(gzip.compress(GOOD) + packed_zeros(64 * 2**20))
     good, skipped = jsonl.read(path)
@@ -77,7 +77,7 @@ def test_a_gzip_file_that_unpacks_to_far_too_much_ends_there(tmp_path: Path, mon
 
 
 def test_a_gzip_file_of_text_is_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed, "ALWAYS", 0)
+    monkeypatch.setattr(compression, "ALWAYS", 0)
     path = tmp_path / "lines.jsonl.gz"
     lines = [json.dumps({"id": n, "text": f"Note {n} of many that are much alike."}) for n in range(2000)]
     path.write_bytes(gzip.compress("\n".join(lines).encode()))
@@ -86,12 +86,12 @@ def test_a_gzip_file_of_text_is_read_to_its_end(tmp_path: Path, monkeypatch: pyt
 
 def test_a_row_without_an_end_ends_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a row that is too long the delimiters are held, to find its end: a row of nothing else was held whole."""
-    monkeypatch.setattr(notes_csv, "_ENDLESS", 4 * 2**20)
-    monkeypatch.setattr(notes_csv, "LARGEST", 2**20)
+    monkeypatch.setattr(csv_rows, "_ENDLESS", 4 * 2**20)
+    monkeypatch.setattr(csv_rows, "LARGEST", 2**20)
     path = tmp_path / "notes.csv"
     path.write_bytes(b"patient,text\np1,fever\np2," + b"," * (8 * 2**20) + b"\np3,chills\n")
     tracemalloc.start()
-    good, skipped = rows(path, Form(2, ",", 0, 1))
+    good, skipped = rows(path, CsvLayout(2, ",", 0, 1))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert not isinstance(good, Skipped)
@@ -106,8 +106,8 @@ def test_a_row_without_an_end_ends_the_file(tmp_path: Path, monkeypatch: pytest.
 def test_files_that_are_parsed_as_a_whole_have_a_limit_of_values(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packed, "MOST_VALUES", 1000)
-    monkeypatch.setattr(packed.check_values, "__defaults__", (1000,))
+    monkeypatch.setattr(compression, "MOST_VALUES", 1000)
+    monkeypatch.setattr(compression.check_values, "__defaults__", (1000,))
     many = b"[" + b"[]," * 1000 + b"[]]"
     bundle, entries, ids = (tmp_path / name for name in ("bundle.json", "entries.json", "pmids_chunk_0.json"))
     bundle.write_bytes(b'{"resourceType": "Bundle", "entry": ' + many + b"}")
@@ -123,10 +123,10 @@ def test_files_that_are_parsed_as_a_whole_have_a_limit_of_values(
 
 
 def test_a_text_file_that_is_too_large_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "LARGEST", 2**20)
+    monkeypatch.setattr(plain_text, "LARGEST", 2**20)
     path = tmp_path / "a.txt"
     path.write_bytes(b"x" * (3 * 2**20))
-    assert list(files.read(path, "a.txt")) == [Skipped(str(path), "", "3 MB, and the limit is 1; split it")]
+    assert list(plain_text.read(path, "a.txt")) == [Skipped(str(path), "", "3 MB, and the limit is 1; split it")]
 
 
 def test_a_name_of_very_many_words_has_few_spellings() -> None:

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.corpus.inputs import Encoded, Skipped
 from epicrisis.corpus.medcpt import chunks, read, read_folder, same_text
+from epicrisis.corpus.reader_base import Encoded, Skipped
 from epicrisis.errors import InputError
 from epicrisis.types import Document
 

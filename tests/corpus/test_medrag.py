@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from epicrisis.corpus.inputs import Skipped
 from epicrisis.corpus.medrag import read, statpearls
+from epicrisis.corpus.reader_base import Skipped
 from epicrisis.types import Document
 
 BOOK = {

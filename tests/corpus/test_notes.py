@@ -11,19 +11,28 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.corpus import notes, notes_csv
-from epicrisis.corpus.inputs import Deleted, Skipped, WholeFile
-from epicrisis.corpus.notes import Columns
-from epicrisis.corpus.notes_record import Treatment, identifier
-from epicrisis.corpus.reading import read
-from epicrisis.corpus.removed import Ledger
+from epicrisis.corpus import csv_rows, note_tables
+from epicrisis.corpus.note_documents import NoteCleaning, identifier
+from epicrisis.corpus.note_tables import Columns
+from epicrisis.corpus.reader_base import Deleted, Skipped, WholeFile
+from epicrisis.corpus.readers import read
+from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.errors import InputError
 from epicrisis.types import Document
 
 MIMIC_3 = [
-    "ROW_ID", "SUBJECT_ID", "HADM_ID", "CHARTDATE", "CHARTTIME", "STORETIME", "CATEGORY", "DESCRIPTION", "CGID",
-    "ISERROR", "TEXT",
-]  # fmt: skip
+    "ROW_ID",
+    "SUBJECT_ID",
+    "HADM_ID",
+    "CHARTDATE",
+    "CHARTTIME",
+    "STORETIME",
+    "CATEGORY",
+    "DESCRIPTION",
+    "CGID",
+    "ISERROR",
+    "TEXT",
+]
 MIMIC_4 = ["note_id", "subject_id", "hadm_id", "note_type", "note_seq", "charttime", "storetime", "text"]
 OWN = Columns(patient="pid", time=("when",), type="kind", text="body")
 HEAD = b"pid,when,kind,body\n"
@@ -41,12 +50,14 @@ def put(folder: Path, content: bytes, name: str = "notes.csv") -> Path:
     return path
 
 
-def given_by(path: Path, columns: Columns | None = None, treatment: Treatment | None = None) -> list[Document]:
-    return [item for item in notes.read(path, path.name, columns, treatment) if isinstance(item, Document)]
+def given_by(path: Path, columns: Columns | None = None, treatment: NoteCleaning | None = None) -> list[Document]:
+    return [item for item in note_tables.read(path, path.name, columns, treatment) if isinstance(item, Document)]
 
 
 def skipped(path: Path, columns: Columns | None = OWN) -> list[tuple[str, str]]:
-    return [(item.where, item.reason) for item in notes.read(path, path.name, columns) if isinstance(item, Skipped)]
+    return [
+        (item.where, item.reason) for item in note_tables.read(path, path.name, columns) if isinstance(item, Skipped)
+    ]
 
 
 def test_noteevents_of_mimic_iii_is_known_by_its_header(tmp_path: Path) -> None:
@@ -68,8 +79,10 @@ def test_noteevents_of_mimic_iii_is_known_by_its_header(tmp_path: Path) -> None:
         [8, 10, 100, "2150-03-04 00:00:00", "2150-03-04 10:30:00", "", "Nursing", "Report", 1, "", "Slept well."],
         [9, 10, 100, "2150-03-04 00:00:00", "", "", "Nursing", "Report", 1, "1", "Another patient's."],
     )
-    ledger = Ledger()
-    first, second = given_by(put(tmp_path, gzip.compress(content), "NOTEEVENTS.csv.gz"), None, Treatment(ledger=ledger))
+    ledger = RemovalLog()
+    first, second = given_by(
+        put(tmp_path, gzip.compress(content), "NOTEEVENTS.csv.gz"), None, NoteCleaning(ledger=ledger)
+    )
     assert first == Document(
         id="note:7",
         text="Allergies: none\nHome",
@@ -105,8 +118,11 @@ def test_any_columns_by_name(tmp_path: Path) -> None:
     (document,) = given_by(put(tmp_path, b"\xef\xbb\xbf" + table(head, row).replace(b",", b";")), columns)
     assert (document.patient, document.date, document.title) == ("10", "2150-03-04T09:05", "Ward round, 2150-03-04")
     assert document.metadata == {
-        "note_type": "ward round", "patient_name": "Ada Byron", "admitted": "2150-03-01", "discharged_given": "soon",
-    }  # fmt: skip
+        "note_type": "ward round",
+        "patient_name": "Ada Byron",
+        "admitted": "2150-03-01",
+        "discharged_given": "soon",
+    }
 
 
 def test_times_missing_unread_and_of_a_told_format(tmp_path: Path) -> None:
@@ -116,14 +132,14 @@ def test_times_missing_unread_and_of_a_told_format(tmp_path: Path) -> None:
         ["1", "2150-03-04T23:00+02:00", "a", "Three."],
     ]
     path = put(tmp_path, HEAD + table(*rows))
-    ledger = Ledger()
-    one, two, three = given_by(path, OWN, Treatment(ledger=ledger))
+    ledger = RemovalLog()
+    one, two, three = given_by(path, OWN, NoteCleaning(ledger=ledger))
     assert [note.date for note in (one, two, three)] == [None, None, "2150-03-04T23:00"]
     assert one.metadata["time_missing"] is True
     assert two.metadata["time_given"] == "03/04/2150 10:00"
     assert three.metadata["time_zone"] == "+02:00"
     assert (ledger.summary().without_time, ledger.summary().time_not_read) == (1, 1)
-    assert given_by(path, OWN, Treatment(time_format="%d/%m/%Y %H:%M"))[1].date == "2150-04-03T10:00"
+    assert given_by(path, OWN, NoteCleaning(time_format="%d/%m/%Y %H:%M"))[1].date == "2150-04-03T10:00"
 
 
 def test_the_same_note_of_a_day_is_one(tmp_path: Path) -> None:
@@ -133,14 +149,16 @@ def test_the_same_note_of_a_day_is_one(tmp_path: Path) -> None:
         ["1", "2150-03-05 10:00", "a", "No change."],
         ["1", "2150-03-04 10:00", "a", "No changes."],
     ]
-    ledger = Ledger()
+    ledger = RemovalLog()
     found = given_by(
-        put(tmp_path, HEAD + table(same, [*same[:3], "No change. \r\n"], *others)), OWN, Treatment(ledger=ledger)
+        put(tmp_path, HEAD + table(same, [*same[:3], "No change. \r\n"], *others)), OWN, NoteCleaning(ledger=ledger)
     )
     assert [(note.patient, str(note.date)[:10], note.text) for note in found] == [
-        ("1", "2150-03-04", "No change."), ("2", "2150-03-04", "No change."), ("1", "2150-03-05", "No change."),
+        ("1", "2150-03-04", "No change."),
+        ("2", "2150-03-04", "No change."),
+        ("1", "2150-03-05", "No change."),
         ("1", "2150-03-04", "No changes."),
-    ]  # fmt: skip
+    ]
     assert ledger.summary().kinds["duplicate"].notes == 1
     assert len({note.id for note in found}) == 4
 
@@ -151,12 +169,18 @@ def test_the_same_words_stay_where_no_day_is_known(tmp_path: Path) -> None:
     rows = [["1", time, "a", "", "No change."] for time in times]
     rows += [["1", time, "a", stay, "No change."] for time in ("", "2150-04") for stay in ("7", "8", "8.0")]
     columns = Columns("pid", ("when",), "kind", "body", "stay")
-    ledger = Ledger()
-    found = given_by(put(tmp_path, head + table(*rows)), columns, Treatment(ledger=ledger))
+    ledger = RemovalLog()
+    found = given_by(put(tmp_path, head + table(*rows)), columns, NoteCleaning(ledger=ledger))
     assert [(note.metadata.get("time_given") or note.date, note.metadata.get("encounter")) for note in found] == [
-        ("03/04/2150", None), ("03/05/2150", None), ("03/06/2150", None), ("2150-03", None), (None, "7"), (None, "8"),
-        ("2150-04", "7"), ("2150-04", "8"),
-    ]  # fmt: skip
+        ("03/04/2150", None),
+        ("03/05/2150", None),
+        ("03/06/2150", None),
+        ("2150-03", None),
+        (None, "7"),
+        (None, "8"),
+        ("2150-04", "7"),
+        ("2150-04", "8"),
+    ]
     assert len({note.id for note in found}) == 8
     assert ledger.summary().kinds["duplicate"].notes == 4
 
@@ -198,7 +222,7 @@ def test_two_encodings_in_one_file(tmp_path: Path) -> None:
 def test_a_note_that_is_too_long_costs_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line_ends: bool
 ) -> None:
-    monkeypatch.setattr(notes_csv, "LARGEST", 200_000)
+    monkeypatch.setattr(csv_rows, "LARGEST", 200_000)
     long = ('He said ""no"", twice, and so on' + ("\n" if line_ends else " ")) * 20_000
     path = put(tmp_path, HEAD + b"1,2150,a,First\n" + f'1,2150,a,"{long}"\n'.encode() + b"1,2150,a,Last\n")
     assert [note.text for note in given_by(path, OWN)] == ["First", "Last"]
@@ -259,9 +283,9 @@ def test_what_two_files_of_one_name_lost_is_kept_of_both(tmp_path: Path) -> None
             tmp_path / folder, HEAD + f"1,2150,a,Note {folder}\n".encode() + table(["1", "2150", "a", f"Note {folder}"])
         )
         for _ in range(2):
-            ledger = Ledger(hold=True)
+            ledger = RemovalLog(hold=True)
             ledger.into(tmp_path / "library")
-            given_by(path, OWN, Treatment(ledger=ledger))
+            given_by(path, OWN, NoteCleaning(ledger=ledger))
             ledger.close()
     kept = (tmp_path / "library" / "removed.jsonl").read_text().splitlines()
     assert [json.loads(line)["text"] for line in kept] == ["Note a", "Note b"], "each once"
@@ -269,4 +293,4 @@ def test_what_two_files_of_one_name_lost_is_kept_of_both(tmp_path: Path) -> None
 
 def test_a_note_marked_as_an_error_takes_back_what_an_earlier_export_brought(tmp_path: Path) -> None:
     path = put(tmp_path, table(MIMIC_3, [9, 10, 100, "2150-03-04", "", "", "Nursing", "", 1, "1", ""]))
-    assert list(notes.read(path, path.name)) == [Deleted("note:9", patient="10")]
+    assert list(note_tables.read(path, path.name)) == [Deleted("note:9", patient="10")]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.corpus.inputs import WholeFile
-from epicrisis.corpus.notes import Columns
-from epicrisis.corpus.reading import read
+from epicrisis.corpus.note_tables import Columns
+from epicrisis.corpus.reader_base import WholeFile
+from epicrisis.corpus.readers import read
 from tests.corpus.test_notes import OWN, given_by, put, skipped, table
 
 LONG_HEAD = b"pid,when,kind,stay,body\n"

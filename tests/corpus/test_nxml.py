@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from epicrisis.corpus import nxml
-from epicrisis.corpus.inputs import Skipped
+from epicrisis.corpus import jats
+from epicrisis.corpus.reader_base import Skipped
 from epicrisis.types import Document
 
 IDS = '<article-id pub-id-type="pmid">5</article-id><article-id pub-id-type="pmc">7</article-id>'
@@ -20,7 +20,7 @@ DOI = '<article-id pub-id-type="doi">10.1/x</article-id>'
 BODY = "<body><p>Text.</p></body>"
 
 
-def jats(
+def article_xml(
     body: str = BODY, meta: str = IDS + DOI, rest: str = "", attributes: str = 'article-type="review-article"'
 ) -> str:
     return (
@@ -33,7 +33,7 @@ def jats(
 def read(folder: Path, content: str | bytes) -> list[Document | Skipped]:
     path = folder / "x.nxml"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return list(nxml.read(path, "folder/x.nxml"))
+    return list(jats.read(path, "folder/x.nxml"))
 
 
 def one(folder: Path, content: str | bytes) -> Document:
@@ -59,7 +59,7 @@ def sections(document: Document) -> dict[str, str]:
 def test_sections_by_the_path_of_their_titles(tmp_path: Path) -> None:
     found = one(
         tmp_path,
-        jats(
+        article_xml(
             "<body><sec><label>1</label><title>Methods</title><sec><title>The <italic>mice</italic></title>"
             "<p>Ten\n mice.</p><p>Fed.</p></sec><sec><p>Untitled.</p></sec></sec>"
             "<sec><title>Results</title><p>All lived.</p></sec></body>",
@@ -94,7 +94,7 @@ def test_tables_figures_lists_and_formulas(tmp_path: Path) -> None:
         </mml:msup></mml:math></alternatives></disp-formula>
       <p>Then <inline-formula><tex-math>\\documentclass{a}\\begin{document}$\\alpha$\\end{document}</tex-math>
         </inline-formula>.</p></sec></body>"""
-    assert sections(one(tmp_path, jats(body)))["S"].split("\n") == [
+    assert sections(one(tmp_path, article_xml(body)))["S"].split("\n") == [
         "Before and after [1].",
         "Figure 1 A cell. Seen.",
         "One",
@@ -119,7 +119,7 @@ def test_metadata_and_title(tmp_path: Path) -> None:
         "<pub-date pub-type='epub'><day>28</day><month>9</month><year>2012</year></pub-date>"
         "<pub-date pub-type='nihms-submitted'><year>2011</year></pub-date>"
     )
-    found = one(tmp_path, jats(meta=meta))
+    found = one(tmp_path, article_xml(meta=meta))
     assert (found.id, found.title, found.date) == ("pmc:PMC7", "On E. coli", "2012-09-28")
     assert (found.source, found.text) == ("PubMed Central", "Text\nText.")
     assert found.metadata == {
@@ -143,15 +143,15 @@ def test_metadata_and_title(tmp_path: Path) -> None:
     ],
 )
 def test_the_id(tmp_path: Path, meta: str, id: str) -> None:
-    assert one(tmp_path, jats(meta=meta)).id == id
+    assert one(tmp_path, article_xml(meta=meta)).id == id
 
 
 def test_a_retracted_article_says_so(tmp_path: Path) -> None:
-    assert one(tmp_path, jats(attributes='article-type="retracted-article"')).metadata["retracted"] is True
+    assert one(tmp_path, article_xml(attributes='article-type="retracted-article"')).metadata["retracted"] is True
 
 
 def test_namespaces_gzip_and_several_articles(tmp_path: Path) -> None:
-    bare = re.sub("<!DOCTYPE[^>]*>", "", jats(meta=""))
+    bare = re.sub("<!DOCTYPE[^>]*>", "", article_xml(meta=""))
     other = bare.replace("<article ", '<article xmlns="https://jats.nlm.nih.gov/ns/archiving/1.4/" ')
     found = read(tmp_path, gzip.compress(f"<pmc-articleset>{bare}{other}</pmc-articleset>".encode()))
     assert [each.id for each in found if isinstance(each, Document)] == ["file:folder/x.nxml", "file:folder/x.nxml#2"]
@@ -160,21 +160,21 @@ def test_namespaces_gzip_and_several_articles(tmp_path: Path) -> None:
 
 def test_a_response_belongs_to_its_article(tmp_path: Path) -> None:
     response = "<front-stub><title-group><article-title>Reply</article-title></title-group></front-stub>"
-    found = one(tmp_path, jats(rest=f"<response>{response}<body><p>We agree.</p></body></response>"))
+    found = one(tmp_path, article_xml(rest=f"<response>{response}<body><p>We agree.</p></body></response>"))
     assert sections(found) == {"Text": "Text.", "Reply": "We agree."}
 
 
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (jats("<body/>"), "neither an abstract nor a body"),
+        (article_xml("<body/>"), "neither an abstract nor a body"),
         ("<html/>", "no article"),
-        (jats()[:-20], "not well-formed"),
+        (article_xml()[:-20], "not well-formed"),
         ("", "not well-formed"),
-        (gzip.compress(jats().encode())[:-20], "breaks off"),
-        (f"<!DOCTYPE article [<!ENTITY a 'b'>]>{jats().partition('>')[2]}", "entities"),
-        (f"<!DOCTYPE article [<!ENTITY a SYSTEM 'file:///etc/passwd'>]>{jats().partition('>')[2]}", "entities"),
-        (jats(f"<body>{'<sec>' * 1500}<p>x</p>{'</sec>' * 1500}</body>"), "nesting"),
+        (gzip.compress(article_xml().encode())[:-20], "breaks off"),
+        (f"<!DOCTYPE article [<!ENTITY a 'b'>]>{article_xml().partition('>')[2]}", "entities"),
+        (f"<!DOCTYPE article [<!ENTITY a SYSTEM 'file:///etc/passwd'>]>{article_xml().partition('>')[2]}", "entities"),
+        (article_xml(f"<body>{'<sec>' * 1500}<p>x</p>{'</sec>' * 1500}</body>"), "nesting"),
     ],
 )
 def test_what_cannot_be_read_is_named(tmp_path: Path, content: str | bytes, reason: str) -> None:
@@ -185,15 +185,15 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, content: str | bytes, reas
 
 def test_the_deepest_nesting_that_is_let_in_is_read(tmp_path: Path) -> None:
     depth = 240
-    found = one(tmp_path, jats(f"<body>{'<sec>' * depth}<p>deep</p>{'</sec>' * depth}</body>"))
+    found = one(tmp_path, article_xml(f"<body>{'<sec>' * depth}<p>deep</p>{'</sec>' * depth}</body>"))
     assert found.text == "Text\ndeep"
-    marked = one(tmp_path, jats(f"<body><p>{'<b>' * depth}deep{'</b>' * depth}</p></body>"))
+    marked = one(tmp_path, article_xml(f"<body><p>{'<b>' * depth}deep{'</b>' * depth}</p></body>"))
     assert marked.text == "Text\ndeep"
 
 
 def test_two_thousand_mutated_articles_never_raise(tmp_path: Path) -> None:
     dice = random.Random(7)
-    whole = jats(
+    whole = article_xml(
         "<body><sec><title>S</title><p>a <fig><label>F</label><caption><p>c</p></caption></fig></p></sec></body>"
     )
     kinds = {Document: 0, Skipped: 0}
@@ -209,7 +209,7 @@ def test_two_thousand_mutated_articles_never_raise(tmp_path: Path) -> None:
                 content[at:at] = content[at - 30 : at]
         path = tmp_path / str(number)
         path.write_bytes(content)
-        for each in nxml.read(path, "x"):
+        for each in jats.read(path, "x"):
             kinds[type(each)] += 1
         path.unlink()
     assert min(kinds.values()) > 100, kinds
@@ -228,13 +228,13 @@ def test_what_was_put_in_comes_out(
     tmp_path_factory: pytest.TempPathFactory, given: list[tuple[str, list[str]]]
 ) -> None:
     body = "".join(f"<sec><title>{t}</title>{''.join(f'<p>{p}</p>' for p in ps)}</sec>" for t, ps in given)
-    found = one(tmp_path_factory.getbasetemp(), jats(f"<body>{body}</body>"))
+    found = one(tmp_path_factory.getbasetemp(), article_xml(f"<body>{body}</body>"))
     assert sections(found) == {title: "\n".join(paragraphs) for title, paragraphs in given}
 
 
 @pytest.mark.data
 def test_a_real_article(data_folder: Path) -> None:
-    (found,) = nxml.read(data_folder / "pubmed_xml" / "pone.0046493.nxml", "pone.0046493.nxml")
+    (found,) = jats.read(data_folder / "pubmed_xml" / "pone.0046493.nxml", "pone.0046493.nxml")
     assert isinstance(found, Document)
     assert (found.id, found.date) == ("pmc:PMC3460867", "2012-09-28")
     assert found.title.startswith("MmPPOX Inhibits Mycobacterium tuberculosis Lipolytic Enzymes")

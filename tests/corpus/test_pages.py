@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epicrisis.corpus import html, pdf
-from epicrisis.corpus.inputs import Skipped
+from epicrisis.corpus.reader_base import Skipped
 from epicrisis.types import Document
 
 

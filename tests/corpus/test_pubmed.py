@@ -23,13 +23,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from epicrisis.corpus import pubmed
-from epicrisis.corpus.inputs import Deleted, Skipped, WholeFile, marked
 from epicrisis.corpus.pubmed_dates import iso_date
-from epicrisis.corpus.xmltext import kind_of
+from epicrisis.corpus.reader_base import Deleted, Skipped, WholeFile, marked
+from epicrisis.corpus.xml_text import kind_of
 from epicrisis.dates import last_day
 from epicrisis.errors import InputError
 from epicrisis.types import Document
-from tests.corpus.pubmed_xml import HEAD, article, article_set, write_realistic
+from tests.support.pubmed_xml import HEAD, article, article_set, write_realistic
 
 NAME = "pubmed26n1234.xml"
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.corpus.quality import NearDuplicates, is_empty, markup_left
+from epicrisis.corpus.text_quality import NearDuplicates, is_empty, markup_left
 
 WORDS = [f"word{n}" for n in range(400)]
 

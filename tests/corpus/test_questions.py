@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from epicrisis.corpus.inputs import Skipped
 from epicrisis.corpus.pubmedqa import questions
 from epicrisis.corpus.questions import read_questions
-from epicrisis.corpus.reading import read
+from epicrisis.corpus.reader_base import Skipped
+from epicrisis.corpus.readers import read
 from epicrisis.errors import InputError
-from epicrisis.types import Document, Place, Question
+from epicrisis.types import Document, EvidenceSpan, Question
 
 ENTRY: dict[str, Any] = {
     "QUESTION": "Does aspirin help?",
@@ -135,13 +135,19 @@ def test_a_line_says_of_what_form_it_is_and_where_its_answer_stands(tmp_path: Pa
         {"text": "Any allergies?", "form": "open", "gold": "", "category": "absence"},
     ) == [
         Question(
-            text="How much?", form="extractive", id="1", gold="5 mg", patient="1", also=("five mg",),
-            evidence=(Place("note:7", 3, 9),), category="temporal",
+            text="How much?",
+            form="extractive",
+            id="1",
+            gold="5 mg",
+            patient="1",
+            also=("five mg",),
+            evidence=(EvidenceSpan("note:7", 3, 9),),
+            category="temporal",
         ),
         Question(text="Which?", options={"A": "x", "B": "y"}, form="choice", id="2", gold="A"),
         Question(text="How much?", form="extractive", id="3"),
         Question(text="Any allergies?", form="open", id="4", gold="", category="absence"),
-    ]  # fmt: skip
+    ]
 
 
 def test_options_keep_their_order(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.corpus.inputs import FromFile, WholeFile
-from epicrisis.corpus.reading import FORMATS, Skipped, read
+from epicrisis.corpus.reader_base import FromFile, WholeFile
+from epicrisis.corpus.readers import FORMATS, Skipped, read
 from epicrisis.errors import InputError
 from epicrisis.types import Document, Origin
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.corpus.inputs import Marked, Skipped, WholeFile
-from epicrisis.corpus.reading import read as read_sources
+from epicrisis.corpus.reader_base import Marked, Skipped, WholeFile
+from epicrisis.corpus.readers import read as read_sources
 from epicrisis.corpus.retractions import is_retraction_watch, names_of, read, stated_by
 from epicrisis.errors import InputError
 from epicrisis.types import Document
@@ -49,7 +49,7 @@ def test_each_entry_says_of_which_article_what_and_when(tmp_path: Path) -> None:
         Marked("retraction-watch:5", (), "retracted", 20210531),
         Skipped(str(path), "line 7", f"its RetractionNature is none that is known{cure}"),
         Skipped(str(path), "line 8", f"has no Record ID{cure}"),
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(
@@ -107,9 +107,7 @@ def test_entry_with_a_cell_beyond_all_bounds_is_skipped_and_the_rest_is_read(tmp
 
 def notice(kind: str, revision: str | None = "20240101.01.0000000") -> Document:
     corrections = [{"type": kind, "pmid": "12", "source": "Lancet"}, {"type": "CommentOn", "pmid": "13"}]
-    return Document(
-        "pubmed:99", "x", date="2024-02", metadata={"corrections": corrections}, revision=revision
-    )  # fmt: skip
+    return Document("pubmed:99", "x", date="2024-02", metadata={"corrections": corrections}, revision=revision)
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,10 @@ from pathlib import Path
 import pytest
 
 from epicrisis.corpus import html, pdf, sandbox
-from epicrisis.corpus.inputs import Skipped
-from epicrisis.corpus.reading import read
+from epicrisis.corpus.reader_base import Skipped
+from epicrisis.corpus.readers import read
 from epicrisis.types import Document
-
-from .test_pages import _file, made_pdf
+from tests.corpus.test_pages import _file, made_pdf
 
 GIB = 1024**3
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.corpus.sections import sections
+from epicrisis.corpus.note_sections import sections
 
 NOTE = """Seen by the team.
 Chief Complaint: dyspnea
@@ -28,8 +28,11 @@ Stable."""
 def test_sections_follow_each_other_to_the_end() -> None:
     found = sections(NOTE)
     assert [title for _, _, title in found] == [
-        "Chief Complaint", "History of Present Illness", "DISCHARGE DIAGNOSES", "Course in the Unit",
-    ]  # fmt: skip
+        "Chief Complaint",
+        "History of Present Illness",
+        "DISCHARGE DIAGNOSES",
+        "Course in the Unit",
+    ]
     assert [NOTE[int(start) :].startswith(str(title)) for start, _, title in found] == [True] * 4
     assert [end for _, end, _ in found] == [*(start for start, _, _ in found[1:]), len(NOTE)]
 
@@ -37,10 +40,21 @@ def test_sections_follow_each_other_to_the_end() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "BP: 120/80", "HR: 80", "NPO", "SODIUM: 140", "Na:", "He was given the following:", "Allergies to penicillin.",
-        "history of present illness was taken", "1. Aspirin 81 mg", "12:30", "", "PT SLEEPING.", "Time Taken: 10:30",
+        "BP: 120/80",
+        "HR: 80",
+        "NPO",
+        "SODIUM: 140",
+        "Na:",
+        "He was given the following:",
+        "Allergies to penicillin.",
+        "history of present illness was taken",
+        "1. Aspirin 81 mg",
+        "12:30",
+        "",
+        "PT SLEEPING.",
+        "Time Taken: 10:30",
     ],
-)  # fmt: skip
+)
 def test_lines_that_begin_no_section(line: str) -> None:
     assert sections(f"\n{line}\nmore") == []
 
@@ -48,12 +62,16 @@ def test_lines_that_begin_no_section(line: str) -> None:
 @pytest.mark.parametrize(
     ("line", "title"),
     [
-        ("FINDINGS: The lungs are clear.", "FINDINGS"), ("IMPRESSION:", "IMPRESSION"), ("  Plan: home", "Plan"),
-        ("Discharge Medications:", "Discharge Medications"), ("PAST MEDICAL HISTORY", "PAST MEDICAL HISTORY"),
-        ("Brief Hospital Course:", "Brief Hospital Course"), ("WET READ:", "WET READ"),
+        ("FINDINGS: The lungs are clear.", "FINDINGS"),
+        ("IMPRESSION:", "IMPRESSION"),
+        ("  Plan: home", "Plan"),
+        ("Discharge Medications:", "Discharge Medications"),
+        ("PAST MEDICAL HISTORY", "PAST MEDICAL HISTORY"),
+        ("Brief Hospital Course:", "Brief Hospital Course"),
+        ("WET READ:", "WET READ"),
         ("Allergies: NKDA", "Allergies"),
     ],
-)  # fmt: skip
+)
 def test_lines_that_begin_one(line: str, title: str) -> None:
     assert [found[2] for found in sections(f"before\n\n{line}\nmore")] == [title]
 

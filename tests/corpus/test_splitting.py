@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.corpus.splitting import split
+from epicrisis.corpus.character_splitting import split
 from epicrisis.types import Document
 
 COUNT = 890

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.library.corpus import COUNT, add, create
+from tests.support.library_documents import COUNT, add, create
 
 
 class Killer:
@@ -23,7 +23,7 @@ class Killer:
         self._log = log
         with log.open("w") as errors:
             self._server = subprocess.Popen(
-                [sys.executable, "-m", "tests.library.crash_child"],
+                [sys.executable, "-m", "tests.support.crash_child"],
                 cwd=Path(__file__).parents[2],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from epicrisis.library import library as libraries
-from epicrisis.library import nearest
+from epicrisis.library import vector_search
 from epicrisis.library.library import Library
 from epicrisis.testing.stores import DIMENSIONS, MemoryStore, check_store
 
@@ -41,7 +41,7 @@ def test_library(make: Callable[[], Library]) -> None:
 
 
 def test_library_above_the_limit_of_memory(make: Callable[[], Library], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nearest, "EXACT_LIMIT", 0)
+    monkeypatch.setattr(vector_search, "EXACT_LIMIT", 0)
     check_store(make)
 
 

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from epicrisis.errors import LibraryDamaged
-from epicrisis.library.index import IndexReport, read_report
-from epicrisis.library.journal import Source
+from epicrisis.library.consistency import LibraryParts
+from epicrisis.library.journal import IngestedFile
 from epicrisis.library.library import Library
-from epicrisis.library.soundness import Parts
-from tests.library.checking import acknowledged, broken_promises, discrepancies
+from epicrisis.library.vector_index import IndexReport, read_report
 from tests.library.conftest import Killer
-from tests.library.corpus import COUNT, LARGE, SMALL, Contents, add, contents, create, revise
-from tests.library.crash_child import PHASES, WITH_NEW_REPORT, WITH_OLD_REPORT, WITHIN_OPTIMIZE, WITHOUT_REPORT
+from tests.support.crash_child import PHASES, WITH_NEW_REPORT, WITH_OLD_REPORT, WITHIN_OPTIMIZE, WITHOUT_REPORT
+from tests.support.library_checks import acknowledged, broken_promises, discrepancies
+from tests.support.library_documents import COUNT, LARGE, SMALL, Contents, add, contents, create, revise
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def test_the_check_sees_what_recovery_mends(
     killer.kill("add", folder, moment, 1)
     with monkeypatch.context() as patch:
         patch.setattr(Library, "_settle", lambda self: None)
-        patch.setattr(Parts, "check_in_step", lambda self: None)
+        patch.setattr(LibraryParts, "check_in_step", lambda self: None)
         with Library.open(folder, write=True) as library:
             wrong = discrepancies(library, acknowledged(folder))
             assert "the documents acknowledged are not those in the table" in wrong
@@ -249,7 +249,7 @@ def test_the_check_sees_a_broken_optimize(killer: Killer, optimized: Path, monke
     killer.kill("optimize", optimized, "index-built", 0)
     with monkeypatch.context() as patch:
         patch.setattr(Library, "_settle", lambda self: None)
-        patch.setattr(Parts, "check_in_step", lambda self: None)
+        patch.setattr(LibraryParts, "check_in_step", lambda self: None)
         with Library.open(optimized, write=True) as library:
             assert discrepancies(library, {}) == ["1 batches are still open"]
 
@@ -263,7 +263,7 @@ def test_the_check_sees_broken_revisions(
     promised |= acknowledged(folder)
     with monkeypatch.context() as patch:
         patch.setattr(Library, "_settle", lambda self: None)
-        patch.setattr(Parts, "check_in_step", lambda self: None)
+        patch.setattr(LibraryParts, "check_in_step", lambda self: None)
         with Library.open(folder, write=True) as library:
             assert "the documents acknowledged are not those in the table" in broken_promises(
                 library, promised, 1, COUNT
@@ -273,7 +273,7 @@ def test_the_check_sees_broken_revisions(
         # Nor does a lost document, a forgotten deletion or a file marked too early go unseen.
         there = next(each for each, digest in (promised | contents(library).hashes).items() if digest)
         library.delete([there])
-        library.add_source(Source("0" * 64, "v1-2", 1, ""))
+        library.add_source(IngestedFile("0" * 64, "v1-2", 1, ""))
         library._journal._db.execute("DELETE FROM deleted")
         wrong = broken_promises(library, promised | {"doc:47": None}, 1, COUNT)
         assert any("neither as it was acknowledged" in each for each in wrong)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from epicrisis.errors import InputError
-from epicrisis.library.cutting import cut
 from epicrisis.library.ingest import add_documents, open_or_create
+from epicrisis.library.splitters import cut
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from epicrisis.errors import LibraryDamaged
-from epicrisis.library import digests, health
+from epicrisis.library import checksums, health
 from epicrisis.library.health_report import HealthReport
 from epicrisis.library.journal import Journal
 from epicrisis.library.library import Library
 from tests.library.conftest import Killer
-from tests.library.corpus import COUNT, add
+from tests.support.library_documents import COUNT, add
 
 
 def recorded(folder: Path) -> dict[str, str] | None:
@@ -27,7 +27,7 @@ def recorded(folder: Path) -> dict[str, str] | None:
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """No file of a library counts as small in this process."""
-    monkeypatch.setattr(digests, "SMALL_BYTES", 0)
+    monkeypatch.setattr(checksums, "SMALL_BYTES", 0)
 
 
 def flip(path: Path, place: int) -> None:
@@ -53,7 +53,7 @@ def test_every_batch_records_its_files(folder: Path) -> None:
             assert files is not None
             named = {path.relative_to(folder).as_posix() for path in data_files(folder)}
             assert {"manifest.json", *named} <= files.keys()
-            assert digests.verified(folder, files) == digests.Damage(recorded=True, files=len(files))
+            assert checksums.verified(folder, files) == checksums.Damage(recorded=True, files=len(files))
     assert checked(folder).problems == ()
 
 
@@ -150,7 +150,7 @@ def test_library_of_an_earlier_version_records_with_optimize(folder: Path) -> No
         library.optimize()
     files = recorded(folder)
     assert files is not None
-    assert digests.verified(folder, files).files > 5
+    assert checksums.verified(folder, files).files > 5
     assert not [notice for notice in checked(folder).notices if "checksums" in notice]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from epicrisis.errors import InputError, LibraryDamaged, StorageError
-from epicrisis.library.foreign import ours
+from epicrisis.library.engine_errors import ours
 
 FULL = [
     OSError(28, "No space left on device"),
@@ -22,11 +22,13 @@ FULL = [
 REFUSED = [
     PermissionError(13, "Permission denied"),
     ValueError("Failed to open file for write: 'PermissionDenied'"),
-    ValueError("An error occurred in a thread: 'An index writer was killed.. A worker thread encountered an error "
-               "(io::Error most likely) or panicked.'"),
+    ValueError(
+        "An error occurred in a thread: 'An index writer was killed.. A worker thread encountered an error "
+        "(io::Error most likely) or panicked.'"
+    ),
     sqlite3.OperationalError("unable to open database file"),
     sqlite3.OperationalError("disk I/O error"),
-]  # fmt: skip
+]
 READ_ONLY = [
     OSError(30, "Read-only file system"),
     sqlite3.OperationalError("attempt to write a readonly database"),

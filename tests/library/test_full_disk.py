@@ -13,17 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.corpus.inputs import Item, Skipped, WholeFile
-from epicrisis.corpus.reading import read
+from epicrisis.corpus.reader_base import Item, Skipped, WholeFile
+from epicrisis.corpus.readers import read
 from epicrisis.errors import StorageError
-from epicrisis.library.index import read_report
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.library import Library
-from epicrisis.seams import StoredDocument
+from epicrisis.library.vector_index import read_report
+from epicrisis.protocols import StoredDocument
 from epicrisis.types import Document
-from tests.corpus.pubmed_xml import article, article_set
-from tests.library.checking import broken_promises, discrepancies
-from tests.library.corpus import COUNT, SMALL, contents, create, encoder, revise
+from tests.support.library_checks import broken_promises, discrepancies
+from tests.support.library_documents import COUNT, SMALL, contents, create, encoder, revise
+from tests.support.pubmed_xml import article, article_set
 
 # -- a file that may not grow stands for a full disk: that needs no rights to mount one --------------------------------
 

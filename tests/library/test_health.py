@@ -21,15 +21,15 @@ from epicrisis.library import health
 from epicrisis.library.health import check
 from epicrisis.library.health_report import Finding, HealthReport, Pairs, lines
 from epicrisis.library.ingest import add_documents
-from epicrisis.library.journal import Journal, Source
+from epicrisis.library.journal import IngestedFile, Journal
 from epicrisis.library.library import Library
+from epicrisis.library.passage_table import StoredPassage
 from epicrisis.library.patients import MIXED
-from epicrisis.library.rowkeys import MANY
-from epicrisis.library.vectors import StoredPassage
-from epicrisis.library.words import WordIndex
-from epicrisis.plain import to_json
+from epicrisis.library.row_keys import MANY
+from epicrisis.library.word_index import WordIndex
+from epicrisis.serialization import to_json
 from epicrisis.types import Document, Passage
-from tests.library.corpus import add, contents, create, documents, encoder
+from tests.support.library_documents import add, contents, create, documents, encoder
 
 DOCUMENTS = 64
 LONG = " ".join(f"observation{n}" for n in range(80)) + "."
@@ -41,7 +41,7 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("healthy") / "library"
     with create(folder) as library:
         add(library, 0, DOCUMENTS)
-        library.add_source(Source("ab" * 32, "corpus.jsonl", 1234, "2026-01-02T03:04:05+00:00"))
+        library.add_source(IngestedFile("ab" * 32, "corpus.jsonl", 1234, "2026-01-02T03:04:05+00:00"))
     return folder
 
 
@@ -346,7 +346,7 @@ def test_entries_without_a_passage(folder: Path) -> None:
 
 
 def test_entries_come_piece_by_piece(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("epicrisis.library.words._PIECE", 10)
+    monkeypatch.setattr("epicrisis.library.word_index._PIECE", 10)
     with Library.open(folder) as library:
         everything = contents(library).words
         words = WordIndex(folder)
@@ -486,11 +486,14 @@ def test_sources_years_and_retractions(folder: Path) -> None:
     dates = ["1989-12", "1990", "1999-01-02", None]
     new = [
         Document(
-            f"new:{n}", f"Study number {n} of other things.", source="PubMed", date=date,
+            f"new:{n}",
+            f"Study number {n} of other things.",
+            source="PubMed",
+            date=date,
             metadata={"retracted": True} if n == 1 else {},
         )
         for n, date in enumerate(dates)
-    ]  # fmt: skip
+    ]
     with Library.open(folder, write=True) as library:
         add_documents(library, new, encoder())
         library.delete(["doc:1"], {"doc:1": "2"})

@@ -13,15 +13,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from epicrisis.corpus.inputs import Item
-from epicrisis.corpus.reading import read
+from epicrisis.corpus.reader_base import Item
+from epicrisis.corpus.readers import read
 from epicrisis.library import rebuild
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.ingest_report import IngestReport
 from epicrisis.library.library import Library
 from epicrisis.types import Document, Scope
-from tests.library.checking import discrepancies
-from tests.library.corpus import create, encoder
+from tests.support.library_checks import discrepancies
+from tests.support.library_documents import create, encoder
 
 
 @pytest.fixture

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from epicrisis.library import index as indexes
 from epicrisis.library import library as libraries
-from epicrisis.library import nearest
-from epicrisis.library.index import IndexReport, K, read_report
+from epicrisis.library import vector_index as indexes
+from epicrisis.library import vector_search
 from epicrisis.library.library import Library
-from epicrisis.library.nearest import Neighbours
-from epicrisis.seams import StoredDocument, Vectors
+from epicrisis.library.vector_index import IndexReport, K, read_report
+from epicrisis.library.vector_search import Neighbours
+from epicrisis.protocols import StoredDocument, Vectors
 from epicrisis.testing import stores
 from epicrisis.testing.stores import check_store, content_hash
 from epicrisis.types import Hit, Passage, Scope
@@ -37,7 +37,7 @@ ANNA = Scope(patient="anna")
 def small_limits() -> Iterator[None]:
     """A library of a few thousand passages is a large one here."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (nearest, indexes, libraries):
+        for module in (vector_search, indexes, libraries):
             patch.setattr(module, "EXACT_LIMIT", LIMIT)
         patch.setattr(indexes, "QUERIES", QUERIES)
         yield
@@ -61,9 +61,16 @@ def document(number: int, vector: Vectors, version: str = "1") -> StoredDocument
         **({"retracted": True} if number % 5 == 1 else {}),
     }
     passage = Passage(
-        f"{name}#0", name, 0, 0, 7, "aspirin", date=None if number % 40 == 3 else str(1990 + number % 30),
-        patient="anna" if number % 10 == 7 else None, metadata=metadata,
-    )  # fmt: skip
+        f"{name}#0",
+        name,
+        0,
+        0,
+        7,
+        "aspirin",
+        date=None if number % 40 == 3 else str(1990 + number % 30),
+        patient="anna" if number % 10 == 7 else None,
+        metadata=metadata,
+    )
     return StoredDocument(name, content_hash(name, version), (passage,), vector[None, :])
 
 
@@ -384,7 +391,7 @@ def test_filters_that_pass_many_keep_the_recall(scope: Scope, indexed: Path, way
 def test_filters_that_pass_few_are_exact(
     scope: Scope, few: float, indexed: Path, ways: Ways, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nearest, "FEW", few)
+    monkeypatch.setattr(vector_search, "FEW", few)
     with Library.open(indexed) as library:
         if any(scope.admits(each.passages[0]) for each in DOCUMENTS):
             assert same_as_exact(library, scope)
@@ -397,17 +404,39 @@ def test_filters_that_pass_few_are_exact(
 
 
 def _damaged(**changes: object) -> str:
-    whole = {"passages": COUNT, "partitions": 45, "probes": 2, "refine": 10, "recall": 1.0, "filtered_recall": None,
-             "queries": 30, "asked": 0.9, "measured": "2026"}  # fmt: skip
+    whole = {
+        "passages": COUNT,
+        "partitions": 45,
+        "probes": 2,
+        "refine": 10,
+        "recall": 1.0,
+        "filtered_recall": None,
+        "queries": 30,
+        "asked": 0.9,
+        "measured": "2026",
+    }
     return json.dumps(whole | changes)
 
 
 @pytest.mark.parametrize(
     "text",
-    [None, "", "{", "[]", "null", "\udcff", '{"passages": 3}', _damaged(more=1), _damaged(recall="high"),
-     _damaged(probes=None), _damaged(probes=0), _damaged(refine="10"), _damaged(asked=[]),
-     _damaged(filtered_recall="")],
-)  # fmt: skip
+    [
+        None,
+        "",
+        "{",
+        "[]",
+        "null",
+        "\udcff",
+        '{"passages": 3}',
+        _damaged(more=1),
+        _damaged(recall="high"),
+        _damaged(probes=None),
+        _damaged(probes=0),
+        _damaged(refine="10"),
+        _damaged(asked=[]),
+        _damaged(filtered_recall=""),
+    ],
+)
 def test_where_it_cannot_be_understood_searches_are_exact(
     text: str | None, folder: Path, ways: Ways, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -474,7 +503,7 @@ def test_the_contract_of_a_store(wide: int, tmp_path: Path, monkeypatch: pytest.
 
     `wide` 4 makes vectors of 8 numbers, as the codes need; those of 4 are indexed in another way.
     """
-    for module in (nearest, indexes, libraries):
+    for module in (vector_search, indexes, libraries):
         monkeypatch.setattr(module, "EXACT_LIMIT", 0)
     monkeypatch.setattr(indexes, "MOST_PARTITIONS", 1)
     monkeypatch.setattr(indexes, "QUERIES", 2)
@@ -484,10 +513,14 @@ def test_the_contract_of_a_store(wide: int, tmp_path: Path, monkeypatch: pytest.
     def make() -> Indexed:
         made.append(
             Indexed.create(
-                tmp_path / str(len(made)), encoder_fingerprint="check", encoder_name="check",
-                dimensions=stores.DIMENSIONS + wide, max_tokens=9, overlap=0,
+                tmp_path / str(len(made)),
+                encoder_fingerprint="check",
+                encoder_name="check",
+                dimensions=stores.DIMENSIONS + wide,
+                max_tokens=9,
+                overlap=0,
             )
-        )  # fmt: skip
+        )
         return made[-1]
 
     check_store(make)

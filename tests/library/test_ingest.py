@@ -11,19 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.corpus.inputs import Deleted
-from epicrisis.corpus.reading import Skipped
+from epicrisis.corpus.reader_base import Deleted
+from epicrisis.corpus.readers import Skipped
 from epicrisis.errors import EncoderMismatch, LibraryError
-from epicrisis.library import addition
-from epicrisis.library.addition import content_hash
+from epicrisis.library import ingest_batches
 from epicrisis.library.ingest import add_documents
-from epicrisis.library.ingest_report import SHOWN, IngestReport, Progress
+from epicrisis.library.ingest_batches import content_hash
+from epicrisis.library.ingest_report import SHOWN, IngestProgress, IngestReport
 from epicrisis.library.library import Library
-from epicrisis.seams import StoredDocument, Vectors
+from epicrisis.protocols import StoredDocument, Vectors
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document, Scope
-from tests.library.checking import discrepancies
-from tests.library.corpus import contents, create, documents, encoder
+from tests.support.library_checks import discrepancies
+from tests.support.library_documents import contents, create, documents, encoder
 
 
 def counted(report: IngestReport) -> tuple[int, int, int, int]:
@@ -84,9 +84,13 @@ def test_the_first_of_several_with_one_id_counts(tmp_path: Path) -> None:
 def test_what_is_left_out_is_told(tmp_path: Path) -> None:
     elsewhere = Skipped("file.jsonl", "line 3", "not JSON")
     items: list[Document | Skipped] = [
-        elsewhere, Document("a", " \n"), Document("", "no id"), Document("b", "aspirin", date="soon"),
-        Document("c", "half \ud83d"), Document("d", "aspirin"),
-    ]  # fmt: skip
+        elsewhere,
+        Document("a", " \n"),
+        Document("", "no id"),
+        Document("b", "aspirin", date="soon"),
+        Document("c", "half \ud83d"),
+        Document("d", "aspirin"),
+    ]
     with create(tmp_path / "l") as library:
         report = add_documents(library, items, encoder())
         assert counted(report) == (1, 0, 0, 5)
@@ -142,8 +146,8 @@ class _Slow(HashingEncoder):
 @pytest.mark.parametrize("seconds", [0.3, 0.05, 0.001])
 def test_everything_is_acknowledged_in_time(seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = _Clock()
-    monkeypatch.setattr(addition, "time", clock)
-    told: list[Progress] = []
+    monkeypatch.setattr(ingest_batches, "time", clock)
+    told: list[IngestProgress] = []
     with create(tmp_path / "l") as library:
         report = add_documents(
             library, documents(0, 150), _Slow(clock, seconds), on_progress=told.append, passages_per_batch=100

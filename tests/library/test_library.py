@@ -25,16 +25,16 @@ from epicrisis.errors import (
     StorageError,
 )
 from epicrisis.library.library import Library
+from epicrisis.library.passage_table import StoredPassage
 from epicrisis.library.patients import holds_patients
-from epicrisis.library.vectors import StoredPassage
-from epicrisis.library.words import WordIndex
-from epicrisis.plain import to_json
-from epicrisis.seams import StoredDocument
+from epicrisis.library.word_index import WordIndex
+from epicrisis.protocols import StoredDocument
+from epicrisis.serialization import to_json
 from epicrisis.testing.stores import DIMENSIONS, content_hash, stored
 from epicrisis.types import Scope
-from tests.library.checking import discrepancies
 from tests.library.conftest import Killer
-from tests.library.corpus import COUNT, LARGE, add, contents, create, encoder
+from tests.support.library_checks import discrepancies
+from tests.support.library_documents import COUNT, LARGE, add, contents, create, encoder
 
 
 @pytest.fixture

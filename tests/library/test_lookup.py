@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from epicrisis.library.library import Library
-from epicrisis.library.lookup import at_random, passages_of
+from epicrisis.library.passage_lookup import at_random, passages_of
 from epicrisis.types import Scope
-from tests.library.corpus import COUNT, add, create
+from tests.support.library_documents import COUNT, add, create
 
 ANNA = Scope(patient="anna")
 

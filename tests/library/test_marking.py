@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from epicrisis.corpus.inputs import Item, Marked
+from epicrisis.corpus.reader_base import Item, Marked
 from epicrisis.facets import marks_of
 from epicrisis.library.health import check
 from epicrisis.library.health_report import MARKS_DUE
@@ -29,9 +29,12 @@ def article(pmid: int, revised: int = 2000, relation: str | None = None, of: int
     if relation == "RetractionOf":
         metadata["retraction_notice"] = True
     return Document(
-        f"pubmed:{pmid}", f"Aspirin and stroke in trial {pmid}.", date=str(revised), metadata=metadata,
+        f"pubmed:{pmid}",
+        f"Aspirin and stroke in trial {pmid}.",
+        date=str(revised),
+        metadata=metadata,
         revision=f"{revised}0101.01.0000000",
-    )  # fmt: skip
+    )
 
 
 def listed(number: int, mark: str, day: int | None, *targets: str) -> Marked:
@@ -196,7 +199,7 @@ def test_marks_left_due_by_a_stop_are_noticed_and_made_by_the_next_writer(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("epicrisis.library.vectors.PassageTable.remark", stopped)
+        patched.setattr("epicrisis.library.passage_table.PassageTable.remark", stopped)
         with pytest.raises(KeyboardInterrupt):
             added(path, LIST)
     with Library.open(path) as reader:
@@ -214,7 +217,7 @@ def test_a_library_of_before_is_marked_by_its_own_notices_with_the_next_addition
     path = tmp_path / "library"
     old_notice = article(9, 2021, "RetractionOf", of=1, publication_types=["Retraction of Publication"])
     with monkeypatch.context() as before:
-        before.setattr("epicrisis.library.addition.stated_by", lambda _: ())
+        before.setattr("epicrisis.library.ingest_batches.stated_by", lambda _: ())
         added(path, OLD, old_notice)
     with sqlite3.connect(path / "journal.sqlite") as journal:
         journal.executescript("DROP TABLE marks; DROP TABLE due;")

@@ -11,9 +11,9 @@ import pytest
 from epicrisis.errors import InputError
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.library import Library
-from epicrisis.library.patients import Patient, Roster, check_patient, holds_patients
+from epicrisis.library.patients import PatientRecord, Roster, check_patient, holds_patients
 from epicrisis.types import Document, Question
-from tests.records import ENCODER, library
+from tests.support.patient_records import ENCODER, library
 
 NAMES = {"10083814": "Anna Maria Muster", "10083815": "Maria Muster", "7": "Bo", "P-100": "Öz, Çan", "P-1001": None}
 
@@ -45,16 +45,22 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
 def test_a_patient_is_told_by_counts_and_dates(ward: Library) -> None:
     found = Roster(ward).patients()
     assert list(found) == sorted(NAMES)
-    assert found["10083814"] == Patient(
-        "10083814", 3, "2149", "2150-03-04T10:30", 2, {"radiology": 2, "discharge": 1}, "Anna Maria Muster",
+    assert found["10083814"] == PatientRecord(
+        "10083814",
+        3,
+        "2149",
+        "2150-03-04T10:30",
+        2,
+        {"radiology": 2, "discharge": 1},
+        "Anna Maria Muster",
         ("Anna Maria Muster",),
-    )  # fmt: skip
+    )
     assert found["P-1001"].name is None
 
 
 def test_what_nobody_said_is_not_told(tmp_path: Path) -> None:
     with library(tmp_path / "library", [note("x", 0)]) as opened:
-        assert Roster(opened).patients() == {"x": Patient("x", 1, None, None, 0, {})}
+        assert Roster(opened).patients() == {"x": PatientRecord("x", 1, None, None, 0, {})}
 
 
 def test_a_patient_who_comes_later_is_known_at_once(tmp_path: Path) -> None:
@@ -101,11 +107,20 @@ def test_notes_of_a_library_beside_are_nobodys_here(mixed: Library, tmp_path: Pa
 @pytest.mark.parametrize(
     "text",
     [
-        "What did 10083815 take?", "Patient 10083815?", "(10083815)", "How is 10083815, compared?",
-        "What did patient 7 take?", "Of subject #7?", "MRN: 7, what was given?", "Patient no. 7: what was given?",
-        "What did P-1001 take?", "Is MARIA\n muster well?", "Was Çan Öz seen?", "Was ÖZ, ÇAN seen?",
+        "What did 10083815 take?",
+        "Patient 10083815?",
+        "(10083815)",
+        "How is 10083815, compared?",
+        "What did patient 7 take?",
+        "Of subject #7?",
+        "MRN: 7, what was given?",
+        "Patient no. 7: what was given?",
+        "What did P-1001 take?",
+        "Is MARIA\n muster well?",
+        "Was Çan Öz seen?",
+        "Was ÖZ, ÇAN seen?",
     ],
-)  # fmt: skip
+)
 def test_another_patient_who_is_named(text: str, mixed: Library) -> None:
     said = refused(mixed, text, "10083814")
     assert "it names another patient of this library: ask with --patient of the one it is" in said
@@ -116,11 +131,20 @@ def test_another_patient_who_is_named(text: str, mixed: Library) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "What did 10083814 take?", "Is Anna Maria Muster well?", "A dose of 7 mg?", "Was the patient 7 years old?",
-        "What is 110083815?", "What is 10083815-DS-5?", "Did Maria take aspirin?", "Is Maria Mustermann well?",
-        "What is P-100-2?", "Was it 7.5 mg?", "Did Bo take it?", "patient 7.5 mg daily",
+        "What did 10083814 take?",
+        "Is Anna Maria Muster well?",
+        "A dose of 7 mg?",
+        "Was the patient 7 years old?",
+        "What is 110083815?",
+        "What is 10083815-DS-5?",
+        "Did Maria take aspirin?",
+        "Is Maria Mustermann well?",
+        "What is P-100-2?",
+        "Was it 7.5 mg?",
+        "Did Bo take it?",
+        "patient 7.5 mg daily",
     ],
-)  # fmt: skip
+)
 def test_what_names_no_other_patient(text: str, mixed: Library) -> None:
     assert refused(mixed, text, "10083814") == ""
 
@@ -136,12 +160,21 @@ def numbered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
 @pytest.mark.parametrize(
     "text",
     [
-        "What was found in 2150?", "Did she get 2160 mg?", "Was it 2150 or 2151?", "The patient's 2150 admission?",
-        "Was the patient 2160 mg of it given?", "What of the patient 4 March 2150?", "The patient 12/04/2150?",
-        "Patient 2150-03-04?", "Was the patient 2145 g at birth?", "Was the patient 12 hrs. old, 12 yo?",
-        "99999 cells?", "Did the patient 12 \u00b5g?", "The inpatient 2150?",
+        "What was found in 2150?",
+        "Did she get 2160 mg?",
+        "Was it 2150 or 2151?",
+        "The patient's 2150 admission?",
+        "Was the patient 2160 mg of it given?",
+        "What of the patient 4 March 2150?",
+        "The patient 12/04/2150?",
+        "Patient 2150-03-04?",
+        "Was the patient 2145 g at birth?",
+        "Was the patient 12 hrs. old, 12 yo?",
+        "99999 cells?",
+        "Did the patient 12 \u00b5g?",
+        "The inpatient 2150?",
     ],
-)  # fmt: skip
+)
 def test_a_short_number_is_a_year_or_a_dose(text: str, numbered: Library) -> None:
     assert refused(numbered, text, "2140") == ""
 
@@ -149,11 +182,16 @@ def test_a_short_number_is_a_year_or_a_dose(text: str, numbered: Library) -> Non
 @pytest.mark.parametrize(
     "text",
     [
-        "What did patient 2150 take in 2151?", "SUBJECT_ID 2150?", "subject_id=2150", "The patient's id 99999?",
-        "100000?", "Was 2150 mg given to patient #2150?", "MRN 12: what was given?",
+        "What did patient 2150 take in 2151?",
+        "SUBJECT_ID 2150?",
+        "subject_id=2150",
+        "The patient's id 99999?",
+        "100000?",
+        "Was 2150 mg given to patient #2150?",
+        "MRN 12: what was given?",
         "In 2150, was subject no. 2150 well?",
     ],
-)  # fmt: skip
+)
 def test_a_short_number_behind_patient_is_one(text: str, numbered: Library) -> None:
     assert "names another patient" in refused(numbered, text, "2140")
 
@@ -177,10 +215,20 @@ def test_an_option_may_name_a_patient_as_well_and_the_question_is_told_by_its_id
 def spelled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
     """Ids and names that are written in several ways."""
     names = {
-        "10083814": "Ali Hassan", "10083815": "Smith,John", "p00017": None, "pat-2222": "Berta Beispiel", "4321": None,
-        "10083816": "Hassan Ali", "10083817": "Pat O'Brien", "PAIN": None, "10083818": "Test Patient", "P-9000": None,
-        "p-9000": None, "10083819": "Anna Maria Muster", "10083820": "Muster,",
-    }  # fmt: skip
+        "10083814": "Ali Hassan",
+        "10083815": "Smith,John",
+        "p00017": None,
+        "pat-2222": "Berta Beispiel",
+        "4321": None,
+        "10083816": "Hassan Ali",
+        "10083817": "Pat O'Brien",
+        "PAIN": None,
+        "10083818": "Test Patient",
+        "P-9000": None,
+        "p-9000": None,
+        "10083819": "Anna Maria Muster",
+        "10083820": "Muster,",
+    }
     documents = [note(each, 0, patient_name=name) for each, name in names.items()]
     with library(tmp_path_factory.mktemp("spelled") / "library", documents) as opened:
         yield opened
@@ -189,11 +237,21 @@ def spelled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
 @pytest.mark.parametrize(
     "text",
     [
-        "What-did-MRN:10083815-get?", "MRN:10083815 diagnoses?", "patient:10083815", "subject-10083815", "MRN/10083815",
-        "What did Patient/pat-2222 get?", "Patient/4321?", "What did 10083815.0 get?", "ID:10083815", "P00017?",
-        "patients 10083814 and 4321", "Compare patients 10083814, 12, and 4321.", "patient 4321.0?",
+        "What-did-MRN:10083815-get?",
+        "MRN:10083815 diagnoses?",
+        "patient:10083815",
+        "subject-10083815",
+        "MRN/10083815",
+        "What did Patient/pat-2222 get?",
+        "Patient/4321?",
+        "What did 10083815.0 get?",
+        "ID:10083815",
+        "P00017?",
+        "patients 10083814 and 4321",
+        "Compare patients 10083814, 12, and 4321.",
+        "patient 4321.0?",
     ],
-)  # fmt: skip
+)
 def test_another_patient_by_an_id_as_it_is_written(text: str, spelled: Library) -> None:
     assert "names another patient" in refused(spelled, text, "10083814")
 
@@ -201,11 +259,21 @@ def test_another_patient_by_an_id_as_it_is_written(text: str, spelled: Library) 
 @pytest.mark.parametrize(
     "text",
     [
-        "John Smith?", "Smith, John?", "Smith,John?", "Smith John?", "SMITH ,JOHN?", "Beispiel, Berta?",
-        "Is Beispiel Berta well?", "Patient:Berta Beispiel", "Pat O\u2019Brien?", "O'Brien, Pat?", "Hassan Ali?",
-        "Muster, Anna Maria?", "Maria Muster, Anna?",
+        "John Smith?",
+        "Smith, John?",
+        "Smith,John?",
+        "Smith John?",
+        "SMITH ,JOHN?",
+        "Beispiel, Berta?",
+        "Is Beispiel Berta well?",
+        "Patient:Berta Beispiel",
+        "Pat O\u2019Brien?",
+        "O'Brien, Pat?",
+        "Hassan Ali?",
+        "Muster, Anna Maria?",
+        "Maria Muster, Anna?",
     ],
-)  # fmt: skip
+)
 def test_another_patient_by_a_name_as_it_is_written(text: str, spelled: Library) -> None:
     assert "names another patient" in refused(spelled, text, "10083814")
 
@@ -214,15 +282,24 @@ def test_another_patient_by_a_name_as_it_is_written(text: str, spelled: Library)
     ("text", "patient"),
     [
         ("MRN:10083814, Patient/10083814, 10083814.0 and what-did-MRN:10083814-get?", "10083814"),
-        ("P00017 and patient:P00017?", "p00017"), ("Patient/PAT-2222?", "pat-2222"), ("P-9000?", "P-9000"),
-        ("Hassan, Ali?", "10083814"), ("Ali Hassan?", "10083814"), ("Muster, Anna Maria?", "10083819"),
-        ("Has she pain? Is the patient pain-free?", "10083814"), ("COVID-19? CA-125?", "10083814"),
-        ("Was the patient 4321 mg, 4321.5, 4321 ml of it given?", "10083814"), ("In 4321, 10-4321?", "10083814"),
-        ("What is 10083815-DS-5?", "10083814"), ("MRN:10083815-22 or 10083815.05?", "10083814"),
-        ("What did the patient test positive for?", "10083814"), ("Anna-Berta Beispiel-Meier?", "10083814"),
-        ("patients 18 and 4321 mg", "10083814"), ("Platelets 150000, 4321/2?", "10083814"),
+        ("P00017 and patient:P00017?", "p00017"),
+        ("Patient/PAT-2222?", "pat-2222"),
+        ("P-9000?", "P-9000"),
+        ("Hassan, Ali?", "10083814"),
+        ("Ali Hassan?", "10083814"),
+        ("Muster, Anna Maria?", "10083819"),
+        ("Has she pain? Is the patient pain-free?", "10083814"),
+        ("COVID-19? CA-125?", "10083814"),
+        ("Was the patient 4321 mg, 4321.5, 4321 ml of it given?", "10083814"),
+        ("In 4321, 10-4321?", "10083814"),
+        ("What is 10083815-DS-5?", "10083814"),
+        ("MRN:10083815-22 or 10083815.05?", "10083814"),
+        ("What did the patient test positive for?", "10083814"),
+        ("Anna-Berta Beispiel-Meier?", "10083814"),
+        ("patients 18 and 4321 mg", "10083814"),
+        ("Platelets 150000, 4321/2?", "10083814"),
     ],
-)  # fmt: skip
+)
 def test_a_dose_a_compound_and_the_own_name_name_nobody_else(text: str, patient: str, spelled: Library) -> None:
     assert refused(spelled, text, patient) == ""
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.corpus.removed import Ledger
+from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import Library
 from epicrisis.privacy import close_to_others
 from epicrisis.types import Document
-from tests.records import ENCODER
+from tests.support.patient_records import ENCODER
 
 NOTE = Document("n:1", "Fever since a week.", patient="p1")
 PAPER = Document("p:1", "Aspirin lowers fever.")
@@ -47,7 +47,7 @@ def test_library_in_an_open_folder_is_its_owners_alone(tmp_path: Path) -> None:
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
         add_documents(made, [NOTE], ENCODER)
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    ledger = Ledger(hold=True)
+    ledger = RemovalLog(hold=True)
     ledger.into(folder)
     source = ledger.reading(Path(__file__), "notes.csv")
     ledger.take(source, "duplicate", "n:1", ["Fever"])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from epicrisis.errors import LibraryDamaged
-from epicrisis.library.remote import NAME, Remote, allow_remote, forbid_remote, read_remote
+from epicrisis.library.remote_consent import NAME, Remote, allow_remote, forbid_remote, read_remote
 
 
 def test_nothing_is_allowed_where_nobody_said_so(tmp_path: Path) -> None:

@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from epicrisis.corpus.inputs import Deleted, Encoded, Item, WholeFile
+from epicrisis.corpus.reader_base import Deleted, Encoded, Item, WholeFile
 from epicrisis.errors import StorageError
-from epicrisis.library.addition import content_hash
 from epicrisis.library.ingest import add_documents
+from epicrisis.library.ingest_batches import content_hash
 from epicrisis.library.ingest_report import IngestReport
-from epicrisis.library.journal import Source
+from epicrisis.library.journal import IngestedFile
 from epicrisis.library.library import Library
-from epicrisis.seams import Vectors
+from epicrisis.protocols import Vectors
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document, Scope
-from tests.library.checking import discrepancies
-from tests.library.corpus import DIMENSIONS, contents, create, documents, encoder
+from tests.support.library_checks import discrepancies
+from tests.support.library_documents import DIMENSIONS, contents, create, documents, encoder
 
 LONG = (
     "Aspirin lowers the risk of stroke in older adults. Warfarin needs a close watch over its dose. "
@@ -291,7 +291,7 @@ def test_a_file_is_remembered_after_its_documents(library: Library, monkeypatch:
     before: list[int] = []
     original = Library.add_source
 
-    def add_source(self: Library, source: Source) -> None:
+    def add_source(self: Library, source: IngestedFile) -> None:
         before.append(self.count()[0])
         original(self, source)
 

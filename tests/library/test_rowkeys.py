@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.library.rowkeys import MANY, RowKeys
+from epicrisis.library.row_keys import MANY, RowKeys
 
 ROW = st.tuples(st.integers(-3, 3), st.integers(-2, 2), st.integers(0, 3), st.integers(-2, 2))
 """(id, document, ordinal, text)"""

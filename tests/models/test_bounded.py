@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from epicrisis.errors import EndpointRejected
 from epicrisis.models.chat.layers.bounded import BoundedModel
-from epicrisis.seams import ChatModel
+from epicrisis.protocols import ChatModel
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
-from tests.models.virtual import SlowModel, asked, now, run
+from tests.support.virtual_clock import SlowModel, asked, now, run
 
 KINDS: list[Callable[[ChatModel], Awaitable[object]]] = [
     lambda model: model.complete(asked()),
@@ -62,8 +62,12 @@ def test_failures_and_cancelled_calls_give_their_turns_back() -> None:
         tasks[2].cancel()  # in the queue
         results = await asyncio.gather(*tasks, return_exceptions=True)
         assert [type(result).__name__ for result in results] == [
-            "CancelledError", "EndpointRejected", "CancelledError", "ChatReply", "ChatReply",
-        ]  # fmt: skip
+            "CancelledError",
+            "EndpointRejected",
+            "CancelledError",
+            "ChatReply",
+            "ChatReply",
+        ]
         await asyncio.gather(*(model.complete(asked(sample=number)) for number in (6, 7)))
 
     run(troubled())

@@ -13,10 +13,10 @@ from epicrisis.answers import Usage
 from epicrisis.errors import BudgetExceeded, EndpointBusy, EndpointRejected, EpicrisisError, SettingsError
 from epicrisis.models.chat.estimates import most_prompt_tokens
 from epicrisis.models.chat.layers.budget import Amount, Budget, BudgetedModel, TimedModel
-from epicrisis.seams import Capabilities, ChatReply, ChatRequest
+from epicrisis.protocols import Capabilities, ChatReply, ChatRequest
 from epicrisis.settings import BudgetSettings
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
-from tests.models.virtual import SlowModel, asked, now, run
+from tests.support.virtual_clock import SlowModel, asked, now, run
 
 PROMPT = most_prompt_tokens(asked())
 

@@ -24,8 +24,8 @@ import pytest
 from epicrisis.answers import Usage
 from epicrisis.errors import InputError, StorageError
 from epicrisis.models.chat.layers.cache import CacheStats, ReplyCache
-from epicrisis.seams import Capabilities, ChatReply, OptionLogprobs
-from tests.models.cache_child import CALLS, key, reply
+from epicrisis.protocols import Capabilities, ChatReply, OptionLogprobs
+from tests.support.cache_child import CALLS, key, reply
 
 FULL = ChatReply(
     text="an answer",
@@ -55,7 +55,7 @@ def put(cache: ReplyCache, *numbers: int) -> None:
 
 def run_child(*arguments: object) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.models.cache_child", *map(str, arguments)],
+        [sys.executable, "-m", "tests.support.cache_child", *map(str, arguments)],
         cwd=Path(__file__).parents[2],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

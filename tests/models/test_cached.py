@@ -16,9 +16,9 @@ from epicrisis.answers import Usage
 from epicrisis.errors import EndpointRejected, NotCached, ReplyInvalid
 from epicrisis.models.chat.layers.cache import ReplyCache
 from epicrisis.models.chat.layers.cached import CachedModel, reply_key
-from epicrisis.seams import Capabilities, ChatReply, ChatRequest, Message, OnDelta
+from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, Message, OnDelta
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
-from tests.models.virtual import asked
+from tests.support.virtual_clock import asked
 
 REPLAYED = Usage(replayed_calls=1, replayed_tokens=4)
 
@@ -87,12 +87,17 @@ def test_roles_and_the_cut_between_messages_change_it() -> None:
     def key(*messages: Message) -> bytes:
         return reply_key("one", replace(asked(), messages=messages))
 
-    assert len({
-        key(Message("user", "ab")),
-        key(Message("system", "ab")),
-        key(Message("user", "a"), Message("user", "b")),
-        key(Message("user", "a"), Message("user", "b"), Message("user", "")),
-    }) == 4  # fmt: skip
+    assert (
+        len(
+            {
+                key(Message("user", "ab")),
+                key(Message("system", "ab")),
+                key(Message("user", "a"), Message("user", "b")),
+                key(Message("user", "a"), Message("user", "b"), Message("user", "")),
+            }
+        )
+        == 4
+    )
 
 
 json_values = st.recursive(

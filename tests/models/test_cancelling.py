@@ -13,11 +13,11 @@ from epicrisis.errors import ChatError, EndpointTimeout, ReplyInvalid, ReplyTrun
 from epicrisis.models.chat.endpoints import connection, receiving
 from epicrisis.models.chat.layers.stack import layered
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
-from epicrisis.seams import ChatRequest, Message
+from epicrisis.protocols import ChatRequest, Message
 from epicrisis.settings import ModelSettings
 from epicrisis.testing.faults import Fault
-from epicrisis.testing.hostile import HostileServer, Ledger
-from tests.loopback import Endpoint, Scripted, completion, serving
+from epicrisis.testing.hostile import HostileServer, ServerLog
+from tests.support.loopback import Endpoint, Scripted, completion, serving
 
 REQUEST = ChatRequest((Message("user", "Does the blind worm see?"),), max_tokens=400)
 
@@ -30,7 +30,7 @@ def ignore(_: str | None) -> None:
     """Streams, for nobody."""
 
 
-async def until(server: HostileServer, holds: Callable[[Ledger], bool]) -> None:
+async def until(server: HostileServer, holds: Callable[[ServerLog], bool]) -> None:
     async with asyncio.timeout(10):
         while not holds(server.ledger):
             await asyncio.sleep(0.005)

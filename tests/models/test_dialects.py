@@ -20,9 +20,9 @@ from epicrisis.models.chat.endpoints.endpoint import Endpoint as Address
 from epicrisis.models.chat.endpoints.endpoint import parse_endpoint
 from epicrisis.models.chat.endpoints.failures import refusal_in
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
-from epicrisis.seams import ChatReply, ChatRequest, Message
+from epicrisis.protocols import ChatReply, ChatRequest, Message
 from epicrisis.testing.hostile import HostileServer
-from tests.loopback import USAGE, Endpoint, Scripted, completion, serving
+from tests.support.loopback import USAGE, Endpoint, Scripted, completion, serving
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
 REQUEST = ChatRequest((Message("user", "The patient's temperature is 39."),), max_tokens=50)

@@ -21,7 +21,7 @@ from epicrisis.answers import Usage
 from epicrisis.errors import ContextOverflow, ModelFileInvalid
 from epicrisis.models.chat import embedded
 from epicrisis.models.chat.embedded import BATCH_TOKENS, EmbeddedModel
-from epicrisis.seams import ChatReply, ChatRequest, Message, OnDelta
+from epicrisis.protocols import ChatReply, ChatRequest, Message, OnDelta
 from epicrisis.testing.chat import check_chat_model
 
 T = TypeVar("T")
@@ -266,7 +266,7 @@ CHILD = """
 import asyncio, signal, sys
 from pathlib import Path
 from epicrisis.models.chat.embedded import EmbeddedModel
-from epicrisis.seams import ChatRequest, Message
+from epicrisis.protocols import ChatRequest, Message
 
 # A shell starts what runs in its background with Ctrl-C switched off.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -13,8 +13,8 @@ import pytest
 from epicrisis.errors import ModelFileInvalid
 from epicrisis.models.chat import embedded
 from epicrisis.models.chat.embedded import EmbeddedModel, memory_needed
-from epicrisis.models.load import load_chat
-from epicrisis.models.machine import available_memory
+from epicrisis.models.hardware import available_memory
+from epicrisis.models.model_loading import load_chat
 from epicrisis.settings import ModelSettings
 from tests.models.test_gguf import SMALL, gguf, u32
 from tests.models.test_machine import V2, machine, meminfo, v2

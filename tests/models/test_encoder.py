@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from epicrisis.errors import ModelFileInvalid, ModelMissing
 from epicrisis.models.encoder import load_encoder
-from epicrisis.models.tokens import USUAL_TOKENS, batches
+from epicrisis.models.tokenization import USUAL_TOKENS, batches
 from epicrisis.testing.encoders import check_encoder
 
 

@@ -24,8 +24,8 @@ from epicrisis.errors import (
 from epicrisis.models.chat.endpoints.body import sampling_seed
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 from epicrisis.privacy import set_local_only
-from epicrisis.seams import ChatReply, ChatRequest, Message
-from tests.loopback import USAGE, Endpoint, Scripted, completion, serving, sse
+from epicrisis.protocols import ChatReply, ChatRequest, Message
+from tests.support.loopback import USAGE, Endpoint, Scripted, completion, serving, sse
 
 T = TypeVar("T")
 

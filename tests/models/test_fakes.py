@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from epicrisis.seams import Vectors
+from epicrisis.protocols import Vectors
 from epicrisis.testing.encoders import HashingEncoder, check_encoder
 from epicrisis.testing.rerankers import TermOverlapReranker, check_reranker
 

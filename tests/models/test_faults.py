@@ -21,10 +21,10 @@ from epicrisis.errors import (
 )
 from epicrisis.models.chat.endpoints.probing import PATIENCE
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
-from epicrisis.seams import ChatReply, ChatRequest, Message
+from epicrisis.protocols import ChatReply, ChatRequest, Message
 from epicrisis.testing.faults import Fault
 from epicrisis.testing.hostile import HostileServer
-from tests.loopback import Scripted, serving
+from tests.support.loopback import Scripted, serving
 
 T = TypeVar("T")
 

@@ -12,8 +12,8 @@ import pytest
 
 from epicrisis.errors import ChatError
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
-from epicrisis.seams import ChatReply, ChatRequest, Message
-from tests.loopback import Endpoint, Scripted, serving
+from epicrisis.protocols import ChatReply, ChatRequest, Message
+from tests.support.loopback import Endpoint, Scripted, serving
 
 REQUEST = ChatRequest((Message("user", "Is it?"),), max_tokens=100)
 MOST_CPU_SECONDS = 0.25

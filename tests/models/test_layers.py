@@ -16,10 +16,10 @@ from epicrisis.models.chat.layers.budget import Budget
 from epicrisis.models.chat.layers.cache import ReplyCache
 from epicrisis.models.chat.layers.rate import RateLimitedModel
 from epicrisis.models.chat.layers.stack import layered
-from epicrisis.seams import ChatModel, ChatReply, ChatRequest
+from epicrisis.protocols import ChatModel, ChatReply, ChatRequest
 from epicrisis.settings import BudgetSettings, ModelSettings, Price
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
-from tests.models.virtual import SlowModel, asked, now, run
+from tests.support.virtual_clock import SlowModel, asked, now, run
 
 PROMPT = most_prompt_tokens(asked())
 EVERYTHING = ModelSettings(
@@ -58,9 +58,15 @@ def test_only_the_layers_that_are_needed(tmp_path: Path) -> None:
         record=tmp_path / "calls.jsonl",
     )
     assert names(full) == [
-        "RecordingModel", "CachedModel", "TimedModel", "RetryingModel", "BoundedModel", "RateLimitedModel",
-        "BudgetedModel", "ScriptedModel",
-    ]  # fmt: skip
+        "RecordingModel",
+        "CachedModel",
+        "TimedModel",
+        "RetryingModel",
+        "BoundedModel",
+        "RateLimitedModel",
+        "BudgetedModel",
+        "ScriptedModel",
+    ]
 
 
 def test_what_is_replayed_costs_no_budget_no_time_and_no_turn(tmp_path: Path) -> None:

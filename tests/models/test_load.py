@@ -7,7 +7,7 @@ import pytest
 from epicrisis.errors import ModelFileInvalid, ModelMissing
 from epicrisis.models.catalogue import is_demo
 from epicrisis.models.gguf import read_gguf
-from epicrisis.models.load import load_chat
+from epicrisis.models.model_loading import load_chat
 from epicrisis.settings import ModelSettings
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.models.machine import available_memory, idle_cores, usable_cores
+from epicrisis.models.hardware import available_memory, idle_cores, usable_cores
 
 GIB = 2**30
 V1, V2 = "4:memory:{}\n3:cpu,cpuacct:{}\n1:name=systemd:/", "0::{}"

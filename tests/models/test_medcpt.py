@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from epicrisis.models.encoder import load_encoder
-from epicrisis.models.tokens import load_tokenizer, padded
-from epicrisis.seams import Encoder
+from epicrisis.models.tokenization import load_tokenizer, padded
+from epicrisis.protocols import Encoder
 from epicrisis.testing.encoders import check_encoder
-from tests.models import tiny
+from tests.support import tiny_models
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -78,15 +78,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def card(folder: Path) -> Card:
-    return Card(folder, tiny.make_bert(folder / "query", 1), tiny.make_bert(folder / "article", 2))
+    return Card(folder, tiny_models.make_bert(folder / "query", 1), tiny_models.make_bert(folder / "article", 2))
 
 
 @pytest.fixture(scope="module")
 def onnx_folder(folder: Path, card: Card, tmp_path_factory: pytest.TempPathFactory) -> Path:
     made: Path = tmp_path_factory.mktemp("onnx") / "medcpt"
     shutil.copytree(folder, made)
-    tiny.to_onnx(card._queries, made / "query")
-    tiny.to_onnx(card._articles, made / "article")
+    tiny_models.to_onnx(card._queries, made / "query")
+    tiny_models.to_onnx(card._articles, made / "article")
     return made
 
 
@@ -158,6 +158,6 @@ def test_the_fingerprint_tells_either_network_and_every_setting(folder: Path, ca
         shutil.copytree(folder, place)
         (place / "model.json").write_text(json.dumps({"settings": MEDCPT | change}))
         if not change:
-            tiny.make_bert(place / "query", 3)
+            tiny_models.make_bert(place / "query", 3)
         seen.add(load_encoder(str(place), place).fingerprint)
     assert len(seen) == 5

@@ -17,8 +17,8 @@ from epicrisis.models.chat.embedded import EmbeddedModel
 from epicrisis.models.chat.endpoints.logprobs import option_logprobs
 from epicrisis.models.chat.endpoints.probing import plain
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
-from epicrisis.seams import ChatReply, ChatRequest, Message, OptionLogprobs
-from tests.loopback import Endpoint, Scripted, serving
+from epicrisis.protocols import ChatReply, ChatRequest, Message, OptionLogprobs
+from tests.support.loopback import Endpoint, Scripted, serving
 
 LETTERS = ("A", "B", "C", "D")
 REQUEST = ChatRequest((Message("user", "Which?"),), max_tokens=50, temperature=0.7, top_p=0.5, options=LETTERS)

@@ -24,9 +24,15 @@ from epicrisis.models.catalogue import (
     catalogue,
     parse_catalogue,
 )
-from epicrisis.models.files import ModelFiles
-from epicrisis.models.pull import find, installed, pull, verify
-from epicrisis.models.recipe import encoder_recipe, nli_recipe, reranker_recipe, sparse_recipe, token_vectors_recipe
+from epicrisis.models.model_download import find, installed, pull, verify
+from epicrisis.models.model_files import ModelFiles
+from epicrisis.models.model_recipes import (
+    encoder_recipe,
+    nli_recipe,
+    reranker_recipe,
+    sparse_recipe,
+    token_vectors_recipe,
+)
 
 PARTS = (b"first part, " * 1000, b"second part, " * 1000, b"third part. " * 1000)
 WHOLE = b"".join(PARTS)

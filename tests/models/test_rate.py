@@ -14,7 +14,7 @@ from epicrisis.errors import EndpointBusy
 from epicrisis.models.chat.estimates import likely_prompt_tokens
 from epicrisis.models.chat.layers.rate import LOOK_AGAIN_SECONDS, RateLimitedModel
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
-from tests.models.virtual import Call, SlowModel, asked, now, run
+from tests.support.virtual_clock import Call, SlowModel, asked, now, run
 
 PROMPT = likely_prompt_tokens(asked().messages)
 

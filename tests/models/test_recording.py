@@ -17,10 +17,10 @@ from epicrisis.errors import EndpointRejected, StorageError
 from epicrisis.models.chat.layers.cache import ReplyCache
 from epicrisis.models.chat.layers.cached import CachedModel
 from epicrisis.models.chat.layers.recording import RecordingModel
-from epicrisis.plain import to_json
-from epicrisis.seams import ChatRequest
+from epicrisis.protocols import ChatRequest
+from epicrisis.serialization import to_json
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
-from tests.models.virtual import SlowModel, asked, run
+from tests.support.virtual_clock import SlowModel, asked, run
 
 
 def lines(path: Path) -> list[dict[str, Any]]:

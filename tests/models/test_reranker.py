@@ -28,8 +28,8 @@ from epicrisis.models.rerank_endpoint import HttpReranker
 from epicrisis.models.rerankers import load_reranker, max_sim
 from epicrisis.privacy import set_local_only
 from epicrisis.testing.rerankers import check_reranker
-from tests.loopback import Endpoint, Scripted, serving
-from tests.models import tiny
+from tests.support import tiny_models
+from tests.support.loopback import Endpoint, Scripted, serving
 
 QUERY = "Does aspirin prevent strokes?"
 LONG = "warfarin reduces the risk of stroke in patients with atrial fibrillation. " * 60
@@ -49,7 +49,7 @@ def test_a_cross_encoder_gives_the_logits_of_medcpts_card(tmp_path: Path, backen
     import torch
     from transformers import AutoTokenizer
 
-    model = tiny.make_cross_encoder(tmp_path, 1)
+    model = tiny_models.make_cross_encoder(tmp_path, 1)
     tokenizer = AutoTokenizer.from_pretrained(tmp_path)
     with torch.no_grad():
         encoded = tokenizer(
@@ -61,7 +61,7 @@ def test_a_cross_encoder_gives_the_logits_of_medcpts_card(tmp_path: Path, backen
         )
         expected = model(**encoded).logits.squeeze(dim=1).numpy()
     if backend == "onnx":
-        tiny.to_onnx(model, tmp_path)
+        tiny_models.to_onnx(model, tmp_path)
     ours = load_reranker(str(tmp_path), tmp_path)
     assert np.allclose(ours.score(QUERY, PASSAGES), expected, atol=1e-5)
     assert float(np.ptp(expected)) > 0.05
@@ -73,10 +73,10 @@ def test_a_cross_encoder_gives_the_logits_of_medcpts_card(tmp_path: Path, backen
 
 @pytest.mark.torch
 def test_a_network_that_gives_no_score_is_no_reranker(tmp_path: Path) -> None:
-    tiny.make_cross_encoder(tmp_path / "two", 1, labels=2)
+    tiny_models.make_cross_encoder(tmp_path / "two", 1, labels=2)
     with pytest.raises(ModelFileInvalid, match="wanted is one"):
         load_reranker(str(tmp_path / "two"), tmp_path)
-    tiny.make_bert(tmp_path / "encoder", 1)
+    tiny_models.make_bert(tmp_path / "encoder", 1)
     with pytest.raises(ModelFileInvalid, match=r"does not say its scoring.*model\.json"):
         load_reranker(str(tmp_path / "encoder"), tmp_path)
     (tmp_path / "encoder" / "model.json").write_text(
@@ -110,18 +110,20 @@ def test_colbert_is_scored_as_published(tmp_path: Path, form: str) -> None:
     import torch
     from safetensors.torch import load_file
 
-    bert, linear = tiny.make_colbert(tmp_path, 1)
+    bert, linear = tiny_models.make_colbert(tmp_path, 1)
     if form == "pytorch_model.bin":
         torch.save(load_file(tmp_path / "model.safetensors"), tmp_path / form)
         (tmp_path / "model.safetensors").unlink()
-    tokenizer = tiny.make_tokenizer(tmp_path)
+    tokenizer = tiny_models.make_tokenizer(tmp_path)
     words, ids = colbert_by_hand(bert, linear, tokenizer, QUERY, 12, "[unused0]")
     assert len(words) == 12
     assert ids[-1] == tokenizer.mask_token_id
     expected = []
     for passage in PASSAGES:
         vectors, ids = colbert_by_hand(bert, linear, tokenizer, passage, 24, "[unused1]")
-        punctuation = set(tokenizer.convert_tokens_to_ids([mark for mark in string.punctuation if mark in tiny.WORDS]))
+        punctuation = set(
+            tokenizer.convert_tokens_to_ids([mark for mark in string.punctuation if mark in tiny_models.WORDS])
+        )
         expected.append(brute_force(words, vectors[[number not in punctuation for number in ids]]))
     ours = load_reranker(str(tmp_path), tmp_path)
     assert np.allclose(ours.score(QUERY, PASSAGES), expected, atol=1e-4)
@@ -135,13 +137,13 @@ def test_colbert_is_scored_as_published(tmp_path: Path, form: str) -> None:
 
 @pytest.mark.torch
 def test_what_colbert_needs_and_is_not_there_is_named(tmp_path: Path) -> None:
-    tiny.make_colbert(tmp_path, 1, query_token_id="[Q]")
+    tiny_models.make_colbert(tmp_path, 1, query_token_id="[Q]")
     with pytest.raises(ModelFileInvalid, match=r"has no token \[Q\]"):
         load_reranker(str(tmp_path), tmp_path)
-    tiny.make_colbert(tmp_path, 1, attend_to_mask_tokens=True)
+    tiny_models.make_colbert(tmp_path, 1, attend_to_mask_tokens=True)
     with pytest.raises(ModelFileInvalid, match="attends to its mask tokens"):
         load_reranker(str(tmp_path), tmp_path)
-    tiny.make_bert(tmp_path / "plain", 1)
+    tiny_models.make_bert(tmp_path / "plain", 1)
     said = {"scoring": "late-interaction", "max_tokens": 64, "projection": "linear.weight"}
     (tmp_path / "plain" / "model.json").write_text(json.dumps({"settings": said}))
     with pytest.raises(ModelFileInvalid, match=r"has no tensor linear\.weight"):

@@ -20,9 +20,9 @@ from epicrisis.errors import (
 )
 from epicrisis.models.chat.layers.layer import Layer
 from epicrisis.models.chat.layers.retry import RetryingModel
-from epicrisis.seams import Capabilities, ChatReply, ChatRequest, Message, OnDelta
+from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, Message, OnDelta
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
-from tests.models.virtual import asked, now, run
+from tests.support.virtual_clock import asked, now, run
 
 REQUEST = asked()
 

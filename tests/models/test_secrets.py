@@ -18,13 +18,13 @@ from epicrisis.logs import open_log
 from epicrisis.models.chat.endpoints.failures import causes
 from epicrisis.models.chat.layers.cache import ReplyCache
 from epicrisis.models.chat.layers.stack import layered
-from epicrisis.models.load import load_chat
+from epicrisis.models.model_loading import load_chat
 from epicrisis.privacy import set_local_only
-from epicrisis.seams import ChatModel, ChatRequest, Message
+from epicrisis.protocols import ChatModel, ChatRequest, Message
 from epicrisis.settings import ModelSettings
 from epicrisis.testing.faults import Fault
 from epicrisis.testing.hostile import HostileServer
-from tests.loopback import USAGE, Scripted, completion, serving
+from tests.support.loopback import USAGE, Scripted, completion, serving
 
 KEY = "sk-planted-0123456789-abcdefghij"
 PROMPT = "Mrs. Almeida of Rua Augusta has a rare disease"

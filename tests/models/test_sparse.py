@@ -11,7 +11,7 @@ import pytest
 from epicrisis.errors import ContextOverflow, ModelMissing
 from epicrisis.models.sparse import Keeping, load_sparse
 from epicrisis.testing.sparse import WordCountEncoder, check_sparse_encoder
-from tests.models import tiny
+from tests.support import tiny_models
 
 TEXTS = ["Aspirin reduces the risk of stroke.", "", "warfarin " * 40, "Does insulin lower mortality in children?"]
 
@@ -22,9 +22,9 @@ def splade(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from transformers import BertForMaskedLM
 
     folder: Path = tmp_path_factory.mktemp("splade")
-    tiny.make_tokenizer(folder)
+    tiny_models.make_tokenizer(folder)
     torch.manual_seed(7)
-    model = BertForMaskedLM(tiny.bert_config(max_position_embeddings=64)).eval()
+    model = BertForMaskedLM(tiny_models.bert_config(max_position_embeddings=64)).eval()
     model.save_pretrained(folder)
     return folder
 

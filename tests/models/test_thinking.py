@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epicrisis.errors import ReplyInvalid, ReplyTruncated
-from epicrisis.models.chat.endpoints.thinking import Splitter, split
+from epicrisis.models.chat.endpoints.thinking import ThinkingSplitter, split
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
-from epicrisis.seams import ChatReply, ChatRequest, Message
-from tests.loopback import Endpoint, Scripted, serving
+from epicrisis.protocols import ChatReply, ChatRequest, Message
+from tests.support.loopback import Endpoint, Scripted, serving
 
 REQUEST = ChatRequest((Message("user", "Why?"),), max_tokens=50, max_reasoning_tokens=200)
 USAGE = {"prompt_tokens": 9, "completion_tokens": 30}
@@ -54,7 +54,7 @@ def test_of_a_model_that_thinks_a_lone_end_ends_thinking() -> None:
 def test_however_it_is_cut_the_parts_are_the_same(pieces: list[str], expected: bool) -> None:
     text = "".join(pieces)
     whole = split(text, expected=expected)
-    splitter, answer, thinking = Splitter(expected=expected), "", ""
+    splitter, answer, thinking = ThinkingSplitter(expected=expected), "", ""
     for parts in [*(splitter.feed(character) for character in text), splitter.finish()]:
         answer = parts.answer if parts.void else answer + parts.answer
         thinking += parts.thinking

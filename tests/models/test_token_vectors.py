@@ -12,7 +12,7 @@ from epicrisis.errors import ContextOverflow, ModelFileInvalid, ModelMissing
 from epicrisis.evaluation.metrics.bertscore import BertScore, bert_scores
 from epicrisis.models.token_vectors import load_token_encoder
 from epicrisis.testing.encoders import HashingTokenEncoder, check_token_encoder
-from tests.models import tiny
+from tests.support import tiny_models
 
 TEXTS = ["Aspirin reduces the risk of stroke .", "warfarin", "Oral therapy, daily ; in children with diabetes mellitus"]
 
@@ -31,7 +31,7 @@ def test_a_layer_is_transformers_own(tmp_path: Path, layer: int | None) -> None:
     import torch
     from transformers import AutoTokenizer
 
-    model = tiny.make_bert(tmp_path, 1)
+    model = tiny_models.make_bert(tmp_path, 1)
     settle(tmp_path, max_tokens=64, **({} if layer is None else {"layer": layer}))
     encoder = load_token_encoder(str(tmp_path), tmp_path)
     assert encoder.name == (tmp_path.name if layer is None else f"{tmp_path.name}_L{layer}")
@@ -52,7 +52,7 @@ def test_a_bare_vocabulary_is_read_as_transformers_reads_it(tmp_path: Path, lowe
     import torch
     from transformers import BertTokenizerFast
 
-    model = tiny.make_bert(tmp_path, 1)
+    model = tiny_models.make_bert(tmp_path, 1)
     for name in ("tokenizer.json", "tokenizer_config.json", "model.safetensors"):
         (tmp_path / name).unlink(missing_ok=True)
     torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
@@ -71,11 +71,11 @@ def test_a_bare_vocabulary_is_read_as_transformers_reads_it(tmp_path: Path, lowe
 
 @pytest.mark.torch
 def test_what_cannot_be_a_token_encoder_is_told(tmp_path: Path) -> None:
-    model = tiny.make_bert(tmp_path, 1)
+    model = tiny_models.make_bert(tmp_path, 1)
     settle(tmp_path, layer=3, max_tokens=64)
     with pytest.raises(ModelFileInvalid, match=r"lacks \d+ of its weights \(encoder.layer.2"):
         load_token_encoder(str(tmp_path), tmp_path)
-    tiny.to_onnx(model, tmp_path)
+    tiny_models.to_onnx(model, tmp_path)
     settle(tmp_path, layer=1, max_tokens=64)
     with pytest.raises(ModelFileInvalid, match="last layer alone"):
         load_token_encoder(str(tmp_path), tmp_path)

@@ -15,7 +15,7 @@ import pytest
 from epicrisis.errors import ModelFileInvalid, ModelMissing
 from epicrisis.models.encoder import load_encoder
 from epicrisis.testing.encoders import check_encoder
-from tests.models import tiny
+from tests.support import tiny_models
 
 TEXTS = ["Aspirin reduces the risk of stroke.", "", "warfarin " * 60, "Does insulin lower mortality in children?"]
 
@@ -28,7 +28,7 @@ def say(folder: Path, **settings: Any) -> None:
 def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     folder: Path = tmp_path_factory.mktemp("bert")
-    tiny.make_bert(folder, 1)
+    tiny_models.make_bert(folder, 1)
     return folder
 
 
@@ -60,7 +60,7 @@ def test_a_folder_of_sentence_transformers_gives_that_librarys_vectors(
 
 @pytest.mark.torch
 def test_a_step_that_is_not_known_is_refused(bert: Path, tmp_path: Path) -> None:
-    tiny.make_bert(tmp_path, 1)
+    tiny_models.make_bert(tmp_path, 1)
     steps = [{"type": f"sentence_transformers.models.{name}"} for name in ("Transformer", "Pooling", "Dense")]
     (tmp_path / "modules.json").write_text(json.dumps(steps))
     with pytest.raises(ModelFileInvalid, match="Dense"):
@@ -71,7 +71,7 @@ def test_a_step_that_is_not_known_is_refused(bert: Path, tmp_path: Path) -> None
 def test_a_decoder_closes_every_text_and_gives_its_last_token(tmp_path: Path) -> None:
     import torch
 
-    model, tokenizer = tiny.make_decoder(tmp_path, 1)
+    model, tokenizer = tiny_models.make_decoder(tmp_path, 1)
     instruct = "Instruct: the treatment\nQuery: "
     settings = {"pooling": "last", "normalise": True, "max_tokens": 40, "query_prefix": instruct, "end_token": "</s>"}
     say(tmp_path, **settings)
@@ -109,7 +109,7 @@ def test_pairs_joined_by_a_separator_token(bert: Path) -> None:
 def test_random_weights_are_never_taken_for_a_model(tmp_path: Path) -> None:
     from safetensors.torch import load_file, save_file
 
-    tiny.make_bert(tmp_path, 1)
+    tiny_models.make_bert(tmp_path, 1)
     weights = load_file(tmp_path / "model.safetensors")
     save_file(
         {name: value for name, value in weights.items() if "layer.1." not in name},
@@ -124,7 +124,7 @@ def test_random_weights_are_never_taken_for_a_model(tmp_path: Path) -> None:
 @pytest.mark.torch
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
 def test_a_file_that_is_no_model_is_named(tmp_path: Path, name: str) -> None:
-    tiny.make_bert(tmp_path, 1)
+    tiny_models.make_bert(tmp_path, 1)
     say(tmp_path, pooling="cls", normalise=False, max_tokens=512)
     (tmp_path / name).write_bytes(b"{not a model")
     with pytest.raises(ModelFileInvalid, match="pull it again") as caught:
@@ -139,17 +139,17 @@ def test_weights_in_parts_and_of_the_older_form_are_read(bert: Path, tmp_path: P
     say(bert, pooling="cls", normalise=False, max_tokens=512)
     expected = load_encoder(str(bert), bert).encode_queries(TEXTS)
     parts, older = tmp_path / "parts", tmp_path / "older"
-    model = tiny.make_bert(parts, 1)
+    model = tiny_models.make_bert(parts, 1)
     (parts / "model.safetensors").unlink()
     model.save_pretrained(parts, max_shard_size="40KB")
-    tiny.make_bert(older, 1)
+    tiny_models.make_bert(older, 1)
     (older / "model.safetensors").unlink()
     torch.save(model.state_dict(), older / "pytorch_model.bin")
     assert len(list(parts.glob("model-*.safetensors"))) > 1
     for folder in (parts, older):
         say(folder, pooling="cls", normalise=False, max_tokens=512)
         assert np.allclose(load_encoder(str(folder), folder).encode_queries(TEXTS), expected, atol=1e-6)
-    tiny.make_bert(older, 2)
+    tiny_models.make_bert(older, 2)
     by_name = load_encoder(str(older / "pytorch_model.bin"), older)
     assert np.allclose(by_name.encode_queries(TEXTS), expected, atol=1e-6)
     assert not np.allclose(load_encoder(str(older), older).encode_queries(TEXTS), expected, atol=1e-3)

@@ -19,11 +19,11 @@ from epicrisis.models.chat.endpoints.counting import told
 from epicrisis.models.chat.endpoints.endpoint import parse_endpoint
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 from epicrisis.models.chat.prices import stated_cost
-from epicrisis.seams import ChatReply, ChatRequest, Message
+from epicrisis.protocols import ChatReply, ChatRequest, Message
 from epicrisis.settings import Price
 from epicrisis.testing.faults import Fault
 from epicrisis.testing.hostile import HostileServer
-from tests.loopback import USAGE, Endpoint, Scripted, completion, serving, sse
+from tests.support.loopback import USAGE, Endpoint, Scripted, completion, serving, sse
 
 REQUEST = ChatRequest((Message("user", "Does the blind worm see?"),), max_tokens=40)
 TEXT = "It does not see a thing."

@@ -8,10 +8,11 @@ import math
 
 import pytest
 
-from epicrisis.evaluation.statistics import Difference, Interval, Mean
-from epicrisis.evaluation.tables.table import Cell, Table
-from epicrisis.report.cells import NONE, Shown, Unit, csv_of, figure, p_value, shown, unit_of, with_minus
-from tests.report import made, studied
+from epicrisis.evaluation.analysis.statistics import Difference, Interval, Mean
+from epicrisis.evaluation.analysis.table import Cell, Table
+from epicrisis.report.table_cells import NONE, CellText, CellUnit, csv_of, figure, p_value, shown, unit_of, with_minus
+from tests.support import finished_experiments
+from tests.support import report_findings as tables
 
 HALF = Mean(0.5, Interval(0.4, 0.6), 80)
 WORSE = Difference(-0.034, Interval(-0.0804, 0.012), 0.0312, 105, 35)
@@ -20,24 +21,28 @@ WORSE = Difference(-0.034, Interval(-0.0804, 0.012), 0.0312, 105, 35)
 @pytest.mark.parametrize(
     ("cell", "unit", "told"),
     [
-        (HALF, "share", Shown("50.0 %", ("40.0 to 60.0, n 80",))),
-        (Mean(0.5, Interval(0, 1, 0.9), 8, 3), "share", Shown("50.0 %", ("0.0 to 100.0 (90 %), n 8", "3 not scored"))),
-        (Mean(math.nan, Interval(math.nan, math.nan), 0, 4), "share", Shown(NONE, ("n 0", "4 not scored"))),
-        (Mean(3066.2, Interval(2987.1, 3145.4), 40), "number", Shown("3066", ("2987 to 3145, n 40",))),
-        (WORSE, "share", Shown("−3.4 pp", ("−8.0 to +1.2, n 105", "of 35 questions"))),
-        (Difference(12.5, Interval(-1, 26), 0.2, 9, 9), "number", Shown("+12.50", ("−1.00 to +26.00, n 9",))),
-        (Interval(-0.2, 0.61), "number", Shown("−0.200 to 0.610")),
-        (0.1234, "share", Shown("12.3 %")),
-        (0.1234, "number", Shown("0.123")),
-        (0.0004, "p", Shown("<0.001")),
-        (math.inf, "number", Shown("∞")),
-        (1118, "number", Shown("1118")),
-        (-3, "number", Shown("−3")),
-        (None, "share", Shown(NONE)),
-        ("rag", "share", Shown("rag")),
+        (HALF, "share", CellText("50.0 %", ("40.0 to 60.0, n 80",))),
+        (
+            Mean(0.5, Interval(0, 1, 0.9), 8, 3),
+            "share",
+            CellText("50.0 %", ("0.0 to 100.0 (90 %), n 8", "3 not scored")),
+        ),
+        (Mean(math.nan, Interval(math.nan, math.nan), 0, 4), "share", CellText(NONE, ("n 0", "4 not scored"))),
+        (Mean(3066.2, Interval(2987.1, 3145.4), 40), "number", CellText("3066", ("2987 to 3145, n 40",))),
+        (WORSE, "share", CellText("−3.4 pp", ("−8.0 to +1.2, n 105", "of 35 questions"))),
+        (Difference(12.5, Interval(-1, 26), 0.2, 9, 9), "number", CellText("+12.50", ("−1.00 to +26.00, n 9",))),
+        (Interval(-0.2, 0.61), "number", CellText("−0.200 to 0.610")),
+        (0.1234, "share", CellText("12.3 %")),
+        (0.1234, "number", CellText("0.123")),
+        (0.0004, "p", CellText("<0.001")),
+        (math.inf, "number", CellText("∞")),
+        (1118, "number", CellText("1118")),
+        (-3, "number", CellText("−3")),
+        (None, "share", CellText(NONE)),
+        ("rag", "share", CellText("rag")),
     ],
-)  # fmt: skip
-def test_a_cell_in_words(cell: Cell, unit: Unit, told: Shown) -> None:
+)
+def test_a_cell_in_words(cell: Cell, unit: CellUnit, told: CellText) -> None:
     assert shown(cell, unit) == told
 
 
@@ -83,14 +88,14 @@ def test_what_is_shown_as_0_has_no_sign() -> None:
         ("kappa interval", (Interval(0, 1),), "number"),
     ],
 )
-def test_what_the_figures_of_a_column_are(column: str, cells: tuple[Cell, ...], unit: Unit) -> None:
+def test_what_the_figures_of_a_column_are(column: str, cells: tuple[Cell, ...], unit: CellUnit) -> None:
     assert unit_of(column, cells) == unit
 
 
 def test_no_share_of_the_experiments_is_above_one() -> None:
     """Every column that is taken for shares, in every table of every experiment."""
     seen = 0
-    for findings in (*made.everything(), *studied.everything()):
+    for findings in (*tables.everything(), *finished_experiments.everything()):
         for table in findings.tables:
             for name in table.columns:
                 cells = table.column(name)
@@ -105,7 +110,7 @@ def test_no_share_of_the_experiments_is_above_one() -> None:
 def test_what_was_spent_is_no_share() -> None:
     """Calls, tokens, hours, kWh and kg of the study's experiments, and what they come to for an answer."""
     spent = {"What it took", "Time, energy and CO2", "Energy by arm"}
-    tables = [table for findings in studied.everything() for table in findings.tables]
+    tables = [table for findings in finished_experiments.everything() for table in findings.tables]
     units = {unit_of(name, table.column(name)) for table in tables if table.title in spent for name in table.columns}
     assert units == {"number"}
     (board,) = [table for table in tables if table.title == "Leaderboard"]
@@ -122,10 +127,20 @@ def test_the_file_has_every_figure_in_full() -> None:
     heads, *rows = list(csv.reader(io.StringIO(csv_of(table))))
     assert [len(row) for row in rows] == [len(heads)] * 2
     assert heads == [
-        "arm", "share right", "share right: low", "share right: high", "share right: n", "share right: unscored",
-        "difference", "difference: low", "difference: high", "difference: n", "difference: p", "difference: clusters",
+        "arm",
+        "share right",
+        "share right: low",
+        "share right: high",
+        "share right: n",
+        "share right: unscored",
+        "difference",
+        "difference: low",
+        "difference: high",
+        "difference: n",
+        "difference: p",
+        "difference: clusters",
         "n",
-    ]  # fmt: skip
+    ]
     assert rows[0] == ["rag", "0.5", "0.4", "0.6", "80", "0", "", "", "", "", "", "", "3"]
     assert rows[1] == ["ends", "0.5", "0.4", "0.6", "80", "0", "-0.034", "-0.0804", "0.012", "105", "0.0312", "35", ""]
 

@@ -16,11 +16,11 @@ from epicrisis.answers import Answer, Called, Citation, Partial, Quotation, Retr
 from epicrisis.cli.app import app
 from epicrisis.errors import EpicrisisError
 from epicrisis.evaluation.experiments.preflight_findings import file_of
-from epicrisis.evaluation.experiments.rankings import RankingFile, Recorded
-from epicrisis.evaluation.runs.cases import Case
-from epicrisis.evaluation.runs.folder import MANIFEST, RECORDS, Plan, Run
-from epicrisis.types import Hit, Passage, Place, Question, Ranking
-from tests.evaluation.written import recipe
+from epicrisis.evaluation.experiments.recorded_rankings import RankingFile, Recorded
+from epicrisis.evaluation.runs.case import Case
+from epicrisis.evaluation.runs.run_folder import MANIFEST, RECORDS, Run, RunPlan
+from epicrisis.types import EvidenceSpan, Hit, Passage, Question, Ranking
+from tests.support.run_folders import recipe
 
 N = 6
 PATIENT = "Kanarienvogel"
@@ -28,11 +28,16 @@ PATIENT = "Kanarienvogel"
 
 QUESTIONS = tuple(
     Question(
-        f"Does it help {PATIENT}, {i}?", {"A": "yes", "B": "no"}, "choice", str(i), "AB"[i % 2], (f"d{i}",),
-        evidence=(Place(f"d{i}", 0, 9),),
+        f"Does it help {PATIENT}, {i}?",
+        {"A": "yes", "B": "no"},
+        "choice",
+        str(i),
+        "AB"[i % 2],
+        (f"d{i}",),
+        evidence=(EvidenceSpan(f"d{i}", 0, 9),),
     )
     for i in range(N)
-)  # fmt: skip
+)
 OPEN = tuple(Question(f"What helps {PATIENT}, {i}?", id=str(i), gold="Rest.") for i in range(N))
 
 
@@ -45,9 +50,16 @@ def answer(question: Question, arm: str) -> Answer:
     cited = Citation(1, passage.id, passage.document_id, "", "", "2015-06", 0, 8, "It helps", True)
     part = Partial(0, (passage.id,), "relevant", "Yes.", "A" if question.options else None, (quotation,))
     return Answer(
-        question, arm, "answered", "Yes [1].", "A" if question.options else None, (cited,), (part,), usage=usage,
+        question,
+        arm,
+        "answered",
+        "Yes [1].",
+        "A" if question.options else None,
+        (cited,),
+        (part,),
+        usage=usage,
         trace=(Retrieved(Ranking((Hit(passage, 1.0, 0),), "dense", {"k": 1})), called),
-    )  # fmt: skip
+    )
 
 
 def cases(name: str) -> tuple[Case, ...]:
@@ -60,11 +72,11 @@ def cases(name: str) -> tuple[Case, ...]:
     return tuple(Case(question, condition) for question in asked for condition in conditions)
 
 
-def plan(name: str) -> Plan:
+def plan(name: str) -> RunPlan:
     arguments = (
         {"arms": ["rag", "brief-context"], "protocol": "corrected"} if name == "positions" else {"guard": "none"}
     )
-    return Plan(
+    return RunPlan(
         name, arguments, recipe(), {"name": "own", "sha256": "5" * 64, "n": N, "licence": ""}, {"how": "all"}, 0
     )
 
@@ -173,7 +185,7 @@ DAMAGES: dict[str, Damage] = {
     "hits without passages": _as_json(
         lambda told: told["answer"]["trace"][0]["ranking"].update(hits=[{"rank": 0, "score": 1.0}]), RECORDS
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

@@ -9,32 +9,33 @@ from typing import Any
 
 import pytest
 
-from epicrisis.evaluation.findings import Findings
-from epicrisis.evaluation.statistics import Difference, Interval, Mean
-from epicrisis.evaluation.tables.published import published
-from epicrisis.evaluation.tables.table import Table
+from epicrisis.evaluation.analysis.findings import Findings
+from epicrisis.evaluation.analysis.published import published
+from epicrisis.evaluation.analysis.statistics import Difference, Interval, Mean
+from epicrisis.evaluation.analysis.table import Table
 from epicrisis.report.charts import COLOURS, Style, panels, styles
-from epicrisis.report.figures import Drawing, drawing, drawings
+from epicrisis.report.figures import PlotFigure, drawing, drawings
 from epicrisis.report.plots import PLOTS, PRINTED, Plot
-from tests.report import made, studied
+from tests.support import finished_experiments
+from tests.support import report_findings as tables
 
 
-def drawn(findings: Findings) -> Mapping[str, tuple[Drawing, ...]]:
+def drawn(findings: Findings) -> Mapping[str, tuple[PlotFigure, ...]]:
     """By the table's title."""
     return {table.title: drawings(findings.experiment, table, findings.published) for table in findings.tables}
 
 
-def points_of(each: Drawing) -> Mapping[tuple[str, str, str, float | None], float]:
+def points_of(each: PlotFigure) -> Mapping[tuple[str, str, str, float | None], float]:
     return {(mark.panel, mark.row, mark.series, mark.x): round(mark.value, 6) for mark in each.marks}
 
 
 def test_positions_are_lines_by_place_with_a_panel_for_each_model_and_k() -> None:
-    by_place, averages, middle = drawn(made.by_position()).values()
+    by_place, averages, middle = drawn(tables.by_position()).values()
     (lines,) = by_place
     assert lines.plot.kind == "line"
-    assert lines.panels == ("tiny, k 8", "tiny, k 16", f"{made.HOSTILE}, k 8", f"{made.HOSTILE}, k 16")
+    assert lines.panels == ("tiny, k 8", "tiny, k 16", f"{tables.HOSTILE}, k 8", f"{tables.HOSTILE}, k 16")
     assert lines.series == ("rag", "brief-context")
-    table = made.by_position().tables[0]
+    table = tables.by_position().tables[0]
     for row in table.rows:
         model, k, arm, place, mean, *_ = row
         assert isinstance(mean, Mean)
@@ -49,7 +50,7 @@ def test_positions_are_lines_by_place_with_a_panel_for_each_model_and_k() -> Non
 
 
 def test_lines_run_along_their_numbers_whatever_the_order_of_rows() -> None:
-    table = made.by_position().tables[0]
+    table = tables.by_position().tables[0]
     shuffled = Table(table.title, table.columns, table.rows[::-1])
     (lines,) = drawings("positions", shuffled)
     along = [(mark.panel, mark.series, mark.x) for mark in lines.marks if mark.x is not None]
@@ -59,14 +60,14 @@ def test_lines_run_along_their_numbers_whatever_the_order_of_rows() -> None:
 
 
 def test_bounds_hold_at_every_number_of_documents() -> None:
-    lines = drawn(made.by_length())["Accuracy by the number of documents"][0]
+    lines = drawn(tables.by_length())["Accuracy by the number of documents"][0]
     assert lines.plot.log2
     assert {mark.series for mark in lines.marks if mark.x is None} == {"oracle", "closed-book"}
     assert sorted(mark.x for mark in lines.marks if mark.x is not None) == [1, 2, 4, 8]
 
 
 def test_the_papers_figures_stand_beside_ours_hollow_where_set_and_method_are_the_same() -> None:
-    shares, differences = drawn(made.integrated())["Accuracy with real rankings, against rag"]
+    shares, differences = drawn(tables.integrated())["Accuracy with real rankings, against rag"]
     hollow = [mark for mark in shares.marks if mark.hollow]
     of = published()["integration"]
     (gpt,) = [
@@ -83,9 +84,9 @@ def test_the_papers_figures_stand_beside_ours_hollow_where_set_and_method_are_th
 
 
 def test_conflicts_are_stacked_counts() -> None:
-    stacked, parts, rules = drawn(made.in_conflict()).values()
+    stacked, parts, rules = drawn(tables.in_conflict()).values()
     assert parts == ()
-    table = made.in_conflict().tables[0]
+    table = tables.in_conflict().tables[0]
     wins = dict(zip(zip(table.column("k"), table.column("place"), strict=True), table.column("win"), strict=True))
     assert stacked[0].series == ("win", "tie", "lose")
     assert points_of(stacked[0])["k 8", "place 0", "win", None] == wins[8, 0]
@@ -103,9 +104,9 @@ def test_counts_have_no_halves() -> None:
 
 
 def test_preflight_has_its_curve_its_rules_and_no_difference_among_rates() -> None:
-    figures = drawn(made.foreseen())
+    figures = drawn(tables.foreseen())
     (curve,) = figures["Every threshold of overlap@3"]
-    table = next(table for table in made.foreseen().tables if table.title == "Every threshold of overlap@3")
+    table = next(table for table in tables.foreseen().tables if table.title == "Every threshold of overlap@3")
     for mark, row in zip(
         sorted(curve.marks, key=lambda mark: -(mark.x or 0)), table.rows, strict=True
     ):  # rising thresholds: specificity falls
@@ -118,7 +119,7 @@ def test_preflight_has_its_curve_its_rules_and_no_difference_among_rates() -> No
 
 
 def test_predictions_are_hollow_and_measurements_filled() -> None:
-    (points,) = drawn(made.costing())["Predicted and measured"]
+    (points,) = drawn(tables.costing())["Predicted and measured"]
     hollow = {mark.row for mark in points.marks if mark.hollow}
     assert "equation 5 as printed" in hollow
     assert {mark.row for mark in points.marks} - hollow == {"measured: RAG", "measured: read in parts"}
@@ -127,7 +128,7 @@ def test_predictions_are_hollow_and_measurements_filled() -> None:
 
 
 def test_attention_bias_names_each_row_by_what_tells_it_apart() -> None:
-    shares, differences = drawn(made.by_distractors())["Accuracy with the key document in the middle"]
+    shares, differences = drawn(tables.by_distractors())["Accuracy with the key document in the middle"]
     assert [mark.row for mark in shares.marks][:2] == ["rag, k 16, retrieved", "rag, k 16, random"]
     assert [mark.row for mark in differences.marks] == ["rag, k 16, random"]
 
@@ -143,8 +144,8 @@ def test_a_comparison_of_any_runs_is_a_forest_of_differences() -> None:
 
 def test_a_table_of_which_nothing_is_said_has_no_plot() -> None:
     assert drawings("positions", Table("T", ("arm", "n"), (("rag", 3),))) == ()
-    assert drawings("unheard-of", made.by_position().tables[0]) == ()
-    empty = Table("T", made.by_position().tables[0].columns, ())
+    assert drawings("unheard-of", tables.by_position().tables[0]) == ()
+    empty = Table("T", tables.by_position().tables[0].columns, ())
     assert drawings("positions", empty) == ()
 
 
@@ -154,9 +155,12 @@ def test_every_printed_plot_is_of_a_table_that_is_there() -> None:
         assert found.marks
         assert found.unit == "%"
         assert all(mark.low is None for mark in found.marks)
-    assert points_of(drawing(PRINTED["positions"], published()["positions"].table, printed=True))[
-        "GPT-3.5-turbo-0125, k 16", "", "RAG", 50.0
-    ] == 48.57  # fmt: skip
+    assert (
+        points_of(drawing(PRINTED["positions"], published()["positions"].table, printed=True))[
+            "GPT-3.5-turbo-0125, k 16", "", "RAG", 50.0
+        ]
+        == 48.57
+    )
 
 
 # -- charts -----------------------------------------------------------------------------------------------------------
@@ -171,11 +175,18 @@ def test_no_two_series_look_alike_and_one_name_looks_the_same() -> None:
     assert len({each.shape for each in first}) == len({each.colour for each in first}) == len(first)
 
 
-def charted(each: Drawing) -> list[tuple[str, dict[str, Any]]]:
+def charted(each: PlotFigure) -> list[tuple[str, dict[str, Any]]]:
     return [(panel.svg, json.loads(panel.specification)) for panel in panels(each, styles(each.series))]
 
 
-MADE = (made.by_position, made.in_conflict, made.by_length, made.costing, studied.by_votes, studied.by_drafts)
+MADE = (
+    tables.by_position,
+    tables.in_conflict,
+    tables.by_length,
+    tables.costing,
+    finished_experiments.by_votes,
+    finished_experiments.by_drafts,
+)
 
 
 @pytest.mark.parametrize("findings", MADE)
@@ -193,11 +204,11 @@ def test_charts_are_valid_vega_lite_and_fit_a_telephone(findings: Any) -> None:
 
 
 def test_the_still_chart_shows_its_figures_names_and_bounds() -> None:
-    bars = drawn(made.in_conflict())["Conflicts among the parts"][0]
+    bars = drawn(tables.in_conflict())["Conflicts among the parts"][0]
     svg, specification = charted(bars)[0]
     assert ">place 0<" in svg
     assert {datum["label"] for datum in specification["data"]["values"]} <= {"0", "1", "2", "3", "4", "5", "6"}
-    svg, _ = charted(drawn(made.by_length())["Accuracy by the number of documents"][0])[0]
+    svg, _ = charted(drawn(tables.by_length())["Accuracy by the number of documents"][0])[0]
     assert ">oracle 100.0<" in svg or ">oracle 72.7<" in svg or ">oracle 63.6<" in svg
 
 
@@ -229,11 +240,11 @@ def test_shares_need_not_begin_at_0_and_differences_have_it() -> None:
 def test_a_hostile_name_ends_no_element() -> None:
     columns = ("model", "k", "arm", "lost in the middle")
     loss = Difference(0.1, Interval(0, 0.2), 0.1, 9, 9)
-    (each,) = drawings("positions", Table("T", columns, ((made.HOSTILE, 8, made.HOSTILE, loss),)))
+    (each,) = drawings("positions", Table("T", columns, ((tables.HOSTILE, 8, tables.HOSTILE, loss),)))
     (panel,) = panels(each, {name: Style("red", "M0,0", (1, 0)) for name in each.series})
     assert "<script" not in panel.svg
     assert "<" not in panel.specification
-    assert json.loads(panel.specification)["data"]["values"][0]["series"] == made.HOSTILE
+    assert json.loads(panel.specification)["data"]["values"][0]["series"] == tables.HOSTILE
 
 
 def test_a_line_of_very_many_figures_is_a_line_alone() -> None:
@@ -246,6 +257,6 @@ def test_a_line_of_very_many_figures_is_a_line_alone() -> None:
 
 
 def test_every_plot_is_of_an_experiment_that_is_there() -> None:
-    from epicrisis.evaluation.studies import EXPERIMENTS
+    from epicrisis.evaluation.experiments.registry import EXPERIMENTS
 
     assert {*PLOTS} <= {*EXPERIMENTS, "preflight", "evaluate", "compare"}

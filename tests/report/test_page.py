@@ -18,15 +18,15 @@ from urllib.parse import unquote
 import pytest
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from epicrisis.evaluation.findings import Findings, Source
-from epicrisis.evaluation.statistics import Interval, Mean
-from epicrisis.evaluation.tables.published import published
-from epicrisis.evaluation.tables.table import Table
-from epicrisis.report.cells import csv_of
+from epicrisis.evaluation.analysis.findings import Findings, RunSummary
+from epicrisis.evaluation.analysis.published import published
+from epicrisis.evaluation.analysis.statistics import Interval, Mean
+from epicrisis.evaluation.analysis.table import Table
 from epicrisis.report.charts import COLOURS
-from epicrisis.report.errata import ERRATA
+from epicrisis.report.figure_errata import ERRATA
 from epicrisis.report.page import GENERATOR, page
-from tests.report import made
+from epicrisis.report.table_cells import csv_of
+from tests.support import report_findings
 
 STYLE = resources.files("epicrisis.report").joinpath("style.css").read_text("utf-8")
 
@@ -34,13 +34,13 @@ STYLE = resources.files("epicrisis.report").joinpath("style.css").read_text("utf
 @cache
 def whole() -> str:
     """Two experiments with plots, one of them with hostile names."""
-    return page((made.by_position(), made.in_conflict()), f"Report {made.HOSTILE}")
+    return page((report_findings.by_position(), report_findings.in_conflict()), f"Report {report_findings.HOSTILE}")
 
 
 @cache
 def plain() -> str:
     """Every experiment, tables alone."""
-    return page(made.everything(), plots=False)
+    return page(report_findings.everything(), plots=False)
 
 
 def parsed(html: str) -> LexborHTMLParser:
@@ -103,23 +103,33 @@ def test_without_plots_there_is_no_script_at_all() -> None:
 
 def test_names_are_text_and_run_nothing() -> None:
     tree = parsed(whole())
-    assert words(tree.css_first("h1")) == f"Report {made.HOSTILE}"
-    assert words(tree.css_first("title")) == f"Report {made.HOSTILE}"
+    assert words(tree.css_first("h1")) == f"Report {report_findings.HOSTILE}"
+    assert words(tree.css_first("title")) == f"Report {report_findings.HOSTILE}"
     assert "<script>alert" not in whole()
-    assert any(f"own {made.HOSTILE}" in words(node) for node in tree.css("dd"))
-    assert made.HOSTILE in [words(node) for node in tree.css("tbody th")]
+    assert any(f"own {report_findings.HOSTILE}" in words(node) for node in tree.css("dd"))
+    assert report_findings.HOSTILE in [words(node) for node in tree.css("tbody th")]
     assert sum("alert" in node.text() for node in tree.css("script:not([type])")) == 0
 
 
 def test_a_hostile_table_is_text_too() -> None:
-    table = Table(made.HOSTILE, (made.HOSTILE, "n"), ((made.HOSTILE, 1),), (made.HOSTILE,), made.HOSTILE)
+    table = Table(
+        report_findings.HOSTILE,
+        (report_findings.HOSTILE, "n"),
+        ((report_findings.HOSTILE, 1),),
+        (report_findings.HOSTILE,),
+        report_findings.HOSTILE,
+    )
     hostile = replace(
-        made.by_position(), experiment=made.HOSTILE, about=made.HOSTILE, tables=(table,), conclusions=(made.HOSTILE,)
+        report_findings.by_position(),
+        experiment=report_findings.HOSTILE,
+        about=report_findings.HOSTILE,
+        tables=(table,),
+        conclusions=(report_findings.HOSTILE,),
     )
     tree = parsed(page((hostile,), plots=False))
     assert tree.css("script") == []
     shown = (words(tree.css_first(which)) for which in (".about", ".conclusions li", "thead th", "caption small"))
-    assert set(shown) == {made.HOSTILE}
+    assert set(shown) == {report_findings.HOSTILE}
 
 
 # -- order and content ------------------------------------------------------------------------------------------------
@@ -132,8 +142,11 @@ def test_the_order_of_the_page() -> None:
     section = tree.css_first("section")
     assert section is not None
     assert [words(node) for node in section.css("h3")] == [
-        "What was seen", "What the runs came to", "What the papers print", "How the runs were made",
-    ]  # fmt: skip
+        "What was seen",
+        "What the runs came to",
+        "What the papers print",
+        "How the runs were made",
+    ]
     for block in tree.css(".table"):
         inside = [node.tag for node in block.css("table, figure")]
         assert inside[0] == "table"
@@ -154,16 +167,16 @@ def test_headings_leave_no_level_out_and_the_contents_lead_where_they_say() -> N
 
 
 def test_two_sections_of_one_experiment_are_told_apart() -> None:
-    one, other = (replace(curve(3), sources=(Source(name, {}, True),)) for name in ("titles", "bodies"))
-    tree = parsed(page((one, made.by_position(), other), plots=False))
+    one, other = (replace(curve(3), sources=(RunSummary(name, {}, True),)) for name in ("titles", "bodies"))
+    tree = parsed(page((one, report_findings.by_position(), other), plots=False))
     assert [words(node) for node in tree.css("h2")] == ["Preflight: titles", "Positions", "Preflight: bodies"]
 
 
 def test_every_table_is_named_and_its_heads_are_told_apart() -> None:
     tree = parsed(plain())
-    tables = tree.css("table")
-    assert len(tables) == sum(len(each.tables) + len(each.published) for each in made.everything())
-    for table in tables:
+    table_nodes = tree.css("table")
+    assert len(table_nodes) == sum(len(each.tables) + len(each.published) for each in report_findings.everything())
+    for table in table_nodes:
         assert words(table.css_first("caption")).startswith("Table ")
         assert all(node.attributes.get("scope") == "col" and words(node) for node in table.css("thead th"))
         for row in table.css("tbody tr"):
@@ -178,8 +191,13 @@ def test_every_table_is_named_and_its_heads_are_told_apart() -> None:
 def test_figures_stand_with_interval_n_and_what_was_not_scored() -> None:
     row = next(node for node in parsed(plain()).css("tbody tr") if "not scored" in node.text())
     assert [words(cell) for cell in row.css("th, td")][:6] == [
-        "tiny", "8", "rag", "0", "72.7 % 43.4 to 90.3, n 11 1 not scored", "8"
-    ]  # fmt: skip
+        "tiny",
+        "8",
+        "rag",
+        "0",
+        "72.7 % 43.4 to 90.3, n 11 1 not scored",
+        "8",
+    ]
     none = next(node for node in row.css("td") if node.css_first(".unseen"))
     assert words(none) == "– none"
     assert "– means that there is none" in words(parsed(plain()).css_first(".reading"))
@@ -189,7 +207,7 @@ def test_a_note_is_told_once_in_a_section_and_referred_to() -> None:
     (section, *_) = parsed(plain()).css("section")
     notes = [words(node) for node in section.css(".notes li:not(.again)")]
     assert len(notes) == len(set(notes))
-    told = {note for table in made.by_position().tables for note in table.notes}
+    told = {note for table in report_findings.by_position().tables for note in table.notes}
     assert told <= set(notes)
     assert "Also notes 1 , 2 , 4" in words(section.css_first(".again"))
 
@@ -215,14 +233,14 @@ def test_how_a_run_was_made_is_told_in_full_and_what_is_not_finished() -> None:
     section = parsed(whole()).css_first("section")
     assert section is not None
     facts = [(words(node.css_first("dt")), words(node.css_first("dd"))) for node in section.css(".facts > div")]
-    assert ("questions", f"name own {made.HOSTILE}; sha256 {'5a' * 32}; n {made.N}") in facts
+    assert ("questions", f"name own {report_findings.HOSTILE}; sha256 {'5a' * 32}; n {report_findings.N}") in facts
     assert ("arms", "rag, brief-context") in facts
     assert ("guard", "–") in facts
     assert ("recipe, settings, preflight", "enabled no") in facts
     assert ("sessions, 1", "started 2026-11-21") in facts
     assert ("sessions, 1, versions", "python 3.11.7") in facts
-    assert words(section.css_first(".unfinished")).startswith(f"Not finished: {made.HOSTILE}.")
-    assert [words(node) for node in section.css("h4")] == ["tiny", f"{made.HOSTILE} (not finished)"]
+    assert words(section.css_first(".unfinished")).startswith(f"Not finished: {report_findings.HOSTILE}.")
+    assert [words(node) for node in section.css("h4")] == ["tiny", f"{report_findings.HOSTILE} (not finished)"]
 
 
 def test_a_run_that_answers_two_experiments_is_told_of_once() -> None:
@@ -237,10 +255,12 @@ def test_a_run_that_answers_two_experiments_is_told_of_once() -> None:
 def test_the_data_of_each_table_is_in_the_page() -> None:
     tree = parsed(plain())
     links = tree.css(".data a")
-    tables = [
-        table for each in made.everything() for table in (*each.tables, *(printed.table for printed in each.published))
+    shown_tables = [
+        table
+        for each in report_findings.everything()
+        for table in (*each.tables, *(printed.table for printed in each.published))
     ]
-    for link, table in zip(links, tables, strict=True):
+    for link, table in zip(links, shown_tables, strict=True):
         head, _, data = (link.attributes["href"] or "").partition(",")
         assert head == "data:text/csv;charset=utf-8"
         assert unquote(data) == csv_of(table)
@@ -253,7 +273,7 @@ def curve(points: int) -> Findings:
     at = [i / points for i in range(points)]
     rows = tuple((each, Mean(each, Interval(0, 1), 9), Mean(1 - each, Interval(0, 1), 9)) for each in at)
     table = Table("Every threshold", ("threshold", "recall", "specificity"), rows)
-    return made.findings("preflight", (table,))
+    return report_findings.findings("preflight", (table,))
 
 
 @pytest.mark.parametrize("plots", [True, False])
@@ -299,14 +319,17 @@ def test_each_plot_is_there_without_scripts_and_named() -> None:
 
 
 def test_the_page_is_the_same_each_time_and_of_a_size_to_send() -> None:
-    assert page((made.by_position(), made.in_conflict()), f"Report {made.HOSTILE}") == whole()
+    assert (
+        page((report_findings.by_position(), report_findings.in_conflict()), f"Report {report_findings.HOSTILE}")
+        == whole()
+    )
     assert len(whole()) < 2_000_000
     assert len(plain()) < 500_000
 
 
 def test_without_the_extra_the_page_says_what_gives_plots(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "vl_convert", None)
-    tree = parsed(page((made.by_position(),)))
+    tree = parsed(page((report_findings.by_position(),)))
     assert tree.css("svg, script, figure") == []
     assert len(tree.css("table")) == 6
     assert 'pip install "epicrisis[report]"' in words(tree.css_first(".reading"))
@@ -316,7 +339,7 @@ def test_without_the_extra_the_page_says_what_gives_plots(monkeypatch: pytest.Mo
 def test_no_findings_make_a_page_all_the_same() -> None:
     tree = parsed(page(()))
     assert words(tree.css_first("h1")) == "Report of experiments"
-    empty = replace(made.by_position(), tables=(Table("Nothing yet", ("arm", "n"), ()),), published=())
+    empty = replace(report_findings.by_position(), tables=(Table("Nothing yet", ("arm", "n"), ()),), published=())
     assert "There is nothing to show yet." in words(parsed(page((empty,))).css_first("tbody"))
 
 

@@ -14,15 +14,15 @@ from typer.testing import CliRunner, Result
 
 from epicrisis.cli.app import app
 from epicrisis.cli.experiment import NAMES
-from epicrisis.evaluation.datasets.records.recordset import load_records
-from epicrisis.evaluation.studies import EXPERIMENTS
-from epicrisis.seams import ChatModel
+from epicrisis.evaluation.datasets.patient_records.recordset import load_records
+from epicrisis.evaluation.experiments.registry import EXPERIMENTS
+from epicrisis.protocols import ChatModel
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.testing.reader import Key, keys_of, position_biased_reader, u_curve
+from epicrisis.testing.reader import KeyPassage, keys_of, position_biased_reader, u_curve
 from epicrisis.testing.replies import schema_reply
 from epicrisis.types import Document
-from tests.evaluation.judging.world import said
-from tests.served import served
+from tests.support.grading import said
+from tests.support.served_models import served
 
 pytestmark = pytest.mark.models
 
@@ -98,9 +98,18 @@ def place(tmp_path_factory: pytest.TempPathFactory, model_home: Path) -> Place:
     solved = [{"id": "1", "question": "What stops bleeding?", "answer": "Vitamin K."}]
     done("examples", "add", place.solved, written(place.folder / "solved.jsonl", solved))
     done(
-        "synthesize-record", "-o", place.records, "--patients", 1, "--tokens-spread", "4000", "--questions-each",
-        7, "--seed", 3,
-    )  # fmt: skip
+        "synthesize-record",
+        "-o",
+        place.records,
+        "--patients",
+        1,
+        "--tokens-spread",
+        "4000",
+        "--questions-each",
+        7,
+        "--seed",
+        3,
+    )
     return place
 
 
@@ -112,7 +121,7 @@ def _own_replies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def reader() -> ChatModel:
     """Reads the ends of a prompt better than its middle."""
-    keys = {question(i)["text"]: Key(text(i), question(i)["gold"]) for i in range(N)}
+    keys = {question(i)["text"]: KeyPassage(text(i), question(i)["gold"]) for i in range(N)}
     return position_biased_reader(keys, u_curve())
 
 
@@ -160,9 +169,22 @@ def asked(*arguments: object, papers: bool = True, open: bool = False, fails: bo
 def evaluated(place: Place, folder: Path) -> None:
     with served(reader()) as server:
         done(
-            "evaluate", place.choices, "--library", place.library, "--strategy", "rag", "-k", 4, "-n", 6, "--model",
-            f"{server.url}#reader", "-o", folder, "--yes",
-        )  # fmt: skip
+            "evaluate",
+            place.choices,
+            "--library",
+            place.library,
+            "--strategy",
+            "rag",
+            "-k",
+            4,
+            "-n",
+            6,
+            "--model",
+            f"{server.url}#reader",
+            "-o",
+            folder,
+            "--yes",
+        )
 
 
 def ranked(place: Place, folder: Path) -> None:
@@ -195,9 +217,20 @@ def marked(place: Place, folder: Path) -> None:
 def of_records(name: str, *more: object, place: Place, folder: Path) -> None:
     with served(reader_of_records(place)) as server:
         done(
-            "experiment", name, "--data", place.records, "--library", place.folder / "ward", "--model",
-            f"{server.url}#reader", "-o", folder, "--yes", "--json", *more,
-        )  # fmt: skip
+            "experiment",
+            name,
+            "--data",
+            place.records,
+            "--library",
+            place.folder / "ward",
+            "--model",
+            f"{server.url}#reader",
+            "-o",
+            folder,
+            "--yes",
+            "--json",
+            *more,
+        )
 
 
 def recorded(name: str, *more: object) -> Made:
@@ -226,7 +259,7 @@ RUNS: Mapping[str, tuple[Made, int]] = {
     "ehr-extractive": (recorded("ehr-extractive", "-n", 2), 1),
     "ehr-metrics": (recorded("ehr-metrics", "-n", 2), 1),
     "ehr": (recorded("ehr", "-n", 2), 1),
-}  # fmt: skip
+}
 """By the experiment: what makes a small run of it, and the fewest plots that its page has."""
 
 

@@ -7,30 +7,28 @@ from collections.abc import Mapping
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
-from epicrisis.evaluation.ensemble_studies import EXPERIMENTS
+from epicrisis.evaluation.analysis.findings import Findings
+from epicrisis.evaluation.analysis.published import published
+from epicrisis.evaluation.analysis.statistics import Difference, Mean
+from epicrisis.evaluation.analysis.table import Table
+from epicrisis.evaluation.experiments.ensemble_studies import EXPERIMENTS
 from epicrisis.evaluation.experiments.ensembles import COT, SC, SHUFFLED, ZERO
 from epicrisis.evaluation.experiments.openmedprompt import BEST, LAST, REFINING
-from epicrisis.evaluation.findings import Findings
-from epicrisis.evaluation.statistics import Difference, Mean
-from epicrisis.evaluation.tables.published import published
-from epicrisis.evaluation.tables.table import Table
-from epicrisis.report.cells import Shown, as_printed
-from epicrisis.report.figures import Drawing, Mark, drawing, drawings
+from epicrisis.report.figures import PlotFigure, PlotMark, drawing, drawings
 from epicrisis.report.page import page
 from epicrisis.report.plots import PLOTS, PRINTED
-from tests.report import studied
+from epicrisis.report.table_cells import CellText, as_printed
+from tests.support import finished_experiments
 
 ALOE = "Llama3-Aloe-8B-Alpha, as printed"
 
 
-def drawn(findings: Findings, **sets: str) -> Mapping[str, tuple[Drawing, ...]]:
+def drawn(findings: Findings, **sets: str) -> Mapping[str, tuple[PlotFigure, ...]]:
     """By the table's title."""
-    return {
-        table.title: drawings(findings.experiment, table, findings.published, sets) for table in findings.tables
-    }  # fmt: skip
+    return {table.title: drawings(findings.experiment, table, findings.published, sets) for table in findings.tables}
 
 
-def hollow(each: Drawing) -> Mapping[tuple[str, str, str], float]:
+def hollow(each: PlotFigure) -> Mapping[tuple[str, str, str], float]:
     return {(mark.panel, mark.row, mark.series): mark.value for mark in each.marks if mark.hollow}
 
 
@@ -39,7 +37,7 @@ def told(table: str, *row: object) -> list[str]:
     printed = published()[table].table
     (found,) = (
         shown for cells, shown in zip(printed.rows, as_printed(printed), strict=True) if cells[: len(row)] == row
-    )  # fmt: skip
+    )
     return [cell.figure for cell in found[len(row) :]]
 
 
@@ -48,33 +46,45 @@ def test_every_table_is_drawn_by_the_plots_that_are_meant_for_it() -> None:
     energy = ["Energy for questions", "Energy for right answers"]
     titles = {
         found.experiment: [[each.plot.title for each in group] for group in drawn(found).values()]
-        for found in studied.everything()
+        for found in finished_experiments.everything()
     }
     assert titles == {
         "ensembles": [
             ["Share right by method", "Differences by method"],
             ["What shuffled options change"],
             ["Share right by the number of votes", "What more votes change"],
-            took, energy, energy,
+            took,
+            energy,
+            energy,
         ],
         "medprompt": [
-            ["Share right", "Differences"], ["Differences between examples"], took, [], energy,
+            ["Share right", "Differences"],
+            ["Differences between examples"],
+            took,
+            [],
+            energy,
         ],
         "models": [
-            ["Gains over one prediction", "Share right"], ["What the examples bring"], ["Leaderboard"],
-            took, energy, energy,
+            ["Gains over one prediction", "Share right"],
+            ["What the examples bring"],
+            ["Leaderboard"],
+            took,
+            energy,
+            energy,
         ],
         "openmedprompt": [
             ["Share right", "Differences to no examples"],
             ["Share right by drafts or rounds", "Differences to one draft by drafts or rounds"],
             ["Share right by examples", "Differences to one draft by examples"],
-            took, [], energy,
+            took,
+            [],
+            energy,
         ],
-    }  # fmt: skip
+    }
     assert {*titles} == {*EXPERIMENTS} <= {*PLOTS}
 
 
-@pytest.mark.parametrize("found", studied.everything(), ids=lambda found: found.experiment)
+@pytest.mark.parametrize("found", finished_experiments.everything(), ids=lambda found: found.experiment)
 def test_every_figure_of_a_drawn_column_is_a_mark(found: Findings) -> None:
     for table in found.tables:
         for each in drawings(found.experiment, table):
@@ -87,7 +97,7 @@ def test_every_figure_of_a_drawn_column_is_a_mark(found: Findings) -> None:
 
 
 def test_votes_are_a_line_an_arm_with_intervals() -> None:
-    shares, gains = drawn(studied.by_votes())["Accuracy by the number of votes"]
+    shares, gains = drawn(finished_experiments.by_votes())["Accuracy by the number of votes"]
     assert (shares.panels, shares.series) == (("tiny", "small"), (SC, SHUFFLED))
     assert [mark.x for mark in shares.marks if (mark.panel, mark.series) == ("tiny", SC)] == [1, 5, 20]
     assert all(mark.low is not None and mark.low < mark.value < (mark.high or 0) for mark in shares.marks)
@@ -96,7 +106,7 @@ def test_votes_are_a_line_an_arm_with_intervals() -> None:
 
 
 def test_one_call_is_the_bound_that_votes_grow_from() -> None:
-    tokens, calls = drawn(studied.by_votes())["What it took"]
+    tokens, calls = drawn(finished_experiments.by_votes())["What it took"]
     assert (tokens.unit, calls.unit) == ("", "")
     bounds = {mark.series: mark.value for mark in tokens.marks if mark.x is None}
     assert bounds == {ZERO: 1000, COT: 1000}
@@ -104,7 +114,7 @@ def test_one_call_is_the_bound_that_votes_grow_from() -> None:
 
 
 def test_drafts_and_examples_are_lines_in_a_panel_for_each_library() -> None:
-    found = drawn(studied.by_drafts())
+    found = drawn(finished_experiments.by_drafts())
     by_n, *_ = found["Accuracy by the number of drafts or rounds"]
     by_k, *_ = found["Accuracy by the number of examples"]
     for lines, places in ((by_n, [3, 5, 10]), (by_k, [0, 1, 5])):
@@ -113,30 +123,37 @@ def test_drafts_and_examples_are_lines_in_a_panel_for_each_library() -> None:
 
 
 def test_gains_are_points_in_a_panel_for_each_set() -> None:
-    gains, _ = drawn(studied.by_model())["With and without context retrieval"]
+    gains, _ = drawn(finished_experiments.by_model())["With and without context retrieval"]
     assert gains.panels == ("careqa", "mirage/medqa")
     assert [mark.row for mark in gains.marks if mark.panel == "careqa"] == [
-        f"tiny, {SHUFFLED}", "tiny, medprompt", f"small, {SHUFFLED}", "small, medprompt"
-    ]  # fmt: skip
+        f"tiny, {SHUFFLED}",
+        "tiny, medprompt",
+        f"small, {SHUFFLED}",
+        "small, medprompt",
+    ]
 
 
 # -- the paper's figures ----------------------------------------------------------------------------------------------
 
 
 def test_the_papers_methods_stand_beside_ours_where_set_and_votes_are_the_same() -> None:
-    shares, differences = drawn(studied.by_votes(), tiny="mirage/medqa", small="medqa/validation")["Accuracy by method"]
+    shares, differences = drawn(finished_experiments.by_votes(), tiny="mirage/medqa", small="medqa/validation")[
+        "Accuracy by method"
+    ]
     assert hollow(shares) == {
-        ("tiny", ZERO, ALOE): 62.45, ("tiny", COT, ALOE): 64.26, ("tiny", f"{SC}, votes 5", ALOE): 64.81
-    }  # fmt: skip
+        ("tiny", ZERO, ALOE): 62.45,
+        ("tiny", COT, ALOE): 64.26,
+        ("tiny", f"{SC}, votes 5", ALOE): 64.81,
+    }
     assert hollow(differences) == {}
-    table = studied.by_votes().tables[0]
+    table = finished_experiments.by_votes().tables[0]
     twenty = Table(table.title, table.columns, tuple((*row[:2], row[2] and 20, *row[3:]) for row in table.rows))
-    shares, _ = drawings("ensembles", twenty, studied.by_votes().published, {"tiny": "mirage/medqa"})
+    shares, _ = drawings("ensembles", twenty, finished_experiments.by_votes().published, {"tiny": "mirage/medqa"})
     assert {row for _, row, _ in hollow(shares)} == {ZERO, COT}, "the paper's five votes are not our twenty"
 
 
 def test_the_papers_changes_stand_beside_ours_as_the_accuracies_that_follow() -> None:
-    _, shares = drawn(studied.by_model())["With and without context retrieval"]
+    _, shares = drawn(finished_experiments.by_model())["With and without context retrieval"]
     beside = hollow(shares)
     assert beside["mirage/medqa", "tiny, medprompt", "Mistral-7B, as printed"] == 62.30
     assert beside["careqa", "small, medprompt", "Gemma-2-27B, as printed"] == 78.17
@@ -148,7 +165,7 @@ def test_the_papers_changes_stand_beside_ours_as_the_accuracies_that_follow() ->
 def test_printed_changes_are_drawn_as_accuracies_and_shown_with_their_sign() -> None:
     votes = drawing(PRINTED["ensembles-votes"], published()["ensembles-votes"].table, printed=True)
 
-    def at(mark: Mark) -> tuple[str, float | None]:
+    def at(mark: PlotMark) -> tuple[str, float | None]:
         return mark.series, mark.x
 
     values = {at(mark): (mark.value, mark.told) for mark in votes.marks}
@@ -161,7 +178,7 @@ def test_printed_changes_are_drawn_as_accuracies_and_shown_with_their_sign() -> 
     assert told("models-leaderboard", "GPT-4", "Medprompt")[1:] == ["79.1", "90.2", "94.2", "87.83"]
     baseline = as_printed(published()["ensembles-baseline"].table)
     assert [cells[3].figure for cells in baseline] == ["58.91", "55.10", "56.78"], "with every digit"
-    assert as_printed(Table("T", ("n", "%"), ((3, 0.5),))) == ((Shown("3"), Shown("0.5")),)
+    assert as_printed(Table("T", ("n", "%"), ((3, 0.5),))) == ((CellText("3"), CellText("0.5")),)
 
 
 def test_drafts_and_rounds_are_lines_as_printed() -> None:
@@ -178,10 +195,12 @@ def test_drafts_and_rounds_are_lines_as_printed() -> None:
 
 def test_the_page_has_the_question_set_of_a_run_from_what_was_asked() -> None:
     """The tables of votes do not name it."""
-    tree = LexborHTMLParser(page((studied.by_votes(),)))
+    tree = LexborHTMLParser(page((finished_experiments.by_votes(),)))
     legends = [[item.text(strip=True) for item in legend.css("li")] for legend in tree.css(".legend")]
     assert any(ALOE in legend for legend in legends)
-    heads = [head.text() for head in LexborHTMLParser(page((studied.by_model(),), plots=False)).css("thead th")]
+    heads = [
+        head.text() for head in LexborHTMLParser(page((finished_experiments.by_model(),), plots=False)).css("thead th")
+    ]
     assert f"difference to {SHUFFLED}" in heads, "that it may break before its plus changes no word"
 
 

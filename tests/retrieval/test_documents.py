@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epicrisis.counting import PASSAGES_A_DOCUMENT, halves, parts_of, units
-from epicrisis.retrieval.documents import (
+from epicrisis.protocols import StoredDocument, Vectors
+from epicrisis.retrieval.document_ranking import (
     by_document,
     deep_enough,
     document_of,
@@ -22,7 +23,6 @@ from epicrisis.retrieval.documents import (
 )
 from epicrisis.retrieval.ordering import in_order
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.seams import StoredDocument, Vectors
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.rerankers import TermOverlapReranker
 from epicrisis.testing.stores import MemoryStore

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from epicrisis.dates import moment
-from epicrisis.retrieval.events import Telling, agreed, telling
+from epicrisis.retrieval.event_mentions import Telling, agreed, telling
 from epicrisis.retrieval.timeline import NoteTime, Resolution, resolve
 from epicrisis.types import Passage
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from epicrisis.retrieval.expressions import read
+from epicrisis.retrieval.time_expressions import read
 from epicrisis.retrieval.timeline import NoteTime, Resolution, resolve
 
 

@@ -8,11 +8,10 @@ from random import Random
 
 import pytest
 
-from epicrisis.retrieval.events import stating, telling
+from epicrisis.retrieval.event_mentions import stating, telling
 from epicrisis.retrieval.timeline import NoteTime, Resolution, resolve
 from epicrisis.types import Passage
-
-from .narrowing import FORMS, MAKERS, UNDERSTOOD, question_of, record_of
+from tests.support.narrowing import FORMS, MAKERS, UNDERSTOOD, question_of, record_of
 
 A, B, C = ("A", "2014-03-03", "2014-03-10"), ("B", "2016-06-01", "2016-06-15"), ("C", "2018-11-20", "2018-11-28")
 RECORD = (

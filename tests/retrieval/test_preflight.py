@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epicrisis.retrieval.preflight import BY_RANKS, FITTED, PAPER, AgreementRule, rankings_agree, rule_for
-from epicrisis.retrieval.signals import Scored, Signal, measured
-from epicrisis.types import Count, Ranking, SignalKind
+from epicrisis.retrieval.ranking_signals import Scored, Signal, measured
+from epicrisis.types import CountUnit, Ranking, SignalKind
 
 NAMES = [f"d{i}#0" for i in range(12)]
 ids = st.lists(st.sampled_from(NAMES), unique=True, min_size=0, max_size=12)
@@ -170,7 +170,7 @@ def dense_by(encoder: object, **parameters: object) -> Ranking:
     ],
 )
 def test_a_fitted_threshold_judges_the_scores_it_was_fitted_to_alone(
-    dense: Ranking, count: Count, patient: bool, rule: AgreementRule
+    dense: Ranking, count: CountUnit, patient: bool, rule: AgreementRule
 ) -> None:
     """A gap is in the encoder's own unit; a fusion's scores (of libraries, of a question in segments) are others."""
     assert rule_for("fitted", dense, count, patient) == rule

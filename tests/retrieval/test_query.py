@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.corpus.chunking import sentences
-from epicrisis.retrieval.query import Fit, cut_share, last_sentence_first, prepare, segments
-from epicrisis.seams import Encoder
+from epicrisis.corpus.sentence_chunking import sentences
+from epicrisis.protocols import Encoder
+from epicrisis.retrieval.long_questions import Fit, cut_share, last_sentence_first, prepare, segments
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Remedy
+from epicrisis.types import LongQuestionPolicy
 
 VIGNETTE = (
     "A 23-year-old woman has burning on urination. It began a day ago. She drinks much water. Her pulse is 80/min. "
@@ -24,7 +24,7 @@ VIGNETTES = st.lists(
     st.lists(st.sampled_from(["fever", "BP 120/80", "a", "(left)", "naïve", "x" * 30]), max_size=12).map(" ".join),
     max_size=8,
 ).map(lambda parts: "".join(f"{part}{'?' if len(part) % 5 == 0 else '.'} " for part in parts))
-REMEDIES: tuple[Remedy, ...] = ("cut", "last-sentence-first", "segments")
+REMEDIES: tuple[LongQuestionPolicy, ...] = ("cut", "last-sentence-first", "segments")
 
 
 def tokens(text: str) -> int:
@@ -37,7 +37,7 @@ def reading(window: int) -> HashingEncoder:
 
 @pytest.mark.parametrize("remedy", REMEDIES)
 @pytest.mark.parametrize("text", ["", "  ", "Does aspirin prevent stroke?", VIGNETTE])
-def test_what_fits_is_left_as_it_is(text: str, remedy: Remedy) -> None:
+def test_what_fits_is_left_as_it_is(text: str, remedy: LongQuestionPolicy) -> None:
     texts, fit = prepare(text, reading(tokens(VIGNETTE)), sentences, remedy)
     assert texts == (text,)
     assert (fit.cut, fit.unseen, fit.notes()) == (False, 0, ())
@@ -93,7 +93,7 @@ def test_last_sentence_first_adds_nothing_and_fits(text: str, window: int) -> No
 
 
 @given(VIGNETTES, st.integers(1, 20), st.sampled_from(REMEDIES))
-def test_the_fit_counts_what_is_seen(text: str, window: int, remedy: Remedy) -> None:
+def test_the_fit_counts_what_is_seen(text: str, window: int, remedy: LongQuestionPolicy) -> None:
     texts, fit = prepare(text, reading(window), sentences, remedy)
     assert fit.tokens == tokens(text)
     assert len(texts) == fit.texts >= 1

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.corpus.chunking import chunk
+from epicrisis.corpus.sentence_chunking import chunk
 from epicrisis.retrieval.ordering import in_order
-from epicrisis.retrieval.record import (
+from epicrisis.retrieval.record_context import (
     as_notes,
     best_notes,
     chronological,

@@ -8,16 +8,16 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from epicrisis.corpus.chunking import sentences
+from epicrisis.corpus.sentence_chunking import sentences
+from epicrisis.protocols import StoredDocument, Vectors
 from epicrisis.retrieval.fusion import reciprocal_rank_fusion
+from epicrisis.retrieval.ranking_signals import BY_WORDS, Signal, measured, score_gap
 from epicrisis.retrieval.rerank import as_read, reranked
 from epicrisis.retrieval.retriever import Retriever, Searched
-from epicrisis.retrieval.signals import BY_WORDS, Signal, measured, score_gap
-from epicrisis.seams import StoredDocument, Vectors
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.rerankers import TermOverlapReranker
 from epicrisis.testing.stores import MemoryStore
-from epicrisis.types import By, Hit, Passage, Ranking, Scope, SignalKind
+from epicrisis.types import Hit, Passage, Ranking, Scope, SearchMode, SignalKind
 
 EVERYTHING = Scope()
 TEXTS = {
@@ -53,7 +53,7 @@ def check_ranking(ranking: Ranking) -> None:
 
 
 @pytest.mark.parametrize("by", ["dense", "bm25", "hybrid"])
-def test_each_way_ranks_the_right_passage_first(retriever: Retriever, by: By) -> None:
+def test_each_way_ranks_the_right_passage_first(retriever: Retriever, by: SearchMode) -> None:
     ranking = retriever.rank(QUESTION, 2, by, EVERYTHING)
     assert ranking.retriever == by
     assert ranking.ids[0] == "stroke#0"
@@ -92,7 +92,7 @@ def test_hybrid_fuses_more_than_it_returns() -> None:
 
 
 @pytest.mark.parametrize("by", ["dense", "bm25", "hybrid"])
-def test_the_scope_reaches_every_search(retriever: Retriever, by: By) -> None:
+def test_the_scope_reaches_every_search(retriever: Retriever, by: SearchMode) -> None:
     everything = retriever.rank("aspirin stroke", 9, by, EVERYTHING).ids
     assert "note#0" not in everything
     assert "note#0" in retriever.rank("aspirin stroke", 9, by, Scope(patient="p1")).ids
@@ -319,7 +319,7 @@ def test_the_record_is_every_note_of_the_patient_in_time() -> None:
 
 
 @pytest.mark.parametrize("by", ["dense", "bm25", "hybrid"])
-def test_literature_beside_a_record_is_ranked_with_it(by: By) -> None:
+def test_literature_beside_a_record_is_ranked_with_it(by: SearchMode) -> None:
     one, two = HashingEncoder(32), HashingEncoder(64)
     papers = record_store({"paper2001": ["Aspirin for chest pain, a trial."]}, two, patient=None)
     retriever = Retriever(record_store(NOTES, one), one, beside=[Searched(papers, two, "pubmed")])
@@ -333,7 +333,7 @@ def test_literature_beside_a_record_is_ranked_with_it(by: By) -> None:
 
 
 @pytest.mark.parametrize("by", ["dense", "bm25", "hybrid"])
-def test_patients_of_a_library_beside_are_never_seen(by: By) -> None:
+def test_patients_of_a_library_beside_are_never_seen(by: SearchMode) -> None:
     """The same id may be another person's there."""
     encoder = HashingEncoder()
     theirs = record_store({"other2150": ["Chest pain, aspirin, HIV."]}, encoder)

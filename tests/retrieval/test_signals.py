@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.retrieval.signals import (
+from epicrisis.retrieval.ranking_signals import (
     Signal,
     intersection_over_union,
     measured,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from epicrisis.errors import ContextOverflow
-from epicrisis.retrieval.sparse import sparse_ranking
+from epicrisis.retrieval.sparse_ranking import sparse_ranking
 from epicrisis.testing.sparse import WordCountEncoder, check_sparse_encoder
 from epicrisis.types import Passage
 
@@ -23,8 +23,11 @@ def test_the_inner_product_decides_and_ties_go_by_id() -> None:
     passages = [passage(number, text) for number, text in enumerate(texts)]
     found = sparse_ranking("aspirin, aspirin or warfarin?", passages[::-1], WordCountEncoder(), 4)
     assert [(hit.passage.id, hit.score, hit.rank) for hit in found.hits] == [
-        ("n#2", 4.0, 0), ("n#1", 3.0, 1), ("n#0", 1.0, 2), ("n#4", 1.0, 3),
-    ]  # fmt: skip
+        ("n#2", 4.0, 0),
+        ("n#1", 3.0, 1),
+        ("n#0", 1.0, 2),
+        ("n#4", 1.0, 3),
+    ]
     assert (found.retriever, found.parameters) == ("splade", {"k": 4, "encoder": "word-count"})
     assert len(sparse_ranking("aspirin", passages, WordCountEncoder(), 1).hits) == 1
     assert sparse_ranking("insulin", passages, WordCountEncoder(), 4).hits == ()

@@ -11,15 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epicrisis.dates import dates_in, may_meet, moment, surely_before
-from epicrisis.retrieval.events import Telling, telling
+from epicrisis.retrieval.event_mentions import Telling, telling
 from epicrisis.retrieval.timeline import NoteTime, Resolution, encounters, resolve
 from epicrisis.types import Passage
 
 
 def note(
-    document: str, date: str | None, note_type: str, stay: str | None = None, admitted: str | None = None,
+    document: str,
+    date: str | None,
+    note_type: str,
+    stay: str | None = None,
+    admitted: str | None = None,
     discharged: str | None = None,
-) -> NoteTime:  # fmt: skip
+) -> NoteTime:
     return NoteTime(document, date, note_type, stay, admitted, discharged)
 
 
@@ -61,8 +65,11 @@ def asked(question: str, record: Sequence[NoteTime] = RECORD) -> Resolution:
     [
         # The paper's: appendix F, case 10083814, and the examples of appendix G.
         ("What were the patient's final diagnoses?", "d3"),
-        ("What was the outcome of the colonoscopy as described in the discharge summary from the stay starting on"
-         " 2150-03-04?", "d2"),
+        (
+            "What was the outcome of the colonoscopy as described in the discharge summary from the stay starting on"
+            " 2150-03-04?",
+            "d2",
+        ),
         ("What was the patient's diagnosis for the hospital admission on 2151-06-15?", "d3"),
         ("What was the patient's blood pressure at discharge?", "d1 d2 d3 o2"),
         # Ordinals of stays.
@@ -145,7 +152,7 @@ def asked(question: str, record: Sequence[NoteTime] = RECORD) -> Resolution:
         ("Was he walking after his hip replacement?", "d3"),
         ("The last radiology report before the surgery?", "r1 r2"),
     ],
-)  # fmt: skip
+)
 def test_the_notes_that_a_question_is_about(question: str, documents: str | None) -> None:
     found = asked(question)
     if documents is None:
@@ -324,13 +331,25 @@ NOTES = st.builds(
 )
 QUESTIONS = st.sampled_from(
     [
-        "final diagnoses?", "the second admission?", "the last two stays?", "on 2150-03-04?", "in 2000?",
-        "before the last admission?", "after the first discharge?", "between the first and the last discharge?",
-        "after the first stay?", "since the surgery?", "at discharge of the first stay?",
-        "on admission?", "the last radiology report before the second admission?", "hospital day 2?", "POD 1?",
-        "the admission on 2000-01-01?", "between 1000 and 3000, between 2000-01 and the last stay?",
+        "final diagnoses?",
+        "the second admission?",
+        "the last two stays?",
+        "on 2150-03-04?",
+        "in 2000?",
+        "before the last admission?",
+        "after the first discharge?",
+        "between the first and the last discharge?",
+        "after the first stay?",
+        "since the surgery?",
+        "at discharge of the first stay?",
+        "on admission?",
+        "the last radiology report before the second admission?",
+        "hospital day 2?",
+        "POD 1?",
+        "the admission on 2000-01-01?",
+        "between 1000 and 3000, between 2000-01 and the last stay?",
     ]
-)  # fmt: skip
+)
 
 
 @given(QUESTIONS, st.lists(NOTES, unique_by=lambda each: each.document_id), st.randoms())

@@ -11,7 +11,7 @@ import pytest
 
 from epicrisis.answers import Usage
 from epicrisis.errors import ContextOverflow, EndpointBusy
-from epicrisis.seams import Capabilities, ChatReply, ChatRequest, Message, OnDelta
+from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, Message, OnDelta
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
 
 
@@ -28,9 +28,7 @@ def test_the_scripted_model_keeps_the_contract() -> None:
 def test_it_says_what_the_script_says_and_keeps_the_requests() -> None:
     model = ScriptedModel(lambda request: request.messages[-1].content.upper(), name="shout")
     reply = asyncio.run(model.complete(request_of("why not")))
-    assert reply == ChatReply(
-        "WHY NOT", "stop", "shout", Usage(calls=1, prompt_tokens=4, completion_tokens=2)
-    )  # fmt: skip
+    assert reply == ChatReply("WHY NOT", "stop", "shout", Usage(calls=1, prompt_tokens=4, completion_tokens=2))
     assert model.requests == [request_of("why not")]
 
 

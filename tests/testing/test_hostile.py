@@ -19,7 +19,7 @@ import httpx2
 import pytest
 
 from epicrisis.testing.faults import Fault
-from epicrisis.testing.hostile import HostileServer, Ledger
+from epicrisis.testing.hostile import HostileServer, ServerLog
 
 PROMPT = "Does the blind worm see?"
 TEXT = "It does not see a thing."
@@ -68,7 +68,7 @@ def raw(server: HostileServer, body: dict[str, Any], patience: float = PATIENCE)
     return received, "silence"
 
 
-def eventually(server: HostileServer, holds: Callable[[Ledger], bool]) -> bool:
+def eventually(server: HostileServer, holds: Callable[[ServerLog], bool]) -> bool:
     """A client's hanging up reaches the server a moment later."""
     for _ in range(500):
         if holds(server.ledger):
@@ -410,7 +410,7 @@ def test_wrong_usage(fault: Fault, expected: Any) -> None:
 PROMPT_FAULTS = [fault for fault in Fault if not fault.name.startswith(("SLOW", "ENDLESS"))]
 
 
-def statuses(seed: int, rate: float, calls: int) -> tuple[list[int], Ledger]:
+def statuses(seed: int, rate: float, calls: int) -> tuple[list[int], ServerLog]:
     """What a client sees, 0 for a broken connection, one call after the other."""
     seen = []
     with (
@@ -461,7 +461,7 @@ def test_a_stream_can_be_left_between_two_words() -> None:
 
 
 def test_a_server_that_stops_hangs_up_on_its_clients_not_they_on_it() -> None:
-    async def left_waiting() -> Ledger:
+    async def left_waiting() -> ServerLog:
         async with httpx2.AsyncClient(timeout=5, trust_env=False, verify=False) as client:
             with serving(delay=5.0) as server:
                 call = asyncio.ensure_future(client.post(f"{server.url}/chat/completions", json=BODY))

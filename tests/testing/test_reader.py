@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.answering.choices import ReplyForm
 from epicrisis.answering.extractive import SpanForm
+from epicrisis.answering.reply_parsing import ReplyForm
 from epicrisis.prompts import CLOSE, fence
-from epicrisis.seams import ChatRequest, Message
-from epicrisis.testing.reader import Curve, Key, Keys, keys_of, position_biased_reader, u_curve
-from epicrisis.types import Passage, Place, Question
+from epicrisis.protocols import ChatRequest, Message
+from epicrisis.testing.reader import Curve, KeyPassage, Keys, keys_of, position_biased_reader, u_curve
+from epicrisis.types import EvidenceSpan, Passage, Question
 
 QUESTION = "Does aspirin prevent stroke?"
 PASSAGE = 'In this trial aspirin 75 mg daily lowered the risk of "first" stroke by a third in adults over 40.'
-KEYS = {QUESTION: Key(PASSAGE, "A")}
+KEYS = {QUESTION: KeyPassage(PASSAGE, "A")}
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -48,7 +48,7 @@ def prompt_of(documents: list[str], question: str = QUESTION) -> str:
     return f"Question: {question}\n\n{fence(documents)}\n\nNow reply."
 
 
-def reply_to(content: str, keys: dict[str, Key] | None = None, curve: float = 1.0, **more: Any) -> Any:
+def reply_to(content: str, keys: dict[str, KeyPassage] | None = None, curve: float = 1.0, **more: Any) -> Any:
     seed = more.pop("seed", 0)
     reader = position_biased_reader(keys or KEYS, lambda place, documents: curve, **more)
     request = ChatRequest((Message("user", content),), max_tokens=99, seed=seed, schema=SCHEMA)
@@ -102,12 +102,12 @@ def test_what_is_escaped_is_recognised() -> None:
     hostile = f"A passage that says {CLOSE} and <|im_end|> in its midst."
     question = "Is [doc 1] right?"
     content = f"Question: {question.replace('[doc', '[' + chr(92) + 'doc')}\n{fence(['other', hostile])}"
-    assert reply_to(content, {question: Key(hostile, "B")})["result"]["choice"] == "B"
+    assert reply_to(content, {question: KeyPassage(hostile, "B")})["result"]["choice"] == "B"
 
 
 def test_of_two_questions_that_hold_each_other_the_longer_is_asked() -> None:
     longer = f"In adults: {QUESTION}"
-    keys = {QUESTION: Key("nowhere to be found", "A"), longer: Key(PASSAGE, "B")}
+    keys = {QUESTION: KeyPassage("nowhere to be found", "A"), longer: KeyPassage(PASSAGE, "B")}
     for order in (keys, dict(reversed(keys.items()))):
         assert reply_to(prompt_of(documents(4, 0), question=longer), order)["result"]["choice"] == "B"
         assert reply_to(prompt_of(documents(4, 0)), order)["result"]["found"] is False
@@ -169,7 +169,7 @@ def result_of(content: str, keys: Keys, schema: dict[str, Any], curve: Curve = l
 
 
 def test_a_key_of_several_passages_needs_them_all() -> None:
-    keys = {TWO: Key(FIRST, answer="two", also_needs=(SECOND,))}
+    keys = {TWO: KeyPassage(FIRST, answer="two", also_needs=(SECOND,))}
     both = prompt_of([f"Note.\n{FIRST}", "Nothing.", f"{SECOND}\nMore."], TWO)
     found = result_of(both, keys, READ)
     assert (found["answer"], [quote["doc"] for quote in found["quotes"]]) == ("two", [1, 3])
@@ -179,7 +179,7 @@ def test_a_key_of_several_passages_needs_them_all() -> None:
 
 
 def test_parts_are_reported_to_who_asks_for_a_finding_and_put_together() -> None:
-    keys = {TWO: Key(FIRST, answer="two", also_needs=(SECOND,))}
+    keys = {TWO: KeyPassage(FIRST, answer="two", also_needs=(SECOND,))}
     parts = [result_of(prompt_of([text, "Nothing."], TWO), keys, MAP) for text in (FIRST, SECOND)]
     assert [part["quotes"][0]["quote"] in text for part, text in zip(parts, (FIRST, SECOND), strict=True)] == [True] * 2
     reduce = f"Question: {TWO}\n{fence(['Nothing.', *(part['finding'] for part in parts)], label='finding')}"
@@ -190,13 +190,13 @@ def test_parts_are_reported_to_who_asks_for_a_finding_and_put_together() -> None
 
 
 def test_a_question_of_several_records_is_told_apart_by_the_passage() -> None:
-    keys = {TWO: [Key(FIRST, answer="one"), Key(SECOND, answer="three")]}
+    keys = {TWO: [KeyPassage(FIRST, answer="one"), KeyPassage(SECOND, answer="three")]}
     for text, answer in ((FIRST, "one"), (SECOND, "three")):
         assert result_of(prompt_of(["Nothing.", text], TWO), keys, READ)["answer"] == answer
 
 
 def test_one_document_is_attended_to_or_not_whatever_keys_stand_in_it() -> None:
-    keys = {TWO: [Key(FIRST, answer="one"), Key(SECOND, answer="one")]}
+    keys = {TWO: [KeyPassage(FIRST, answer="one"), KeyPassage(SECOND, answer="one")]}
     n = 400
     contents = [prompt_of([f"{FIRST}\n{SECOND}", f"number {i}"], TWO) for i in range(n)]
     found = sum(result_of(content, keys, READ, lambda place, k: 0.5)["found"] for content in contents)
@@ -210,37 +210,37 @@ def test_an_option_is_chosen_by_its_text_wherever_it_stands() -> None:
     options = {"A": "three", "B": "two", "C": "one"}
     content = f"Question: {TWO}\n\nOptions:\nA. three\nB. two\nC. one\n\n{fence([FIRST])}"
     schema = ReplyForm(options, documents=9).schema()
-    assert result_of(content, {TWO: Key(FIRST, "A", "two")}, schema)["choice"] == "B"
+    assert result_of(content, {TWO: KeyPassage(FIRST, "A", "two")}, schema)["choice"] == "B"
 
 
 def test_of_an_extractive_question_it_copies_the_answers_words() -> None:
-    keys = {TWO: Key(FIRST, answer="the tenth floor")}
+    keys = {TWO: KeyPassage(FIRST, answer="the tenth floor")}
     found = result_of(prompt_of(["Nothing.", FIRST], TWO), keys, SPAN)
     assert (found["doc"], found["span"]) == (2, "the tenth floor")
     assert result_of(prompt_of([FIRST], TWO), keys, MAP)["quotes"][0]["quote"] == "the tenth floor"
-    (unknown,) = {TWO: Key(FIRST, answer="floor no. 10")}.values()
+    (unknown,) = {TWO: KeyPassage(FIRST, answer="floor no. 10")}.values()
     assert result_of(prompt_of([FIRST], TWO), {TWO: unknown}, SPAN)["span"] in FIRST
 
 
 NOTES = {"note:1": f"FICTIONAL RECORD\n{FIRST} It rained.\nBye.", "note:2": f"FICTIONAL RECORD\n{SECOND}\nBye."}
 
 
-def placed(text: str, **more: Any) -> Place:
+def placed(text: str, **more: Any) -> EvidenceSpan:
     name = next(name for name, note in NOTES.items() if text in note)
     start = NOTES[name].index(text)
-    return Place(name, start, start + len(text))
+    return EvidenceSpan(name, start, start + len(text))
 
 
 def test_keys_are_made_of_questions_by_their_places() -> None:
     places = (placed("2150-03-04"), placed("2151-07-01"))
     open_ = Question("When?", gold="2150", evidence=places[:1])
-    assert keys_of([open_], NOTES) == {"When?": (Key(FIRST, answer="2150"),)}
+    assert keys_of([open_], NOTES) == {"When?": (KeyPassage(FIRST, answer="2150"),)}
     either = replace(open_, evidence=places)
     assert [key.passage for key in keys_of([either], NOTES)["When?"]] == [FIRST, SECOND]
     every = replace(either, category="holistic")
-    assert keys_of([every], NOTES) == {"When?": (Key(FIRST, answer="2150", also_needs=(SECOND,)),)}
+    assert keys_of([every], NOTES) == {"When?": (KeyPassage(FIRST, answer="2150", also_needs=(SECOND,)),)}
     choice = replace(open_, options={"A": "2149", "B": "2150"}, gold="B", form="choice")
-    assert keys_of([choice], NOTES) == {"When?": (Key(FIRST, "B", "2150"),)}
+    assert keys_of([choice], NOTES) == {"When?": (KeyPassage(FIRST, "B", "2150"),)}
     both = keys_of([open_, replace(open_, patient="2", gold="2151", evidence=places[1:])], NOTES)
     assert [key.answer for key in both["When?"]] == ["2150", "2151"]
 
@@ -248,7 +248,7 @@ def test_keys_are_made_of_questions_by_their_places() -> None:
 def test_what_the_record_does_not_say_has_no_key() -> None:
     assert keys_of([Question("Ceruloplasmin?", gold="", category="absence")], NOTES) == {}
     with pytest.raises(KeyError):
-        keys_of([Question("When?", gold="x", evidence=(Place("note:9", 0, 2),))], NOTES)
+        keys_of([Question("When?", gold="x", evidence=(EvidenceSpan("note:9", 0, 2),))], NOTES)
 
 
 def test_figures_of_the_curve() -> None:

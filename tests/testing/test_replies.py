@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from epicrisis.answering.baselines import PROMPTS
-from epicrisis.answering.choices import ReplyForm
+from epicrisis.answering.reply_parsing import ReplyForm
 from epicrisis.prompts import fence, render
 from epicrisis.testing.replies import fill, schema_reply
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from epicrisis.answering.choices import Reply, ReplyForm, Unreadable
 from epicrisis.answering.citations import cite, locate_all, locate_span
-from epicrisis.answering.context import Context, ask, fits, unanswered
 from epicrisis.answering.extractive import SpanForm, answer_with, wants_span
+from epicrisis.answering.reply_parsing import ParsedReply, ReplyForm, Unreadable
+from epicrisis.answering.strategy_context import Context, ask, fits, unanswered
 from epicrisis.answers import Answer, AnswerStarted, Failure, Quotation, Retrieved
 from epicrisis.errors import ChatError, ContextOverflow
 from epicrisis.prompts import Prompt, fence_passages, render
@@ -84,7 +84,7 @@ def documents_prompt(question: Question, context: Context, passages: tuple[Passa
 def conclude(
     question: Question,
     strategy: str,
-    reply: Reply,
+    reply: ParsedReply,
     quotations: tuple[Quotation, ...],
     passages: tuple[Passage, ...],
 ) -> Answer:

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from epicrisis.answering.baselines import PROMPTS, answer_from, conclude, documents_prompt
-from epicrisis.answering.choices import FINDING_CHARACTERS, Reply, ReplyForm, Unreadable
 from epicrisis.answering.citations import locate_all, locate_span
-from epicrisis.answering.context import Context, ask, failure_of, fits, unanswered
 from epicrisis.answering.extractive import SpanForm, span_answer, wants_span
+from epicrisis.answering.reply_parsing import FINDING_CHARACTERS, ParsedReply, ReplyForm, Unreadable
+from epicrisis.answering.strategy_context import Context, ask, failure_of, fits, unanswered
 from epicrisis.answers import (
     Answer,
     AnswerStarted,
@@ -221,7 +221,7 @@ def _nothing_found(question: Question, partials: Sequence[Partial], failed: Sequ
 
 async def _sum_up(
     question: Question, context: Context, findings: Sequence[_Finding], places: Mapping[str, Passage]
-) -> tuple[Reply, tuple[Quotation, ...]]:
+) -> tuple[ParsedReply, tuple[Quotation, ...]]:
     """The reduce call, and the quotations behind the findings it named. Findings that do not fit one prompt are summed
     up by halves."""
     prompt, form = _reduce_prompt(question, context, findings, places)
@@ -242,7 +242,7 @@ async def _sum_up(
     halves = (findings[: len(findings) // 2], findings[len(findings) // 2 :])
     replies = [await _sum_up(question, context, half, places) for half in halves]
     merged = [_Finding(reply.text, reply.choice, quotations) for reply, quotations in replies if reply.found]
-    return await _sum_up(question, context, merged, places) if merged else (Reply(found=False), ())
+    return await _sum_up(question, context, merged, places) if merged else (ParsedReply(found=False), ())
 
 
 def _reduce_prompt(

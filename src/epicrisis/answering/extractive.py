@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from epicrisis.answering.choices import EmptyReply, Reply, Unreadable, json_objects
 from epicrisis.answering.citations import MIN_WORDS, cite, locate_span
-from epicrisis.answering.context import Context
+from epicrisis.answering.reply_parsing import EmptyReply, ParsedReply, Unreadable, json_objects
+from epicrisis.answering.strategy_context import Context
 from epicrisis.answers import Answer, Quotation
 from epicrisis.types import Passage, Question
 
@@ -46,7 +46,7 @@ class SpanForm:
         nothing = {"found": {"type": "boolean", "enum": [False]}}
         return _object({"result": {"anyOf": [_object(found), _object(nothing)]}})
 
-    def read(self, text: str) -> Reply:
+    def read(self, text: str) -> ParsedReply:
         """The words as the document has them, with its number. Raises Unreadable where no document has them."""
         if not text.strip():
             raise EmptyReply("the reply is empty")
@@ -55,7 +55,7 @@ class SpanForm:
             raise Unreadable("the reply is no one JSON object with words of a document")
         (result,) = results
         if result.get("found") is False:
-            return Reply(found=False)
+            return ParsedReply(found=False)
         span = result.get("span")
         if not isinstance(span, str) or not re.search(r"\w", span):
             raise Unreadable("the reply copies no words")
@@ -63,7 +63,7 @@ class SpanForm:
             # A schema ends a longer copy wherever it is then, and its last letters may only fill the room.
             span = span.rsplit(maxsplit=1)[0]
         number, quotation = self._located(span, result.get("doc"))
-        return Reply(True, quotation.text, quotes=((number, quotation.text),))
+        return ParsedReply(True, quotation.text, quotes=((number, quotation.text),))
 
     def _located(self, span: str, doc: object) -> tuple[int, Quotation]:
         """In the document that was named; more than a few words also in the first other one that has them."""
@@ -85,7 +85,7 @@ def answer_with(question: Question, strategy: str, span: Quotation, passages: Se
 
 
 def span_answer(
-    question: Question, strategy: str, reply: Reply, quotations: Sequence[Quotation], passages: Sequence[Passage]
+    question: Question, strategy: str, reply: ParsedReply, quotations: Sequence[Quotation], passages: Sequence[Passage]
 ) -> Answer:
     """Of a reply that sums up what was found: the first of its quotations that stands where it was said to.
 

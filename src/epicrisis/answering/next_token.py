@@ -10,12 +10,12 @@ import math
 from dataclasses import replace
 
 from epicrisis.answering.baselines import PROMPTS
-from epicrisis.answering.context import Context, Sampling, call, unanswered
+from epicrisis.answering.strategy_context import Context, Sampling, call, unanswered
 from epicrisis.answering.voting import TIE
 from epicrisis.answers import Answer, AnswerStarted, Failure, Notice
 from epicrisis.errors import ChatError
 from epicrisis.prompts import render
-from epicrisis.seams import ChatRequest
+from epicrisis.protocols import ChatRequest
 from epicrisis.types import Question, first_alike
 
 NAME = "zero-shot"

@@ -17,13 +17,13 @@ from dataclasses import replace
 from statistics import fmean
 
 from epicrisis.answering.baselines import PROMPTS, conclude
-from epicrisis.answering.choices import ReplyForm, Unreadable
-from epicrisis.answering.context import Context, Sampling, ask, failure_of, fits, spent_by, unanswered
-from epicrisis.answering.turns import announce, with_examples
+from epicrisis.answering.example_messages import announce, with_examples
+from epicrisis.answering.reply_parsing import ReplyForm, Unreadable
+from epicrisis.answering.strategy_context import Context, Sampling, ask, failure_of, fits, spent_by, unanswered
 from epicrisis.answers import Answer, AnswerStarted, Draft, Drafted, Notice, Usage
 from epicrisis.errors import ChatError, ContextOverflow
 from epicrisis.prompts import Prompt, fence, render
-from epicrisis.types import Example, Question, State
+from epicrisis.types import AnswerState, Example, Question
 
 ENSEMBLE_REFINING, SELF_REFLECTION = "ensemble-refining", "self-reflection"
 CRITIQUE_CHARACTERS = 600
@@ -137,7 +137,7 @@ async def _draft(context: Context, number: int, prompt: Prompt, form: ReplyForm,
     try:
         reply = await ask(counted, "writer", f"draft {number}", prompt, form, sampling=sampling, sample=number)
     except (ChatError, Unreadable) as error:
-        state: State = "unparsed" if isinstance(error, Unreadable) else "failed"
+        state: AnswerState = "unparsed" if isinstance(error, Unreadable) else "failed"
         draft = replace(draft, state=state, failure=failure_of(error))
     else:
         draft = replace(draft, state="answered" if reply.found else "abstained", text=reply.text, choice=reply.choice)

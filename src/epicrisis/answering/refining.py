@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from epicrisis.types import Keep
+from epicrisis.types import DraftSelection
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,4 +13,4 @@ class Refining:
 
     drafts: int = 5
     rounds: int = 5
-    keep: Keep = "best"
+    keep: DraftSelection = "best"

@@ -15,7 +15,7 @@ from epicrisis.types import first_alike
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShuffledOptions:
     """The options of one vote as the model sees them: `letters[i]` is the question's own letter of what stands in
     place i, under the question's i-th letter."""
 
@@ -29,12 +29,12 @@ class Shown:
         return first_alike(in_order, self.letters[list(self.options).index(letter)])
 
 
-def as_they_are(options: Mapping[str, str]) -> Shown:
+def as_they_are(options: Mapping[str, str]) -> ShuffledOptions:
     """The options in their own order."""
-    return Shown(options, tuple(options))
+    return ShuffledOptions(options, tuple(options))
 
 
-def shuffled(options: Mapping[str, str], votes: int, seed: int | str) -> tuple[Shown, ...]:
+def shuffled(options: Mapping[str, str], votes: int, seed: int | str) -> tuple[ShuffledOptions, ...]:
     """For each vote an order of the options, drawn by the seed.
 
     Each block of as many votes as there are options is a Latin square: a random order and its rotations, in random
@@ -49,6 +49,6 @@ def shuffled(options: Mapping[str, str], votes: int, seed: int | str) -> tuple[S
         square = [first[i:] + first[:i] for i in range(len(letters))]
         orders += drawn.sample(square, len(square))
     return tuple(
-        Shown({place: options[own] for place, own in zip(letters, order, strict=True)}, order)
+        ShuffledOptions({place: options[own] for place, own in zip(letters, order, strict=True)}, order)
         for order in orders[:votes]
-    )  # fmt: skip
+    )

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from epicrisis.answers import Vote
-from epicrisis.types import State, TieRule
+from epicrisis.types import AnswerState, TieRule
 
 MAJORITY, TIE = "majority", "tie"
 
@@ -33,7 +33,7 @@ class Tally:
     """`state` is `answered` with a choice alone. `distribution`: each option's share of all votes; what is missing to 1
     abstained, could not be read or failed."""
 
-    state: State
+    state: AnswerState
     choice: str | None = None
     decided_by: str = ""
     distribution: Mapping[str, float] = field(default_factory=dict)
@@ -45,7 +45,7 @@ def tally(votes: Sequence[Vote], options: Sequence[str], tie: TieRule = "abstain
     stated = [vote.choice for vote in sorted(votes, key=lambda vote: vote.number) if vote.choice is not None]
     states = Counter(vote.state for vote in votes)
     if not stated:
-        state: State = next((each for each in ("abstained", "unparsed") if states[each]), "failed")
+        state: AnswerState = next((each for each in ("abstained", "unparsed") if states[each]), "failed")
         return Tally(state)
     counts = Counter(stated)
     distribution = {letter: counts[letter] / len(votes) for letter in options}

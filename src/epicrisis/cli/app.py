@@ -53,16 +53,32 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help=(
-        "Answers medical questions from long evidence, wherever in the pile the key sentence lay. "
-        "Not a medical device."
+        "Answers medical questions from long evidence, wherever in the pile the key sentence lay. Not a medical device."
     ),
-)  # fmt: skip
+)
 
 
 for _command in (
-    library, patients, search, ask, plan, evaluate, experiment, compare, report, probe, preflight, question_sets,
-    synthesize, open_ended, measure, examples, cache, models, doctor,
-):  # fmt: skip
+    library,
+    patients,
+    search,
+    ask,
+    plan,
+    evaluate,
+    experiment,
+    compare,
+    report,
+    probe,
+    preflight,
+    question_sets,
+    synthesize,
+    open_ended,
+    measure,
+    examples,
+    cache,
+    models,
+    doctor,
+):
     _command.register(app)
 
 

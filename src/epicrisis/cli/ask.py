@@ -66,7 +66,7 @@ from epicrisis.cli.terminal import open_console, say, say_above
 
 if TYPE_CHECKING:
     from epicrisis.answers import Answer
-    from epicrisis.evaluation.runs.loop import RecordFile
+    from epicrisis.evaluation.runs.runner import RecordFile
     from epicrisis.settings import Settings
     from epicrisis.types import Question
 
@@ -79,7 +79,7 @@ def register(app: typer.Typer) -> None:
         epilog='Examples: epicrisis ask ~/lib "Is anorectal endosonography valuable in dyschesia?" '
         "--options yes,no,maybe   |   epicrisis ask ~/lib --file questions.jsonl -o answers.jsonl   |   "
         'epicrisis ask ~/ward --patient 10083814 "What were the final diagnoses?" --unit note --beside ~/pubmed'
-    )(ask)  # fmt: skip
+    )(ask)
 
 
 @translated
@@ -148,7 +148,7 @@ def ask(
 
 
 def _settings(context: typer.Context, config: Path | None) -> Settings:
-    from epicrisis.asking import checked
+    from epicrisis.api import checked
     from epicrisis.configuration import load
 
     return checked(load(said(context), config))
@@ -166,7 +166,7 @@ async def _shown(settings: Settings, library: Path, question: Question, output: 
     """Return the answer, shown as it is worked on; with an output it is recorded there as those of a file are."""
     from epicrisis.answers import Answered
     from epicrisis.cli.screen import Screen
-    from epicrisis.evaluation.runs.loop import RecordFile
+    from epicrisis.evaluation.runs.runner import RecordFile
     from epicrisis.pipeline import Pipeline
 
     screen = Screen()
@@ -218,9 +218,9 @@ async def _recorded(
     """Answers what has no record yet."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from epicrisis.evaluation.runs.loop import RecordFile, answer_all
+    from epicrisis.evaluation.runs.runner import RecordFile, answer_all
     from epicrisis.pipeline import Pipeline
-    from epicrisis.plan.threshold import ask_first
+    from epicrisis.plan.confirmation import ask_first
 
     async with Pipeline.open(settings, library) as pipeline:
         await pipeline.check(questions, by_number=True)

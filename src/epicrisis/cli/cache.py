@@ -53,7 +53,7 @@ def clear(library: Library = None, config: Config = None, json: Json = False) ->
 
 def _cache(library: Path | None, config: Path | None) -> ReplyCache:
     from epicrisis.configuration import load
-    from epicrisis.library.folder import REPLIES
+    from epicrisis.library.library_folder import REPLIES
     from epicrisis.library.manifest import read_manifest
     from epicrisis.models.chat.layers.cache import ReplyCache
     from epicrisis.privacy import local_path

@@ -38,7 +38,7 @@ def compare(
     one thing, no difference can be put down to one of them.
     """
     from epicrisis.errors import InputError
-    from epicrisis.evaluation.tables.comparing import findings
+    from epicrisis.evaluation.analysis.run_comparison import findings
 
     if len(runs) < 2:
         raise InputError("one run is compared with nothing: name two or more")

@@ -62,7 +62,7 @@ def doctor(config: Config = None, local_only: LocalOnly = False, json: Json = Fa
 
 def examine(settings: Settings) -> dict[str, Any]:
     """All that `doctor` tells. Contacts nothing."""
-    from epicrisis.models.pull import installed
+    from epicrisis.models.model_download import installed
     from epicrisis.privacy import TELEMETRY_OFF
 
     return {
@@ -190,7 +190,7 @@ def _pip_hosts() -> list[tuple[str | None, str]]:
 
 def _written(settings: Settings) -> list[dict[str, Any]]:
     """What is written down while questions are answered, and who can read it."""
-    from epicrisis.library.folder import REPLIES
+    from epicrisis.library.library_folder import REPLIES
 
     rows: list[tuple[str, Path, str]] = []
     if settings.cache.mode != "off":

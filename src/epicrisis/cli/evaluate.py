@@ -56,8 +56,8 @@ from epicrisis.cli.running import folder_of, run_cases, show_runs
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from epicrisis.evaluation.runs.cases import Case
-    from epicrisis.evaluation.runs.folder import Plan
+    from epicrisis.evaluation.runs.case import Case
+    from epicrisis.evaluation.runs.run_folder import RunPlan
     from epicrisis.pipeline import Pipeline
 
 Library = Annotated[Path | None, typer.Option("--library", help="The library's folder.")]
@@ -160,13 +160,13 @@ def run(
 ) -> None:
     """The run; see `register` for what its help says."""
     from epicrisis.configuration import load
-    from epicrisis.evaluation.evaluating import prepared
-    from epicrisis.evaluation.finished import findings_of
+    from epicrisis.evaluation.experiments.plain_run import prepared
+    from epicrisis.evaluation.experiments.run_findings import findings_of
 
     settings = load(said(context), config)
     folder = folder_of(output, questions, settings.strategy, settings.model_for("writer").name)
 
-    async def planned(pipeline: Pipeline) -> tuple[Plan, Sequence[Case]]:
+    async def planned(pipeline: Pipeline) -> tuple[RunPlan, Sequence[Case]]:
         return prepared(questions, settings, pipeline, data=data, n=sample, draw=draw, guard=leak_guard)
 
     manifest = asyncio.run(run_cases(settings, library, folder, planned, yes=yes, quiet=json))

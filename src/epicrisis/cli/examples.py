@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from collections import Counter
 
     from epicrisis.answers import Usage
-    from epicrisis.corpus.inputs import Item
+    from epicrisis.corpus.reader_base import Item
     from epicrisis.errors import EpicrisisError
-    from epicrisis.evaluation.making.examples import How, Taken
-    from epicrisis.evaluation.making.leaks import Leak
+    from epicrisis.evaluation.synthesis.leaks import Leak
+    from epicrisis.evaluation.synthesis.solved_examples import How, SelectedQuestions
     from epicrisis.library.ingest_report import IngestReport
-    from epicrisis.seams import Encoder
+    from epicrisis.protocols import Encoder
     from epicrisis.settings import Settings
 
 group = typer.Typer(no_args_is_help=True, help="Make, fill and look at libraries of solved questions.")
@@ -105,8 +105,8 @@ def build(
     """
     from epicrisis.configuration import load
     from epicrisis.evaluation.datasets.load import load as load_set
-    from epicrisis.evaluation.making.documents import kept
-    from epicrisis.evaluation.making.examples import taken
+    from epicrisis.evaluation.synthesis.example_documents import kept
+    from epicrisis.evaluation.synthesis.solved_examples import taken
 
     settings = load(said(context), config)
     note_demo(settings, ["writer"])
@@ -124,7 +124,9 @@ def build(
     _fail_for_skipped(report)
 
 
-def _tell(path: Path, output: Path, questions: Taken, made: _Made, report: IngestReport | None, json: bool) -> None:
+def _tell(
+    path: Path, output: Path, questions: SelectedQuestions, made: _Made, report: IngestReport | None, json: bool
+) -> None:
     if json:
         told = {"set": questions.name, "questions": len(questions.questions), "left_aside": questions.left_aside}
         lines = {"lines": made.states, "failed": made.failed, "usage": made.usage, "output": str(output)}
@@ -147,19 +149,22 @@ class _Made:
 
 
 async def _solved(
-    settings: Settings, questions: Taken, how: How, tries: int, output: Path, made: _Made, quiet: bool
+    settings: Settings, questions: SelectedQuestions, how: How, tries: int, output: Path, made: _Made, quiet: bool
 ) -> EpicrisisError | None:
     """Asks what has no line yet. Where that was stopped by a budget or a dead endpoint, why: what is done counts."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from epicrisis.errors import BudgetExceeded, RunStopped
-    from epicrisis.evaluation.asking import opened
-    from epicrisis.evaluation.making.examples import SolvedFile, recipe, solve
+    from epicrisis.evaluation.grading.structured_requests import opened
+    from epicrisis.evaluation.synthesis.solved_examples import SolvedFile, recipe, solve
 
     columns: tuple[Any, ...] = (
-        TextColumn("Solving"), BarColumn(20), MofNCompleteColumn(), TimeRemainingColumn(),
+        TextColumn("Solving"),
+        BarColumn(20),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
         TextColumn("{task.fields[so_far]}", markup=False),
-    )  # fmt: skip
+    )
     async with opened(settings) as asker:
         file = SolvedFile(output, questions.name, recipe(asker, how, tries))
         made.states = file.states
@@ -185,7 +190,7 @@ def _so_far(made: _Made) -> str:
     return f"{made.states.get('kept', 0)} kept, {made.states.get('wrong', 0)} wrong  {tokens}"
 
 
-def _lines(questions: Taken, made: _Made, output: Path) -> list[str]:
+def _lines(questions: SelectedQuestions, made: _Made, output: Path) -> list[str]:
     from epicrisis.cli.screen import usage_line
 
     states = {name: made.states.get(name, 0) for name in ("kept", "wrong", "abstained", "unparsed")}
@@ -216,7 +221,7 @@ def add(
     Unchanged ones cost nothing, changed ones are replaced; a new library is made where there is none.
     """
     from epicrisis.configuration import load
-    from epicrisis.evaluation.making.documents import ready_made
+    from epicrisis.evaluation.synthesis.example_documents import ready_made
 
     settings = load({"encoder": encoder, "local_only": local_only or None}, config)
     path, used, name = _encoder(settings, path)
@@ -235,10 +240,10 @@ def _encoder(settings: Settings, path: Path) -> tuple[Path, Encoder, str]:
     A new library is made with the encoder of the settings, else with that of their examples. Raises InputError where
     the folder is a library of something else.
     """
-    from epicrisis.evaluation.making.documents import solved_in
+    from epicrisis.components import encoder_to_add
+    from epicrisis.evaluation.synthesis.example_documents import solved_in
     from epicrisis.library.library import Library
     from epicrisis.library.manifest import NAME
-    from epicrisis.opening import encoder_to_add
     from epicrisis.privacy import local_path, set_local_only
 
     if settings.local_only:
@@ -303,8 +308,8 @@ def info(
     """
     from epicrisis.configuration import load
     from epicrisis.evaluation.datasets.load import load as load_set
-    from epicrisis.evaluation.making.documents import held
-    from epicrisis.evaluation.making.leaks import leaks
+    from epicrisis.evaluation.synthesis.example_documents import held
+    from epicrisis.evaluation.synthesis.leaks import leaks
     from epicrisis.library.library import Library
 
     settings = load({}, config)

@@ -38,23 +38,45 @@ from epicrisis.cli.running import folder_of, run_cases, show_runs
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from epicrisis.evaluation.experiment import Request
-    from epicrisis.evaluation.runs.cases import Case
-    from epicrisis.evaluation.runs.folder import Manifest, Plan
+    from epicrisis.evaluation.experiments.experiment import Request
+    from epicrisis.evaluation.runs.case import Case
+    from epicrisis.evaluation.runs.run_folder import RunManifest, RunPlan
     from epicrisis.pipeline import Pipeline
     from epicrisis.settings import Settings
 
 NAMES = (
-    "positions", "integration", "conflicts", "context-length", "preflight", "attention-bias", "cost", "open-ended",
-    "ensembles", "medprompt", "models", "openmedprompt", "ehr-context", "ehr-retrieval", "ehr-extractive",
-    "ehr-metrics", "ehr",
-)  # fmt: skip
+    "positions",
+    "integration",
+    "conflicts",
+    "context-length",
+    "preflight",
+    "attention-bias",
+    "cost",
+    "open-ended",
+    "ensembles",
+    "medprompt",
+    "models",
+    "openmedprompt",
+    "ehr-context",
+    "ehr-retrieval",
+    "ehr-extractive",
+    "ehr-metrics",
+    "ehr",
+)
 OF_RECORDS = tuple(name for name in NAMES if name.startswith("ehr"))
 _OF_CASES = {
-    "protocol": "--protocol", "sample": "-n", "draw": "--draw", "repeats": "--repeats", "ks": "-k",
-    "places": "--place", "arms": "--arm", "gold": "--gold", "votes": "--votes", "examples": "--examples",
+    "protocol": "--protocol",
+    "sample": "-n",
+    "draw": "--draw",
+    "repeats": "--repeats",
+    "ks": "-k",
+    "places": "--place",
+    "arms": "--arm",
+    "gold": "--gold",
+    "votes": "--votes",
+    "examples": "--examples",
     "temperatures": "--temperature",
-}  # fmt: skip
+}
 """Options of experiments whose cases a model answers; `preflight` has none."""
 
 Protocol = Annotated[
@@ -85,14 +107,21 @@ ChunkTokens = Annotated[int | None, typer.Option("--chunk-tokens", min=8, help="
 
 Sets = Annotated[
     list[str] | None,
-    typer.Option("--set", help="Question set, by name or file, in the paper's place (repeat for more); `cloze`: the "
-                 "probe's own, not for `preflight`."),
-]  # fmt: skip
+    typer.Option(
+        "--set",
+        help="Question set, by name or file, in the paper's place (repeat for more); `cloze`: the "
+        "probe's own, not for `preflight`.",
+    ),
+]
 Sample = Annotated[
     int | None,
-    typer.Option("--questions", "-n", min=1, help="So many of each set, drawn by --draw; of each class, where the "
-                 "protocol draws by class."),
-]  # fmt: skip
+    typer.Option(
+        "--questions",
+        "-n",
+        min=1,
+        help="So many of each set, drawn by --draw; of each class, where the protocol draws by class.",
+    ),
+]
 Repeats = Annotated[int, typer.Option(min=1, help="Ask everything so often, each time with the next seed.")]
 Ks = Annotated[
     list[int] | None, typer.Option("-k", min=0, help="How many documents are read, or examples shown (repeat).")
@@ -141,23 +170,54 @@ def register(app: typer.Typer) -> None:
 def experiment(
     context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help=f"One of {', '.join(NAMES)}.")],
-    library: Library = None, model: ModelName = None, also: Also = None, protocol: Protocol = "corrected",
-    sets: Sets = None, sample: Sample = None, draw: Draw = 0, repeats: Repeats = 1, ks: Ks = None,
-    places: Places = None, arms: Arms = None, gold: Gold = "one", reranker: Reranker = None, output: Folder = None,
-    data: Data = None, population: Population = None, judges: Judges = None,
-    against_notes: AgainstNotes = False, nli: Nli = None,
-    bertscore: BertScore = None, sparse: Sparse = None, chunk_tokens: ChunkTokens = None,
-    note_tokens: NoteTokens = None, votes: Numbers = None, temperatures: Temperatures = None,
-    examples: Examples = None, preset: Preset = None, setting: Setting = None, seed: Seed = None,
-    deadline: Deadline = None, long_questions: LongQuestions = None, encoder: EncoderName = None,
-    at_once: AtOnce = None, cache: Cache = None, budget_tokens: BudgetTokens = None, budget_usd: BudgetUsd = None,
-    budget_minutes: BudgetMinutes = None, yes: Yes = False, log: Log = None, config: Config = None,
-    local_only: LocalOnly = False, allow_remote: AllowRemote = False, json: Json = False,
-) -> None:  # fmt: skip
+    library: Library = None,
+    model: ModelName = None,
+    also: Also = None,
+    protocol: Protocol = "corrected",
+    sets: Sets = None,
+    sample: Sample = None,
+    draw: Draw = 0,
+    repeats: Repeats = 1,
+    ks: Ks = None,
+    places: Places = None,
+    arms: Arms = None,
+    gold: Gold = "one",
+    reranker: Reranker = None,
+    output: Folder = None,
+    data: Data = None,
+    population: Population = None,
+    judges: Judges = None,
+    against_notes: AgainstNotes = False,
+    nli: Nli = None,
+    bertscore: BertScore = None,
+    sparse: Sparse = None,
+    chunk_tokens: ChunkTokens = None,
+    note_tokens: NoteTokens = None,
+    votes: Numbers = None,
+    temperatures: Temperatures = None,
+    examples: Examples = None,
+    preset: Preset = None,
+    setting: Setting = None,
+    seed: Seed = None,
+    deadline: Deadline = None,
+    long_questions: LongQuestions = None,
+    encoder: EncoderName = None,
+    at_once: AtOnce = None,
+    cache: Cache = None,
+    budget_tokens: BudgetTokens = None,
+    budget_usd: BudgetUsd = None,
+    budget_minutes: BudgetMinutes = None,
+    yes: Yes = False,
+    log: Log = None,
+    config: Config = None,
+    local_only: LocalOnly = False,
+    allow_remote: AllowRemote = False,
+    json: Json = False,
+) -> None:
     """Run an experiment of the papers, or go on with one, and show its tables. What is not said is as in the paper.
 
     `cost` asks without kept replies, which would tell no times, unless --cache says otherwise."""
-    from epicrisis.evaluation.experiment import Grid, Request
+    from epicrisis.evaluation.experiments.experiment import Grid, Request
 
     _check(name, reranker, arms or (), repeats)
     flags = said(context)
@@ -167,13 +227,21 @@ def experiment(
     if name == "cost" and cache is None:
         flags["cache"] = {"mode": "off"}
     request = Request(
-        protocol=protocol, sets=tuple(sets or ()), data=data, questions=sample, draw=draw, repeats=repeats, gold=gold,
-        reranker=reranker, population=population or "all", sparse=sparse,
+        protocol=protocol,
+        sets=tuple(sets or ()),
+        data=data,
+        questions=sample,
+        draw=draw,
+        repeats=repeats,
+        gold=gold,
+        reranker=reranker,
+        population=population or "all",
+        sparse=sparse,
         examples=tuple(map(_named, examples or ())),
         grid=Grid(
             tuple(arms or ()), tuple(ks or ()), tuple(places or ()), tuple(votes or ()), tuple(temperatures or ())
         ),
-    )  # fmt: skip
+    )
     if name in OF_RECORDS:
         measures = Measures(tuple(judges or ()), tuple(nli or ()), tuple(bertscore or ()), against_notes)
         asked_of_records(
@@ -244,19 +312,19 @@ def asked(
     """Runs the experiment of that name, or goes on with it, and shows what it came to, or its first table alone; with
     `also` each model in a folder of its own."""
     from epicrisis.configuration import load, merged
-    from epicrisis.evaluation.finished import findings_of
-    from epicrisis.evaluation.studies import experiment as called
-    from epicrisis.evaluation.studies import prepared
+    from epicrisis.evaluation.experiments.registry import experiment as called
+    from epicrisis.evaluation.experiments.registry import prepared
+    from epicrisis.evaluation.experiments.run_findings import findings_of
 
     wanted = called(name)
-    runs: dict[Path, Manifest] = {}
+    runs: dict[Path, RunManifest] = {}
     for each in (None, *also):
         changes: dict[str, Any] = {} if each is None else {"models": {"writer": {"name": each}}}
         settings = load(merged({"unverified": "keep", **flags, "strategy": wanted.strategy}, changes), config)
         model = settings.model_for("writer").name
         folder = folder_of(output, name, model) if not also else folder_of(output, name) / plain_name(model)
 
-        async def planned(pipeline: Pipeline, settings: Settings = settings) -> tuple[Plan, Sequence[Case]]:
+        async def planned(pipeline: Pipeline, settings: Settings = settings) -> tuple[RunPlan, Sequence[Case]]:
             return prepared(wanted, request, settings, pipeline)
 
         runs[folder] = asyncio.run(run_cases(settings, library, folder, planned, yes=yes, quiet=json))

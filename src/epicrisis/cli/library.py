@@ -14,16 +14,16 @@ from epicrisis.cli import notes
 from epicrisis.cli.common import fail, show_json, translated
 from epicrisis.cli.options import Config, EncoderName, Json, LocalOnly
 from epicrisis.cli.terminal import open_console, say, say_lines
-from epicrisis.types import Splitter
+from epicrisis.types import SplitterName
 
 if TYPE_CHECKING:
-    from epicrisis.corpus.inputs import Item, WholeFile
-    from epicrisis.corpus.notes_record import Treatment
-    from epicrisis.library.index import IndexReport
+    from epicrisis.corpus.note_documents import NoteCleaning
+    from epicrisis.corpus.reader_base import Item, WholeFile
     from epicrisis.library.ingest_report import IngestReport
     from epicrisis.library.library import Library
-    from epicrisis.library.remote import Remote
-    from epicrisis.seams import Encoder
+    from epicrisis.library.remote_consent import Remote
+    from epicrisis.library.vector_index import IndexReport
+    from epicrisis.protocols import Encoder
 
 library = typer.Typer(no_args_is_help=True, help="Make, fill, look at and mend libraries.")
 
@@ -57,7 +57,8 @@ def add(
     sources: Annotated[list[Path], typer.Argument(help=_SOURCES)],
     format: Annotated[str | None, typer.Option(help="Take every source as this format.")] = None,
     splitter: Annotated[
-        Splitter | None, typer.Option(help="How a new library cuts documents: by the encoder's window, as MedRAG, not.")
+        SplitterName | None,
+        typer.Option(help="How a new library cuts documents: by the encoder's window, as MedRAG, not."),
     ] = None,
     overlap: Annotated[int, typer.Option(min=0, help="Tokens neighbouring passages share (new libraries).")] = 32,
     chunk_tokens: Annotated[
@@ -94,11 +95,11 @@ def add(
     Interrupted, the same command goes on where it stopped. PubMed's files may come in any order: the latest revision
     and the latest deletion count.
     """
+    from epicrisis.components import encoder_to_add
     from epicrisis.configuration import load
-    from epicrisis.corpus.reading import read
+    from epicrisis.corpus.readers import read
     from epicrisis.library.ingest import add_documents, check_vectors, open_or_create
-    from epicrisis.models.precomputed import PrecomputedEncoder
-    from epicrisis.opening import encoder_to_add
+    from epicrisis.models.precomputed_encoder import PrecomputedEncoder
     from epicrisis.privacy import local_path, set_local_only
 
     settings = load({"encoder": encoder, "local_only": local_only or None}, config)
@@ -129,7 +130,7 @@ def add(
 
 def _known(path: Path) -> list[WholeFile]:
     """The files that the library has whole; none where there is no library yet."""
-    from epicrisis.corpus.inputs import WholeFile
+    from epicrisis.corpus.reader_base import WholeFile
     from epicrisis.library.library import Library
     from epicrisis.library.manifest import complete_manifest
 
@@ -148,13 +149,13 @@ def _splitter_of(path: Path) -> str | None:
 
 
 def _check_notes(
-    again: Callable[[Treatment], Iterator[Item]], treatment: Treatment, splitter: str, encoder: Encoder
+    again: Callable[[NoteCleaning], Iterator[Item]], treatment: NoteCleaning, splitter: str, encoder: Encoder
 ) -> None:
     """Reads the notes once more, before a library is made: raises InputError where the encoder would not read all."""
-    from epicrisis.corpus.removed import Ledger
+    from epicrisis.corpus.removal_log import RemovalLog
     from epicrisis.library.ingest_checks import check_notes_are_read
 
-    check_notes_are_read(again(dataclasses.replace(treatment, ledger=Ledger())), splitter, encoder)
+    check_notes_are_read(again(dataclasses.replace(treatment, ledger=RemovalLog())), splitter, encoder)
 
 
 def _begun(items: Iterator[Item]) -> Iterator[Item]:
@@ -272,8 +273,8 @@ def info(path: LibraryPath, json: Json = False) -> None:
     """What is in a library, how it was encoded, and whether it is sound."""
     from epicrisis.library.library import Library
     from epicrisis.library.patients import holds_patients
-    from epicrisis.library.remote import read_remote
-    from epicrisis.plain import to_json
+    from epicrisis.library.remote_consent import read_remote
+    from epicrisis.serialization import to_json
 
     with Library.open(path) as opened:
         found = opened.info()

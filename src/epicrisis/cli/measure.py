@@ -34,11 +34,11 @@ from epicrisis.cli.tables import say_sentence, show_data, show_table
 from epicrisis.cli.terminal import open_console, say, say_above
 
 if TYPE_CHECKING:
-    from epicrisis.evaluation.measuring.calibration import Calibration
-    from epicrisis.evaluation.measuring.file import MeasureFile, Measurement
-    from epicrisis.evaluation.measuring.human_scored import Preferred, Summary
-    from epicrisis.evaluation.measuring.measurers import Measurer
-    from epicrisis.evaluation.measuring.responses import Response
+    from epicrisis.evaluation.grading.calibration import JudgeCalibration
+    from epicrisis.evaluation.grading.human_scores import Preferred, Summary
+    from epicrisis.evaluation.grading.measure_file import MeasureFile, Measurement
+    from epicrisis.evaluation.grading.measurers import Measurer
+    from epicrisis.evaluation.grading.responses import ScoredAnswer
     from epicrisis.settings import Settings
 
 NOT_MEASURED = 2
@@ -107,9 +107,16 @@ def measure(
     settings, failed = load(said(context), config), 0
     for run in runs:
         failed += measure_run(
-            run, judge or (), nli or (), bertscore or (), settings, against_notes, meteor=not no_meteor, yes=yes,
+            run,
+            judge or (),
+            nli or (),
+            bertscore or (),
+            settings,
+            against_notes,
+            meteor=not no_meteor,
+            yes=yes,
             quiet=json,
-        )  # fmt: skip
+        )
     _show(runs, json)
     if failed:
         fail(f"{failed} measures failed; the same command makes them again", NOT_MEASURED)
@@ -132,9 +139,9 @@ def measure_run(
     With a library judges look at its notes as well. Raises UserError with the cure.
     """
     from epicrisis.errors import InputError
-    from epicrisis.evaluation.measuring.judges import keep_calibrations
-    from epicrisis.evaluation.measuring.measurers import check_names
-    from epicrisis.evaluation.measuring.responses import responses
+    from epicrisis.evaluation.grading.judge_independence import keep_calibrations
+    from epicrisis.evaluation.grading.measurers import check_names
+    from epicrisis.evaluation.grading.responses import responses
 
     if not any(each.measurable for each in responses(run)):
         raise InputError(f"{run} has no answer to measure: name a run of open questions that have a reference")
@@ -152,8 +159,8 @@ def measure_run(
 
 def _settings(settings: Settings, run: Path, judge: str) -> Settings:
     """The same with this judge, as far as the run's patients allow."""
-    from epicrisis.evaluation.measuring.responses import responses
-    from epicrisis.opening import guarded_run
+    from epicrisis.components import guarded_run
+    from epicrisis.evaluation.grading.responses import responses
 
     patients = any(each.patient is not None for each in responses(run))
     made = guarded_run(_with_judge(settings, judge), run if run.is_dir() else run.parent, patients)
@@ -183,7 +190,7 @@ def _with_judge(settings: Settings, name: str | None) -> Settings:
 def _metrics(settings: Settings, nli: Sequence[str], bertscore: Sequence[str], *, meteor: bool) -> list[Measurer]:
     """Those that need no judge, loaded; METEOR where it is installed. Raises ModelMissing with the cure."""
     from epicrisis.errors import ModelMissing
-    from epicrisis.evaluation.measuring import measurers
+    from epicrisis.evaluation.grading import measurers
 
     made = [measurers.words(), measurers.numbers()]
     try:
@@ -195,8 +202,8 @@ def _metrics(settings: Settings, nli: Sequence[str], bertscore: Sequence[str], *
 
 
 async def _measured(run: Path, measurers: Sequence[Measurer], bars: _Show) -> dict[str, MeasureFile]:
-    from epicrisis.evaluation.measuring.measuring import folder_of, measure, measure_file
-    from epicrisis.evaluation.measuring.responses import responses
+    from epicrisis.evaluation.grading.responses import responses
+    from epicrisis.evaluation.grading.run_measures import folder_of, measure, measure_file
 
     files = {}
     for measurer in measurers:
@@ -211,12 +218,12 @@ async def _measured(run: Path, measurers: Sequence[Measurer], bars: _Show) -> di
 async def _judged(
     run: Path, settings: Settings, library: Path | None, yes: bool, quiet: bool
 ) -> dict[str, MeasureFile]:
-    from epicrisis.evaluation.asking import opened
-    from epicrisis.evaluation.measuring.estimate import ask_first
-    from epicrisis.evaluation.measuring.measurers import judge, judge_of_notes
-    from epicrisis.evaluation.measuring.notes import Notes
+    from epicrisis.components import guarded, library_told
+    from epicrisis.evaluation.grading.answer_notes import Notes
+    from epicrisis.evaluation.grading.cost_estimate import ask_first
+    from epicrisis.evaluation.grading.measurers import judge, judge_of_notes
+    from epicrisis.evaluation.grading.structured_requests import opened
     from epicrisis.library.library import Library
-    from epicrisis.opening import guarded, library_told
     from epicrisis.privacy import local_path
 
     settings = guarded(settings, library)
@@ -234,10 +241,10 @@ async def _judged(
             return await _measured(run, measurers, bars)
 
 
-def _left(run: Path, measurer: Measurer) -> list[Response]:
+def _left(run: Path, measurer: Measurer) -> list[ScoredAnswer]:
     """What this measurer has not measured yet."""
-    from epicrisis.evaluation.measuring.measuring import folder_of, measure_file
-    from epicrisis.evaluation.measuring.responses import responses
+    from epicrisis.evaluation.grading.responses import responses
+    from epicrisis.evaluation.grading.run_measures import folder_of, measure_file
 
     file = measure_file(folder_of(run), measurer)
     return [each for each in responses(run) if each.measurable and not file.is_done(each.key, each.of)]
@@ -267,10 +274,10 @@ def _bars(quiet: bool) -> Iterator[_Show]:
 
 
 def _show(runs: Sequence[Path], json: bool) -> None:
-    from epicrisis.evaluation.measuring.judges import remarks
-    from epicrisis.evaluation.measuring.measuring import folder_of, measured
-    from epicrisis.evaluation.runs.recorded import read_back
-    from epicrisis.evaluation.tables.metrics import endings, overview
+    from epicrisis.evaluation.grading.judge_independence import remarks
+    from epicrisis.evaluation.grading.metric_tables import endings, overview
+    from epicrisis.evaluation.grading.run_measures import folder_of, measured
+    from epicrisis.evaluation.runs.recorded_run import read_back
 
     told = []
     for run in runs:
@@ -332,8 +339,8 @@ def calibrate(
     """
     from epicrisis.configuration import load
     from epicrisis.errors import InputError
-    from epicrisis.evaluation.measuring.human_scored import drawn, read_pairs, read_summaries
-    from epicrisis.evaluation.measuring.judges import calibration_folder
+    from epicrisis.evaluation.grading.human_scores import drawn, read_pairs, read_summaries
+    from epicrisis.evaluation.grading.judge_independence import calibration_folder
 
     if data is None:
         raise InputError("name the folder that holds `judge` (MTS-Dialog's and LLMBar's files) with --data")
@@ -345,10 +352,10 @@ def calibrate(
     _tell(asyncio.run(_calibrated(settings, folder, summaries, pairs, sample, yes=yes, quiet=json)), folder, json)
 
 
-def _tell(found: Calibration, folder: Path, json: bool) -> None:
+def _tell(found: JudgeCalibration, folder: Path, json: bool) -> None:
     from epicrisis.cli.screen import usage_line
-    from epicrisis.evaluation.measuring.calibration import CALIBRATION
-    from epicrisis.evaluation.tables.calibration import tables
+    from epicrisis.evaluation.grading.calibration import CALIBRATION
+    from epicrisis.evaluation.grading.calibration_tables import tables
 
     if json:
         show_data({"calibration": found, "tables": tables(found), "output": str(folder / CALIBRATION)})
@@ -368,14 +375,14 @@ async def _calibrated(
     *,
     yes: bool,
     quiet: bool,
-) -> Calibration:
-    from epicrisis.evaluation.asking import opened
-    from epicrisis.evaluation.measuring.calibration import calibrate as run
-    from epicrisis.evaluation.measuring.estimate import ask_first
+) -> JudgeCalibration:
+    from epicrisis.evaluation.grading.calibration import calibrate as run
+    from epicrisis.evaluation.grading.cost_estimate import ask_first
+    from epicrisis.evaluation.grading.structured_requests import opened
 
     note_demo(settings, ["writer"])
     async with opened(settings) as asker:
-        answers: list[Response] = [each.response for each in summaries]
+        answers: list[ScoredAnswer] = [each.response for each in summaries]
         talks = answers if sample["against_talk"] else []
         # A pair is two calls of about the same length.
         asked = await ask_first(asker, settings, settings.model_for("writer"), [*answers, *answers, *answers], talks)

@@ -24,7 +24,7 @@ def list_(config: Config = None, json: Json = False) -> None:
     """Every model of the catalogue: its kind, size, licence, and whether it is here."""
     from epicrisis.configuration import load
     from epicrisis.models.catalogue import catalogue
-    from epicrisis.models.pull import installed
+    from epicrisis.models.model_download import installed
 
     here = {model.name for model in installed(load({}, config).home)}
     rows: list[dict[str, Any]] = [
@@ -62,7 +62,7 @@ def pull(
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
     from epicrisis.configuration import load
-    from epicrisis.models import pull as pulling
+    from epicrisis.models import model_download as pulling
     from epicrisis.models.catalogue import catalogue, pinned
 
     settings = load({"local_only": local_only or None}, config)

@@ -9,7 +9,7 @@ import typer
 from epicrisis.cli.common import translated
 from epicrisis.cli.options import Json
 from epicrisis.cli.tables import say_sentence, show_data
-from epicrisis.plain import to_json
+from epicrisis.serialization import to_json
 
 
 def register(app: typer.Typer) -> None:
@@ -40,7 +40,7 @@ def need(
     For two systems asked the same questions. The share of questions that one alone has right is that of an earlier
     run (`epicrisis compare`: won and lost together), or a guess on the high side.
     """
-    from epicrisis.evaluation.power import need as needed
+    from epicrisis.evaluation.analysis.sample_size import need as needed
 
     told = needed(difference / 100, discordant, power, comparisons, questions_at_hand)
     if json:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from epicrisis.corpus.notes import Columns
-    from epicrisis.corpus.notes_record import Treatment
-    from epicrisis.corpus.removed import Removed
+    from epicrisis.corpus.note_documents import NoteCleaning
+    from epicrisis.corpus.note_tables import Columns
+    from epicrisis.corpus.removal_log import Removed
 
 _PANEL = "Notes of patients: which column of a CSV file is what (MIMIC's are known)"
 
@@ -66,20 +66,28 @@ Literature = Annotated[
 ]
 
 _COLUMNS = (
-    "patient", "type", "text", "encounter", "note_id", "patient_name", "born", "record_number", "admitted",
+    "patient",
+    "type",
+    "text",
+    "encounter",
+    "note_id",
+    "patient_name",
+    "born",
+    "record_number",
+    "admitted",
     "discharged",
-)  # fmt: skip
+)
 
 
-def said(context: typer.Context) -> tuple[Columns | None, Treatment]:
+def said(context: typer.Context) -> tuple[Columns | None, NoteCleaning]:
     """The columns that were named, `None` where none was; and how notes are taken in, with a ledger that holds texts.
 
     Raises InputError where columns are named for sources of another format, and for a time format that cannot be used.
     """
-    from epicrisis.corpus.notes import Columns
-    from epicrisis.corpus.notes_record import Treatment
-    from epicrisis.corpus.notes_time import check_format
-    from epicrisis.corpus.removed import Ledger
+    from epicrisis.corpus.note_documents import NoteCleaning
+    from epicrisis.corpus.note_tables import Columns
+    from epicrisis.corpus.note_times import check_format
+    from epicrisis.corpus.removal_log import RemovalLog
     from epicrisis.errors import InputError
 
     given = context.params
@@ -91,14 +99,14 @@ def said(context: typer.Context) -> tuple[Columns | None, Treatment]:
         )
     if given["time_format"]:
         check_format(given["time_format"])
-    treatment = Treatment(
-        given["keep_boilerplate"], given["time_format"] or "", Ledger(hold=True), given["keep_superseded"]
+    treatment = NoteCleaning(
+        given["keep_boilerplate"], given["time_format"] or "", RemovalLog(hold=True), given["keep_superseded"]
     )
     return (None if columns == Columns() else columns), treatment
 
 
 @contextmanager
-def kept(treatment: Treatment, library: Path) -> Iterator[None]:
+def kept(treatment: NoteCleaning, library: Path) -> Iterator[None]:
     """What is taken out of notes goes into the library's folder, also where the addition is stopped."""
     treatment.ledger.into(library)
     try:
@@ -114,7 +122,7 @@ def counted(count: int, noun: str) -> str:
 
 def removed_lines(removed: Removed, library: Path) -> list[str]:
     """What to say of it: nothing of an addition without notes."""
-    from epicrisis.corpus.removed import NAME, WHOLE_NOTES
+    from epicrisis.corpus.removal_log import NAME, WHOLE_NOTES
 
     lines = []
     if removed.kinds:

@@ -34,13 +34,13 @@ from epicrisis.cli.terminal import open_console, say, say_above
 from epicrisis.printable import shell_quoted
 
 if TYPE_CHECKING:
-    from epicrisis.evaluation.judging.by_model import Reply
-    from epicrisis.evaluation.judging.correctness import Mark, OpenCase
-    from epicrisis.evaluation.judging.pairs import Paired
-    from epicrisis.evaluation.judging.replies import ReplyFile
+    from epicrisis.evaluation.grading.blind_pairs import Paired
+    from epicrisis.evaluation.grading.correctness import CorrectnessMark, OpenCase
+    from epicrisis.evaluation.grading.grader_replies import ReplyFile
+    from epicrisis.evaluation.grading.preference import PreferenceReply
     from epicrisis.settings import Settings
 
-    R = TypeVar("R", Reply, Mark)
+    R = TypeVar("R", PreferenceReply, CorrectnessMark)
 
 NOT_JUDGED = 2
 
@@ -84,9 +84,9 @@ def pairs(
     from itertools import chain
 
     from epicrisis.evaluation.experiments.open_ended import ARMS, JUDGING
-    from epicrisis.evaluation.judging.pairs import KEY, pairs_of, write
-    from epicrisis.evaluation.runs.folder import RECORDS
-    from epicrisis.evaluation.runs.records import read_records
+    from epicrisis.evaluation.grading.blind_pairs import KEY, pairs_of, write
+    from epicrisis.evaluation.runs.outcomes import read_records
+    from epicrisis.evaluation.runs.run_folder import RECORDS
 
     records = chain.from_iterable(read_records(run / RECORDS if run.is_dir() else run) for run in runs)
     paired = pairs_of(records, ARMS, seed)
@@ -136,7 +136,7 @@ def judge(
     """Let a model judge the pairs, each in both orders. Interrupted, the same command goes on."""
     from epicrisis.cli.screen import usage_line
     from epicrisis.evaluation.experiments.open_ended import MODELS
-    from epicrisis.evaluation.judging.pairs import read
+    from epicrisis.evaluation.grading.blind_pairs import read
 
     paired = read(folder)
     settings, role = _settings(context, config, folder, patients=paired.key.patients)
@@ -155,8 +155,8 @@ def judge(
 
 def _settings(context: typer.Context, config: Path | None, folder: Path, *, patients: bool) -> tuple[Settings, str]:
     """What the command was told, and the role that the judge plays in it."""
+    from epicrisis.components import guarded_run
     from epicrisis.configuration import load
-    from epicrisis.opening import guarded_run
 
     settings = guarded_run(load(said(context), config), folder, patients)
     if patients and settings.cache.path is None:
@@ -179,9 +179,11 @@ async def _show(replies: AsyncIterator[R], name: Callable[[R], str], total: int,
             bar.advance(task)
 
 
-async def _judged(settings: Settings, role: str, paired: Paired, output: Path, json: bool) -> ReplyFile[Reply]:
-    from epicrisis.evaluation.asking import opened
-    from epicrisis.evaluation.judging.by_model import ORDERS, judge, verdict_file
+async def _judged(
+    settings: Settings, role: str, paired: Paired, output: Path, json: bool
+) -> ReplyFile[PreferenceReply]:
+    from epicrisis.evaluation.grading.preference import ORDERS, judge, verdict_file
+    from epicrisis.evaluation.grading.structured_requests import opened
 
     async with opened(settings, role) as asker:
         file = verdict_file(output, asker)
@@ -249,7 +251,7 @@ def mark(
     """
     from epicrisis.cli.screen import usage_line
     from epicrisis.errors import InputError
-    from epicrisis.evaluation.judging.correctness import MARKING, open_cases
+    from epicrisis.evaluation.grading.correctness import MARKING, open_cases
 
     cases = open_cases(run)
     to_mark = sum(case.to_mark for case in cases)
@@ -275,9 +277,9 @@ def mark(
 
 async def _marked(
     settings: Settings, role: str, cases: Sequence[OpenCase], output: Path, json: bool
-) -> ReplyFile[Mark]:
-    from epicrisis.evaluation.asking import opened
-    from epicrisis.evaluation.judging.correctness import mark, mark_file
+) -> ReplyFile[CorrectnessMark]:
+    from epicrisis.evaluation.grading.correctness import mark, mark_file
+    from epicrisis.evaluation.grading.structured_requests import opened
 
     async with opened(settings, role) as asker:
         file = mark_file(output, asker, cases)
@@ -297,8 +299,8 @@ def marks(
 ) -> None:
     """What the marks come to: the share correct by each judge and by their majority, and how far they agree."""
     from epicrisis.errors import InputError
-    from epicrisis.evaluation.judging.correctness import WROTE, marking_of
-    from epicrisis.evaluation.tables.correctness import conclusions, tables
+    from epicrisis.evaluation.grading.correctness import WROTE, marking_of
+    from epicrisis.evaluation.grading.correctness_tables import conclusions, tables
 
     marking = marking_of(run, files or None)
     if not marking.judges:

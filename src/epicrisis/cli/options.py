@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from epicrisis.types import By, Count, Order, Remedy, StrategyName, Unit
+from epicrisis.types import CountUnit, EvidenceOrder, EvidenceUnit, LongQuestionPolicy, SearchMode, StrategyName
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of text.")]
 LocalOnly = Annotated[bool, typer.Option("--local-only", help="Refuse every connection that leaves this machine.")]
@@ -19,10 +19,10 @@ AllowRemote = Annotated[
 Config = Annotated[Path | None, typer.Option("--config", help="Settings file (TOML) to use.")]
 EncoderName = Annotated[str | None, typer.Option("--encoder", help="Encoder: a catalogue name or a folder.")]
 
-ByName = Annotated[By | None, typer.Option("--by", help="How passages are found.")]
+ByName = Annotated[SearchMode | None, typer.Option("--by", help="How passages are found.")]
 K = Annotated[int | None, typer.Option("-k", help="How many documents; of a patient's record, how many passages.")]
 CountName = Annotated[
-    Count | None, typer.Option("--count", help="What -k, --partition and --depth count, if not these.")
+    CountUnit | None, typer.Option("--count", help="What -k, --partition and --depth count, if not these.")
 ]
 AsOf = Annotated[str | None, typer.Option("--as-of", help="Hide what may be newer than this date (YYYY[-MM[-DD]]).")]
 Since = Annotated[str | None, typer.Option("--since", help="Only what may have appeared since this date.")]
@@ -37,7 +37,8 @@ HideGold = Annotated[bool, typer.Option("--hide-gold", help="Hide each question'
 Rerank = Annotated[str | None, typer.Option("--rerank", help="Score the hits anew: a reranker's name, folder or URL.")]
 RerankDepth = Annotated[int | None, typer.Option("--rerank-depth", help="Hits that the reranker scores.")]
 LongQuestions = Annotated[
-    Remedy | None, typer.Option("--long-questions", help="What is done with a question longer than the encoder reads.")
+    LongQuestionPolicy | None,
+    typer.Option("--long-questions", help="What is done with a question longer than the encoder reads."),
 ]
 Fuse = Annotated[
     list[Path] | None,
@@ -47,13 +48,15 @@ Patient = Annotated[
     str | None, typer.Option("--patient", help="Whose record is read as well: the patient's id in the library.")
 ]
 UnitName = Annotated[
-    Unit | None, typer.Option("--unit", help="Read of a record the passages found, or the whole notes they stand in.")
+    EvidenceUnit | None,
+    typer.Option("--unit", help="Read of a record the passages found, or the whole notes they stand in."),
 ]
 NoteTokens = Annotated[
     int | None, typer.Option("--note-tokens", help="Tokens that whole notes may take; else what the window leaves.")
 ]
 OrderName = Annotated[
-    Order | None, typer.Option("--order", help="Order of what is found; of a patient's record by time, else by rank.")
+    EvidenceOrder | None,
+    typer.Option("--order", help="Order of what is found; of a patient's record by time, else by rank."),
 ]
 Beside = Annotated[
     list[Path] | None,
@@ -71,13 +74,9 @@ Setting = Annotated[
 ]
 
 Options = Annotated[str | None, typer.Option("--options", help="Options of a multiple-choice question, with commas.")]
-File = Annotated[
-    Path | None, typer.Option("--file", help="Questions, one JSON object a line (or PubMedQA's file).")
-]  # fmt: skip
+File = Annotated[Path | None, typer.Option("--file", help="Questions, one JSON object a line (or PubMedQA's file).")]
 Strategy = Annotated[StrategyName | None, typer.Option("--strategy", help="How the question is answered.")]
-ModelName = Annotated[
-    str | None, typer.Option("--model", help="Catalogue name, .gguf file, or endpoint URL[#model].")
-]  # fmt: skip
+ModelName = Annotated[str | None, typer.Option("--model", help="Catalogue name, .gguf file, or endpoint URL[#model].")]
 Partition = Annotated[int | None, typer.Option("--partition", help="Documents (or passages, as -k) a map call.")]
 Preflight = Annotated[bool | None, typer.Option(help="Check first whether the rankings agree.")]
 Depth = Annotated[
@@ -92,28 +91,58 @@ Cache = Annotated[
 ]
 Record = Annotated[
     Path | None, typer.Option("--record", help="Write every prompt and reply here (JSONL, with their texts).")
-]  # fmt: skip
+]
 BudgetTokens = Annotated[
     int | None, typer.Option("--budget-tokens", help="Tokens that may be spent, retries included.")
-]  # fmt: skip
+]
 BudgetUsd = Annotated[float | None, typer.Option("--budget-usd", help="US dollars that may be spent.")]
 BudgetMinutes = Annotated[float | None, typer.Option("--budget-minutes", help="Minutes it may take.")]
 Log = Annotated[Path | None, typer.Option("--log", help="Write what happens here: ids and counts, no texts.")]
 LogText = Annotated[bool, typer.Option("--log-text", help="Write prompts and replies into the log too.")]
 
 _KEYS: Mapping[str, str] = {
-    "strategy": "strategy", "by": "by", "k": "k", "partition": "partition", "seed": "seed", "encoder": "encoder",
-    "rrf_k": "rrf_k", "fuse": "fuse", "long_questions": "long_questions", "model": "models.writer.name",
-    "preflight": "preflight.enabled", "depth": "preflight.depth", "deadline": "deadline_seconds",
-    "rerank": "rerank.name", "rerank_depth": "rerank.depth", "as_of": "scope.as_of", "since": "scope.since",
-    "types": "scope.types", "journals": "scope.journals", "without": "scope.without",
-    "including": "scope.include", "hide": "scope.hide",
-    "hide_gold": "scope.hide_gold", "cache": "cache.mode", "record": "record", "budget_tokens": "budget.tokens",
-    "budget_usd": "budget.usd", "budget_minutes": "budget.minutes", "at_once": "questions_at_once", "log": "log",
-    "log_text": "log_text", "local_only": "local_only", "votes": "votes.n", "examples": "examples.library",
-    "preset": "preset", "unit": "unit", "note_tokens": "note_tokens", "order": "order", "beside": "beside",
-    "allow_remote": "allow_remote", "count": "count",
-}  # fmt: skip
+    "strategy": "strategy",
+    "by": "by",
+    "k": "k",
+    "partition": "partition",
+    "seed": "seed",
+    "encoder": "encoder",
+    "rrf_k": "rrf_k",
+    "fuse": "fuse",
+    "long_questions": "long_questions",
+    "model": "models.writer.name",
+    "preflight": "preflight.enabled",
+    "depth": "preflight.depth",
+    "deadline": "deadline_seconds",
+    "rerank": "rerank.name",
+    "rerank_depth": "rerank.depth",
+    "as_of": "scope.as_of",
+    "since": "scope.since",
+    "types": "scope.types",
+    "journals": "scope.journals",
+    "without": "scope.without",
+    "including": "scope.include",
+    "hide": "scope.hide",
+    "hide_gold": "scope.hide_gold",
+    "cache": "cache.mode",
+    "record": "record",
+    "budget_tokens": "budget.tokens",
+    "budget_usd": "budget.usd",
+    "budget_minutes": "budget.minutes",
+    "at_once": "questions_at_once",
+    "log": "log",
+    "log_text": "log_text",
+    "local_only": "local_only",
+    "votes": "votes.n",
+    "examples": "examples.library",
+    "preset": "preset",
+    "unit": "unit",
+    "note_tokens": "note_tokens",
+    "order": "order",
+    "beside": "beside",
+    "allow_remote": "allow_remote",
+    "count": "count",
+}
 """A command's parameter -> the key it sets."""
 _SWITCHES = {"hide_gold", "log_text", "local_only", "allow_remote"}
 """They can turn something on, not off."""

@@ -13,7 +13,7 @@ from epicrisis.cli.options import Json
 from epicrisis.cli.terminal import say
 
 if TYPE_CHECKING:
-    from epicrisis.library.patients import Patient
+    from epicrisis.library.patients import PatientRecord
 
 
 def register(app: typer.Typer) -> None:
@@ -43,7 +43,7 @@ def patients(path: LibraryPath, json: Json = False) -> None:
     say(f"{counted(len(found), 'patient')}, {counted(sum(each.notes for each in found), 'note')}")
 
 
-def _line(patient: Patient) -> str:
+def _line(patient: PatientRecord) -> str:
     known = [patient.name or "", f"born {patient.born}" if patient.born else "", *map(_number, patient.numbers)]
     said = ", ".join(part for part in known if part)
     name = f" ({said})" if said else ""
@@ -62,7 +62,7 @@ def _number(number: str) -> str:
 def forbid(path: LibraryPath, json: Json = False) -> None:
     """Take back --allow-remote: this library's notes stay on this machine again. What was allowed stays on record."""
     from epicrisis.library.manifest import read_manifest
-    from epicrisis.library.remote import forbid_remote, read_remote
+    from epicrisis.library.remote_consent import forbid_remote, read_remote
     from epicrisis.privacy import local_path
 
     folder = local_path(path)

@@ -49,14 +49,12 @@ from epicrisis.cli.questions import many, one
 from epicrisis.cli.terminal import open_console
 
 if TYPE_CHECKING:
-    from epicrisis.plan.figures import Plan, Range, StrategyPlan
+    from epicrisis.plan.cost_plan import CostPlan, Range, StrategyPlan
     from epicrisis.settings import Settings
     from epicrisis.types import Question
 
 SKIPPED = 2
-NOT_PLANNED = (
-    "Not planned for: retries, second tries after replies that cannot be read, kept replies, prefix caches."
-)  # fmt: skip
+NOT_PLANNED = "Not planned for: retries, second tries after replies that cannot be read, kept replies, prefix caches."
 
 
 def register(app: typer.Typer) -> None:
@@ -65,7 +63,7 @@ def register(app: typer.Typer) -> None:
         epilog='Examples: epicrisis plan ~/lib "Is anorectal endosonography valuable in dyschesia?" '
         "--options yes,no,maybe   |   epicrisis plan ~/lib --file questions.jsonl --strategy rag "
         "--strategy brief-context --model https://api.openai.com/v1#gpt-4o-mini"
-    )(plan)  # fmt: skip
+    )(plan)
 
 
 @translated
@@ -150,7 +148,7 @@ async def _planned(
     sample: int | None,
     timed: bool,
     quiet: bool,
-) -> Plan:
+) -> CostPlan:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from epicrisis.errors import SettingsError
@@ -174,7 +172,7 @@ async def _planned(
 # -- on the screen --------------------------------------------------------------------------------------------------
 
 
-def _show(plan: Plan) -> None:
+def _show(plan: CostPlan) -> None:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
@@ -209,7 +207,7 @@ def _column(figure: Range, shown: Callable[[float], str]) -> list[str]:
     return [shown(figure.least), shown(figure.expected), shown(figure.most)]
 
 
-def _notes(plan: Plan) -> Iterator[str]:
+def _notes(plan: CostPlan) -> Iterator[str]:
     yield ""
     if plan.planned < plan.questions:
         tokens = ", ".join(f"{each.strategy} {_percent(each.prompt_tokens)}" for each in plan.strategies)
@@ -246,7 +244,7 @@ def _count(value: float) -> str:
 
 
 def _dollars(value: float) -> str:
-    from epicrisis.plan.figures import dollars
+    from epicrisis.plan.cost_plan import dollars
 
     return dollars(value)
 

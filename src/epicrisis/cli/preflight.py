@@ -32,10 +32,10 @@ from epicrisis.printable import shell_quoted
 
 if TYPE_CHECKING:
     from epicrisis.answers import Usage
-    from epicrisis.evaluation.experiments.calibration import Calibration
+    from epicrisis.evaluation.analysis.table import Table
     from epicrisis.evaluation.experiments.cost import Shape
-    from epicrisis.evaluation.experiments.rankings import Guard, Recorded
-    from epicrisis.evaluation.tables.table import Table
+    from epicrisis.evaluation.experiments.preflight_calibration import PreflightCalibration
+    from epicrisis.evaluation.experiments.recorded_rankings import Guard, Recorded
     from epicrisis.settings import Settings
     from epicrisis.types import Question, Scope
 
@@ -122,9 +122,9 @@ def calibrate(
     lines for the settings file.
     """
     from epicrisis.configuration import load
-    from epicrisis.evaluation.experiments import calibration
+    from epicrisis.evaluation.experiments import preflight_calibration
     from epicrisis.evaluation.experiments.preflight import PAPERS_RULE, definitions, guards_table
-    from epicrisis.evaluation.experiments.saving import errors_table, saved, saving_table
+    from epicrisis.evaluation.experiments.preflight_savings import errors_table, saved, saving_table
     from epicrisis.privacy import set_local_only
 
     settings = load(said(context), config)
@@ -135,7 +135,7 @@ def calibrate(
     asked = questions_of(settings, [*(sets or ()), *([str(file)] if file else ())] or SETS, data)
     path = output or Path("runs") / f"preflight-{library.resolve().name}.jsonl"
     recorded, shape = rankings(settings, library, asked, path, "none", json)
-    fitted = calibration.calibrate(recorded, issue, target, depth=settings.preflight.depth)
+    fitted = preflight_calibration.calibrate(recorded, issue, target, depth=settings.preflight.depth)
     skipped = {"papers' rule": fitted.papers.skipped.value, "fitted, held out": fitted.held_out.skipped.value}
     source = f"{library}, {len(recorded):,} questions; rankings in {path}"
     tables = [errors_table(fitted, source), saving_table(saved(shape, skipped, charged), shape, told)]
@@ -149,7 +149,7 @@ def study(settings: Settings, library: Path, sets: Sequence[str], data: Path | N
     """`epicrisis experiment preflight`: rankings with and without each question's own documents, and all tables."""
     from epicrisis.errors import InputError
     from epicrisis.evaluation.experiments.preflight_findings import file_of
-    from epicrisis.evaluation.finished import findings_of
+    from epicrisis.evaluation.experiments.run_findings import findings_of
     from epicrisis.privacy import set_local_only
 
     if settings.local_only:
@@ -239,9 +239,9 @@ def rankings(
     """The rankings of all questions, those that are in the file already not made again, and what their prompts take."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from epicrisis.evaluation.experiments.rankings import DEPTH, RankingFile, open_rankers, record
-    from epicrisis.evaluation.experiments.saving import estimated_shape
-    from epicrisis.opening import scope_of
+    from epicrisis.components import scope_of
+    from epicrisis.evaluation.experiments.preflight_savings import estimated_shape
+    from epicrisis.evaluation.experiments.recorded_rankings import DEPTH, RankingFile, open_rankers, record
 
     def scope(question: Question) -> Scope:
         return scope_of(settings.scope, question=question)
@@ -265,7 +265,7 @@ def rankings(
     return [each for _, each in found], shape
 
 
-def _show(fitted: Calibration, tables: Sequence[Table], settings: Settings, json: bool) -> None:
+def _show(fitted: PreflightCalibration, tables: Sequence[Table], settings: Settings, json: bool) -> None:
     """The tables, and last the lines for the settings file."""
     lines, why = _lines(fitted, settings)
     if json:
@@ -278,11 +278,11 @@ def _show(fitted: Calibration, tables: Sequence[Table], settings: Settings, json
     say_text(lines)
 
 
-def _lines(fitted: Calibration, settings: Settings) -> tuple[str, str]:
+def _lines(fitted: PreflightCalibration, settings: Settings) -> tuple[str, str]:
     """The lines for the settings file, and what they are."""
     from math import isinf
 
-    from epicrisis.evaluation.experiments.calibration import settings_text
+    from epicrisis.evaluation.experiments.preflight_calibration import settings_text
     from epicrisis.privacy import without_secrets
 
     rule = fitted.rule

@@ -45,8 +45,11 @@ def probe(
     model: ModelName = None,
     sets: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Question set whose key documents the library holds; where not said, sentences of "
-                     "the library with a number left out."),
+        typer.Option(
+            "--set",
+            help="Question set whose key documents the library holds; where not said, sentences of "
+            "the library with a number left out.",
+        ),
     ] = None,
     sample: Annotated[int, typer.Option("--questions", "-n", min=2, help="How many questions.")] = 40,
     k: Annotated[int, typer.Option("-k", min=3, help="How many documents a prompt.")] = 16,
@@ -67,14 +70,14 @@ def probe(
     local_only: LocalOnly = False,
     allow_remote: AllowRemote = False,
     json: Json = False,
-) -> None:  # fmt: skip
+) -> None:
     """Ask whether this model loses the middle of long prompts, on your own documents, and whether map-reduce is worth
     its tokens.
 
     The same questions with the passage that answers them first, in the middle and last of k; RAG against BriefContext,
     beside that passage alone and no document at all.
     """
-    from epicrisis.evaluation.experiment import Grid, Request
+    from epicrisis.evaluation.experiments.experiment import Grid, Request
 
     request = Request(sets=tuple(sets or ()), data=data, questions=sample, grid=Grid(ks=(k,)))
     # `-k` here is how many documents are placed, not how many a search gives.

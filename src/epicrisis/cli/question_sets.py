@@ -35,7 +35,7 @@ def register(app: typer.Typer) -> None:
 def list_(home: Home = None, config: Config = None, json: Json = False) -> None:
     """Every known question set: how many questions, their licence and source, and whether it is here."""
     from epicrisis.evaluation.datasets.catalogue import catalogue
-    from epicrisis.evaluation.datasets.pull import is_here
+    from epicrisis.evaluation.datasets.download import is_here
 
     folder, sets = _settings(home, config).home, catalogue()
     rows = [
@@ -74,7 +74,7 @@ def pull(
     """Fetch question sets and check that they hold the pinned questions. What is here is not fetched again."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
-    from epicrisis.evaluation.datasets import pull as pulling
+    from epicrisis.evaluation.datasets import download as pulling
     from epicrisis.evaluation.datasets.catalogue import catalogue, pinned
     from epicrisis.evaluation.datasets.load import FOLDER
 

@@ -18,7 +18,7 @@ def one(text: str, options: str | None, patient: str | None = None) -> Question:
 
     `-` stands for a question on standard input. Raises InputError where that is no text in UTF-8.
     """
-    from epicrisis.asking import as_question
+    from epicrisis.api import as_question
 
     if text == "-":
         text = typed()
@@ -43,7 +43,7 @@ def many(file: Path, patient: str | None = None) -> tuple[list[Question], int]:
     says another patient.
     """
     from epicrisis.corpus.questions import read_questions
-    from epicrisis.corpus.reading import Skipped
+    from epicrisis.corpus.readers import Skipped
     from epicrisis.errors import InputError
 
     read = list(read_questions(file))

@@ -31,7 +31,7 @@ from epicrisis.cli.running import note_demo
 from epicrisis.cli.terminal import open_console, say, say_above, say_lines
 
 if TYPE_CHECKING:
-    from epicrisis.evaluation.generating import Drawn, Made, QuestionFile
+    from epicrisis.evaluation.synthesis.questions import Drawn, GeneratedQuestion, QuestionFile
     from epicrisis.settings import Settings
 
 INCOMPLETE = 2
@@ -44,7 +44,7 @@ def register(group: typer.Typer) -> None:
     group.command(
         epilog="Examples: epicrisis questions generate ~/lib --n 50 --model URL -o questions.jsonl   |   "
         "epicrisis questions generate papers/ notes.pdf --model URL -o questions.jsonl"
-    )(generate)  # fmt: skip
+    )(generate)
 
 
 @translated
@@ -75,9 +75,9 @@ def generate(
     """
     from epicrisis.answers import Usage
     from epicrisis.cli.screen import usage_line
+    from epicrisis.components import guarded, scope_of
     from epicrisis.configuration import load
-    from epicrisis.evaluation.generating import draw
-    from epicrisis.opening import guarded, scope_of
+    from epicrisis.evaluation.synthesis.questions import draw
 
     settings = guarded(load(said(context), config), *sources)
     note_demo(settings, ["writer"])
@@ -115,12 +115,14 @@ def _lines(drawn: Drawn, n: int, states: Counter[str], alike: list[tuple[str, st
     return lines
 
 
-async def _generated(settings: Settings, drawn: Drawn, output: Path, json: bool) -> tuple[QuestionFile, list[Made]]:
+async def _generated(
+    settings: Settings, drawn: Drawn, output: Path, json: bool
+) -> tuple[QuestionFile, list[GeneratedQuestion]]:
     from rich.progress import Progress
 
-    from epicrisis.evaluation.asking import opened
-    from epicrisis.evaluation.generating import QuestionFile, generate, recipe
-    from epicrisis.opening import scope_of
+    from epicrisis.components import scope_of
+    from epicrisis.evaluation.grading.structured_requests import opened
+    from epicrisis.evaluation.synthesis.questions import QuestionFile, generate, recipe
 
     made = []
     async with opened(settings) as asker:

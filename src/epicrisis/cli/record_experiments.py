@@ -15,10 +15,10 @@ from epicrisis.cli.running import folder_of, run_cases, show_runs
 from epicrisis.cli.terminal import open_console, say
 
 if TYPE_CHECKING:
-    from epicrisis.evaluation.datasets.records.recordset import RecordSet
-    from epicrisis.evaluation.experiment import Request
-    from epicrisis.evaluation.runs.cases import Case
-    from epicrisis.evaluation.runs.folder import Manifest, Plan
+    from epicrisis.evaluation.datasets.patient_records.recordset import RecordSet
+    from epicrisis.evaluation.experiments.experiment import Request
+    from epicrisis.evaluation.runs.case import Case
+    from epicrisis.evaluation.runs.run_folder import RunManifest, RunPlan
     from epicrisis.library.ingest_report import IngestReport
     from epicrisis.pipeline import Pipeline
     from epicrisis.settings import Settings
@@ -57,9 +57,9 @@ def asked(
     Without a library one is made of the set's notes, beside the runs; the set's other experiments find it there.
     """
     from epicrisis.configuration import load, merged
-    from epicrisis.evaluation.finished import findings_of
-    from epicrisis.evaluation.recording import prepared, record_sets
-    from epicrisis.evaluation.studies import experiment as called
+    from epicrisis.evaluation.experiments.record_cases import prepared, record_sets
+    from epicrisis.evaluation.experiments.registry import experiment as called
+    from epicrisis.evaluation.experiments.run_findings import findings_of
 
     wanted = called(name)
     sets = record_sets(wanted, request)
@@ -68,7 +68,7 @@ def asked(
             say(f"note: {one.name}: {notice}", err=True)
     if request.reranker is not None:
         flags = {**flags, "rerank": {"name": request.reranker}}
-    runs: dict[Path, Manifest] = {}
+    runs: dict[Path, RunManifest] = {}
     failed = 0
     for each in (None, *also):
         changes: dict[str, Any] = {} if each is None else {"models": {"writer": {"name": each}}}
@@ -80,7 +80,7 @@ def asked(
             folder_of(output, wanted.name, model) if not also else folder_of(output, wanted.name) / plain_name(model)
         )
 
-        async def planned(pipeline: Pipeline, settings: Settings = settings) -> tuple[Plan, Sequence[Case]]:
+        async def planned(pipeline: Pipeline, settings: Settings = settings) -> tuple[RunPlan, Sequence[Case]]:
             return await prepared(wanted, request, sets, settings, pipeline)
 
         runs[folder] = asyncio.run(run_cases(settings, path, folder, planned, yes=yes, quiet=json))
@@ -93,7 +93,7 @@ def asked(
 def _library_of(sets: Sequence[RecordSet], data: Path, settings: Settings, chunk_tokens: int | None) -> Path:
     """Where the library of these sets is, or will be: its name says what it is made of and with. Other files, or files
     that changed, have another: a record must not be joined with one of the same name from elsewhere."""
-    from epicrisis.opening import DEFAULT_ENCODER
+    from epicrisis.components import DEFAULT_ENCODER
 
     files = sorted(data.rglob("*")) if data.is_dir() else [data]
     stats = [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files if file.is_file()]
@@ -106,13 +106,16 @@ def _library_of(sets: Sequence[RecordSet], data: Path, settings: Settings, chunk
 def _fill(path: Path, sets: Sequence[RecordSet], settings: Settings, chunk_tokens: int | None, *, quiet: bool) -> None:
     from rich.status import Status
 
-    from epicrisis.evaluation.recording import fill
+    from epicrisis.evaluation.experiments.record_cases import fill
 
     with Status("Reading the notes", console=open_console(stderr=True, quiet=quiet)) as status:
         report = fill(
-            path, sets, settings, chunk_tokens,
+            path,
+            sets,
+            settings,
+            chunk_tokens,
             lambda now: status.update(f"Reading the notes: {now.documents} read, {now.passages} chunks"),
-        )  # fmt: skip
+        )
     _tell(path, report)
 
 
@@ -127,7 +130,7 @@ def _tell(path: Path, report: IngestReport) -> None:
 def _measure(folder: Path, measures: Measures, settings: Settings, library: Path, *, yes: bool, quiet: bool) -> int:
     """Measures what can be measured of the answers; how many measures failed."""
     from epicrisis.cli.measure import measure_run
-    from epicrisis.evaluation.measuring.responses import responses
+    from epicrisis.evaluation.grading.responses import responses
 
     if not any(each.measurable for each in responses(folder)):
         return 0

@@ -41,7 +41,7 @@ def report(
     `preflight`, which has a section for each library. No model is asked.
     """
     from epicrisis.errors import InputError
-    from epicrisis.evaluation.finished import findings_of
+    from epicrisis.evaluation.experiments.run_findings import findings_of
 
     if output is None and not json:
         raise InputError("name the page with -o report.html, or give --json")

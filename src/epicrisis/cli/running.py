@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from epicrisis.answers import Answer
-    from epicrisis.evaluation.energy import Taken
-    from epicrisis.evaluation.findings import Findings
-    from epicrisis.evaluation.runs.cases import Case
-    from epicrisis.evaluation.runs.folder import Manifest, Plan
-    from epicrisis.evaluation.runs.progress import Standing
-    from epicrisis.evaluation.statistics import Mean
+    from epicrisis.evaluation.analysis.findings import Findings
+    from epicrisis.evaluation.analysis.run_progress import Standing
+    from epicrisis.evaluation.analysis.statistics import Mean
+    from epicrisis.evaluation.runs.case import Case
+    from epicrisis.evaluation.runs.energy import SessionEnergy
+    from epicrisis.evaluation.runs.run_folder import RunManifest, RunPlan
     from epicrisis.pipeline import Pipeline
     from epicrisis.settings import Settings
 
@@ -47,20 +47,20 @@ async def run_cases(
     settings: Settings,
     library: Path | None,
     folder: Path,
-    planned: Callable[[Pipeline], Awaitable[tuple[Plan, Sequence[Case]]]],
+    planned: Callable[[Pipeline], Awaitable[tuple[RunPlan, Sequence[Case]]]],
     *,
     yes: bool,
     quiet: bool,
-) -> Manifest:
+) -> RunManifest:
     """Asks what has no record in the folder yet. `planned` says what the run asks, over the open pipeline."""
     from epicrisis.errors import InputError
-    from epicrisis.evaluation.energy import Taken, metered
-    from epicrisis.evaluation.runs.folder import MANIFEST, RECORDS, Run
-    from epicrisis.evaluation.runs.loop import answer_cases
-    from epicrisis.evaluation.runs.progress import Standing
-    from epicrisis.evaluation.runs.records import outcome_of_record, read_records
+    from epicrisis.evaluation.analysis.run_progress import Standing
+    from epicrisis.evaluation.runs.energy import SessionEnergy, metered
+    from epicrisis.evaluation.runs.outcomes import outcome_of_record, read_records
+    from epicrisis.evaluation.runs.run_folder import MANIFEST, RECORDS, Run
+    from epicrisis.evaluation.runs.runner import answer_cases
     from epicrisis.pipeline import Pipeline
-    from epicrisis.plan.threshold import ask_first
+    from epicrisis.plan.confirmation import ask_first
 
     async def agreed(left: Sequence[Case]) -> None:
         questions, treatments = [case.question for case in left], [case.treatment for case in left]
@@ -80,7 +80,7 @@ async def run_cases(
             await agreed(cases)
         with Run.open(folder, plan, cases) as run:
             # Stands where nothing is asked.
-            run.took(Taken(0.0, settings.energy.kg_co2_per_kwh, ()))
+            run.took(SessionEnergy(0.0, settings.energy.kg_co2_per_kwh, ()))
             if begun:
                 await agreed([case for case in cases if not run.records.is_done(case.key)])
             standing = Standing()
@@ -98,7 +98,7 @@ async def run_cases(
             return run.close()
 
 
-def _forget(_: Taken) -> None:
+def _forget(_: SessionEnergy) -> None:
     """Of a finished run."""
 
 
@@ -146,7 +146,7 @@ def confirm(question: str) -> None:
 
 
 def show_runs(
-    findings: Sequence[Findings], runs: Mapping[Path, Manifest], *, json: bool, answers_alone: bool = False
+    findings: Sequence[Findings], runs: Mapping[Path, RunManifest], *, json: bool, answers_alone: bool = False
 ) -> None:
     """What the runs came to, by their folders, or their first table alone. Ends the command with exit code 2 where a
     case failed."""
@@ -192,13 +192,16 @@ def _bars(cases: Sequence[Case], standing: Standing, quiet: bool) -> Iterator[Ca
     draws them anew, with these lines above them."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from epicrisis.evaluation.runs.progress import ALL, arm_of
+    from epicrisis.evaluation.analysis.run_progress import ALL, arm_of
 
     totals = Counter(map(arm_of, cases))
     columns: tuple[Any, ...] = (
-        TextColumn("{task.description}", markup=False), BarColumn(20), MofNCompleteColumn(), TimeRemainingColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(20),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
         TextColumn("{task.fields[so_far]}", markup=False),
-    )  # fmt: skip
+    )
     with Progress(*columns, console=open_console(stderr=True), disable=quiet) as progress:
         arms = {arm: progress.add_task(arm, total=n, so_far="") for arm, n in totals.items() if arm != ALL}
         whole = progress.add_task("all", total=len(cases), so_far="")

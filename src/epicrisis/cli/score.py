@@ -55,8 +55,8 @@ def score(
     give its published figures to the digit.
     """
     from epicrisis.configuration import load
-    from epicrisis.evaluation.scoring.reading import SCORINGS
-    from epicrisis.evaluation.scoring.rescoring import rescored, table
+    from epicrisis.evaluation.rescoring.readings import SCORINGS
+    from epicrisis.evaluation.rescoring.rescoring import rescored, table
 
     found = rescored(
         runs, load(config=config).home, scorings=(scoring,) if scoring else SCORINGS, dataset=dataset, data=data

@@ -37,7 +37,7 @@ from epicrisis.answers import (
     Withheld,
 )
 from epicrisis.cli.terminal import open_console
-from epicrisis.facets import Mark
+from epicrisis.facets import ArticleMark
 from epicrisis.printable import GUTTER, printable, printable_lines
 from epicrisis.prompts import MARKS
 from epicrisis.types import Preflight, Question, Ranking
@@ -251,7 +251,7 @@ def _listed(ids: Sequence[str]) -> str:
     return f"{', '.join(ids[:LISTED])}{more}" if ids else "(nothing)"
 
 
-def _marks(marks: Sequence[Mark]) -> str:
+def _marks(marks: Sequence[ArticleMark]) -> str:
     """What a reader must know of an article, in capitals: colour alone would say it to few."""
     return f"[{', '.join(MARKS[mark] for mark in marks)}]" if marks else ""
 

@@ -46,7 +46,7 @@ def register(app: typer.Typer) -> None:
         'epicrisis search ~/pubmed "statins in dementia" --since 2015 --type "Randomized Controlled Trial" '
         "--rerank medcpt   |   "
         'epicrisis search ~/ward --patient 10083814 "chest pain" --unit note -k 3 --order rank'
-    )(search)  # fmt: skip
+    )(search)
 
 
 @translated
@@ -88,11 +88,11 @@ def search(
     from dataclasses import replace
 
     from epicrisis.cli.screen import Screen
+    from epicrisis.components import open_retriever, scope_of
     from epicrisis.configuration import load
     from epicrisis.errors import InputError
+    from epicrisis.evidence_selection import NO_TIME, NOTHING_LEFT, found, ordered, time_asked
     from epicrisis.library.patients import MIXED
-    from epicrisis.opening import open_retriever, scope_of
-    from epicrisis.searching import NO_TIME, NOTHING_LEFT, found, ordered, time_asked
     from epicrisis.types import Question
 
     if query == "-":

@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
         "synthesize-record",
         epilog="Examples: epicrisis synthesize-record -o records/ --patients 10 --tokens 128000   |   "
         "epicrisis synthesize-record -o records/ --patients 25 --tokens-spread 4000,8000,16000,32000,128000",
-    )(synthesize)  # fmt: skip
+    )(synthesize)
 
 
 @translated
@@ -46,7 +46,7 @@ def synthesize(
     Nothing in them is of a real person, and every note says so. The same options make the same files. Lengths are
     estimated without a model; what a model counts comes within a tenth where it reads numbers digit by digit.
     """
-    from epicrisis.evaluation.making.records.files import write_records
+    from epicrisis.evaluation.synthesis.patient_records.record_files import write_records
 
     lengths = _lengths(tokens_spread) if tokens_spread is not None else [tokens]
     made = write_records(output, patients, lengths, stays, seed, questions_each)

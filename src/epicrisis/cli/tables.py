@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from epicrisis.cli.common import show_json
 from epicrisis.cli.terminal import say, say_text
-from epicrisis.plain import to_json
+from epicrisis.serialization import to_json
 
 if TYPE_CHECKING:
-    from epicrisis.evaluation.findings import Findings
-    from epicrisis.evaluation.tables.table import Table
+    from epicrisis.evaluation.analysis.findings import Findings
+    from epicrisis.evaluation.analysis.table import Table
 
 
 def width() -> int | None:
@@ -31,21 +31,21 @@ def ascii_only() -> bool:
 
 def say_sentence(sentence: str) -> None:
     """One sentence, wrapped to the terminal."""
-    from epicrisis.evaluation.tables.showing import wrapped
+    from epicrisis.evaluation.analysis.table_text import wrapped
 
     say_text(wrapped(sentence, width()))
 
 
 def show_table(table: Table) -> None:
     """The table, and a blank line after it."""
-    from epicrisis.evaluation.tables.showing import text
+    from epicrisis.evaluation.analysis.table_text import text
 
     say_text(text(table, width()) + "\n")
 
 
 def show_forest(table: Table, plain: bool = False) -> None:
     """The table's differences as intervals, where it has any."""
-    from epicrisis.evaluation.tables.showing import forest
+    from epicrisis.evaluation.analysis.table_text import forest
 
     if drawn := forest(table, min(width() or 100, 100), ascii_only=plain or ascii_only()):
         say_text(drawn + "\n")

@@ -23,16 +23,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from epicrisis.corpus import fhir_observation, fhir_references, jsonl, sandbox
+from epicrisis.corpus.compression import check_values
+from epicrisis.corpus.fhir_observation import WITHDRAWN
+from epicrisis.corpus.fhir_references import FhirReferences
+from epicrisis.corpus.file_damage import BROKEN, breakage, check_unpacks
+from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, items
+from epicrisis.corpus.reader_base import Deleted, Identity, Item, Skipped, WholeFile, check_file, marked, shown
+from epicrisis.corpus.text_encodings import text_encoding
 from epicrisis.errors import InputError
-
-from . import fhir_observation, fhir_references, jsonl, sandbox
-from .damage import BROKEN, breakage, check_unpacks
-from .encodings import text_encoding
-from .fhir_observation import WITHDRAWN
-from .fhir_references import Known
-from .inputs import Deleted, Identity, Item, Skipped, WholeFile, check_file, marked, shown
-from .notes_record import Note, Treatment, items
-from .packed import check_values
 
 LARGEST = 512 * 1024 * 1024
 """Bytes of a bundle, which is parsed as a whole; NDJSON is read line by line."""
@@ -52,13 +51,13 @@ def is_fhir(path: Path) -> bool:
     return start.startswith(b"{") and b'"resourceType"' in start
 
 
-def read(path: Path, name: str, treatment: Treatment | None = None) -> Iterator[Item]:
+def read(path: Path, name: str, treatment: NoteCleaning | None = None) -> Iterator[Item]:
     """`read_files` of one file, without its mark and without who the patients are."""
-    found = read_files([(path, name)], treatment or Treatment())
+    found = read_files([(path, name)], treatment or NoteCleaning())
     return (item for item in found if not isinstance(item, WholeFile | Identity))
 
 
-def read_files(files: Sequence[tuple[Path, str]], treatment: Treatment) -> Iterator[Item]:
+def read_files(files: Sequence[tuple[Path, str]], treatment: NoteCleaning) -> Iterator[Item]:
     """The notes of all (path, name): DocumentReferences file by file, then the days of observations, then the marks.
 
     A file that cannot be unpacked to its end, or is no FHIR beside others that are, is left out whole: of a garbled one
@@ -69,7 +68,7 @@ def read_files(files: Sequence[tuple[Path, str]], treatment: Treatment) -> Itera
     yield from left_out
     if not files:
         return
-    shared = Known()
+    shared = FhirReferences()
     wrong: list[Skipped] = []
     read_of = [(path, _learned(path, shared, treatment, wrong)) for path, _ in files]
     yield from wrong
@@ -113,7 +112,7 @@ def _readable(files: Sequence[tuple[Path, str]]) -> tuple[list[tuple[Path, str]]
     return readable, left_out
 
 
-def _learned(path: Path, shared: Known, treatment: Treatment, wrong: list[Skipped]) -> Known:
+def _learned(path: Path, shared: FhirReferences, treatment: NoteCleaning, wrong: list[Skipped]) -> FhirReferences:
     """What the file says besides its notes, `shared` with the others; counts the resources that are no notes."""
     known = replace(shared, addresses={}, replacing=[])
     others: Counter[str] = treatment.ledger.other_resources
@@ -151,7 +150,7 @@ def _replaces(found: Mapping[str, Any]) -> bool:
         return False
 
 
-def _notes(path: Path, known: Known) -> Iterator[Note | Skipped]:
+def _notes(path: Path, known: FhirReferences) -> Iterator[ClinicalNote | Skipped]:
     for where, found in _resources(path):
         if isinstance(found, Skipped):
             yield found
@@ -164,7 +163,7 @@ def _notes(path: Path, known: Known) -> Iterator[Note | Skipped]:
                 yield Skipped(shown(path), where, _LOOK)
 
 
-def _days(read_of: Sequence[tuple[Path, Known]]) -> Iterator[Note | Skipped]:
+def _days(read_of: Sequence[tuple[Path, FhirReferences]]) -> Iterator[ClinicalNote | Skipped]:
     days = fhir_observation.Days()
     for path, known in read_of:
         for where, found in _resources(path):
@@ -179,7 +178,7 @@ def _days(read_of: Sequence[tuple[Path, Known]]) -> Iterator[Note | Skipped]:
     _, known = read_of[0]
     for day in days.all():
         stay = known.stay(day.encounter)
-        yield Note(
+        yield ClinicalNote(
             where=day.where,
             patient=day.patient,
             text=day.text,
@@ -195,14 +194,14 @@ def _days(read_of: Sequence[tuple[Path, Known]]) -> Iterator[Note | Skipped]:
         )
 
 
-def _note(found: Mapping[str, Any], where: str, known: Known) -> Note:
+def _note(found: Mapping[str, Any], where: str, known: FhirReferences) -> ClinicalNote:
     """Raises ValueError where it has no patient, or no text that can be read here."""
     patient, stay = fhir_references.patient(found, known), known.stay(fhir_references.encounter(found, known))
     held = found.get("context") if isinstance(found.get("context"), dict) else {}
     period = (held or {}).get("period") or found.get("period") or {}
     status = str(found.get("status") or "")
     withdrawn = status in WITHDRAWN or found.get("docStatus") in WITHDRAWN
-    return Note(
+    return ClinicalNote(
         where=where,
         patient=patient,
         text="(withdrawn)" if withdrawn and not found.get("content") else _text(found),
@@ -304,7 +303,7 @@ def _is_lines(path: Path) -> bool:
 
 def _whole(path: Path) -> Mapping[str, Any]:
     """Raises ValueError with the reason."""
-    from .outside import fault
+    from epicrisis.corpus.line_schemas import fault
 
     try:
         with jsonl.open_packed(path) as file:

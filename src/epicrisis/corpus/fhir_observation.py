@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .notes_time import normalised
+from epicrisis.corpus.note_times import normalised
 
 WITHDRAWN = ("entered-in-error", "cancelled")
 

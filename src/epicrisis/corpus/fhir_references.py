@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .fhir_observation import WITHDRAWN, listed
-from .inputs import Identity
+from epicrisis.corpus.fhir_observation import WITHDRAWN, listed
+from epicrisis.corpus.reader_base import Identity
 
 _PATIENT, _ENCOUNTER, _DOCUMENT = "Patient", "Encounter", "DocumentReference"
 _SUPERSEDES = ("replaces", "transforms")
@@ -27,7 +27,7 @@ _SECOND_SERVER = (
 
 
 @dataclass(frozen=True, slots=True)
-class Stay:
+class EncounterStay:
     """What a note says of its encounter: that and its dates, or the id of a `visit`, which is no stay in hospital."""
 
     encounter: str = ""
@@ -37,12 +37,12 @@ class Stay:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class FhirReferences:
     """What is known of patients (`names`) and encounters (`stays`) by id; all but `addresses` and `replacing` is of all
     files."""
 
     names: dict[str, str] = field(default_factory=dict)
-    stays: dict[str, Stay] = field(default_factory=dict)
+    stays: dict[str, EncounterStay] = field(default_factory=dict)
     ids: dict[tuple[str, str], str] = field(default_factory=dict)
     """By type and id of resources and references: the resource's address in the web, where it has one."""
     identifiers: dict[tuple[str, str, str], set[str]] = field(default_factory=dict)
@@ -62,12 +62,12 @@ class Known:
     addresses: dict[str, tuple[str, str]] = field(default_factory=dict)
     """By the full URL in one file's bundles: type and id."""
 
-    def stay(self, encounter: str) -> Stay:
+    def stay(self, encounter: str) -> EncounterStay:
         """Of an encounter, or of none (empty); one of which no resource tells may be a stay."""
-        return self.stays.get(encounter, Stay(encounter))
+        return self.stays.get(encounter, EncounterStay(encounter))
 
 
-def learn(found: Mapping[str, Any], known: Known) -> None:
+def learn(found: Mapping[str, Any], known: FhirReferences) -> None:
     """Raises ValueError where an id or address may be of two resources."""
     kind, address = str(found.get("resourceType")), str(found.get("fullUrl") or "")
     own = str(found.get("id") or "") or _plain(address).rstrip("/").replace(":", "/").rpartition("/")[2]
@@ -85,7 +85,7 @@ def learn(found: Mapping[str, Any], known: Known) -> None:
             known.asked.add(_identifier(subject["identifier"]))
 
 
-def _learn_named(kind: str, own: str, found: Mapping[str, Any], known: Known) -> None:
+def _learn_named(kind: str, own: str, found: Mapping[str, Any], known: FhirReferences) -> None:
     for each in listed(found.get("identifier")):
         if isinstance(each, dict) and (named := _identifier(each))[1]:
             known.identifiers.setdefault((kind, *named), set()).add(own)
@@ -99,7 +99,7 @@ def _learn_named(kind: str, own: str, found: Mapping[str, Any], known: Known) ->
         known.names[own] = told.names[0]
 
 
-def identities(known: Known) -> Iterator[Identity]:
+def identities(known: FhirReferences) -> Iterator[Identity]:
     """Give who every patient is that the files name, after all of them were learned."""
     server = known.servers.get(_PATIENT, "")
     source = f"fhir:{server}" if server else "fhir"
@@ -112,7 +112,7 @@ def identities(known: Known) -> Iterator[Identity]:
             yield Identity(f"{system}|{value}" if system else value, source="identifier", numbers=((system, value),))
 
 
-def supersede(read: Iterable[Known]) -> None:
+def supersede(read: Iterable[FhirReferences]) -> None:
     """Note which documents others replace, or are another form of, after all files were learned.
 
     A document counts only for the same patient's. Of documents that replace each other in a circle, or themselves, none
@@ -149,7 +149,7 @@ def _settled(later: Mapping[tuple[str, str], set[tuple[str, str]]]) -> set[tuple
     return settled
 
 
-def _superseded_by(found: Mapping[str, Any], known: Known) -> Iterator[str]:
+def _superseded_by(found: Mapping[str, Any], known: FhirReferences) -> Iterator[str]:
     """The ids that `relatesTo` names. R4's code is a word, R5's a CodeableConcept."""
     for each in listed(found.get("relatesTo")):
         if not isinstance(each, dict):
@@ -161,14 +161,14 @@ def _superseded_by(found: Mapping[str, Any], known: Known) -> Iterator[str]:
             yield own
 
 
-def patient(found: Mapping[str, Any], known: Known) -> str:
+def patient(found: Mapping[str, Any], known: FhirReferences) -> str:
     """Raises ValueError where it cannot be said of which patient the resource is."""
     if named := _named(found.get("subject"), known, _PATIENT):
         return named
     raise ValueError("names no patient: whose record it is must be known; export it with its subject")
 
 
-def encounter(found: Mapping[str, Any], known: Known) -> str:
+def encounter(found: Mapping[str, Any], known: FhirReferences) -> str:
     """The encounter's id; empty where none is named. Raises ValueError as `patient`."""
     wanted = (reference for kind, reference in _references(found) if kind == _ENCOUNTER)
     return next((name for each in wanted if (name := _named(each, known, _ENCOUNTER))), "")
@@ -196,14 +196,14 @@ def _name(given: Any) -> str:
     return str(given.get("text") or " ".join(str(part) for part in parts if part))
 
 
-def _stay(own: str, found: Mapping[str, Any]) -> Stay:
+def _stay(own: str, found: Mapping[str, Any]) -> EncounterStay:
     codes = set(_classes(found.get("class")))
     if found.get("status") in _NO_STAYS or (codes and not codes & _STAYS):
-        return Stay(visit=own)
+        return EncounterStay(visit=own)
     # R5 has another name for it.
     period = found.get("period") or found.get("actualPeriod")
     dates = period if isinstance(period, dict) else {}
-    return Stay(own, str(dates.get("start") or ""), str(dates.get("end") or ""))
+    return EncounterStay(own, str(dates.get("start") or ""), str(dates.get("end") or ""))
 
 
 def _classes(given: Any) -> Iterator[str]:
@@ -229,7 +229,7 @@ def _references(found: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         yield _ENCOUNTER, each
 
 
-def _learn_reference(wanted: str, given: Any, server: str, known: Known) -> None:
+def _learn_reference(wanted: str, given: Any, server: str, known: FhirReferences) -> None:
     """A relative reference is of the `server` of the resource that has it."""
     target = str(given.get("reference") or "") if isinstance(given, dict) else ""
     kind, own = _parted(target)
@@ -237,7 +237,7 @@ def _learn_reference(wanted: str, given: Any, server: str, known: Known) -> None
         _meet(kind, own, "", known, _server(target, kind) or server)
 
 
-def _meet(kind: str, own: str, address: str, known: Known, server: str = "") -> None:
+def _meet(kind: str, own: str, address: str, known: FhirReferences, server: str = "") -> None:
     """Raises ValueError for an id of another server than before."""
     server, web, before = server or _server(address, kind), _web(address), known.ids.get((kind, own), "")
     if (server and known.servers.setdefault(kind, server) != server) or (web and before and web != before):
@@ -245,7 +245,7 @@ def _meet(kind: str, own: str, address: str, known: Known, server: str = "") -> 
     known.ids[kind, own] = web or before
 
 
-def _named(given: Any, known: Known, kind: str) -> str:
+def _named(given: Any, known: FhirReferences, kind: str) -> str:
     """The id that a reference names; empty where it names none of that type. Raises ValueError for one of several."""
     if not isinstance(given, dict):
         return ""
@@ -258,7 +258,7 @@ def _named(given: Any, known: Known, kind: str) -> str:
     return own if named == kind else ""
 
 
-def _by_identifier(given: Mapping[str, Any], known: Known, kind: str) -> str:
+def _by_identifier(given: Mapping[str, Any], known: FhirReferences, kind: str) -> str:
     identifier = given.get("identifier")
     if not isinstance(identifier, dict) or given.get("type") not in (None, kind):
         return ""

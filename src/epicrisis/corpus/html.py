@@ -14,10 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from epicrisis.corpus.reader_base import Skipped, because, shown
+from epicrisis.corpus.text_encodings import text_encoding
 from epicrisis.types import Document
-
-from .encodings import text_encoding
-from .inputs import Skipped, because, shown
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborNode

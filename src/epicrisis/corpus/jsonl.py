@@ -12,10 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from epicrisis.corpus.compression import check_values, open_packed
+from epicrisis.corpus.reader_base import Skipped, because, shown
 from epicrisis.types import Document
-
-from .inputs import Skipped, because, shown
-from .packed import check_values, open_packed
 
 __all__ = ["LONGEST", "objects", "open_packed", "read"]
 
@@ -37,7 +36,7 @@ def read(path: Path) -> Iterator[Document | Skipped]:
     """
     from pydantic import ValidationError
 
-    from .outside import DocumentLine, reason
+    from epicrisis.corpus.line_schemas import DocumentLine, reason
 
     for item in objects(path):
         if isinstance(item, Skipped):
@@ -109,7 +108,7 @@ def _too_long(size: int) -> str:
 
 def _parse(line: bytes) -> dict[str, Any]:
     """Raises ValueError with a reason that repeats nothing of the line."""
-    from .outside import fault
+    from epicrisis.corpus.line_schemas import fault
 
     check_values(line, MOST_VALUES)
     try:

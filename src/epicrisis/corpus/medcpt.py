@@ -24,18 +24,17 @@ from pathlib import Path
 from tokenize import TokenError
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from epicrisis.corpus.compression import check_values
+from epicrisis.corpus.reader_base import Encoded, Skipped, because, check_file, is_folder, shown
 from epicrisis.dates import last_day
 from epicrisis.errors import InputError
 from epicrisis.types import Document
-
-from .inputs import Encoded, Skipped, because, check_file, is_folder, shown
-from .packed import check_values
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from epicrisis.seams import Vectors
+    from epicrisis.protocols import Vectors
 
     Ids: TypeAlias = npt.NDArray[np.int64]
 
@@ -171,9 +170,18 @@ def _checked(folder: Path, number: int) -> Chunk:
 
 
 _NO_ARRAY = (
-    OSError, ValueError, EOFError, ArithmeticError, SyntaxError, TokenError, TypeError, LookupError, AttributeError,
-    RecursionError, MemoryError,
-)  # fmt: skip
+    OSError,
+    ValueError,
+    EOFError,
+    ArithmeticError,
+    SyntaxError,
+    TokenError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    RecursionError,
+    MemoryError,
+)
 """What numpy raises for headers, which it reads as Python's literals."""
 
 
@@ -246,7 +254,7 @@ def _encoded(chunk: Chunk, batch: Sequence[tuple[int, Document]]) -> Iterator[En
 
 def _document(pmid: int, value: Any) -> Document:
     """Raises ValueError with the reason."""
-    from .outside import fault
+    from epicrisis.corpus.line_schemas import fault
 
     if wrong := fault(value):
         raise ValueError(wrong)

@@ -16,10 +16,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from epicrisis.corpus import jsonl, xml_text
+from epicrisis.corpus.reader_base import Skipped, shown
 from epicrisis.types import Document
-
-from . import jsonl, xmltext
-from .inputs import Skipped, shown
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
@@ -90,8 +89,8 @@ def statpearls(path: Path) -> Iterator[Document | Skipped]:
     (`H 2 O`), which a like-for-like comparison needs; for reading, the full-text reader gives the better text.
     """
     try:
-        root = xmltext.whole(path)
-    except xmltext.BrokenXML as error:
+        root = xml_text.whole(path)
+    except xml_text.BrokenXML as error:
         yield Skipped(shown(path), "", str(error))
         return
     title = root.findtext(".//title") or ""

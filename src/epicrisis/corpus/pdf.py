@@ -14,9 +14,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from epicrisis.corpus.reader_base import Skipped, because, shown
 from epicrisis.types import Document
-
-from .inputs import Skipped, because, shown
 
 if TYPE_CHECKING:
     from pypdfium2 import PdfDocument

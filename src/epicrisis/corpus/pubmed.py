@@ -28,13 +28,12 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import TypeAlias
 
+from epicrisis.corpus import pubmed_record
+from epicrisis.corpus.reader_base import Deleted, Item, Skipped, marked, shown
+from epicrisis.corpus.xml_text import BrokenXML, records
 from epicrisis.errors import InputError
-from epicrisis.scratch import Scratch
+from epicrisis.temporary_folders import Scratch
 from epicrisis.types import Document
-
-from . import pubmed_record
-from .inputs import Deleted, Item, Skipped, marked, shown
-from .xmltext import BrokenXML, records
 
 Found: TypeAlias = Document | Deleted | Skipped
 

@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from epicrisis.corpus.pubmed_dates import iso_date
+from epicrisis.corpus.xml_text import text
 from epicrisis.dates import last_day
 from epicrisis.types import Document
-
-from .pubmed_dates import iso_date
-from .xmltext import text
 
 if TYPE_CHECKING:
     from lxml.etree import _Element

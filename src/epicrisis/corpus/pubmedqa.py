@@ -11,14 +11,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from epicrisis.corpus.compression import check_values
+from epicrisis.corpus.reader_base import Skipped, because, check_file, shown
 from epicrisis.errors import InputError
 from epicrisis.types import Document, Question
 
-from .inputs import Skipped, because, check_file, shown
-from .packed import check_values
-
 if TYPE_CHECKING:
-    from .outside import PubMedQAEntry
+    from epicrisis.corpus.line_schemas import PubMedQAEntry
 
 LARGEST = 512 * 1024 * 1024
 """Bytes of a file, which is parsed as a whole."""
@@ -103,7 +102,7 @@ def _entry(key: str, value: Any) -> PubMedQAEntry:
     """Raises ValueError with the reason."""
     from pydantic import ValidationError
 
-    from .outside import PubMedQAEntry, fault, reason
+    from epicrisis.corpus.line_schemas import PubMedQAEntry, fault, reason
 
     if wrong := fault([key, value]):
         raise ValueError(wrong)

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from epicrisis.corpus import jsonl, pubmedqa
+from epicrisis.corpus.reader_base import Skipped, check_file, shown
 from epicrisis.errors import InputError
-from epicrisis.types import Place, Question
-
-from . import jsonl, pubmedqa
-from .inputs import Skipped, check_file, shown
+from epicrisis.types import EvidenceSpan, Question
 
 _ACCEPTED = "accepted"
 _PASSED_OVER = ("proposed", "rejected", "left-out")
@@ -40,7 +39,7 @@ def read_questions(path: Path) -> Iterator[Question | Skipped]:
 def _lines(path: Path) -> Iterator[Question | Skipped]:
     from pydantic import ValidationError
 
-    from .outside import QuestionLine, reason
+    from epicrisis.corpus.line_schemas import QuestionLine, reason
 
     seen: set[str] = set()
     for item in _accepted(path):
@@ -68,7 +67,7 @@ def _lines(path: Path) -> Iterator[Question | Skipped]:
             gold_documents=tuple(line.gold_documents or ()),
             patient=line.patient,
             also=tuple(line.also or ()),
-            evidence=tuple(Place(**place.model_dump()) for place in line.evidence or ()),
+            evidence=tuple(EvidenceSpan(**place.model_dump()) for place in line.evidence or ()),
             category=line.category,
         )
 

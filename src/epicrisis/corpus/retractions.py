@@ -13,11 +13,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from epicrisis.corpus.reader_base import Marked, Skipped, because, shown
 from epicrisis.dates import first_day, last_day
 from epicrisis.errors import InputError
 from epicrisis.types import Document
-
-from .inputs import Marked, Skipped, because, shown
 
 REINSTATED = "reinstated"
 _OF_NATURE = {

@@ -21,9 +21,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from epicrisis.corpus.reader_base import Skipped, shown
 from epicrisis.types import Document
-
-from .inputs import Skipped, shown
 
 SECONDS = 60
 """Wall-clock seconds for a file, and more for a large one."""
@@ -37,7 +36,7 @@ OUT_OF_MEMORY = 3
 """The exit code of a child that reached its limit."""
 
 _ROOT = Path(__file__).parents[2]
-_START = "import sys; sys.path.append(sys.argv[1]); from epicrisis.corpus.sandbox_child import main; main()"
+_START = "import sys; sys.path.append(sys.argv[1]); from epicrisis.corpus.sandbox_worker import main; main()"
 _ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "PYTHONPATH", "PYTHONHOME", "PYTHONUTF8", "TMPDIR")
 """All that the child is told of the environment: no keys of endpoints."""
 _HEADER = 8

@@ -20,19 +20,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from epicrisis.corpus.quality import NearDuplicates, is_empty, markup_left
+from epicrisis.corpus.text_quality import NearDuplicates, is_empty, markup_left
 from epicrisis.errors import LibraryBusy, LibraryDamaged
 from epicrisis.facets import RETRACTED
-
-from .digests import Damage, verified
-from .foreign import ours
-from .health_report import (
+from epicrisis.library.checksums import Damage, verified
+from epicrisis.library.engine_errors import ours
+from epicrisis.library.health_report import (
     MARKS_DUE,
     SHOWN,
-    Agreement,
     Contents,
     Finding,
     HealthReport,
+    IndexAgreement,
     Pairs,
     Rows,
     Texts,
@@ -40,12 +39,12 @@ from .health_report import (
     notices,
     problems,
 )
-from .journal import Journal
-from .library import Library
-from .patients import MIXED, Roster
-from .rowkeys import Numbers, RowKeys
-from .vectors import PassageTable
-from .words import WordIndex, version_of
+from epicrisis.library.journal import Journal
+from epicrisis.library.library import Library
+from epicrisis.library.passage_table import PassageTable
+from epicrisis.library.patients import MIXED, Roster
+from epicrisis.library.row_keys import Numbers, RowKeys
+from epicrisis.library.word_index import WordIndex, version_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,8 +60,20 @@ OTHERS = "(others)"
 
 _SOURCES = 1000
 _PIECE = 4096
-_COLUMNS = ["id", "document_id", "ordinal", "start", "end", "text", "title", "source", "last_day", "facets",
-            "content_hash", "vector"]  # fmt: skip
+_COLUMNS = [
+    "id",
+    "document_id",
+    "ordinal",
+    "start",
+    "end",
+    "text",
+    "title",
+    "source",
+    "last_day",
+    "facets",
+    "content_hash",
+    "vector",
+]
 _LONG_WORD = re.compile(rb"[a-z0-9\x80-\xff]{9,}")
 _SPREAD = 2_654_435_761
 _KEYS = 1 << 32
@@ -94,7 +105,7 @@ def check(library: Library, on_progress: Callable[[int, int], None] | None = Non
             settled = settled and journal.data_version() == before
             found = _Found(scan, not_in_journal, lambda: _batches(library.path, table, ["id", "document_id"]))
             rows, contents, texts = found.rows(), scan.contents(len(journal.buried())), found.texts()
-            agreement = found.agreement(only_in_journal) if settled else Agreement(compared=False)
+            agreement = found.agreement(only_in_journal) if settled else IndexAgreement(compared=False)
             unmarked = bool(journal.due())
             if journal.data_version() != before:
                 # A compaction may have removed it.
@@ -375,9 +386,9 @@ class _Found:
             crowded=scan.near.not_compared,
         )
 
-    def agreement(self, only_in_journal: Finding) -> Agreement:
+    def agreement(self, only_in_journal: Finding) -> IndexAgreement:
         assert self._scan.words is not None
-        return Agreement(
+        return IndexAgreement(
             compared=True,
             not_in_words=self._scan.words.missing.finding,
             only_in_words=self._scan.words.unknown(self._scan.keys),

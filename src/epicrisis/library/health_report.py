@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from epicrisis.library.checksums import Damage
+from epicrisis.library.consistency import LibraryInfo
 from epicrisis.printable import printable
-
-from .digests import Damage
-from .soundness import LibraryInfo
 
 SHOWN = 5
 """Ids that a finding names; the others are counted."""
@@ -102,7 +101,7 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
+class IndexAgreement:
     """Where the passages disagree with the word index (passages) and with the journal (documents).
 
     Another version of the content counts as another one. `compared` False: a writer was at work or was killed, and
@@ -127,7 +126,7 @@ class HealthReport:
     contents: Contents
     texts: Texts
     rows: Rows
-    agreement: Agreement
+    agreement: IndexAgreement
     files: Damage
     problems: tuple[str, ...]
     notices: tuple[str, ...]
@@ -136,7 +135,7 @@ class HealthReport:
 # -- sentences ------------------------------------------------------------------------------------------------------
 
 
-def problems(library: LibraryInfo, rows: Rows, agreement: Agreement, files: Damage) -> tuple[str, ...]:
+def problems(library: LibraryInfo, rows: Rows, agreement: IndexAgreement, files: Damage) -> tuple[str, ...]:
     """What is wrong, each with its cure."""
     found = (
         (rows.wrong_ids, "passages are not called by their document and ordinal", _AGAIN),
@@ -167,7 +166,7 @@ def damage_told(files: Damage) -> tuple[str, ...]:
 
 
 def notices(
-    library: LibraryInfo, contents: Contents, texts: Texts, rows: Rows, agreement: Agreement, files: Damage
+    library: LibraryInfo, contents: Contents, texts: Texts, rows: Rows, agreement: IndexAgreement, files: Damage
 ) -> tuple[str, ...]:
     """What is not wrong and still worth knowing."""
     told = tuple(_notices(library, contents, texts, rows, agreement))
@@ -176,7 +175,9 @@ def notices(
     return told if files.recorded else (*told, _NOT_RECORDED)
 
 
-def _notices(library: LibraryInfo, contents: Contents, texts: Texts, rows: Rows, agreement: Agreement) -> Iterator[str]:
+def _notices(
+    library: LibraryInfo, contents: Contents, texts: Texts, rows: Rows, agreement: IndexAgreement
+) -> Iterator[str]:
     if not agreement.compared:
         yield (
             "a writer is at work, or was stopped: whether the parts agree was not looked at; check again when it has "

@@ -13,18 +13,17 @@ from pathlib import Path
 
 import numpy as np
 
-from epicrisis.corpus.inputs import Identity, Item, WholeFile
+from epicrisis.corpus.reader_base import Identity, Item, WholeFile
 from epicrisis.errors import EncoderMismatch, LibraryError
-from epicrisis.seams import Encoder
-from epicrisis.types import Splitter
-
-from .addition import Addition
-from .ingest_checks import check_chunks
-from .ingest_report import IngestReport, Progress
-from .interrupts import uninterrupted
-from .library import Library
-from .manifest import PRECOMPUTED, check_encoder, complete_manifest
-from .seen import Seen
+from epicrisis.library.duplicate_ids import Seen
+from epicrisis.library.ingest_batches import Addition
+from epicrisis.library.ingest_checks import check_chunks
+from epicrisis.library.ingest_report import IngestProgress, IngestReport
+from epicrisis.library.interrupts import uninterrupted
+from epicrisis.library.library import Library
+from epicrisis.library.manifest import PRECOMPUTED, check_encoder, complete_manifest
+from epicrisis.protocols import Encoder
+from epicrisis.types import SplitterName
 
 DEFAULT_OVERLAP = 32
 """Tokens that neighbouring passages of a new library share, at most."""
@@ -37,7 +36,7 @@ def open_or_create(
     encoder: Encoder,
     encoder_name: str,
     overlap: int = DEFAULT_OVERLAP,
-    splitter: Splitter | None = None,
+    splitter: SplitterName | None = None,
     ready_made: bool = False,
     chunk_tokens: int | None = None,
 ) -> Library:
@@ -103,7 +102,7 @@ def add_documents(
     items: Iterable[Item],
     encoder: Encoder,
     *,
-    on_progress: Callable[[Progress], None] | None = None,
+    on_progress: Callable[[IngestProgress], None] | None = None,
     seconds_between_commits: float = 10.0,
     passages_per_batch: int = 8192,
     replace: bool = False,

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from epicrisis.corpus.inputs import Identity, Item
+from epicrisis.corpus.reader_base import Identity, Item
 from epicrisis.errors import InputError
-from epicrisis.seams import Encoder
-from epicrisis.types import Document, Passage, Splitter
-
-from .cutting import cut
-from .identities import declare_literature, meet, read_identities
-from .library import Library
-from .patients import names_in_notes
-from .vectors import PassageTable
+from epicrisis.library.library import Library
+from epicrisis.library.passage_table import PassageTable
+from epicrisis.library.patient_identities import declare_literature, meet, read_identities
+from epicrisis.library.patients import names_in_notes
+from epicrisis.library.splitters import cut
+from epicrisis.protocols import Encoder
+from epicrisis.types import Document, Passage, SplitterName
 
 OTHER = "same id, different text"
 ANOTHER = (
@@ -86,7 +85,7 @@ def named_in(documents: Iterable[Document]) -> Mapping[tuple[str, str], Identity
 
 
 def check_chunks(
-    chunk_tokens: int, encoder: Encoder, name: str, overlap: int, splitter: Splitter | None, ready_made: bool
+    chunk_tokens: int, encoder: Encoder, name: str, overlap: int, splitter: SplitterName | None, ready_made: bool
 ) -> None:
     """Raises InputError for chunks that the encoder does not read to their end, or that no splitter makes."""
     if splitter not in (None, "tokens") or ready_made:

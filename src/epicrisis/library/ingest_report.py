@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from epicrisis.corpus.inputs import Skipped
-from epicrisis.corpus.removed import Removed
+from epicrisis.corpus.reader_base import Skipped
+from epicrisis.corpus.removal_log import Removed
 
 SHOWN = 20
 """Skipped documents that a report names; the others are counted."""
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class IngestProgress:
     """How far an addition is. `documents` were read so far; the others count what is acknowledged or left out."""
 
     documents: int

@@ -16,14 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from epicrisis.errors import LibraryDamaged, StorageError
+from epicrisis.library import retraction_statements
+from epicrisis.library.engine_errors import REPAIR, ours
+from epicrisis.library.retraction_statements import Statement
 from epicrisis.types import Origin
 
-from . import marks
-from .foreign import REPAIR, ours
-from .marks import Statement
-
 if TYPE_CHECKING:
-    from .digests import Digests
+    from epicrisis.library.checksums import Digests
 
 NAME = "journal.sqlite"
 _SCHEMA = """
@@ -99,7 +98,7 @@ def _ids(text: str) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class DocumentRow:
     """One acknowledged document."""
 
     id: str
@@ -109,7 +108,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class IngestedFile:
     """A file that was added whole. `name` without its folder; `added` is ISO 8601, UTC."""
 
     sha256: str
@@ -179,7 +178,7 @@ class Journal:
             return [(int(sequence), _ids(ids)) for sequence, ids in rows]
 
     def finish(
-        self, sequence: int, document_ids: Sequence[str], rows: Iterable[Row], at: Marks, files: Digests | None
+        self, sequence: int, document_ids: Sequence[str], rows: Iterable[DocumentRow], at: Marks, files: Digests | None
     ) -> None:
         """Acknowledge a batch. `rows` are what is left of its documents; those without a row are gone.
 
@@ -196,7 +195,7 @@ class Journal:
             if files is not None:
                 self._set_files(files)
 
-    def rebuild(self, rows: Iterable[Row], at: Marks, files: Digests | None = None) -> None:
+    def rebuild(self, rows: Iterable[DocumentRow], at: Marks, files: Digests | None = None) -> None:
         """Put these rows in the place of all documents; rows of the same document are added up."""
         with self._transaction():
             self._db.execute("DELETE FROM documents")
@@ -240,7 +239,7 @@ class Journal:
         self._db.executemany("INSERT OR REPLACE INTO data_files VALUES (?, ?)", files.written.items())
         self._db.executemany("DELETE FROM data_files WHERE path = ?", [(name,) for name in files.gone])
 
-    def documents(self) -> Iterator[Row]:
+    def documents(self) -> Iterator[DocumentRow]:
         """All acknowledged documents, in the order of their ids."""
         with ours(self._folder):
             for values in self._db.execute("SELECT * FROM documents ORDER BY id"):
@@ -304,17 +303,17 @@ class Journal:
         with ours(self._folder):
             return dict(self._db.execute("SELECT id, revision FROM deleted"))
 
-    def add_source(self, source: Source) -> None:
+    def add_source(self, source: IngestedFile) -> None:
         """Remembers a file as added whole."""
         with self._transaction():
             values = (source.sha256, source.name, source.bytes, source.added)
             self._db.execute("INSERT OR REPLACE INTO sources VALUES (?, ?, ?, ?)", values)
 
-    def sources(self) -> list[Source]:
+    def sources(self) -> list[IngestedFile]:
         """The files that were added whole, in the order of their addition."""
         with ours(self._folder):
             rows = self._db.execute("SELECT sha256, name, bytes, added FROM sources ORDER BY added, name").fetchall()
-        return [Source(*row) for row in rows]
+        return [IngestedFile(*row) for row in rows]
 
     # -- marks --------------------------------------------------------------------------------------------------------
 
@@ -322,20 +321,20 @@ class Journal:
     def has_marks(self) -> bool:
         """Whether the library keeps statements about articles already."""
         with ours(self._folder):
-            return marks.there_are(self._db)
+            return retraction_statements.there_are(self._db)
 
     def make_marks(self, statements: Iterable[Statement]) -> None:
         """Make the tables of statements where they are not there, with these in them."""
         with self._transaction():
-            for command in filter(str.strip, marks.SCHEMA.split(";")):
+            for command in filter(str.strip, retraction_statements.SCHEMA.split(";")):
                 self._db.execute(command)
             known = list(statements)
-            marks.replace_of(self._db, list({each.source for each in known}), known)
+            retraction_statements.replace_of(self._db, list({each.source for each in known}), known)
 
     def state(self, sources: Sequence[str], statements: Iterable[Statement]) -> None:
         """Put these statements in the place of all that the sources have said before."""
         with self._transaction():
-            marks.replace_of(self._db, sources, statements)
+            retraction_statements.replace_of(self._db, sources, statements)
 
     def statements(self, targets: Sequence[str] | None = None) -> list[Statement]:
         """Return the statements about these targets, or all of them."""
@@ -343,7 +342,7 @@ class Journal:
             return []
         with ours(self._folder):
             if targets is not None:
-                return marks.of_targets(self._db, targets)
+                return retraction_statements.of_targets(self._db, targets)
             return [Statement(*row) for row in self._db.execute("SELECT target, source, mark, day FROM marks")]
 
     def due(self) -> list[str]:
@@ -418,7 +417,7 @@ class Journal:
         )
         self._db.execute("DELETE FROM coming_origins WHERE sequence = ?", (sequence,))
 
-    def _row(self, document_id: Any, digest: Any, passages: Any = 0, revision: Any = None) -> Row:
+    def _row(self, document_id: Any, digest: Any, passages: Any = 0, revision: Any = None) -> DocumentRow:
         """Return a row of `documents`. Raises LibraryDamaged where a value is not of the type it was written with."""
         if not (
             isinstance(document_id, str)
@@ -427,7 +426,7 @@ class Journal:
             and isinstance(revision, str | None)
         ):
             raise LibraryDamaged(f"{self._folder / NAME} holds a document that cannot be read: {REPAIR}")
-        return Row(document_id, digest.hex(), passages, revision)
+        return DocumentRow(document_id, digest.hex(), passages, revision)
 
     def _remove(self, document_ids: Sequence[str]) -> None:
         known = "FROM documents WHERE id IN (SELECT value FROM json_each(?))"
@@ -436,7 +435,7 @@ class Journal:
         self._db.execute(f"DELETE {known}", ids)
         self._count(-documents, -passages)
 
-    def _insert(self, rows: Iterable[Row]) -> None:
+    def _insert(self, rows: Iterable[DocumentRow]) -> None:
         documents = passages = 0
         for row in rows:
             self._db.execute(

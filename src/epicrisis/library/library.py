@@ -22,27 +22,41 @@ from typing import Any, Self
 import numpy as np
 from filelock import FileLock
 
-from epicrisis.corpus.inputs import Marked
+from epicrisis.corpus.reader_base import Marked
 from epicrisis.errors import InputError, LibraryDamaged, LibraryError, StorageError
+from epicrisis.library import manifest as manifests
+from epicrisis.library.bm25_search import best_by_words
+from epicrisis.library.checksums import changed_before_compaction, damaged, remove_damaged_versions, unrecorded
+from epicrisis.library.consistency import LibraryInfo, LibraryParts
+from epicrisis.library.engine_errors import ours
+from epicrisis.library.journal import DocumentRow, IngestedFile, Journal, Marks
+from epicrisis.library.library_folder import (
+    PARTS,
+    REPLIES,
+    check_parts,
+    check_vacant,
+    clear,
+    locked,
+    remove_leftovers,
+    sizes,
+)
+from epicrisis.library.manifest import LibraryManifest
+from epicrisis.library.passage_checks import check_documents, check_scope
+from epicrisis.library.passage_table import PassageTable, StoredPassage, stored_passages
+from epicrisis.library.rebuild import REBUILT, rebuild, rows_of
+from epicrisis.library.retraction_marking import (
+    documents_named,
+    marks_for,
+    marks_to_change,
+    statements_about,
+    statements_in,
+)
+from epicrisis.library.vector_index import DEFAULT_RECALL, IndexReport, probing, read_report, refreshed
+from epicrisis.library.vector_search import EXACT_LIMIT, Neighbours
+from epicrisis.library.word_index import WordIndex
 from epicrisis.privacy import close_to_others, local_path
-from epicrisis.seams import StoredDocument, Vectors
+from epicrisis.protocols import StoredDocument, Vectors
 from epicrisis.types import Document, Hit, Origin, Passage, Scope
-
-from . import manifest as manifests
-from .best import best_by_words
-from .checks import check_documents, check_scope
-from .digests import changed_before_compaction, damaged, remove_damaged_versions, unrecorded
-from .folder import PARTS, REPLIES, check_parts, check_vacant, clear, locked, remove_leftovers, sizes
-from .foreign import ours
-from .index import DEFAULT_RECALL, IndexReport, probing, read_report, refreshed
-from .journal import Journal, Marks, Row, Source
-from .manifest import Manifest
-from .marking import documents_named, marks_for, marks_to_change, statements_about, statements_in
-from .nearest import EXACT_LIMIT, Neighbours
-from .rebuild import REBUILT, rebuild, rows_of
-from .soundness import LibraryInfo, Parts
-from .vectors import PassageTable, StoredPassage, stored_passages
-from .words import WordIndex
 
 _COMPACT_AFTER = 200
 FILTERS_FROM = 5_000
@@ -55,7 +69,7 @@ class Library:
     Made by `create` (then open for writing) or `open`. Engines' errors come out as StorageError or LibraryDamaged.
     """
 
-    def __init__(self, folder: Path, manifest: Manifest, lock: FileLock | None, *, build: bool = False) -> None:
+    def __init__(self, folder: Path, manifest: LibraryManifest, lock: FileLock | None, *, build: bool = False) -> None:
         """Not for callers: use `create` or `open`. `lock` is held, and is None for a reader."""
         self._folder = folder
         self._manifest = manifest
@@ -69,24 +83,35 @@ class Library:
         self._neighbours = Neighbours(folder, self._table, manifest.dimensions)
         self._words = WordIndex(folder, create=build)
         self._journal = Journal.create(folder) if build else Journal(folder)
-        self._parts = Parts(folder, self._table, self._words, self._journal)
+        self._parts = LibraryParts(folder, self._table, self._words, self._journal)
 
     # -- opening ------------------------------------------------------------------------------------------------------
 
     @classmethod
     def create(
-        cls, path: Path | str, *, encoder_fingerprint: str, encoder_name: str, dimensions: int, max_tokens: int,
-        overlap: int, splitter: str = "tokens",
-    ) -> Self:  # fmt: skip
+        cls,
+        path: Path | str,
+        *,
+        encoder_fingerprint: str,
+        encoder_name: str,
+        dimensions: int,
+        max_tokens: int,
+        overlap: int,
+        splitter: str = "tokens",
+    ) -> Self:
         """A new, empty library, open for writing. Killed half-way, it can be created again.
 
         Raises LibraryError where the folder holds a library or anything else, LibraryBusy, StorageError.
         """
         folder = local_path(path).absolute()
         manifest = manifests.new_manifest(
-            encoder_fingerprint=encoder_fingerprint, encoder_name=encoder_name, dimensions=dimensions,
-            max_tokens=max_tokens, overlap=overlap, splitter=splitter,
-        )  # fmt: skip
+            encoder_fingerprint=encoder_fingerprint,
+            encoder_name=encoder_name,
+            dimensions=dimensions,
+            max_tokens=max_tokens,
+            overlap=overlap,
+            splitter=splitter,
+        )
         check_vacant(folder)
         with ours(folder):
             # Patients' records may lie here: others get in only when the owner lets them.
@@ -125,7 +150,7 @@ class Library:
             raise
 
     @classmethod
-    def _build(cls, folder: Path, manifest: Manifest, lock: FileLock) -> Self:
+    def _build(cls, folder: Path, manifest: LibraryManifest, lock: FileLock) -> Self:
         """Makes the parts; the manifest says complete only after that, so a kill in between leaves nothing in doubt."""
         clear(folder, *PARTS)
         complete = manifests.completed(manifest)
@@ -135,7 +160,7 @@ class Library:
         return library
 
     @classmethod
-    def _open(cls, folder: Path, manifest: Manifest, lock: FileLock | None) -> Self:
+    def _open(cls, folder: Path, manifest: LibraryManifest, lock: FileLock | None) -> Self:
         if not manifest.complete:
             raise LibraryDamaged(
                 f"{folder} is being made, or its making was broken off: try again in a moment, or run the command that "
@@ -192,7 +217,7 @@ class Library:
         return self._folder
 
     @property
-    def manifest(self) -> Manifest:
+    def manifest(self) -> LibraryManifest:
         return self._manifest
 
     # -- writing ------------------------------------------------------------------------------------------------------
@@ -276,7 +301,7 @@ class Library:
                 self._journal.settle_due(due)
         return count
 
-    def add_source(self, source: Source) -> None:
+    def add_source(self, source: IngestedFile) -> None:
         """Remembers that a file was added whole. Raises LibraryError for a reader."""
         with self._threads:
             self._settle()
@@ -337,7 +362,9 @@ class Library:
         words = self._words.replace(document_ids, passages)
         self._acknowledge(sequence, document_ids, rows_of(passages), Marks(self._table.version, words))
 
-    def _acknowledge(self, sequence: int, document_ids: Sequence[str], rows: Sequence[Row], marks: Marks) -> None:
+    def _acknowledge(
+        self, sequence: int, document_ids: Sequence[str], rows: Sequence[DocumentRow], marks: Marks
+    ) -> None:
         """Record the data files that the batch wrote, where the library records them, and end the batch."""
         recorded = self._journal.files()
         files = None if recorded is None else unrecorded(self._folder, recorded)
@@ -442,7 +469,7 @@ class Library:
         """(title, text, vector) of the first passages of the table."""
         return self._table.some_vectors(count)
 
-    def sources(self) -> list[Source]:
+    def sources(self) -> list[IngestedFile]:
         """The files that were added whole."""
         with self._threads:
             return self._journal.sources()

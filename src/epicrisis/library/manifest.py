@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 from epicrisis.errors import EncoderMismatch, InputError, LibraryDamaged, LibraryMissing
+from epicrisis.library.engine_errors import REPAIR, ours
 from epicrisis.printable import shell_quoted
-from epicrisis.types import Splitter
-
-from .foreign import REPAIR, ours
+from epicrisis.types import SplitterName
 
 FORMAT = 2
 PRECOMPUTED = "precomputed:"
@@ -34,7 +33,7 @@ _SOFTWARE = ("epicrisis", "lancedb", "tantivy", "pyarrow")
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class LibraryManifest:
     """`splitter` says how documents are cut (see `corpus.splitting`); `max_tokens` and `overlap` (tokens) are those of
     the splitter `tokens`. `created` is ISO 8601, UTC.
 
@@ -56,7 +55,7 @@ class Manifest:
 
 def new_manifest(
     *, encoder_fingerprint: str, encoder_name: str, dimensions: int, max_tokens: int, overlap: int, splitter: str
-) -> Manifest:
+) -> LibraryManifest:
     """Return a manifest for a library that is about to be made. Raises InputError where the numbers make no sense."""
     if not max_tokens > overlap >= 0:
         raise InputError(
@@ -65,7 +64,7 @@ def new_manifest(
         )
     if not 1 <= dimensions <= _MOST:
         raise InputError(f"vectors of {dimensions} dimensions make no library: check the encoder")
-    return Manifest(
+    return LibraryManifest(
         format=FORMAT,
         library_id=uuid.uuid4().hex,
         encoder_fingerprint=encoder_fingerprint,
@@ -79,7 +78,7 @@ def new_manifest(
     )
 
 
-def write_manifest(folder: Path, manifest: Manifest) -> None:
+def write_manifest(folder: Path, manifest: LibraryManifest) -> None:
     """Whole or not at all, and durable when it returns. Raises StorageError."""
     data = json.dumps(dataclasses.asdict(manifest), indent=2, sort_keys=True) + "\n"
     with ours(folder):
@@ -91,7 +90,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
         sync_folder(folder)
 
 
-def completed(manifest: Manifest) -> Manifest:
+def completed(manifest: LibraryManifest) -> LibraryManifest:
     """The same, saying that its parts are there."""
     return dataclasses.replace(manifest, complete=True)
 
@@ -105,7 +104,7 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def read_manifest(folder: Path) -> Manifest:
+def read_manifest(folder: Path) -> LibraryManifest:
     """Raises LibraryMissing where there is none, LibraryDamaged where it cannot be understood."""
     path = folder / NAME
     if not path.exists():
@@ -128,10 +127,10 @@ def read_manifest(folder: Path) -> Manifest:
         )
     if found != FORMAT or not _fits(values):
         raise LibraryDamaged(f"{path} lacks what a manifest holds: {REPAIR.split(',')[0]}, or restore this file")
-    return Manifest(**values)
+    return LibraryManifest(**values)
 
 
-def complete_manifest(folder: Path) -> Manifest | None:
+def complete_manifest(folder: Path) -> LibraryManifest | None:
     """Return the manifest of the library at `folder`, or None where there is none or its creation was interrupted.
 
     Raises LibraryDamaged where the manifest cannot be understood.
@@ -144,7 +143,7 @@ def complete_manifest(folder: Path) -> Manifest | None:
 
 def _fits(values: Mapping[str, Any]) -> bool:
     kinds = {"format": int, "dimensions": int, "max_tokens": int, "overlap": int, "software": dict, "complete": bool}
-    typed = set(values) == {field.name for field in dataclasses.fields(Manifest)} and all(
+    typed = set(values) == {field.name for field in dataclasses.fields(LibraryManifest)} and all(
         type(value) is kinds.get(name, str) for name, value in values.items()
     )
     return typed and _sensible(values)
@@ -158,12 +157,12 @@ def _sensible(values: Mapping[str, Any]) -> bool:
     return (
         1 <= values["dimensions"] <= _MOST
         and 0 <= values["overlap"] < values["max_tokens"] <= _MOST
-        and values["splitter"] in get_args(Splitter)
+        and values["splitter"] in get_args(SplitterName)
         and all(isinstance(text, str) and len(text) <= _LONGEST and text.isprintable() for text in texts)
     )
 
 
-def check_encoder(folder: Path, manifest: Manifest, fingerprint: str) -> None:
+def check_encoder(folder: Path, manifest: LibraryManifest, fingerprint: str) -> None:
     """Raises EncoderMismatch unless the library was made by this very encoder.
 
     Of ready-made vectors nobody knows the files they were made with: see `ingest.check_vectors`.

@@ -16,19 +16,18 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from epicrisis.corpus.inputs import Identity
+from epicrisis.corpus.reader_base import Identity
 from epicrisis.dates import dates_in, first_day, last_day
 from epicrisis.errors import InputError
+from epicrisis.library.engine_errors import ours
+from epicrisis.library.library import Library
+from epicrisis.library.library_folder import check_parts
+from epicrisis.library.manifest import NAME, read_manifest
+from epicrisis.library.passage_table import PassageTable, among
+from epicrisis.library.patient_identities import forget, literature_is_declared, read_identities, version
+from epicrisis.library.person_names import bare, is_common, mentions, name_keys
 from epicrisis.printable import shell_quoted
 from epicrisis.types import Question
-
-from .folder import check_parts
-from .foreign import ours
-from .identities import forget, literature_is_declared, read_identities, version
-from .library import Library
-from .manifest import NAME, read_manifest
-from .names import bare, is_common, mentions, name_keys
-from .vectors import PassageTable, among
 
 MIXED = (
     "documents of no patient are in this library of notes and are read with every patient's questions: say that they "
@@ -63,7 +62,7 @@ _APOSTROPHES = str.maketrans(dict.fromkeys("\u2018\u2019\u02bc", "'"))
 
 
 @dataclass(frozen=True, slots=True)
-class Patient:
+class PatientRecord:
     """What is known of a record without its text. `first` and `last` are the notes' dates as they are written."""
 
     id: str
@@ -106,12 +105,12 @@ class Roster:
         self._table = PassageTable(library.path, library.manifest.dimensions)
         self._reading = threading.Lock()
         self._version = (-1, -1)
-        self._patients: Mapping[str, Patient] = {}
+        self._patients: Mapping[str, PatientRecord] = {}
         self._literature = self._is_declared = False
         self._names: Mapping[str, frozenset[str]] = {}
         self._numbers: Mapping[str, frozenset[str]] = {}
 
-    def patients(self) -> Mapping[str, Patient]:
+    def patients(self) -> Mapping[str, PatientRecord]:
         """By id, in their order."""
         self._read()
         return self._patients
@@ -201,11 +200,11 @@ class _Record:
         self.types.update([str(told["note_type"])] if told.get("note_type") else [])
         self.name = self.name or (str(told["patient_name"]) if told.get("patient_name") else None)
 
-    def patient(self, known: Identity) -> Patient:
+    def patient(self, known: Identity) -> PatientRecord:
         first = min(self.dates, key=lambda date: (first_day(date), date), default=None)
         last = max(self.dates, key=lambda date: (last_day(date), date), default=None)
         names = dict.fromkeys((*known.names, *([self.name] if self.name else ())))
-        return Patient(
+        return PatientRecord(
             known.patient,
             self.notes,
             first,
@@ -239,7 +238,7 @@ def forget_patients(library: Library, patients: Iterable[str]) -> None:
     forget(library.path, [patient for patient in patients if patient not in there])
 
 
-def _written_numbers(patient: Patient) -> set[str]:
+def _written_numbers(patient: PatientRecord) -> set[str]:
     """The record numbers as a person may write them: with the system and without."""
     return {_plain_id(written) for number in patient.numbers for written in (number, _value_of(number))}
 
@@ -313,7 +312,7 @@ def _names_another(question: Question, roster: Roster) -> bool:
     return any(_spells_another(text, hyphens, own, roster.named()) for text, hyphens in ways)
 
 
-def _spells_another(text: str, hyphens: bool, own: Patient | None, named: Mapping[str, frozenset[str]]) -> bool:
+def _spells_another(text: str, hyphens: bool, own: PatientRecord | None, named: Mapping[str, frozenset[str]]) -> bool:
     """By full name in any spelling. Words of the own name are no other's, in whatever spelling both share."""
     runs = mentions(text, hyphens=hyphens) if named else []
     taken: set[int] = set()
@@ -326,7 +325,7 @@ def _spells_another(text: str, hyphens: bool, own: Patient | None, named: Mappin
     return False
 
 
-def _calls_one(asked: str, own: Patient | None, others: Sequence[Patient]) -> bool:
+def _calls_one(asked: str, own: PatientRecord | None, others: Sequence[PatientRecord]) -> bool:
     """By id. One that has a digit counts in any case of letters; `mary` would be a word."""
     exact, plain, same = asked, _plain(asked), set[str]()
     if own is not None:
@@ -359,7 +358,7 @@ def _digits(id_: str) -> Iterator[str]:
         yield digits
 
 
-def _called(patient: Patient) -> Iterator[str]:
+def _called(patient: PatientRecord) -> Iterator[str]:
     """The id, and the record numbers: the longer form first, of which the other is a part."""
     yield patient.id
     for number in patient.numbers:
@@ -368,7 +367,7 @@ def _called(patient: Patient) -> Iterator[str]:
             yield _value_of(number)
 
 
-def _names_one(asked: str, own: Patient | None, others: Sequence[Patient]) -> bool:
+def _names_one(asked: str, own: PatientRecord | None, others: Sequence[PatientRecord]) -> bool:
     """By full name."""
     if own is not None:
         # Not what is part of its own name: Anna Maria Muster is no Maria Muster. Its own name turned round is its own

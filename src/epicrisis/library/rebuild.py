@@ -14,18 +14,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from epicrisis.errors import LibraryDamaged
+from epicrisis.library import journal as journals
+from epicrisis.library import word_index as indexes
+from epicrisis.library.checksums import Digests, check_small_files, unrecorded
+from epicrisis.library.engine_errors import ours
+from epicrisis.library.journal import DocumentRow, IngestedFile, Journal, Marks
+from epicrisis.library.library_folder import clear
+from epicrisis.library.manifest import sync_folder
+from epicrisis.library.passage_table import PassageTable, StoredPassage
+from epicrisis.library.retraction_statements import Statement
+from epicrisis.library.word_index import WordIndex
 from epicrisis.types import Origin
-
-from . import journal as journals
-from . import words as indexes
-from .digests import Digests, check_small_files, unrecorded
-from .folder import clear
-from .foreign import ours
-from .journal import Journal, Marks, Row, Source
-from .manifest import sync_folder
-from .marks import Statement
-from .vectors import PassageTable, StoredPassage
-from .words import WordIndex
 
 REBUILT = f"{journals.NAME}.new"
 """The journal that is being made anew; beside a whole journal what a killed repair left."""
@@ -83,7 +82,7 @@ class _Remembered(NamedTuple):
     name: str = ""
     """The file it was read from."""
     deleted: Mapping[str, str] = {}
-    sources: Sequence[Source] = ()
+    sources: Sequence[IngestedFile] = ()
     origins: Mapping[str, Origin] = {}
     statements: Sequence[Statement] | None = None
     """What was stated of articles; None where it keeps no statements."""
@@ -113,8 +112,8 @@ def _remembered(folder: Path) -> _Remembered:
         return _Remembered()
 
 
-def rows_of(passages: Sequence[StoredPassage]) -> list[Row]:
+def rows_of(passages: Sequence[StoredPassage]) -> list[DocumentRow]:
     """One row a document."""
     versions = {stored.passage.document_id: (stored.content_hash, stored.revision) for stored in passages}
     counts = Counter(stored.passage.document_id for stored in passages)
-    return [Row(each, versions[each][0], count, versions[each][1]) for each, count in counts.items()]
+    return [DocumentRow(each, versions[each][0], count, versions[each][1]) for each, count in counts.items()]

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 from epicrisis.errors import ModelMissing
 from epicrisis.types import Metadata
 
-Kind: TypeAlias = Literal["encoder", "token-encoder", "sparse", "reranker", "chat", "reward", "nli"]
+ModelKind: TypeAlias = Literal["encoder", "token-encoder", "sparse", "reranker", "chat", "reward", "nli"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class PinnedModel:
     """
 
     name: str
-    kind: Kind
+    kind: ModelKind
     description: str
     licence: str
     settings: Metadata

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from epicrisis.errors import ModelFileInvalid
-from epicrisis.models.files import PARTS, ModelFiles, sha256_of
+from epicrisis.models.model_download import find
+from epicrisis.models.model_files import PARTS, ModelFiles, sha256_of
+from epicrisis.models.model_recipes import EncoderRecipe, encoder_recipe
 from epicrisis.models.networks import Network, load_network
-from epicrisis.models.pull import find
-from epicrisis.models.recipe import EncoderRecipe, encoder_recipe
-from epicrisis.models.tokens import Ids, batches, joined, load_tokenizer, padded
-from epicrisis.seams import Encoder, Vectors
+from epicrisis.models.tokenization import Ids, batches, joined, load_tokenizer, padded
+from epicrisis.protocols import Encoder, Vectors
 
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 import numpy as np
 
 from epicrisis.errors import ModelFileInvalid, ModelMissing
-from epicrisis.models.files import ONNX, ModelFiles
+from epicrisis.models.model_files import ONNX, ModelFiles
 from epicrisis.privacy import TELEMETRY_OFF
-from epicrisis.seams import Vectors
+from epicrisis.protocols import Vectors
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from epicrisis.models.tokens import Ids
+    from epicrisis.models.tokenization import Ids
 
 _NOT_A_MODEL = ("Fail", "InvalidArgument", "InvalidGraph", "InvalidProtobuf", "NotImplemented", "RuntimeException")
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from epicrisis.errors import ContextOverflow, ModelFileInvalid
-from epicrisis.models.files import ModelFiles
+from epicrisis.models.model_download import find
+from epicrisis.models.model_files import ModelFiles
+from epicrisis.models.model_recipes import NliRecipe, nli_recipe
 from epicrisis.models.networks import load_network
-from epicrisis.models.pull import find
-from epicrisis.models.recipe import NliRecipe, nli_recipe
-from epicrisis.models.tokens import batches, load_tokenizer, padded
-from epicrisis.seams import NliModel, Vectors
+from epicrisis.models.tokenization import batches, load_tokenizer, padded
+from epicrisis.protocols import NliModel, Vectors
 
 LABELS = ("entailment", "neutral", "contradiction")
 

@@ -15,12 +15,12 @@ import numpy.typing as npt
 
 from epicrisis.errors import ModelFileInvalid
 from epicrisis.models.catalogue import catalogue
-from epicrisis.models.files import ModelFiles
+from epicrisis.models.model_download import find
+from epicrisis.models.model_files import ModelFiles
+from epicrisis.models.model_recipes import RerankerRecipe, reranker_recipe
 from epicrisis.models.networks import load_network, load_tensor
-from epicrisis.models.pull import find
-from epicrisis.models.recipe import RerankerRecipe, reranker_recipe
-from epicrisis.models.tokens import Ids, batches, load_tokenizer, padded, token_id
-from epicrisis.seams import Reranker, Vectors
+from epicrisis.models.tokenization import Ids, batches, load_tokenizer, padded, token_id
+from epicrisis.protocols import Reranker, Vectors
 
 if TYPE_CHECKING:
     from tokenizers import Encoding

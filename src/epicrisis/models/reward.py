@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 
 from epicrisis.errors import ContextOverflow, ModelFileInvalid
-from epicrisis.models.files import ModelFiles
+from epicrisis.models.model_download import find
+from epicrisis.models.model_files import ModelFiles
+from epicrisis.models.model_recipes import RewardRecipe, reward_recipe
 from epicrisis.models.networks import load_network, load_tensor
-from epicrisis.models.pull import find
-from epicrisis.models.recipe import RewardRecipe, reward_recipe
-from epicrisis.models.tokens import load_tokenizer
+from epicrisis.models.tokenization import load_tokenizer
 from epicrisis.prompts import escape
-from epicrisis.seams import RewardModel
+from epicrisis.protocols import RewardModel
 
 
 def load_reward_model(name: str, home: Path, threads: int | None = None) -> RewardModel:

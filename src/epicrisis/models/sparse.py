@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 
 from epicrisis.errors import ContextOverflow
-from epicrisis.models.files import ModelFiles
+from epicrisis.models.model_download import find
+from epicrisis.models.model_files import ModelFiles
+from epicrisis.models.model_recipes import SparseRecipe, sparse_recipe
 from epicrisis.models.networks import load_network
-from epicrisis.models.pull import find
-from epicrisis.models.recipe import SparseRecipe, sparse_recipe
-from epicrisis.models.tokens import batches, load_tokenizer, padded
-from epicrisis.seams import SparseEncoder
+from epicrisis.models.tokenization import batches, load_tokenizer, padded
+from epicrisis.protocols import SparseEncoder
 
 BATCH = 2
 """Texts a run: each token gives a number for every word of the vocabulary, 60 MB a text of 512 tokens."""

@@ -12,12 +12,12 @@ import numpy as np
 
 from epicrisis.errors import ContextOverflow
 from epicrisis.models.catalogue import catalogue
-from epicrisis.models.files import ModelFiles
+from epicrisis.models.model_download import find
+from epicrisis.models.model_files import ModelFiles
+from epicrisis.models.model_recipes import TokenVectorsRecipe, token_vectors_recipe
 from epicrisis.models.networks import load_network
-from epicrisis.models.pull import find
-from epicrisis.models.recipe import TokenVectorsRecipe, token_vectors_recipe
-from epicrisis.models.tokens import batches, load_tokenizer, load_wordpieces, padded
-from epicrisis.seams import TokenEncoder, TokenVectors
+from epicrisis.models.tokenization import batches, load_tokenizer, load_wordpieces, padded
+from epicrisis.protocols import TokenEncoder, TokenVectors
 
 
 def load_token_encoder(name: str, home: Path, threads: int | None = None) -> TokenEncoder:

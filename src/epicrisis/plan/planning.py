@@ -15,20 +15,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias, TypeVar, cast
 
-from epicrisis.answering.context import Context, Rewarder
+from epicrisis.answering.strategy_context import Context, Rewarder
 from epicrisis.answers import Answer, Called, Event, MapStarted, Notice, Usage
+from epicrisis.components import scope_of
 from epicrisis.errors import ChatError, ContextOverflow, InputError, UserError
+from epicrisis.evidence_selection import TimeAsked
 from epicrisis.models.chat.prices import price_of
-from epicrisis.models.recipe import STUDIED
-from epicrisis.opening import scope_of
+from epicrisis.models.model_recipes import STUDIED
+from epicrisis.overrides import AS_SET, RunOverrides, treated
 from epicrisis.pipeline import STRATEGIES, WITHOUT_LIBRARY, Pipeline, is_narrowed, without_narrowing
-from epicrisis.plan.figures import SIZES, Plan, Range, Size, Speed, StrategyPlan, total
-from epicrisis.plan.models import CountingModel, PlanningModel, measure
+from epicrisis.plan.cost_plan import SIZES, CostPlan, Range, Size, Speed, StrategyPlan, total
+from epicrisis.plan.counting_models import CountingModel, PlanningModel, measure
 from epicrisis.prompts import passage_text
-from epicrisis.seams import ChatModel
-from epicrisis.searching import TimeAsked
+from epicrisis.protocols import ChatModel
 from epicrisis.settings import BudgetSettings, CacheSettings, ModelSettings, Settings
-from epicrisis.treatment import AS_SET, Treatment, treated
 from epicrisis.types import Question, Ranking, Scope, StrategyName
 
 PLAIN: Sequence[StrategyName] = ("brief-context", "rag", "closed-book", "chain-of-thought")
@@ -38,7 +38,7 @@ SAMPLE_ABOVE = 200
 """More questions than this are planned by a sample of so many, where nothing else is said."""
 QUESTIONS_AT_ONCE = 8
 
-Case: TypeAlias = tuple[Question, Treatment]
+PlannedCase: TypeAlias = tuple[Question, RunOverrides]
 """A question, and what of it is asked otherwise than the settings say."""
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ async def plan(
     sample: int | None = None,
     timed: bool = False,
     advance: Callable[[int], None] = lambda planned: None,
-) -> Plan:
+) -> CostPlan:
     """The strategies side by side for all the questions. Only `timed` calls a model: twice, shortly.
 
     `sample` questions, drawn by the settings' seed, stand for all of them; where it is not said, 200 where there are
@@ -70,10 +70,13 @@ async def plan(
     )
     bare = settings.model_copy(
         update={
-            "strategy": neediest, "cache": CacheSettings(mode="off"), "budget": BudgetSettings(), "record": None,
+            "strategy": neediest,
+            "cache": CacheSettings(mode="off"),
+            "budget": BudgetSettings(),
+            "record": None,
             "log": None,
         }
-    )  # fmt: skip
+    )
     async with Pipeline.open(bare, library, strategies) as pipeline:
         return await planned(pipeline, bare, questions, strategies, sample=sample, timed=timed, advance=advance)
 
@@ -87,7 +90,7 @@ async def planned(
     sample: int | None = None,
     timed: bool = False,
     advance: Callable[[int], None] = lambda planned: None,
-) -> Plan:
+) -> CostPlan:
     """As `plan`, with a pipeline of these settings that is open already."""
     if not questions or not strategies:
         raise InputError("there is nothing to plan: give a question and a strategy")
@@ -106,7 +109,9 @@ async def planned(
     return _plan(desk, len(questions), len(chosen), sums)
 
 
-async def planned_cases(pipeline: Pipeline, settings: Settings, cases: Sequence[Case], *, sample: int) -> Plan:
+async def planned_cases(
+    pipeline: Pipeline, settings: Settings, cases: Sequence[PlannedCase], *, sample: int
+) -> CostPlan:
     """As `planned`, each case by its own strategy and under its own treatment. All of them are one `StrategyPlan`, of
     the name of every strategy in it. `sample` cases, two or more, spread over the kinds of treatment, stand for all;
     calls that cases share are counted for each of them.
@@ -114,7 +119,7 @@ async def planned_cases(pipeline: Pipeline, settings: Settings, cases: Sequence[
     chosen = _spread(cases, sample, settings.strategy)
     desk = await _open_desk(pipeline, settings, False)
 
-    async def one(case: Case) -> _Outcomes:
+    async def one(case: PlannedCase) -> _Outcomes:
         question, treatment = case
         strategy = treatment.strategy or settings.strategy
         return (await _outcomes(desk, question, [strategy], treatment))[strategy]
@@ -141,11 +146,11 @@ async def _each(items: Sequence[T], work: Callable[[T], Awaitable[Out]]) -> list
     return [task.result() for task in tasks]
 
 
-def _plan(desk: _Desk, of: int, planned: int, strategies: Sequence[StrategyPlan]) -> Plan:
-    return Plan(of, planned, tuple(desk.at_once), desk.exact, tuple(strategies), desk.speeds, desk.at_once)
+def _plan(desk: _Desk, of: int, planned: int, strategies: Sequence[StrategyPlan]) -> CostPlan:
+    return CostPlan(of, planned, tuple(desk.at_once), desk.exact, tuple(strategies), desk.speeds, desk.at_once)
 
 
-def _spread(cases: Sequence[Case], n: int, strategy: str) -> list[Case]:
+def _spread(cases: Sequence[PlannedCase], n: int, strategy: str) -> list[PlannedCase]:
     """`n` of them at even steps through all, sorted by what they take: each kind has its share, whatever the order in
     which the cases of a question follow each other."""
     if len(cases) <= n:
@@ -154,7 +159,7 @@ def _spread(cases: Sequence[Case], n: int, strategy: str) -> list[Case]:
     return [alike[(2 * i + 1) * len(alike) // (2 * n)] for i in range(n)]
 
 
-def _kind(treatment: Treatment, strategy: str) -> tuple[str, tuple[int, ...]]:
+def _kind(treatment: RunOverrides, strategy: str) -> tuple[str, tuple[int, ...]]:
     """What decides most of what a case takes, beside its question."""
     voting, refining = treatment.voting, treatment.refining
     return treatment.strategy or strategy, (
@@ -272,7 +277,7 @@ _Outcomes = tuple[_Outcome, _Outcome, _Outcome]
 
 
 async def _outcomes(
-    desk: _Desk, question: Question, strategies: Sequence[str], treatment: Treatment = AS_SET
+    desk: _Desk, question: Question, strategies: Sequence[str], treatment: RunOverrides = AS_SET
 ) -> dict[str, _Outcomes]:
     """Each strategy three times over one search."""
     dates: dict[str, str] = {}
@@ -288,7 +293,7 @@ async def _outcomes(
 
         return found
 
-    def searched_once(asked: TimeAsked, treatment: Treatment) -> Context:
+    def searched_once(asked: TimeAsked, treatment: RunOverrides) -> Context:
         context = treated(desk.pipeline.context(lambda event: None, scope, asked), treatment)
         # A trained reward model is no chat model: it costs no call, and its scores a few tokens.
         reward = Rewarder(_middling) if desk.settings.refine.reward_model is not None else context.reward

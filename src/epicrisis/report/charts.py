@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeAlias
 
-from .figures import Drawing, Mark
+from epicrisis.report.figures import PlotFigure, PlotMark
 
 Spec: TypeAlias = dict[str, Any]
 """Vega-Lite, or a part of it."""
@@ -85,7 +85,7 @@ class Panel:
     """JSON, without any `<`: nothing in it ends an element of a page."""
 
 
-def panels(drawing: Drawing, looks: Mapping[str, Style]) -> tuple[Panel, ...]:
+def panels(drawing: PlotFigure, looks: Mapping[str, Style]) -> tuple[Panel, ...]:
     """A chart for each panel, all but bars on one scale. Raises ImportError without the extra."""
     import vl_convert
 
@@ -128,16 +128,24 @@ _CONFIG: Spec = {
     "mark": {"aria": False},
     "axis": {
         "aria": False,
-        "labelColor": _INK, "titleColor": _INK, "gridColor": _LINE, "domainColor": _INK, "tickColor": _INK,
-        "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal", "labelLimit": 0, "titleLimit": 0,
+        "labelColor": _INK,
+        "titleColor": _INK,
+        "gridColor": _LINE,
+        "domainColor": _INK,
+        "tickColor": _INK,
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+        "labelLimit": 0,
+        "titleLimit": 0,
     },
-}  # fmt: skip
+}
 
 
 # -- along numbers ----------------------------------------------------------------------------------------------------
 
 
-def _line(drawing: Drawing, marks: Sequence[Mark], looks: Mapping[str, Style]) -> Spec:
+def _line(drawing: PlotFigure, marks: Sequence[PlotMark], looks: Mapping[str, Style]) -> Spec:
     """Lines through the figures of each series, with their intervals; dashes across for what holds everywhere."""
     along = _Along.of(drawing)
     through = [mark for mark in marks if mark.x is not None]
@@ -146,12 +154,17 @@ def _line(drawing: Drawing, marks: Sequence[Mark], looks: Mapping[str, Style]) -
     ]
     x: Spec = {"field": "x", "type": "quantitative", "title": along.title, "scale": along.scale, "axis": along.axis}
     y: Spec = {
-        **_figures(drawing), "scale": {"domain": _extent(drawing), "nice": False},
+        **_figures(drawing),
+        "scale": {"domain": _extent(drawing), "nice": False},
         "axis": {
-            "titleAngle": 0, "titleAlign": "left", "titleX": -34, "titleBaseline": "bottom", "gridColor": _ZERO,
+            "titleAngle": 0,
+            "titleAlign": "left",
+            "titleX": -34,
+            "titleBaseline": "bottom",
+            "gridColor": _ZERO,
             "titleY": -8 - 14 * (len(_title(drawing)) - 1),
         },
-    }  # fmt: skip
+    }
     colour, dash = _series("color", "colour", looks), _series("strokeDash", "dash", looks)
     line = {"y": y, **colour, **dash, "order": {"field": "order", "type": "quantitative"}}
     interval = {"y": {"field": "low", "type": "quantitative"}, "y2": {"field": "high"}, **colour}
@@ -161,15 +174,17 @@ def _line(drawing: Drawing, marks: Sequence[Mark], looks: Mapping[str, Style]) -
         *([] if drawing.many else [{"mark": "rule", "encoding": interval}, points]),
     ]
     return {
-        "width": WIDTH, "height": HEIGHT, "autosize": _FIT,
+        "width": WIDTH,
+        "height": HEIGHT,
+        "autosize": _FIT,
         "layer": [
             {"data": {"values": data}, "encoding": {"x": x}, "layer": drawn},
             *_bounds([mark for mark in marks if mark.x is None], y, looks),
         ],
-    }  # fmt: skip
+    }
 
 
-def _bounds(marks: Sequence[Mark], y: Spec, looks: Mapping[str, Style]) -> list[Spec]:
+def _bounds(marks: Sequence[PlotMark], y: Spec, looks: Mapping[str, Style]) -> list[Spec]:
     """Named where they are drawn: near the left, and every other one at the right, lest one name hides the next."""
     made: list[Spec] = []
     for i, mark in enumerate(sorted(marks, key=lambda mark: mark.value)):
@@ -195,7 +210,7 @@ class _Along:
     log2: bool
 
     @classmethod
-    def of(cls, drawing: Drawing) -> _Along:
+    def of(cls, drawing: PlotFigure) -> _Along:
         places = sorted({mark.x for mark in drawing.marks if mark.x is not None}) or [0.0]
         # Places and numbers of documents are ticks of their own; rates are not.
         ticks = tuple(places) if len(places) <= _MOST_TICKS and all(map(float.is_integer, places)) else ()
@@ -212,7 +227,7 @@ class _Along:
     def axis(self) -> Spec:
         return {"values": self.ticks, "grid": False} if self.ticks else {"tickCount": 5}
 
-    def beside(self, mark: Mark) -> float:
+    def beside(self, mark: PlotMark) -> float:
         """Where a mark is drawn: a little beside those of other series, so that no interval hides another."""
         x = mark.x or 0.0
         shift = 0.05 * ((self.series.index(mark.series) + 0.5) / len(self.series) - 0.5) if self.ticks else 0.0
@@ -222,7 +237,7 @@ class _Along:
 # -- along names ------------------------------------------------------------------------------------------------------
 
 
-def _rows(drawing: Drawing, marks: Sequence[Mark], looks: Mapping[str, Style]) -> Spec:
+def _rows(drawing: PlotFigure, marks: Sequence[PlotMark], looks: Mapping[str, Style]) -> Spec:
     """A row for each name: points with their intervals, or bars one after the other."""
     names = {mark.row: _broken(mark.row) for mark in marks}
     figures = _figures(drawing)
@@ -235,18 +250,28 @@ def _rows(drawing: Drawing, marks: Sequence[Mark], looks: Mapping[str, Style]) -
     below = 0 if bars or drawing.value else max(Counter(mark.row for mark in marks).values())
     row = max(_ROW, 14 * max(map(len, names.values())) + 6, below * _OFFSET + 8)
     y: Spec = {
-        "field": "row", "type": "nominal", "sort": None, "title": None, "scale": {"paddingInner": 0.25},
+        "field": "row",
+        "type": "nominal",
+        "sort": None,
+        "title": None,
+        "scale": {"paddingInner": 0.25},
         "axis": {
-            "labelExpr": "split(datum.label, '\\n')", "labelPadding": 9, "domain": False, "ticks": False,
+            "labelExpr": "split(datum.label, '\\n')",
+            "labelPadding": 9,
+            "domain": False,
+            "ticks": False,
             "grid": not bars,
         },
-    }  # fmt: skip
+    }
     offset: Spec = {"yOffset": {"field": "series", "type": "nominal", "sort": None}} if below else {}
     return {
-        "data": {"values": data}, "width": WIDTH, "height": len(names) * row + 14 * len(figures["title"]) + 34,
-        "autosize": _FIT, "encoding": {"y": y, **offset},
+        "data": {"values": data},
+        "width": WIDTH,
+        "height": len(names) * row + 14 * len(figures["title"]) + 34,
+        "autosize": _FIT,
+        "encoding": {"y": y, **offset},
         "layer": _stacked(drawing, figures, marks, looks) if bars else _dots(drawing, figures, looks),
-    }  # fmt: skip
+    }
 
 
 def _broken(name: str) -> list[str]:
@@ -255,7 +280,7 @@ def _broken(name: str) -> list[str]:
     return [line.replace(" \0", "").replace("\0", "") for line in lines]
 
 
-def _dots(drawing: Drawing, figures: Spec, looks: Mapping[str, Style]) -> list[Spec]:
+def _dots(drawing: PlotFigure, figures: Spec, looks: Mapping[str, Style]) -> list[Spec]:
     scale = {"domain": _extent(drawing), "nice": False, "zero": False}
     x = {**figures, "scale": scale, "axis": {**_AXIS, "gridColor": _ZERO}}
     low = {"field": "low", "type": "quantitative", "title": figures["title"]}
@@ -266,7 +291,7 @@ def _dots(drawing: Drawing, figures: Spec, looks: Mapping[str, Style]) -> list[S
     ]
 
 
-def _stacked(drawing: Drawing, figures: Spec, marks: Sequence[Mark], looks: Mapping[str, Style]) -> list[Spec]:
+def _stacked(drawing: PlotFigure, figures: Spec, marks: Sequence[PlotMark], looks: Mapping[str, Style]) -> list[Spec]:
     """Bars on a scale of their own, each with its figure: in its middle where there are several, and it fits; else
     behind its end."""
     single = len(drawing.series) == 1
@@ -275,10 +300,13 @@ def _stacked(drawing: Drawing, figures: Spec, marks: Sequence[Mark], looks: Mapp
     axis = _AXIS if drawing.unit else {**_AXIS, "tickMinStep": 1}
     x = {**figures, "field": "from", "scale": {"domain": [0, end], "nice": False}, "axis": axis}
     shown = {
-        "x": x, "x2": {"field": "to"}, **_series("fill", "colour", looks), **_series("stroke", "colour", looks),
+        "x": x,
+        "x2": {"field": "to"},
+        **_series("fill", "colour", looks),
+        **_series("stroke", "colour", looks),
         "fillOpacity": {"condition": {"test": "datum.hollow", "value": 0}, "value": 0.25},
         "tooltip": _tooltip({"field": "row"}),
-    }  # fmt: skip
+    }
     bar = {"mark": "bar", "encoding": shown}
     text: Spec = {"mark": {"type": "text", **_TEXT, "align": "center"}, "encoding": {"text": {"field": "label"}}}
     if single:
@@ -296,19 +324,24 @@ def _stacked(drawing: Drawing, figures: Spec, marks: Sequence[Mark], looks: Mapp
 # -- parts ------------------------------------------------------------------------------------------------------------
 
 
-def _datum(mark: Mark) -> Spec:
+def _datum(mark: PlotMark) -> Spec:
     return {
-        "series": mark.series, "value": mark.value, "low": mark.low, "high": mark.high, "told": mark.told,
-        "label": mark.label, "hollow": mark.hollow,
-    }  # fmt: skip
+        "series": mark.series,
+        "value": mark.value,
+        "low": mark.low,
+        "high": mark.high,
+        "told": mark.told,
+        "label": mark.label,
+        "hollow": mark.hollow,
+    }
 
 
-def _figures(drawing: Drawing) -> Spec:
+def _figures(drawing: PlotFigure) -> Spec:
     """The channel of the figures."""
     return {"field": "value", "type": "quantitative", "title": _title(drawing)}
 
 
-def _title(drawing: Drawing) -> list[str]:
+def _title(drawing: PlotFigure) -> list[str]:
     """What the figures are, in lines."""
     title = f"{drawing.value} ({drawing.unit})" if drawing.value and drawing.unit else drawing.value or drawing.unit
     return textwrap.wrap(title, 56)
@@ -327,9 +360,12 @@ def _points(encoding: Spec, looks: Mapping[str, Style]) -> Spec:
     return {
         "mark": {"type": "point", "size": 60, "strokeWidth": 1.5, "opacity": 1},
         "encoding": {
-            **encoding, **_series("shape", "shape", looks), **_series("stroke", "colour", looks), "fill": hollow
+            **encoding,
+            **_series("shape", "shape", looks),
+            **_series("stroke", "colour", looks),
+            "fill": hollow,
         },
-    }  # fmt: skip
+    }
 
 
 def _tooltip(*where: Spec) -> list[Spec]:
@@ -338,7 +374,7 @@ def _tooltip(*where: Spec) -> list[Spec]:
     return [{"type": "nominal", **each} for each in fields]
 
 
-def _extent(drawing: Drawing) -> tuple[float, float]:
+def _extent(drawing: PlotFigure) -> tuple[float, float]:
     """Of the figures with their intervals; what is no share begins at 0, a difference has it within."""
     ends = [end for mark in drawing.marks for end in (mark.value, mark.low, mark.high) if end is not None]
     if drawing.unit != "%":
@@ -350,7 +386,7 @@ def _extent(drawing: Drawing) -> tuple[float, float]:
     return step * math.floor(low / step), step * math.ceil((high + 1e-9) / step)
 
 
-def _spans(marks: Iterable[Mark]) -> list[tuple[float, float]]:
+def _spans(marks: Iterable[PlotMark]) -> list[tuple[float, float]]:
     """From where to where each bar reaches: those of a row stand one after the other."""
     ends: dict[tuple[str, str], float] = defaultdict(float)
     spans = []

@@ -13,19 +13,18 @@ from fnmatch import filter as matching
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from epicrisis.evaluation.statistics import Difference, Mean
-from epicrisis.evaluation.tables.published import Published, accuracies
-from epicrisis.evaluation.tables.showing import label
-from epicrisis.evaluation.tables.table import Cell, Table
+from epicrisis.evaluation.analysis.published import Published, accuracies
+from epicrisis.evaluation.analysis.statistics import Difference, Mean
+from epicrisis.evaluation.analysis.table import Cell, Table
+from epicrisis.evaluation.analysis.table_text import label
+from epicrisis.report.plots import ENERGY, PLOTS, Plot
+from epicrisis.report.table_cells import NONE, CellText, shown, unit_of
 
-from .cells import NONE, Shown, shown, unit_of
-from .plots import ENERGY, PLOTS, Plot
-
-Unit: TypeAlias = Literal["%", "percentage points", ""]
+AxisUnit: TypeAlias = Literal["%", "percentage points", ""]
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class PlotMark:
     """One figure of the table, where it stands. Shares are percentages here."""
 
     panel: str
@@ -45,12 +44,12 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawing:
+class PlotFigure:
     """A plot of a table: at least one mark."""
 
     plot: Plot
-    marks: tuple[Mark, ...]
-    unit: Unit
+    marks: tuple[PlotMark, ...]
+    unit: AxisUnit
     value: str
     """The column of the figures, where it is one, without its unit."""
 
@@ -89,7 +88,7 @@ _MOST = 60
 
 def drawings(
     experiment: str, table: Table, printed: Sequence[Published] = (), sets: Mapping[str, str] = MappingProxyType({})
-) -> tuple[Drawing, ...]:
+) -> tuple[PlotFigure, ...]:
     """The table's plots, in order; none where nothing is said of it, or where there is no figure to draw, or a lone one
     without an interval. `printed`: what the papers print, to stand beside; `sets`: by model the question set that it
     was asked, where it was one."""
@@ -103,7 +102,7 @@ def drawings(
     )
 
 
-def drawing(plot: Plot, table: Table, *, printed: bool = False) -> Drawing:
+def drawing(plot: Plot, table: Table, *, printed: bool = False) -> PlotFigure:
     """The plot of a table that has its columns; `printed`: its figures are a paper's, percentages already, and changes
     are drawn as the accuracies that follow from them."""
     table = accuracies(table) if printed else table
@@ -123,8 +122,8 @@ def drawing(plot: Plot, table: Table, *, printed: bool = False) -> Drawing:
         names = list(dict.fromkeys((mark.panel, mark.series) for mark in marks))
         marks.sort(key=lambda mark: (names.index((mark.panel, mark.series)), mark.x or 0.0, -mark.value))
     counts = plot.kind == "bars" and not printed
-    unit: Unit = "" if counts or not (shares or printed) else "percentage points" if kind is Difference else "%"
-    return Drawing(plot, tuple(marks), unit, columns[0].removesuffix(" (%)") if len(columns) == 1 else "")
+    unit: AxisUnit = "" if counts or not (shares or printed) else "percentage points" if kind is Difference else "%"
+    return PlotFigure(plot, tuple(marks), unit, columns[0].removesuffix(" (%)") if len(columns) == 1 else "")
 
 
 def _fits(plot: Plot, table: Table) -> bool:
@@ -150,7 +149,7 @@ class _Row:
 
 def _mark(
     plot: Plot, row: _Row, column: str, kind: type | None, shares: bool, printed: bool, many: bool
-) -> Mark | None:
+) -> PlotMark | None:
     """`None` where there is no figure, or where the plot has no place for it."""
     cell = row[column]
     value = _number(cell)
@@ -166,9 +165,9 @@ def _mark(
             x *= 100
     name = row.named(plot.along) if plot.along else label(row.table, row.cells, (*plot.series, *plot.panel))
     scale = 100 if shares else 1
-    text = Shown(f"{cell} %") if printed else shown(cell, "share" if shares else "number")
+    text = CellText(f"{cell} %") if printed else shown(cell, "share" if shares else "number")
     interval = cell.interval if isinstance(cell, Mean | Difference) else None
-    return Mark(
+    return PlotMark(
         panel=row.named(plot.panel),
         row="" if plot.kind == "line" else name or NONE,
         x=x,
@@ -183,7 +182,7 @@ def _mark(
     )
 
 
-def _beside(plot: Plot, table: Table, printed: Sequence[Published], sets: Mapping[str, str]) -> Iterator[Mark]:
+def _beside(plot: Plot, table: Table, printed: Sequence[Published], sets: Mapping[str, str]) -> Iterator[PlotMark]:
     """The papers' figures of the same method on the same set, one for each of their models."""
     if not plot.beside:
         return
@@ -197,12 +196,15 @@ def _beside(plot: Plot, table: Table, printed: Sequence[Published], sets: Mappin
                 if value is not None:
                     series = f"{theirs['model']}, as printed"
                     at = row.named(plot.panel), row.named(plot.along), None
-                    yield Mark(*at, series, value, None, None, text, text, hollow=True)
+                    yield PlotMark(*at, series, value, None, None, text, text, hollow=True)
 
 
 _ALIKE = {
-    "chainofthought": "cot", "macroaverage": "average", "sccot": "selfconsistencyvotes5", "withcr": "medprompt",
-}  # fmt: skip
+    "chainofthought": "cot",
+    "macroaverage": "average",
+    "sccot": "selfconsistencyvotes5",
+    "withcr": "medprompt",
+}
 """What the papers, or we, call what has another name there: SC-CoT has five votes in Table 1."""
 
 

@@ -17,17 +17,16 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from epicrisis.evaluation.findings import Findings
-from epicrisis.evaluation.tables.published import Published
-from epicrisis.evaluation.tables.showing import key_columns
-from epicrisis.evaluation.tables.table import Table
+from epicrisis.evaluation.analysis.findings import Findings
+from epicrisis.evaluation.analysis.published import Published
+from epicrisis.evaluation.analysis.table import Table
+from epicrisis.evaluation.analysis.table_text import key_columns
 from epicrisis.printable import printable
-
-from .cells import NONE, Shown, as_printed, csv_of, rows_of, with_minus
-from .charts import Panel, Style, panels, program, styles
-from .errata import ERRATA
-from .figures import Drawing, drawing, drawings
-from .plots import PRINTED
+from epicrisis.report.charts import Panel, Style, panels, program, styles
+from epicrisis.report.figure_errata import ERRATA
+from epicrisis.report.figures import PlotFigure, drawing, drawings
+from epicrisis.report.plots import PRINTED
+from epicrisis.report.table_cells import NONE, CellText, as_printed, csv_of, rows_of, with_minus
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -42,7 +41,7 @@ _ON_PAPER = 40
 class _Figure:
     """A plot with its charts and its legend."""
 
-    drawing: Drawing
+    drawing: PlotFigure
     panels: tuple[Panel, ...]
     legend: Mapping[str, Style]
 
@@ -53,7 +52,7 @@ class _Shown:
 
     number: str
     table: Table
-    rows: tuple[tuple[Shown, ...], ...]
+    rows: tuple[tuple[CellText, ...], ...]
     keys: int
     """Leading columns that name a row."""
     figured: tuple[bool, ...]
@@ -132,7 +131,7 @@ def _policy(scripts: Sequence[str]) -> str:
 
 def _section(number: int, heading: str, findings: Findings, plots: bool) -> _Section:
     sets = {source.name: source.questions for source in findings.sources}
-    made: list[tuple[Table, tuple[Drawing, ...], Published | None]] = [
+    made: list[tuple[Table, tuple[PlotFigure, ...], Published | None]] = [
         (table, drawings(findings.experiment, table, findings.published, sets), None) for table in findings.tables
     ]
     for each in findings.published:
@@ -185,7 +184,7 @@ def _table(
     )
 
 
-def _figure(each: Drawing, looks: Mapping[str, Style]) -> _Figure:
+def _figure(each: PlotFigure, looks: Mapping[str, Style]) -> _Figure:
     mine = {name: looks[name] for name in each.series}
     # Where each row has its series' name, or all marks are of one, there is nothing to tell apart.
     told = len(mine) > 1 and any(mark.series != mark.row for mark in each.marks)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-Kind: TypeAlias = Literal["line", "points", "bars"]
+PlotKind: TypeAlias = Literal["line", "points", "bars"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Plot:
     """How a table is drawn. Of `series` and `panel` those columns count that the table has."""
 
     title: str
-    kind: Kind
+    kind: PlotKind
     values: tuple[str, ...]
     """Columns of figures, by name or pattern. Several are a series each; bars of several are stacked."""
     along: tuple[str, ...] = ()
@@ -39,9 +39,13 @@ class Plot:
 _SHARE = "share right"
 _ARM = ("arm",)
 _BY_PLACE = Plot(
-    "Share right by the place of the key document", "line", (_SHARE,), ("place",), _ARM,
+    "Share right by the place of the key document",
+    "line",
+    (_SHARE,),
+    ("place",),
+    _ARM,
     axis="place of the key document (percentile)",
-)  # fmt: skip
+)
 _ARMS = Plot("Share right by arm", "points", (_SHARE,), _ARM, _ARM)
 _AGAINST = Plot("Differences by arm", "points", ("difference to *",), _ARM, _ARM, _ARMS.panel)
 _SETS = ("model", "set")
@@ -68,9 +72,13 @@ def _refined(size: str, of: str) -> tuple[Plot, ...]:
 
 _OF_RECORDS = ("model", "set", "form")
 _METRICS = {
-    "accuracy": "Accuracy", "judge-correctness*": "Correctness, by judges", "nli-entailment*": "Entailment",
-    "bertscore*": "BERTScore", "meteor*": "METEOR", "token-f1": "Token F1",
-}  # fmt: skip
+    "accuracy": "Accuracy",
+    "judge-correctness*": "Correctness, by judges",
+    "nli-entailment*": "Entailment",
+    "bertscore*": "BERTScore",
+    "meteor*": "METEOR",
+    "token-f1": "Token F1",
+}
 """Patterns of the columns that tables of measured answers may have, and their names."""
 
 
@@ -116,7 +124,13 @@ PLOTS: Mapping[str, tuple[tuple[Plot, ...], ...]] = {
     "context-length": (
         (
             Plot(
-                "Share right by the number of documents", "line", (_SHARE,), ("k",), _ARM, ("model",), log2=True,
+                "Share right by the number of documents",
+                "line",
+                (_SHARE,),
+                ("k",),
+                _ARM,
+                ("model",),
+                log2=True,
                 axis="documents (k)",
             ),
         ),
@@ -191,15 +205,19 @@ PLOTS: Mapping[str, tuple[tuple[Plot, ...], ...]] = {
     "ehr": _of_records("include-all"),
     "evaluate": ((_SHARES,), (_DIFFERENCES,)),
     "compare": ((_SHARES,), (_DIFFERENCES,)),
-}  # fmt: skip
+}
 """By experiment: the plots of a table, the first ones that all have their columns there."""
 
 ENERGY = tuple(
-    tuple(Plot(title, "points", (value,), along, along, panel) for title, value in (
-        ("Energy for questions", "kWh per 1,000 questions"), ("Energy for right answers", "Wh per right answer"),
-    ))
+    tuple(
+        Plot(title, "points", (value,), along, along, panel)
+        for title, value in (
+            ("Energy for questions", "kWh per 1,000 questions"),
+            ("Energy for right answers", "Wh per right answer"),
+        )
+    )
     for along, panel in ((_ARM, ("run",)), (("run",), ()))
-)  # fmt: skip
+)
 """Plots of tables that runs of any experiment may have."""
 
 _STUDIED = ("CareQA", "MedMCQA", "MedQA", "MMLU")

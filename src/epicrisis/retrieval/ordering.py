@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from epicrisis.counting import units
-from epicrisis.types import Count, Hit, Passage, Ranking
+from epicrisis.types import CountUnit, Hit, Passage, Ranking
 
 
 def in_order(passages: Sequence[Passage], retriever: str, parameters: Mapping[str, Any]) -> Ranking:
@@ -16,7 +16,7 @@ def in_order(passages: Sequence[Passage], retriever: str, parameters: Mapping[st
     return Ranking(hits, retriever, parameters)
 
 
-def at_both_ends(ranking: Ranking, count: Count = "passages") -> Ranking:
+def at_both_ends(ranking: Ranking, count: CountUnit = "passages") -> Ranking:
     """The best document or passage first, the second best last, the third second, and so on: the worst stand in the
     middle.
 

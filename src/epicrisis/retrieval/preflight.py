@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from epicrisis.retrieval.documents import by_document
-from epicrisis.retrieval.signals import Scored, Signal, measured
-from epicrisis.types import Count, Preflight, Ranking, RuleName, SignalKind
+from epicrisis.retrieval.document_ranking import by_document
+from epicrisis.retrieval.ranking_signals import Scored, Signal, measured
+from epicrisis.types import CountUnit, Preflight, Ranking, RuleName, SignalKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def named_rules() -> dict[str, tuple[SignalKind, int, float]]:
 def rule_for(
     name: RuleName,
     dense: Ranking,
-    count: Count,
+    count: CountUnit,
     patient: bool,
     *,
     signal: SignalKind | None = None,
@@ -78,7 +78,7 @@ def rankings_agree(
     n: int = PAPER.n,
     threshold: float = PAPER.threshold,
     depth: int = 16,
-    count: Count = "documents",
+    count: CountUnit = "documents",
     origin: str = "",
 ) -> Preflight:
     """Judge the first `n` documents or passages of `dense`, `bm25` and `reranked` being `dense` ranked anew.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from epicrisis.seams import Reranker
+from epicrisis.protocols import Reranker
 from epicrisis.types import Hit, Passage, Ranking
 
 

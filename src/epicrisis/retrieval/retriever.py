@@ -10,15 +10,26 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from epicrisis.counting import PASSAGES_A_DOCUMENT
-from epicrisis.retrieval.documents import by_document, deep_enough, of_documents, reach
+from epicrisis.protocols import Encoder, PassageStore, Reranker, Vectors
+from epicrisis.retrieval.document_ranking import by_document, deep_enough, of_documents, reach
 from epicrisis.retrieval.fusion import reciprocal_rank_fusion
+from epicrisis.retrieval.long_questions import Sentences, prepare
 from epicrisis.retrieval.preflight import rankings_agree, rule_for
-from epicrisis.retrieval.query import Sentences, prepare
-from epicrisis.retrieval.record import as_notes, best_notes, of_record, whole_notes
+from epicrisis.retrieval.ranking_signals import BY_WORDS, Scored
+from epicrisis.retrieval.record_context import as_notes, best_notes, of_record, whole_notes
 from epicrisis.retrieval.rerank import reranked
-from epicrisis.retrieval.signals import BY_WORDS, Scored
-from epicrisis.seams import Encoder, PassageStore, Reranker, Vectors
-from epicrisis.types import By, Count, Hit, Passage, Preflight, Ranking, Remedy, RuleName, Scope, SignalKind
+from epicrisis.types import (
+    CountUnit,
+    Hit,
+    LongQuestionPolicy,
+    Passage,
+    Preflight,
+    Ranking,
+    RuleName,
+    Scope,
+    SearchMode,
+    SignalKind,
+)
 
 FUSION_DEPTH = 100
 """Hits of each ranking that enter a fusion, or k where that is more."""
@@ -113,7 +124,7 @@ class Retriever:
         *,
         also: Sequence[Searched] = (),
         beside: Sequence[Searched] = (),
-        remedy: Remedy = "cut",
+        remedy: LongQuestionPolicy = "cut",
         sentences: Sentences = _one_sentence,
         reranker: tuple[str, Reranker] | None = None,
         rerank_depth: int = 64,
@@ -132,7 +143,7 @@ class Retriever:
         """Every note of the patient's record that the scope admits, whole, in the order of time."""
         return of_record(self._searched[0].store.record(scope))
 
-    def notes(self, text: str, n: int, by: By, scope: Scope, count: Count = "passages") -> Ranking:
+    def notes(self, text: str, n: int, by: SearchMode, scope: Scope, count: CountUnit = "passages") -> Ranking:
         """The `n` whole notes with the best passages (the study's parent notes); literature stands as its passages,
         each counted as a note, or its documents where documents are counted."""
         record = whole_notes(self._searched[0].store.record(scope))
@@ -142,11 +153,11 @@ class Retriever:
             return as_notes(documents, whole, n, count)
         return best_notes(lambda k: self.rank(text, k, by, scope), whole, n)
 
-    def found(self, text: str, k: int, by: By, scope: Scope, count: Count) -> Ranking:
+    def found(self, text: str, k: int, by: SearchMode, scope: Scope, count: CountUnit) -> Ranking:
         """Return the best `k` documents or passages, as `documents` or `rank` does."""
         return self.documents(text, k, by, scope) if count == "documents" else self.rank(text, k, by, scope)
 
-    def documents(self, text: str, k: int, by: By, scope: Scope) -> Ranking:
+    def documents(self, text: str, k: int, by: SearchMode, scope: Scope) -> Ranking:
         """Return the best `k` documents, each by its best passage and with up to PASSAGES_A_DOCUMENT of those found.
 
         Fewer where the best 16 k passages are of fewer documents; see `documents.places_of`. A reranker orders the
@@ -154,7 +165,7 @@ class Retriever:
         """
         return of_documents(self.pool(text, k, by, scope), k)
 
-    def pool(self, text: str, k: int, by: By, scope: Scope) -> Ranking:
+    def pool(self, text: str, k: int, by: SearchMode, scope: Scope) -> Ranking:
         """Return the ranking of passages that `documents` chooses `k` documents from."""
         start = k * PASSAGES_A_DOCUMENT if self._reranker is None else max(k, self._rerank_depth)
         ranking = deep_enough(lambda n: self._rank(text, n, by, scope, self._depth(n)), k, start)
@@ -165,7 +176,9 @@ class Retriever:
         ranking = _telling_withheld(ranking, max(start, len(ranking.hits)))
         return reranked(ranking, text, reranker, name, len(ranking.hits))
 
-    def rank(self, text: str, k: int, by: By, scope: Scope, words: Callable[[int], Ranking] | None = None) -> Ranking:
+    def rank(
+        self, text: str, k: int, by: SearchMode, scope: Scope, words: Callable[[int], Ranking] | None = None
+    ) -> Ranking:
         """The best `k` passages for the text under the scope. `words`: what gives so many in BM25's place, such as a
         sparse encoder (the EHR study's Table 8)."""
         if self._reranker is None:
@@ -186,7 +199,7 @@ class Retriever:
         n: int | None = None,
         threshold: float | None = None,
         depth: int = 16,
-        count: Count = "documents",
+        count: CountUnit = "documents",
     ) -> Preflight:
         """Rank the first `depth` dense documents or passages anew, by BM25 (IDF of the whole library, errata C6) or by
         the reranker, as the signal asks, and compare. Which rule judges: `preflight.rule_for`.
@@ -221,7 +234,7 @@ class Retriever:
             origin=judge.origin,
         )
 
-    def _preflight_pool(self, text: str, scope: Scope, depth: int, count: Count) -> Ranking:
+    def _preflight_pool(self, text: str, scope: Scope, depth: int, count: CountUnit) -> Ranking:
         """Return the dense hits that are ranked anew: so many passages, or all those found of so many documents."""
         if count == "passages":
             return self._rank(text, depth, "dense", scope, self._depth(depth))
@@ -230,7 +243,13 @@ class Retriever:
         return replace(dense, hits=tuple(hit for hit in dense.hits if hit.passage.document_id in names))
 
     def _rank(
-        self, text: str, k: int, by: By, scope: Scope, depth: int, sparse: Callable[[int], Ranking] | None = None
+        self,
+        text: str,
+        k: int,
+        by: SearchMode,
+        scope: Scope,
+        depth: int,
+        sparse: Callable[[int], Ranking] | None = None,
     ) -> Ranking:
         """`depth` hits of each ranking that enters the fusion; a ranking that is the only one has `k`."""
         by_words = [] if by == "dense" else self._by_words(scope)
@@ -265,7 +284,7 @@ class Retriever:
         cut = {QUESTION_CUT: True} if fit.cut else {}
         return replace(ranking, parameters={**ranking.parameters, **cut}, notes=fit.notes())
 
-    def _fused(self, rankings: Sequence[Ranking], name: By, k: int, depth: int) -> Ranking:
+    def _fused(self, rankings: Sequence[Ranking], name: SearchMode, k: int, depth: int) -> Ranking:
         """One ranking of the best `k`; a single one keeps its scores."""
         withheld: dict[str, int] = {}
         for document_id, rank in (

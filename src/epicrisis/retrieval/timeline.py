@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from .expressions import NARROWING, Expression, of_everything, read, rounds
-from .narrowing import RULES, Kept, Mentions, Record, Stating, ids_of, those
-from .stays import NoteTime, Stay, encounters
+from epicrisis.retrieval.hospital_stays import HospitalStay, NoteTime, encounters
+from epicrisis.retrieval.note_filtering import RULES, Kept, Mentions, RecordTimeline, Stating, ids_of, those
+from epicrisis.retrieval.time_expressions import NARROWING, Expression, of_everything, read, rounds
 
-__all__ = ["Mentions", "NoteTime", "Resolution", "Stating", "Stay", "encounters", "resolve"]
+__all__ = ["HospitalStay", "Mentions", "NoteTime", "Resolution", "Stating", "encounters", "resolve"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def resolve(
     if not any(each.kind in NARROWING for each in expressions):
         return Resolution(told=tuple(told))
     unresolved = [f"{each.text}: {why}" for each in expressions if (why := _not_understood(each))]
-    record = Record.of(notes, mentions, stating)
+    record = RecordTimeline.of(notes, mentions, stating)
     kept, restricted = frozenset[str](), True
     for group in _groups(expressions):
         result = _narrowed(group, record)
@@ -88,7 +88,7 @@ def _groups(expressions: Sequence[Expression]) -> list[list[Expression]]:
     return [group for group in groups if any(each.kind in NARROWING for each in group)]
 
 
-def _narrowed(group: Sequence[Expression], record: Record) -> Kept:
+def _narrowed(group: Sequence[Expression], record: RecordTimeline) -> Kept:
     """Return the notes that all families of expressions in the group admit."""
     told, unresolved = list[str](), [f"{text}: {why}" for text, why in _unclear(group)]
     pool, restricted = record.notes, False

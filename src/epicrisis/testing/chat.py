@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from epicrisis.answers import Usage
 from epicrisis.errors import ChatError, ContextOverflow
-from epicrisis.seams import Capabilities, ChatModel, ChatReply, ChatRequest, Message, OnDelta, OptionLogprobs
+from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, Message, OnDelta, OptionLogprobs
 from epicrisis.testing.encoders import require
 
 Script = Callable[[ChatRequest], str]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from epicrisis.errors import ContextOverflow
-from epicrisis.seams import Encoder, TokenEncoder, TokenVectors, Vectors
+from epicrisis.protocols import Encoder, TokenEncoder, TokenVectors, Vectors
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 

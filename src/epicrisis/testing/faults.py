@@ -17,8 +17,8 @@ from typing import Any
 from epicrisis.testing.wire import (
     DONE,
     Overflow,
-    Reply,
-    Response,
+    WireReply,
+    WireResponse,
     error,
     event_of,
     healthy,
@@ -79,7 +79,7 @@ class Fault(Enum):
     OVERFLOW_LLAMA_CPP = "400, the prompt exceeds the window, as llama.cpp says it"
 
 
-def respond(reply: Reply, fault: Fault | None, seconds: float, slow: float) -> Response:
+def respond(reply: WireReply, fault: Fault | None, seconds: float, slow: float) -> WireResponse:
     """The reply as that fault makes it. `seconds`: when to come back, says a busy server; `slow`: how late is SLOW."""
     if fault is None:
         return healthy(reply)
@@ -96,13 +96,13 @@ _OVERFLOWS: Mapping[Fault, Overflow] = {
 }
 
 
-def _refusal(reply: Reply, fault: Fault, seconds: float) -> Response | None:
+def _refusal(reply: WireReply, fault: Fault, seconds: float) -> WireResponse | None:
     """What comes with an error's status, nothing being wrong with the wire."""
     match fault:
         case Fault.SERVER_ERROR:
             return error(500, f"no reply to: {reply.prompt[:400]}", "server_error")
         case Fault.BAD_GATEWAY:
-            return Response(502, (_HTML,), "text/html")
+            return WireResponse(502, (_HTML,), "text/html")
         case Fault.UNAVAILABLE:
             return error(503, "the model is loading", "unavailable", None, {"Retry-After": str(math.ceil(seconds))})
         case Fault.FILTERED_PROMPT:
@@ -116,7 +116,7 @@ def _refusal(reply: Reply, fault: Fault, seconds: float) -> Response | None:
     return _busy(fault, seconds) if fault.name.startswith("BUSY") else None
 
 
-def _busy(fault: Fault, seconds: float) -> Response:
+def _busy(fault: Fault, seconds: float) -> WireResponse:
     headers = {
         Fault.BUSY_SECONDS: {"Retry-After": str(math.ceil(seconds))},
         Fault.BUSY_FRACTION: {"Retry-After": f"{seconds:.3f}"},
@@ -133,7 +133,7 @@ def _busy(fault: Fault, seconds: float) -> Response:
     return error(429, message, "tokens", "rate_limit_exceeded", headers)
 
 
-def _odd_reply(reply: Reply, fault: Fault) -> Response | None:
+def _odd_reply(reply: WireReply, fault: Fault) -> WireResponse | None:
     """What comes whole and with status 200, and yet is no good reply, or tells its usage wrongly."""
     prompt, completion = reply.tokens
     usages: dict[Fault, dict[str, Any]] = {
@@ -159,7 +159,7 @@ def _odd_reply(reply: Reply, fault: Fault) -> Response | None:
     return healthy(replace(reply, **changes[fault])) if fault in changes else None
 
 
-def _broken(reply: Reply, fault: Fault) -> Response:
+def _broken(reply: WireReply, fault: Fault) -> WireResponse:
     """What a broken wire, or a broken program at its other end, makes of a good reply: its tokens are never told."""
     good = healthy(reply)
     stream, lost, body = reply.streams, replace(good, tokens=None, told=False), good.pieces[0]
@@ -171,7 +171,7 @@ def _broken(reply: Reply, fault: Fault) -> Response:
     failed = {"error": {"message": "the engine has died", "type": "server_error", "code": 500}}
     match fault:
         case Fault.HTML:
-            return Response(200, (_HTML,), "text/html")
+            return WireResponse(200, (_HTML,), "text/html")
         case Fault.RESET_AT_ONCE:
             return replace(lost, status=0, pieces=(), ending="reset")
         case Fault.RESET_MIDWAY:

@@ -24,7 +24,7 @@ from epicrisis.testing import wire
 from epicrisis.testing.chat import words
 from epicrisis.testing.faults import Fault, respond
 from epicrisis.testing.replies import schema_reply
-from epicrisis.testing.wire import Response
+from epicrisis.testing.wire import WireResponse
 
 _MOMENT = 0.01
 """Seconds: between the pieces of an endless reply, and before a reset, so that what went before it is read."""
@@ -34,7 +34,7 @@ _UNREAD = 65536
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
+class ServerLog:
     """What the server did. A call is a request for a chat completion; it is one of `healthy`, `faults` or `refused`,
     or healthy but given up by the client, or still in flight."""
 
@@ -70,7 +70,7 @@ class Ledger:
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class ReceivedRequest:
     """One request as it came; header names in lower case, `at` is a time of `time.monotonic()`."""
 
     path: str
@@ -120,14 +120,14 @@ class HostileServer:
         self._api_key, self._refuses, self._context_tokens = api_key, frozenset(refuses), context_tokens
         self._model = model
         self._keep_bodies = keep_bodies
-        self._kept: list[Received] = []
+        self._kept: list[ReceivedRequest] = []
         self._broken: list[BaseException] = []
         # Replaced whole, by the server's thread alone: whoever reads it reads one moment's figures.
-        self.ledger = Ledger()
+        self.ledger = ServerLog()
         self.url = ""
 
     @property
-    def received(self) -> tuple[Received, ...]:
+    def received(self) -> tuple[ReceivedRequest, ...]:
         """The requests so far, where bodies are kept."""
         return tuple(self._kept)
 
@@ -164,7 +164,7 @@ class HostileServer:
 
     # -- what is answered -------------------------------------------------------------------------------------------
 
-    def _begin(self, received: Received) -> tuple[Response, Fault | None]:
+    def _begin(self, received: ReceivedRequest) -> tuple[WireResponse, Fault | None]:
         """The response to a chat call, booked as begun."""
         body = dict(received.body)
         response, fault = self._unauthorized(received) or self._refusal(body), None
@@ -181,7 +181,7 @@ class HostileServer:
         self.ledger = replace(self.ledger, most_in_flight=max(self.ledger.most_in_flight, self.ledger.in_flight))
         return response, fault
 
-    def _finish(self, response: Response, fault: Fault | None) -> None:
+    def _finish(self, response: WireResponse, fault: Fault | None) -> None:
         """Booked before the last bytes leave: what a client has seen stands in the ledger."""
         if response.tokens is None:
             self._book(in_flight=-1)
@@ -198,7 +198,7 @@ class HostileServer:
             completion_tokens=completion,
         )
 
-    def _other(self, received: Received) -> Response:
+    def _other(self, received: ReceivedRequest) -> WireResponse:
         """The response to whatever is no chat call."""
         if refusal := self._unauthorized(received):
             return refusal
@@ -211,13 +211,13 @@ class HostileServer:
                 return wire.whole({"count": count, "max_model_len": self._context_tokens, "tokens": list(range(count))})
         return wire.whole({"detail": "Not Found"}, 404)
 
-    def _unauthorized(self, received: Received) -> Response | None:
+    def _unauthorized(self, received: ReceivedRequest) -> WireResponse | None:
         given = received.headers.get("authorization", "").removeprefix("Bearer ") or received.headers.get("api-key")
         if self._api_key is None or given == self._api_key:
             return None
         return wire.error(401, f"Incorrect API key provided: {given}.", "invalid_request_error", "invalid_api_key")
 
-    def _refusal(self, body: Mapping[str, Any]) -> Response | None:
+    def _refusal(self, body: Mapping[str, Any]) -> WireResponse | None:
         if not body.get("messages"):
             return wire.error(400, "'messages' must be a list that is not empty", "invalid_request_error")
         if refusal := wire.unsupported(body, self._refuses):
@@ -266,7 +266,7 @@ class _Connection(asyncio.Protocol):
             self._task = asyncio.get_running_loop().create_task(self._answer(received))
             self._task.add_done_callback(self._answered)
 
-    def _take(self) -> Received | None:
+    def _take(self) -> ReceivedRequest | None:
         """The next request, once it is there whole."""
         head, found, rest = self._buffer.partition(b"\r\n\r\n")
         if not found:
@@ -282,9 +282,9 @@ class _Connection(asyncio.Protocol):
         except ValueError:
             body = {}
         path = first.split(" ")[1].partition("?")[0]
-        return Received(path, headers, body if isinstance(body, dict) else {}, time.monotonic())
+        return ReceivedRequest(path, headers, body if isinstance(body, dict) else {}, time.monotonic())
 
-    async def _answer(self, received: Received) -> None:
+    async def _answer(self, received: ReceivedRequest) -> None:
         server = self._server
         server._book(requests=1)
         if server._keep_bodies:
@@ -303,7 +303,7 @@ class _Connection(asyncio.Protocol):
         self.transport.write(last)
         await self._end(response, close=received.headers.get("connection", "").lower() == "close")
 
-    async def _all_but_last(self, response: Response) -> bytes:
+    async def _all_but_last(self, response: WireResponse) -> bytes:
         """Waits and writes as the response says, and returns the bytes that end it."""
         server = self._server
         await asyncio.sleep(server._delay + response.late)
@@ -322,7 +322,7 @@ class _Connection(asyncio.Protocol):
             return parts[-1]
         return b"".join(parts)
 
-    async def _end(self, response: Response, *, close: bool) -> None:
+    async def _end(self, response: WireResponse, *, close: bool) -> None:
         if response.ending != "whole":
             await asyncio.sleep(_MOMENT)
         if response.ending == "reset":
@@ -344,7 +344,7 @@ class _Connection(asyncio.Protocol):
             self._next()
 
 
-def _head(response: Response) -> bytes:
+def _head(response: WireResponse) -> bytes:
     if response.status == 0:
         return b""
     length = len(response.pieces[0]) if response.promised is None and response.pieces else response.promised
@@ -354,7 +354,7 @@ def _head(response: Response) -> bytes:
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
 
-def _framed(response: Response, piece: bytes) -> bytes:
+def _framed(response: WireResponse, piece: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(piece), piece) if response.chunked else piece
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from epicrisis.errors import ContextOverflow
-from epicrisis.seams import NliModel, RewardModel, Vectors
+from epicrisis.protocols import NliModel, RewardModel, Vectors
 from epicrisis.testing.encoders import require
 
 _WORD = re.compile(r"\w+")

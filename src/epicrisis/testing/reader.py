@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from epicrisis.prompts import OPEN, unescape, unfence
-from epicrisis.seams import ChatRequest
+from epicrisis.protocols import ChatRequest
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.replies import fill, quotation
-from epicrisis.types import Place, Question
+from epicrisis.types import EvidenceSpan, Question
 
 Curve: TypeAlias = Callable[[int, int], float]
 """(place from 0, documents in the prompt) -> probability of attending to the document there."""
@@ -52,7 +52,7 @@ def u_curve(edge: float = 0.95, dip: float = 0.6, reference: int = 16) -> Curve:
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class KeyPassage:
     """What settles a question: the key passage's text and the right letter."""
 
     passage: str
@@ -67,7 +67,7 @@ class Key:
         return (self.passage, *self.also_needs)
 
 
-Keys: TypeAlias = Mapping[str, Key | Sequence[Key]]
+Keys: TypeAlias = Mapping[str, KeyPassage | Sequence[KeyPassage]]
 """Question text -> its key; or several, where it is asked of several records, or answered in several places."""
 
 
@@ -99,11 +99,11 @@ def position_biased_reader(
     return ScriptedModel(script, name="position-biased-reader", context_tokens=context_tokens)
 
 
-def _several(keys: Key | Sequence[Key]) -> tuple[Key, ...]:
-    return (keys,) if isinstance(keys, Key) else tuple(keys)
+def _several(keys: KeyPassage | Sequence[KeyPassage]) -> tuple[KeyPassage, ...]:
+    return (keys,) if isinstance(keys, KeyPassage) else tuple(keys)
 
 
-def _places_of(key: Key, items: Sequence[str]) -> list[list[int]]:
+def _places_of(key: KeyPassage, items: Sequence[str]) -> list[list[int]]:
     """For each passage of the key the items that hold it: whole, or quoted in a finding."""
     quoted = [_QUOTED.findall(item) for item in items]
     return [
@@ -133,8 +133,8 @@ def _attended(
 
 
 def _reported(
-    keys: Sequence[Key], held: Sequence[Sequence[int | None]], partly: bool
-) -> tuple[Key, Sequence[int | None]] | None:
+    keys: Sequence[KeyPassage], held: Sequence[Sequence[int | None]], partly: bool
+) -> tuple[KeyPassage, Sequence[int | None]] | None:
     """The first key that is settled; `partly` else the one of which most passages are attended to."""
     for key, places in zip(keys, held, strict=True):
         if None not in places:
@@ -144,7 +144,7 @@ def _reported(
     return most if partly else None
 
 
-def _reply(schema: Mapping[str, Any], key: Key, places: Sequence[int | None], asked: str) -> Any:
+def _reply(schema: Mapping[str, Any], key: KeyPassage, places: Sequence[int | None], asked: str) -> Any:
     read = [(place, passage) for place, passage in zip(places, key.passages, strict=True) if place is not None]
     # A finding has few words: each of its quotations must be in it, and long enough to be known again.
     room = max(_FINDING // len(read) - 4, 20)
@@ -162,33 +162,33 @@ def _reply(schema: Mapping[str, Any], key: Key, places: Sequence[int | None], as
     return fill(schema, values, f"It says {said}.")
 
 
-def _words(key: Key, passage: str) -> str:
+def _words(key: KeyPassage, passage: str) -> str:
     """The words that are quoted: the answer itself where it stands there and is no letter, for they may become it."""
     verbatim = not key.choice and key.answer in passage and len(key.answer.split()) >= _QUOTED_WORDS
     return key.answer if verbatim else quotation(passage)
 
 
-def keys_of(questions: Iterable[Question], notes: Mapping[str, str]) -> dict[str, tuple[Key, ...]]:
+def keys_of(questions: Iterable[Question], notes: Mapping[str, str]) -> dict[str, tuple[KeyPassage, ...]]:
     """The keys of questions whose evidence is known; `notes` holds the text of each document by its id.
 
     A key passage is the sentence, on its line, around a place of the evidence. A holistic question needs all of its
     places; of any other one is enough. A question without evidence (what the record does not say) has no key.
     Raises KeyError where a note is missing.
     """
-    keys: dict[str, list[Key]] = {}
+    keys: dict[str, list[KeyPassage]] = {}
     for question in questions:
         passages = list(dict.fromkeys(_around(notes[place.document_id], place) for place in question.evidence))
         letter = (question.gold or "") if question.options else ""
         answer = question.options[letter] if question.options else question.gold or ""
         if question.category == HOLISTIC:
-            made = [Key(passages[0], letter, answer, tuple(passages[1:]))] if passages else []
+            made = [KeyPassage(passages[0], letter, answer, tuple(passages[1:]))] if passages else []
         else:
-            made = [Key(passage, letter, answer) for passage in passages]
+            made = [KeyPassage(passage, letter, answer) for passage in passages]
         keys.setdefault(question.text, []).extend(made)
     return {text: tuple(dict.fromkeys(several)) for text, several in keys.items() if several}
 
 
-def _around(text: str, place: Place) -> str:
+def _around(text: str, place: EvidenceSpan) -> str:
     line = text.rfind("\n", 0, place.start) + 1
     ends = (found.end() for found in _ENDS.finditer(text, line, place.start + 1) if found.end() <= place.start)
     begin = max(ends, default=line)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from epicrisis.seams import Reranker
+from epicrisis.protocols import Reranker
 from epicrisis.testing.encoders import require
 
 _WORD = re.compile(r"\w+")

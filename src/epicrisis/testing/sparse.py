@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from epicrisis.errors import ContextOverflow
-from epicrisis.seams import SparseEncoder
+from epicrisis.protocols import SparseEncoder
 from epicrisis.testing.encoders import require
 
 _WORD = re.compile(r"\w+")

@@ -16,10 +16,9 @@ import numpy as np
 
 from epicrisis.dates import last_day
 from epicrisis.errors import InputError
-from epicrisis.seams import PassageStore, StoredDocument, Vectors
+from epicrisis.protocols import PassageStore, StoredDocument, Vectors
+from epicrisis.testing.encoders import require
 from epicrisis.types import Hit, Metadata, Passage, Scope
-
-from .encoders import require
 
 _WORD = re.compile(r"\w+")
 _K1, _B = 1.2, 0.75
@@ -120,20 +119,34 @@ def _best(scored: Iterable[tuple[Passage, float]], k: int) -> tuple[Hit, ...]:
 
 
 def stored(
-    document_id: str, *texts: str, vectors: Sequence[Sequence[float]] | None = None, title: str = "",
-    date: str | None = None, patient: str | None = None, version: str = "1", metadata: Metadata = _METADATA,
-) -> StoredDocument:  # fmt: skip
+    document_id: str,
+    *texts: str,
+    vectors: Sequence[Sequence[float]] | None = None,
+    title: str = "",
+    date: str | None = None,
+    patient: str | None = None,
+    version: str = "1",
+    metadata: Metadata = _METADATA,
+) -> StoredDocument:
     """A document of one passage a text. Without vectors, passage i points along axis i."""
     rows = np.eye(DIMENSIONS)[[i % DIMENSIONS for i in range(len(texts))]] if vectors is None else np.asarray(vectors)
     passages, start = [], 0
     for ordinal, text in enumerate(texts):
         passages.append(
             Passage(
-                id=f"{document_id}#{ordinal}", document_id=document_id, ordinal=ordinal, start=start,
-                end=start + len(text), text=text, title=title, source="check", date=date, patient=patient,
+                id=f"{document_id}#{ordinal}",
+                document_id=document_id,
+                ordinal=ordinal,
+                start=start,
+                end=start + len(text),
+                text=text,
+                title=title,
+                source="check",
+                date=date,
+                patient=patient,
                 metadata=metadata,
             )
-        )  # fmt: skip
+        )
         start += len(text) + 1
     return StoredDocument(document_id, content_hash(document_id, version), tuple(passages), rows.astype(np.float32))
 
@@ -257,12 +270,14 @@ def _ties(store: PassageStore) -> None:
 def _scoped(store: PassageStore) -> None:
     store.add(
         [
-            stored("paper", "aspirin", date="2015"), stored("undated", "aspirin"),
-            stored("later", "aspirin", date="2016-01-01"), stored("none", "aspirin", date="2014", patient="none"),
+            stored("paper", "aspirin", date="2015"),
+            stored("undated", "aspirin"),
+            stored("later", "aspirin", date="2016-01-01"),
+            stored("none", "aspirin", date="2014", patient="none"),
             stored("anna", "aspirin", date="2015-12-31", patient="anna"),
             stored("annabel", "aspirin", date="2015-06", patient="annabel"),
         ]
-    )  # fmt: skip
+    )
     literature = {"paper", "undated", "later"}
     _sees(store, Scope(), literature, "without a patient only literature is seen")
     _sees(store, Scope(patient="anna"), literature | {"anna"}, "with a patient, that record too")

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 
 from epicrisis.prompts import unescape
-from epicrisis.seams import ChatRequest
+from epicrisis.protocols import ChatRequest
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.reader import drawn
 from epicrisis.testing.replies import fill

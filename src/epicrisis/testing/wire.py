@@ -24,7 +24,7 @@ _MAX_TOKENS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class WireReply:
     """What a healthy endpoint would answer to this request. One word is one token."""
 
     text: str | None
@@ -43,7 +43,7 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
+class WireResponse:
     """What goes out. A stream is one piece an event, chunked; anything else one piece behind its Content-Length."""
 
     status: int
@@ -68,12 +68,12 @@ class Response:
         return bool(self.repeated) or self.kind == "text/event-stream"
 
 
-def reply_to(body: Mapping[str, Any], text: str, model: str) -> Reply:
+def reply_to(body: Mapping[str, Any], text: str, model: str) -> WireReply:
     """The reply of this text; it ends by length where it has more words than the request allows."""
     pieces = pieces_of(text)
     limit = limit_of(body) or len(pieces)
     streams = bool(body.get("stream"))
-    return Reply(
+    return WireReply(
         text="".join(pieces[:limit]),
         finish="stop" if limit >= len(pieces) else "length",
         prompt=prompt_of(body),
@@ -93,7 +93,7 @@ def prompt_of(body: Mapping[str, Any]) -> str:
     return "\n".join(text_of(message.get("content")) for message in body.get("messages", ()))
 
 
-def healthy(reply: Reply, usage: dict[str, Any] | None = None) -> Response:
+def healthy(reply: WireReply, usage: dict[str, Any] | None = None) -> WireResponse:
     """The reply whole, or as a stream of a word an event. `usage`: what stands there instead of the true usage."""
     prompt, completion = reply.tokens
     if usage is None:
@@ -104,13 +104,13 @@ def healthy(reply: Reply, usage: dict[str, Any] | None = None) -> Response:
         message = {"role": "assistant", "content": reply.text}
         choice = {"index": 0, "message": message, "finish_reason": reply.finish}
         body = _head(reply, "chat.completion") | {"choices": [choice] if reply.choices else []} | usage
-        return Response(200, (json.dumps(body).encode(),), tokens=reply.tokens, told=told)
+        return WireResponse(200, (json.dumps(body).encode(),), tokens=reply.tokens, told=told)
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": None if reply.text is None else ""}]
     deltas += [{"content": piece} for piece in pieces_of(reply.text or "")]
     events = [_delta(reply, delta) for delta in deltas] + [_delta(reply, {}, reply.finish)] if reply.choices else []
     if reply.tells_usage and usage:
         events.append(event_of(_head(reply, "chat.completion.chunk") | {"choices": []} | usage))
-    return Response(200, (*events, DONE), "text/event-stream", tokens=reply.tokens, told=told)
+    return WireResponse(200, (*events, DONE), "text/event-stream", tokens=reply.tokens, told=told)
 
 
 def error(
@@ -121,17 +121,17 @@ def error(
     headers: Mapping[str, str] | None = None,
     /,
     **more: Any,
-) -> Response:
+) -> WireResponse:
     """An error in OpenAI's form; `more`: further fields of it."""
     return whole({"error": {"message": message, "type": kind, "param": None, "code": code} | more}, status, headers)
 
 
-def whole(data: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def whole(data: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> WireResponse:
     """JSON data, behind its length."""
-    return Response(status, (json.dumps(data).encode(),), headers=headers or {})
+    return WireResponse(status, (json.dumps(data).encode(),), headers=headers or {})
 
 
-def unsupported(body: Mapping[str, Any], refuses: Set[str]) -> Response | None:
+def unsupported(body: Mapping[str, Any], refuses: Set[str]) -> WireResponse | None:
     """The refusal of a parameter, as OpenAI's reasoning models and old servers refuse it; None where all are taken."""
     for name in sorted(refuses & body.keys()):
         value, code = body[name], None
@@ -151,7 +151,7 @@ def unsupported(body: Mapping[str, Any], refuses: Set[str]) -> Response | None:
     return None
 
 
-def overflow(form: Overflow, prompt_tokens: int, window: int, reply_tokens: int = 0) -> Response:
+def overflow(form: Overflow, prompt_tokens: int, window: int, reply_tokens: int = 0) -> WireResponse:
     """The refusal of a prompt (with room for its reply) that exceeds the window, in one of four forms."""
     asked = prompt_tokens + reply_tokens
     longest = f"This model's maximum context length is {window} tokens. However, "
@@ -192,11 +192,11 @@ def usage_of(prompt: int, completion: int) -> dict[str, Any]:
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
 
-def _head(reply: Reply, kind: str) -> dict[str, Any]:
+def _head(reply: WireReply, kind: str) -> dict[str, Any]:
     return {"id": "chatcmpl-hostile", "object": kind, "created": 0, "model": reply.model}
 
 
-def _delta(reply: Reply, delta: Mapping[str, Any], finish: str | None = None) -> bytes:
+def _delta(reply: WireReply, delta: Mapping[str, Any], finish: str | None = None) -> bytes:
     choice = {"index": 0, "delta": delta, "finish_reason": finish}
     return event_of(_head(reply, "chat.completion.chunk") | {"choices": [choice]})
 

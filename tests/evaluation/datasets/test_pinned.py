@@ -44,11 +44,17 @@ ROWS: dict[str, list[Row]] = {
     "mirage/bioasq": [
         ("6402c910201352f04a00000c", "Can losartan reduce brain atrophy in Alz", 2, "B", ("pubmed:34687634",)),
         (
-            "63f043e4f36125a426000023", "Is Baricitinib effective for Alopecia Ar", 2, "A",
+            "63f043e4f36125a426000023",
+            "Is Baricitinib effective for Alopecia Ar",
+            2,
+            "A",
             ("pubmed:35330989", "pubmed:35334197"),
         ),
         (
-            "5c9e738decadf2e73f000037", "Can mitochondria transfer from cell to c", 2, "A",
+            "5c9e738decadf2e73f000037",
+            "Can mitochondria transfer from cell to c",
+            2,
+            "A",
             ("pubmed:29158129", "pubmed:29357914"),
         ),
     ],
@@ -113,7 +119,7 @@ ROWS: dict[str, list[Row]] = {
         ("professional_medicine-009", "A 42-year-old man comes to the physician", 4, "B", ()),
         ("professional_medicine-271", "A 52-year-old man is brought to the emer", 4, "B", ()),
     ],
-}  # fmt: skip
+}
 
 CLASSES = {
     "mirage/medqa": {"A": 353, "B": 309, "C": 346, "D": 265},
@@ -169,8 +175,11 @@ def test_every_question_can_be_told_from_every_other_and_scored(sets: dict[str, 
 def test_gold_documents(sets: dict[str, Dataset]) -> None:
     told = {name: sum(len(q.gold_documents) for q in s.questions) for name, s in sets.items() if s.questions}
     assert {name: n for name, n in told.items() if n} == {
-        "mirage/pubmedqa": 500, "mirage/bioasq": 3556, "pubmedqa": 1000, "pubmedqa/test": 500,
-    }  # fmt: skip
+        "mirage/pubmedqa": 500,
+        "mirage/bioasq": 3556,
+        "pubmedqa": 1000,
+        "pubmedqa/test": 500,
+    }
     assert len({d for q in sets["mirage/bioasq"].questions for d in q.gold_documents}) == 3467
     assert all(q.gold_documents for q in sets["mirage/bioasq"].questions)
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from epicrisis.errors import InputError, NetworkRefused, StorageError
+from epicrisis.evaluation.datasets.download import BLOCK, is_here, pull
 from epicrisis.evaluation.datasets.load import load
-from epicrisis.evaluation.datasets.pull import BLOCK, is_here, pull
 from tests.evaluation.datasets.hosted import BODY, NAME, hosted
-from tests.loopback import Endpoint, Scripted, serving
+from tests.support.loopback import Endpoint, Scripted, serving
 
 
 @pytest.fixture

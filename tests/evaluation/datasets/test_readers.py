@@ -35,8 +35,12 @@ def test_a_mirage_question(tmp_path: Path) -> None:
     asked = Question(text="Does it help?", options={"A": "yes", "B": "no"}, form="choice", id="5c", gold="B")
     (bioasq,), (without_pmid,) = mirage.read(path, "bioasq"), mirage.read(path, "pubmedqa")
     assert (bioasq.text, bioasq.options, bioasq.form, bioasq.id, bioasq.gold) == (
-        asked.text, asked.options, asked.form, asked.id, asked.gold,
-    )  # fmt: skip
+        asked.text,
+        asked.options,
+        asked.form,
+        asked.id,
+        asked.gold,
+    )
     assert bioasq.gold_documents == ("pubmed:7", "pubmed:9")
     assert without_pmid.gold_documents == ("pubmed:12",)
 
@@ -230,17 +234,37 @@ def test_options_of_one_text_are_read_with_both_letters(tmp_path: Path) -> None:
 # -- as published ---------------------------------------------------------------------------------------------------
 
 MEDQA: dict[str, Any] = {
-    "question": "Which?", "answer": "y", "options": {"A": "x", "B": "y", "C": "z"}, "meta_info": "step1",
+    "question": "Which?",
+    "answer": "y",
+    "options": {"A": "x", "B": "y", "C": "z"},
+    "meta_info": "step1",
     "answer_idx": "B",
-}  # fmt: skip
+}
 MEDMCQA: dict[str, Any] = {
-    "question": "Which?", "exp": None, "cop": 1, "opa": "w", "opb": "x", "opc": "y", "opd": "z",
-    "subject_name": "Anatomy", "topic_name": None, "id": "a-1", "choice_type": "single",
-}  # fmt: skip
+    "question": "Which?",
+    "exp": None,
+    "cop": 1,
+    "opa": "w",
+    "opb": "x",
+    "opc": "y",
+    "opd": "z",
+    "subject_name": "Anatomy",
+    "topic_name": None,
+    "id": "a-1",
+    "choice_type": "single",
+}
 CARE_ROW: dict[str, Any] = {
-    "exam_id": 26, "question": "Which?", "op1": "w", "op2": "x", "op3": "y", "op4": "z", "cop": 2,
-    "year": 2024, "category": "Medicine", "unique_id": "c-1",
-}  # fmt: skip
+    "exam_id": 26,
+    "question": "Which?",
+    "op1": "w",
+    "op2": "x",
+    "op3": "y",
+    "op4": "z",
+    "cop": 2,
+    "year": 2024,
+    "category": "Medicine",
+    "unique_id": "c-1",
+}
 
 
 def lines(*rows: object) -> str:

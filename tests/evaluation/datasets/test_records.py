@@ -12,20 +12,36 @@ from typing import Any
 import pytest
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.datasets.records.lengths import BINS, bin_of, notes_by_patient, record_tokens
-from epicrisis.evaluation.datasets.records.populations import long_enough, pairs_and_patients
-from epicrisis.evaluation.datasets.records.recordset import NAMES, RecordSet, load_records
-from epicrisis.types import Document, Place, Question
+from epicrisis.evaluation.datasets.patient_records.lengths import BINS, bin_of, notes_by_patient, record_tokens
+from epicrisis.evaluation.datasets.patient_records.populations import long_enough, pairs_and_patients
+from epicrisis.evaluation.datasets.patient_records.recordset import NAMES, RecordSet, load_records
+from epicrisis.types import Document, EvidenceSpan, Question
 
 IV = ("note_id", "subject_id", "hadm_id", "note_type", "note_seq", "charttime", "storetime", "text")
 III = (
-    "ROW_ID", "SUBJECT_ID", "HADM_ID", "CHARTDATE", "CHARTTIME", "STORETIME", "CATEGORY", "DESCRIPTION", "CGID",
-    "ISERROR", "TEXT",
-)  # fmt: skip
+    "ROW_ID",
+    "SUBJECT_ID",
+    "HADM_ID",
+    "CHARTDATE",
+    "CHARTTIME",
+    "STORETIME",
+    "CATEGORY",
+    "DESCRIPTION",
+    "CGID",
+    "ISERROR",
+    "TEXT",
+)
 LINE: dict[str, Any] = {
-    "patient_id": 10, "num_notes": 2, "question": "Which drug was begun?", "answer": "B",
-    "choice_A": "aspirin", "choice_B": "heparin", "choice_C": "warfarin", "choice_D": "none", "choice_E": "insulin",
-}  # fmt: skip
+    "patient_id": 10,
+    "num_notes": 2,
+    "question": "Which drug was begun?",
+    "answer": "B",
+    "choice_A": "aspirin",
+    "choice_B": "heparin",
+    "choice_C": "warfarin",
+    "choice_D": "none",
+    "choice_E": "insulin",
+}
 FINDINGS = "FINDINGS: The heart is of normal size. There is a small left pleural effusion, new since the last study."
 IMPRESSION = "IMPRESSION:\nSmall left effusion."
 
@@ -76,12 +92,13 @@ def asked(key: str, text: str, *answers: tuple[str, int], **more: Any) -> dict[s
 def ehrnoteqa(folder: Path, *lines: dict[str, Any]) -> Path:
     put(folder / "EHRNoteQA.jsonl", "\n".join(json.dumps(line) for line in lines or (LINE,)))
     table(
-        folder / "discharge.csv.gz", IV,
+        folder / "discharge.csv.gz",
+        IV,
         iv("10-DS-3", "10", "2151-01-01 00:00:00", "third"),
         iv("10-DS-2", "10", "2150-06-01 10:30:00", "second: heparin"),
         iv("10-DS-1", "10", "2150-01-01 00:00:00", "first"),
         iv("99-DS-1", "99", "2150-01-01 00:00:00", "another's"),
-    )  # fmt: skip
+    )
     table(folder / "radiology.csv", IV, iv("10-RR-1", "10", "2150-05-01 08:00:00", "clear lungs", "RR"))
     return folder
 
@@ -104,9 +121,14 @@ def test_ehrnoteqa_takes_the_patients_first_summaries_and_leaves_other_patients_
     found = documents(records)
     assert set(found) == {"note:10-DS-1", "note:10-DS-2", "note:10-DS-3", "note:10-RR-1"}
     assert found["note:10-DS-2"] == Document(
-        id="note:10-DS-2", text="second: heparin", title="Discharge summary, 2150-06-01", source="notes",
-        date="2150-06-01T10:30", patient="10", metadata={"note_type": "discharge summary", "encounter": "77"},
-    )  # fmt: skip
+        id="note:10-DS-2",
+        text="second: heparin",
+        title="Discharge summary, 2150-06-01",
+        source="notes",
+        date="2150-06-01T10:30",
+        patient="10",
+        metadata={"note_type": "discharge summary", "encounter": "77"},
+    )
     assert set(documents(records)) == set(found), "the notes are read anew at each call"
 
 
@@ -144,13 +166,19 @@ def test_ehrnoteqa_without_notes_says_which_are_needed(tmp_path: Path) -> None:
 # -- EHR-DS-QA --------------------------------------------------------------------------------------------------------
 
 NOTE: dict[str, Any] = {
-    "original_id": 1, "note": "Discharged on aspirin.", "extended_context": False, "note_id": "20-DS-1",
-    "subject_id": 20, "hadm_id": 5, "note_type": "DS", "human_verified": True,
+    "original_id": 1,
+    "note": "Discharged on aspirin.",
+    "extended_context": False,
+    "note_id": "20-DS-1",
+    "subject_id": 20,
+    "hadm_id": 5,
+    "note_type": "DS",
+    "human_verified": True,
     "qa_pairs": [
         {"question": "Which drug?", "answer": "aspirin", "correct": True},
         {"question": "Which dose?", "answer": "5 g", "correct": False},
     ],
-}  # fmt: skip
+}
 UNSEEN = {**NOTE, "note_id": "30-DS-1", "human_verified": False, "qa_pairs": [{"question": "?", "answer": "x"}]}
 
 
@@ -163,10 +191,8 @@ def test_ehr_ds_qa_keeps_what_a_physician_marked_correct(tmp_path: Path, form: s
         table(tmp_path / "discharge_notes_qa.csv", tuple(NOTE), *rows)
     records = load_records(tmp_path)
     assert records.questions == (
-        Question(
-            text="Which drug?", id="20-DS-1:1", gold="aspirin", gold_documents=("note:20-DS-1",), patient="20"
-        ),
-    )  # fmt: skip
+        Question(text="Which drug?", id="20-DS-1:1", gold="aspirin", gold_documents=("note:20-DS-1",), patient="20"),
+    )
     assert records.notices[0] == "1 of 2 pairs that were looked at are marked correct; the rest is left out"
     assert "the notes asked about are the record" in records.notices[1]
     (only,) = documents(records).values()
@@ -233,8 +259,11 @@ def test_radqa_keeps_what_no_report_answers_and_tells_it(tmp_path: Path) -> None
     assert [alone.text[start:end] for start, end, _ in alone.metadata["sections"]] == [FINDINGS, IMPRESSION]
     assert "each report alone is its record" in records.notices[-1]
     assert [q.id for q in load_records(tmp_path, population="answerable").questions] == [
-        "541_O_1", "541_I_1", "542_O_1", "542_I_1",
-    ]  # fmt: skip
+        "541_O_1",
+        "541_I_1",
+        "542_O_1",
+        "542_I_1",
+    ]
     assert [q.id for q in load_records(tmp_path, population="table-1").questions] == ["541_O_1", "541_I_1"]
 
 
@@ -253,10 +282,13 @@ def test_a_report_is_found_again_among_the_patients_notes(tmp_path: Path) -> Non
     broken = FINDINGS.replace(" is ", "  is\n ")
     report = f"[**2150-3-4**] 8:02 AM\n CHEST\n========\n {broken}\n\n {IMPRESSION}"
     table(
-        tmp_path / "NOTEEVENTS.csv", III,
-        iii("1", "7", report), iii("2", "7", "Later note.", "Nursing"), iii("3", "7", "wrong", error="1"),
+        tmp_path / "NOTEEVENTS.csv",
+        III,
+        iii("1", "7", report),
+        iii("2", "7", "Later note.", "Nursing"),
+        iii("3", "7", "wrong", error="1"),
         iii("4", "8", "FINDINGS: The heart is of normal size. There is nothing else."),
-    )  # fmt: skip
+    )
     records = load_records(tmp_path)
     assert {(q.patient, q.gold_documents) for q in records.questions} == {("7", ("note:1",))}
     assert set(documents(records)) == {"note:1", "note:2"}
@@ -321,24 +353,34 @@ def test_an_answer_is_taken_from_where_it_stands(tmp_path: Path) -> None:
     put(
         tmp_path / "covidQA.json",
         {
-            "data": [{"paragraphs": [{
-                "context": context, "document_id": 12, "qas": [
-                    asked("1", "When did it end?", ("in June", 26)), asked("2", "When over?", (" in June ", 37)),
-                    asked("3", "When?", (" in May", 8)), asked("4", "Who?", ("nobody", 3)),
-                    asked("5", "When, again?", (" in June", 39)),
-                ],
-            }]}],
+            "data": [
+                {
+                    "paragraphs": [
+                        {
+                            "context": context,
+                            "document_id": 12,
+                            "qas": [
+                                asked("1", "When did it end?", ("in June", 26)),
+                                asked("2", "When over?", (" in June ", 37)),
+                                asked("3", "When?", (" in May", 8)),
+                                asked("4", "Who?", ("nobody", 3)),
+                                asked("5", "When, again?", (" in June", 39)),
+                            ],
+                        }
+                    ]
+                }
+            ],
         },
-    )  # fmt: skip
+    )
     records = load_records(tmp_path)
     places = {q.id: (q.gold, q.evidence) for q in records.questions}
     note = "note:covid_qa:12"
     assert places == {
-        "1": ("in June", (Place(note, 26, 33),)),
-        "2": ("in June", (Place(note, 39, 46),)),
-        "3": ("in May", (Place(note, 9, 15),)),
+        "1": ("in June", (EvidenceSpan(note, 26, 33),)),
+        "2": ("in June", (EvidenceSpan(note, 39, 46),)),
+        "3": ("in May", (EvidenceSpan(note, 9, 15),)),
         "4": ("nobody", ()),
-        "5": ("in June", (Place(note, 39, 46),)),
+        "5": ("in June", (EvidenceSpan(note, 39, 46),)),
     }
     assert records.notices == (
         "1 of 5 answers do not stand at their offsets: the nearest place was taken",
@@ -369,9 +411,15 @@ def generated(folder: Path, **change: Any) -> Path:
     table(folder / "notes.csv", head, row, ("p2", "", "n2", "", "Letter", "Not asked about.", "", ""))
     place = {"document_id": "note:n1", "start": 6, "end": 10}
     line = {
-        "id": "q1", "text": "How much?", "form": "extractive", "gold": "5 mg", "patient": "p1", "evidence": [place],
-        "gold_documents": ["note:n1"], "category": "specific-fact",
-    }  # fmt: skip
+        "id": "q1",
+        "text": "How much?",
+        "form": "extractive",
+        "gold": "5 mg",
+        "patient": "p1",
+        "evidence": [place],
+        "gold_documents": ["note:n1"],
+        "category": "specific-fact",
+    }
     put(folder / "questions.jsonl", json.dumps({**line, **change}))
     return folder
 
@@ -381,8 +429,11 @@ def test_a_generated_folder(tmp_path: Path) -> None:
     (question,) = records.questions
     assert (question.form, question.category, evident(records)) == ("extractive", "specific-fact", {"q1": "5 mg"})
     assert documents(records)["note:n1"].metadata == {
-        "note_type": "Progress note", "encounter": "s1", "admitted": "2150-03-01", "discharged": "2150-03-09T12:00",
-    }  # fmt: skip
+        "note_type": "Progress note",
+        "encounter": "s1",
+        "admitted": "2150-03-01",
+        "discharged": "2150-03-09T12:00",
+    }
     assert set(documents(records)) == {"note:n1"}
     assert records.related == {"q1": {"note:n1"}}
 
@@ -420,9 +471,11 @@ def test_a_population_that_the_set_does_not_have_is_told_by_the_names_that_were_
     put(tmp_path / "b" / "train.json", radqa())
     generated(tmp_path / "c")
     for folder, name, population in (
-        ("a", "ehrnoteqa", "table-4"), ("b", "radqa", "table-3"), ("c", "generated", "table-3"),
+        ("a", "ehrnoteqa", "table-4"),
+        ("b", "radqa", "table-3"),
+        ("c", "generated", "table-3"),
         ("c", "generated", "table-2"),
-    ):  # fmt: skip
+    ):
         told = f"^{population} of the EHR study is not about {name}: .* all, answerable, 8k-and-longer, 4k-and-longer$"
         with pytest.raises(InputError, match=told):
             load_records(tmp_path / folder, population=population)

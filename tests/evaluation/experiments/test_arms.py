@@ -6,19 +6,19 @@ from dataclasses import replace
 
 import pytest
 
+from epicrisis.components import Opened
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import Dataset, classes_by_gold
 from epicrisis.evaluation.experiments import attention_bias, integration, positions
 from epicrisis.evaluation.experiments.arms import ARMS, Study
-from epicrisis.evaluation.experiments.evidence import Evidence, of_library
+from epicrisis.evaluation.experiments.passage_source import Evidence, of_library
 from epicrisis.evaluation.experiments.protocol import PROTOCOLS, Protocol
-from epicrisis.evaluation.runs.cases import Case
-from epicrisis.opening import Opened
+from epicrisis.evaluation.runs.case import Case
 from epicrisis.settings import Settings
 from epicrisis.testing.rerankers import TermOverlapReranker
 from epicrisis.types import Document, Question
-from tests.evaluation.experiments.world import evidence, key_of, passage, questions
-from tests.evaluation.hashed import opened_library
+from tests.support.experiments import evidence, key_of, passage, questions
+from tests.support.hashed_encoder import opened_library
 
 # -- protocols and samples --------------------------------------------------------------------------------------------
 

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation import statistics
+from epicrisis.evaluation.analysis import statistics
+from epicrisis.evaluation.analysis.grouping import SHARE, P
 from epicrisis.evaluation.experiments import attention_bias
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.protocol import PROTOCOLS
-from epicrisis.evaluation.runs.records import Outcome
-from epicrisis.evaluation.tables.analysis import SHARE, P
+from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.prompts import unfence
-from epicrisis.seams import ChatReply, ChatRequest, OnDelta
+from epicrisis.protocols import ChatReply, ChatRequest, OnDelta
 from epicrisis.testing.chat import ScriptedModel
-from tests.evaluation.experiments.world import evidence, key_of, near, passage, questions, reader, row, run
+from tests.support.experiments import evidence, key_of, near, passage, questions, reader, row, run
 
 STUDY = Study(evidence(), PROTOCOLS["corrected"])
 DIFFERENCE = "difference to the same arm among retrieved documents"
@@ -65,9 +65,10 @@ def test_gold_documents_are_never_distractors() -> None:
     asked = [replace(each, gold_documents=(*each.gold_documents, "pool:3")) for each in questions(1)]
     found = evidence(
         passages_of=lambda question: {
-            question.gold_documents[0]: (key_of(question),), "pool:3": (passage("pool:3", "Also gold."),)
+            question.gold_documents[0]: (key_of(question),),
+            "pool:3": (passage("pool:3", "Also gold."),),
         }
-    )  # fmt: skip
+    )
     for seed in range(8):
         made = attention_bias.cases(asked, Study(found, PROTOCOLS["corrected"], seed=seed))
         for case in made:
@@ -83,9 +84,7 @@ def test_no_library_to_draw_from() -> None:
 
 def test_a_reader_that_is_lost_among_the_retrieved_alone(tmp_path: Path) -> None:
     asked = questions(60)
-    model = ByNeighbours(
-        reader(asked, lambda place, n: 0.9), reader(asked, lambda place, n: 1.0 if n == 1 else 0.5)
-    )  # fmt: skip
+    model = ByNeighbours(reader(asked, lambda place, n: 0.9), reader(asked, lambda place, n: 1.0 if n == 1 else 0.5))
     found = run(attention_bias.cases(asked, STUDY), model, tmp_path / "run")
     (table,) = attention_bias.tables({"m": found}, remarks=PROTOCOLS["corrected"].notes)
     random, retrieved = (row(table, "m", "rag", 16, each) for each in ("random", "retrieved"))
@@ -113,8 +112,11 @@ def test_rows_stand_in_one_order_whatever_ended_first() -> None:
     ]
     (table,) = attention_bias.tables({"m": found})
     assert [cells[2:4] for cells in table.rows] == [
-        (8, "retrieved"), (8, "random"), (16, "retrieved"), (16, "random"),
-    ]  # fmt: skip
+        (8, "retrieved"),
+        (8, "random"),
+        (16, "retrieved"),
+        (16, "random"),
+    ]
 
 
 def test_no_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,19 +9,7 @@ from dataclasses import replace
 import pytest
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.experiments.calibration import (
-    SIGNALS,
-    Calibration,
-    Judged,
-    calibrate,
-    calibration_table,
-    calls_saved,
-    fit,
-    fold_of,
-    settings_of,
-    settings_text,
-    signals_table,
-)
+from epicrisis.evaluation.analysis.statistics import Difference, Mean, holm, sign_test
 from epicrisis.evaluation.experiments.preflight import (
     BEYOND_3,
     PUBLISHED,
@@ -33,9 +21,21 @@ from epicrisis.evaluation.experiments.preflight import (
     judge,
     labelled,
 )
-from epicrisis.evaluation.experiments.rankings import Recorded
-from epicrisis.evaluation.statistics import Difference, Mean, holm, sign_test
-from epicrisis.retrieval.signals import Signal
+from epicrisis.evaluation.experiments.preflight_calibration import (
+    SIGNALS,
+    HeldOutResult,
+    PreflightCalibration,
+    calibrate,
+    calibration_table,
+    calls_saved,
+    fit,
+    fold_of,
+    settings_of,
+    settings_text,
+    signals_table,
+)
+from epicrisis.evaluation.experiments.recorded_rankings import Recorded
+from epicrisis.retrieval.ranking_signals import Signal
 
 K = 16
 
@@ -52,10 +52,16 @@ def planted(seed: int, n: int = 300, strength: float = 1.0) -> list[Recorded]:
         key = dice.randrange(4, K) if issue else dice.randrange(3)
         made.append(
             Recorded(
-                f"{number}:x", "set", tuple(zip(names, scores, strict=True)), tuple((name, 1.0) for name in shuffled),
-                None, tuple(names), (f"d{key}",), (f"d{key}",),
+                f"{number}:x",
+                "set",
+                tuple(zip(names, scores, strict=True)),
+                tuple((name, 1.0) for name in shuffled),
+                None,
+                tuple(names),
+                (f"d{key}",),
+                (f"d{key}",),
             )
-        )  # fmt: skip
+        )
     return made
 
 
@@ -74,11 +80,17 @@ def test_a_rule_that_foresees_nothing_is_nothing_to_fit_to() -> None:
     """Its recall is 0, and what has that recall and the best specificity is no check at all."""
     never = [
         Recorded(
-            f"{number}:x", "set", tuple((f"d{i}#0", 1.0) for i in range(K)), tuple((f"d{i}#0", 1.0) for i in range(K)),
-            None, tuple(f"d{i}#0" for i in range(K)), (f"d{place}",), (f"d{place}",),
+            f"{number}:x",
+            "set",
+            tuple((f"d{i}#0", 1.0) for i in range(K)),
+            tuple((f"d{i}#0", 1.0) for i in range(K)),
+            None,
+            tuple(f"d{i}#0" for i in range(K)),
+            (f"d{place}",),
+            (f"d{place}",),
         )
         for number, place in enumerate([0, 9] * 6)
-    ]  # fmt: skip
+    ]
     with pytest.raises(InputError, match=r"the papers' rule foresees none of 6 questions .* name one with --recall"):
         fit(never)
     assert 0 <= fit(never, recall=0.5).threshold < float("inf")
@@ -170,14 +182,17 @@ def test_at_the_same_recall_signals_of_other_folds_meet_in_their_percentiles() -
 
 
 def test_two_rules_are_compared_on_the_same_questions() -> None:
-    def judged(label: Label, pairs: str) -> list[Judged]:
+    def judged(label: Label, pairs: str) -> list[HeldOutResult]:
         """f: the fitted rule alone says agree, p: the papers' alone, b: both, n: neither."""
-        return [Judged(f"{label}{i}", label, each in "fb", each in "pb") for i, each in enumerate(pairs)]
+        return [HeldOutResult(f"{label}{i}", label, each in "fb", each in "pb") for i, each in enumerate(pairs)]
 
-    done = Calibration(
-        Rule(Signal("overlap", 3), 0.2), PUBLISHED, None, (),
+    done = PreflightCalibration(
+        Rule(Signal("overlap", 3), 0.2),
+        PUBLISHED,
+        None,
+        (),
         (*judged("no-issue", "fffffbpnnn"), *judged("issue", "ppn"), *judged("not-retrieved", "fb")),
-    )  # fmt: skip
+    )
     assert done.held_out == Confusion(tp=3, fn=0, fp=4, tn=6, apart=2, apart_skipped=2)
     assert done.papers == Confusion(tp=1, fn=2, fp=8, tn=2, apart=2, apart_skipped=1)
     recall, specificity = done.differences
@@ -203,11 +218,11 @@ def test_the_settings_of_a_rule_are_toml() -> None:
     told = {"signal": "rank-biased-overlap", "n": 10, "threshold": 1 / 3, "depth": 16}
     assert settings_of(rule) == told
     judged = (
-        Judged("1", "issue", True, False),
-        Judged("2", "no-issue", True, False),
-        Judged("3", "issue", False, True),
+        HeldOutResult("1", "issue", True, False),
+        HeldOutResult("2", "no-issue", True, False),
+        HeldOutResult("3", "issue", False, True),
     )
-    text = settings_text(Calibration(rule, BEYOND_3, None, (), judged))
+    text = settings_text(PreflightCalibration(rule, BEYOND_3, None, (), judged))
     assert tomllib.loads(text) == {"preflight": told}
     assert "Fitted on 3 questions, 2 of them with the issue" in text
     assert "1 of 2 with the issue missed, 0 of 1 others read in parts for nothing; the papers' rule: 1 and 1." in text

@@ -13,13 +13,15 @@ from typing import Any
 import pytest
 
 from epicrisis.errors import EndpointRejected
-from epicrisis.evaluation import statistics
+from epicrisis.evaluation.analysis import statistics
+from epicrisis.evaluation.analysis.statistics import Mean, sign_test
+from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments import positions
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.conflicts import (
     RULES,
-    Part,
     Parted,
+    PartialChoice,
     conflicts_table,
     parted,
     parts_table,
@@ -27,25 +29,27 @@ from epicrisis.evaluation.experiments.conflicts import (
     split,
 )
 from epicrisis.evaluation.experiments.protocol import PROTOCOLS
-from epicrisis.evaluation.runs.cases import Case
-from epicrisis.evaluation.runs.folder import RECORDS
-from epicrisis.evaluation.runs.records import Outcome, Record, read_records
-from epicrisis.evaluation.statistics import Mean, sign_test
-from epicrisis.evaluation.tables.table import Table
+from epicrisis.evaluation.runs.case import Case
+from epicrisis.evaluation.runs.outcomes import Outcome, RunRecord, read_records
+from epicrisis.evaluation.runs.run_folder import RECORDS
+from epicrisis.overrides import RunOverrides
+from epicrisis.protocols import ChatRequest
 from epicrisis.retrieval.ordering import in_order
-from epicrisis.seams import ChatRequest
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.reader import u_curve
-from epicrisis.treatment import Treatment
-from epicrisis.types import Passage, Question, Ranking, State
-from tests.answering.world import NOT_FOUND, by_stage, finding, said, stage_of
-from tests.evaluation.experiments.world import answer, evidence, near, questions, reader, row
+from epicrisis.types import AnswerState, Passage, Question, Ranking
+from tests.support.experiments import answer, evidence, near, questions, reader, row
+from tests.support.strategies import NOT_FOUND, by_stage, finding, said, stage_of
 
 OPTIONS = {"A": "yes", "B": "no", "C": "maybe"}
 SPECIALTY = Question(
-    "The promise of specialty pharmaceuticals: are they worth the price?", OPTIONS, "choice", "18507507", "A",
+    "The promise of specialty pharmaceuticals: are they worth the price?",
+    OPTIONS,
+    "choice",
+    "18507507",
+    "A",
     ("pubmed:18507507",),
-)  # fmt: skip
+)
 
 
 # -- PubMedQA 18507507, where BriefContext fails and plain RAG succeeds -----------------------------------------------
@@ -77,7 +81,7 @@ def reading(request: ChatRequest) -> str:
     return finding(1, "It is not settled.", "C", "remains open")
 
 
-def specialty(tmp_path: Path, **scripts: Any) -> list[Record]:
+def specialty(tmp_path: Path, **scripts: Any) -> list[RunRecord]:
     model = ScriptedModel(
         by_stage(
             **{
@@ -89,7 +93,7 @@ def specialty(tmp_path: Path, **scripts: Any) -> list[Record]:
         )
     )
     cases = [
-        Case(SPECIALTY, {"arm": arm, "k": 8, "place": 0, "repeat": 0}, Treatment(arm, abstracts(), False, 4))
+        Case(SPECIALTY, {"arm": arm, "k": 8, "place": 0, "repeat": 0}, RunOverrides(arm, abstracts(), False, 4))
         for arm in ("brief-context", "rag")
     ]
     asyncio.run(answer(cases, model, tmp_path / "run"))
@@ -99,7 +103,7 @@ def specialty(tmp_path: Path, **scripts: Any) -> list[Record]:
 def test_the_papers_example_loses_to_plain_rag(tmp_path: Path) -> None:
     cases, rag = split(specialty(tmp_path))
     (case,) = cases
-    assert case.stated == (Part("A", 1, 20081231, True), Part("C", 1, 20171231, False))
+    assert case.stated == (PartialChoice("A", 1, 20081231, True), PartialChoice("C", 1, 20171231, False))
     assert case.conflict
     assert (case.final, case.gold) == ("C", "A")
     table = conflicts_table(cases, rag, ("k", "place"))
@@ -158,7 +162,7 @@ def case(
     final: str | None,
     gold: str = "A",
     *,
-    state: State = "answered",
+    state: AnswerState = "answered",
     place: int = 0,
     **more: Any,
 ) -> Parted:
@@ -168,12 +172,12 @@ def case(
         outcome,
         final,
         gold,
-        tuple(Part(choice, 1, None, False) for choice in stated),
+        tuple(PartialChoice(choice, 1, None, False) for choice in stated),
         **{"undecided": 0, "nothing": 0, "failed": 0, **more},
     )
 
 
-def rag(number: int, right: bool | None, *, state: State = "answered", place: int = 0) -> Outcome:
+def rag(number: int, right: bool | None, *, state: AnswerState = "answered", place: int = 0) -> Outcome:
     return Outcome(f"q{number}", {"arm": "rag", "place": place}, state, right, 1 / 3)
 
 
@@ -189,11 +193,19 @@ CASES = (
     case(8, "AB", "A"),  # RAG failed
     case(9, "AB", "C", place=100),  # an answer no part stated; RAG was not asked
     case(0, "AB", "A", place=100),  # win, the same question elsewhere
-)  # fmt: skip
+)
 RAG = (
-    rag(0, False), rag(1, True), rag(2, True), rag(3, False), rag(4, False), rag(5, True), rag(6, True), rag(7, True),
-    rag(8, None, state="failed"), rag(0, None, state="unparsed", place=100),
-)  # fmt: skip
+    rag(0, False),
+    rag(1, True),
+    rag(2, True),
+    rag(3, False),
+    rag(4, False),
+    rag(5, True),
+    rag(6, True),
+    rag(7, True),
+    rag(8, None, state="failed"),
+    rag(0, None, state="unparsed", place=100),
+)
 
 
 def test_every_count_by_hand() -> None:
@@ -287,13 +299,13 @@ def test_which_rule_by_hand() -> None:
     ],
 )
 def test_each_rule(rule: str, parts: Sequence[tuple[str, int, int | None]], choice: str | None) -> None:
-    assert RULES[rule]([Part(*part, key=False) for part in parts]) == choice
+    assert RULES[rule]([PartialChoice(*part, key=False) for part in parts]) == choice
 
 
 def test_the_part_with_the_key_document() -> None:
     rule = RULES["part with the key document"]
-    assert rule([Part("A", 1, None, False), Part("B", 1, None, True)]) == "B"
-    assert rule([Part("A", 1, None, True), Part("B", 1, None, True)]) is None
+    assert rule([PartialChoice("A", 1, None, False), PartialChoice("B", 1, None, True)]) == "B"
+    assert rule([PartialChoice("A", 1, None, True), PartialChoice("B", 1, None, True)]) is None
 
 
 def test_what_the_parts_said() -> None:

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation import statistics
+from epicrisis.evaluation.analysis import statistics
+from epicrisis.evaluation.analysis.grouping import SHARE, P
 from epicrisis.evaluation.experiments import context_length, positions
 from epicrisis.evaluation.experiments.arms import Study
-from epicrisis.evaluation.experiments.placing import PLACES, distinct, first_rank
+from epicrisis.evaluation.experiments.placement import PLACES, distinct, first_rank
 from epicrisis.evaluation.experiments.protocol import PROTOCOLS
-from epicrisis.evaluation.runs.records import Outcome
-from epicrisis.evaluation.tables.analysis import SHARE, P
+from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.testing.reader import u_curve
-from tests.evaluation.experiments.world import evidence, near, passage, questions, reader, row, run
+from tests.support.experiments import evidence, near, passage, questions, reader, row, run
 
 STUDY = Study(evidence(), PROTOCOLS["corrected"])
 CURVE = u_curve()
@@ -42,8 +42,14 @@ def test_a_key_document_of_several_passages_is_one_document() -> None:
     made = context_length.cases(questions(1), two, ks=(1, 2, 4), arms=("rag",))
     read = [(case.condition["k"], case.condition["place"], case.treatment.ranking) for case in made]
     assert [(k, place, len(ranking.ids)) for k, place, ranking in read if ranking] == [
-        (1, 0, 2), (2, 0, 3), (2, 100, 3), (4, 0, 5), (4, 25, 5), (4, 75, 5), (4, 100, 5),
-    ]  # fmt: skip
+        (1, 0, 2),
+        (2, 0, 3),
+        (2, 100, 3),
+        (4, 0, 5),
+        (4, 25, 5),
+        (4, 75, 5),
+        (4, 100, 5),
+    ]
 
 
 def test_by_passages_a_key_document_is_read_alone_where_k_is_less() -> None:
@@ -54,8 +60,12 @@ def test_by_passages_a_key_document_is_read_alone_where_k_is_less() -> None:
     made = context_length.cases(questions(1), two, ks=(1, 2, 4), arms=("rag",))
     read = [(case.condition["k"], case.condition["place"], case.treatment.ranking) for case in made]
     assert [(k, place, len(ranking.ids)) for k, place, ranking in read if ranking] == [
-        (1, 0, 2), (2, 0, 2), (4, 0, 4), (4, 50, 4), (4, 100, 4),
-    ]  # fmt: skip
+        (1, 0, 2),
+        (2, 0, 2),
+        (4, 0, 4),
+        (4, 50, 4),
+        (4, 100, 4),
+    ]
     assert all(ranking and {"gold:0#0", "gold:0#1"} <= {*ranking.ids} for _, _, ranking in read)
     with pytest.raises(InputError, match="2 key passages do not fit among 1 passages"):
         positions.cases(questions(1), two, ks=(1,), arms=("rag",))

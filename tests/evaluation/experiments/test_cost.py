@@ -14,13 +14,15 @@ from hypothesis import strategies as st
 
 from epicrisis.answers import Usage
 from epicrisis.errors import InputError
+from epicrisis.evaluation.analysis.published import published
+from epicrisis.evaluation.analysis.statistics import Mean
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.cost import (
     CHECKED,
     CLOSED_BOOK,
+    CaseCost,
     Shape,
-    Spent,
-    Tokens,
+    TokenTotals,
     map_reduce,
     measured_table,
     prediction_table,
@@ -31,20 +33,18 @@ from epicrisis.evaluation.experiments.cost import (
     with_preflight,
 )
 from epicrisis.evaluation.experiments.protocol import PROTOCOLS
-from epicrisis.evaluation.runs.cases import Case
-from epicrisis.evaluation.runs.folder import RECORDS
-from epicrisis.evaluation.runs.records import Record, read_records
-from epicrisis.evaluation.statistics import Mean
-from epicrisis.evaluation.studies import EXPERIMENTS
-from epicrisis.evaluation.tables.published import published
+from epicrisis.evaluation.experiments.registry import EXPERIMENTS
+from epicrisis.evaluation.runs.case import Case
+from epicrisis.evaluation.runs.outcomes import RunRecord, read_records
+from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.models.chat.prices import stated_cost
+from epicrisis.overrides import RunOverrides
 from epicrisis.retrieval.ordering import in_order
 from epicrisis.settings import Price, Settings
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.treatment import Treatment
 from epicrisis.types import Question, StrategyName
-from tests.answering.world import NOT_FOUND, by_stage, finding, passages, said
-from tests.evaluation.experiments.world import answer, evidence, questions, row
+from tests.support.experiments import answer, evidence, questions, row
+from tests.support.strategies import NOT_FOUND, by_stage, finding, passages, said
 
 CORRECTED = PROTOCOLS["corrected"]
 SHAPE = Shape(context=1000, instruction=100, output=50, parts=4)
@@ -55,11 +55,11 @@ shapes = st.builds(Shape, st.floats(0, 1e5), st.floats(1, 1e4), st.floats(1, 1e3
 
 
 def test_the_equations_by_hand() -> None:
-    assert rag(SHAPE) == Tokens(1100, 50, 1)
-    assert map_reduce(SHAPE, "published") == Tokens(1400, 250, 5)
-    assert map_reduce(SHAPE) == Tokens(1000 + 4 * 100 + 100 + 4 * 50, 250, 5)
-    assert map_reduce(SHAPE, prefix_cache=True) == Tokens(1700, 250, 5, 300)
-    assert with_preflight(SHAPE, 0.25) == Tokens(0.25 * 1100 + 0.75 * 1700, 0.25 * 50 + 0.75 * 250, 4)
+    assert rag(SHAPE) == TokenTotals(1100, 50, 1)
+    assert map_reduce(SHAPE, "published") == TokenTotals(1400, 250, 5)
+    assert map_reduce(SHAPE) == TokenTotals(1000 + 4 * 100 + 100 + 4 * 50, 250, 5)
+    assert map_reduce(SHAPE, prefix_cache=True) == TokenTotals(1700, 250, 5, 300)
+    assert with_preflight(SHAPE, 0.25) == TokenTotals(0.25 * 1100 + 0.75 * 1700, 0.25 * 50 + 0.75 * 250, 4)
 
 
 @given(shapes)
@@ -125,11 +125,13 @@ ARMS: tuple[StrategyName, ...] = ("rag", "brief-context", "closed-book")
 
 def asked(
     tmp_path: Path, asked: list[Question] = ASKED, arms: tuple[StrategyName, ...] = ARMS, **replies: Any
-) -> list[Record]:
+) -> list[RunRecord]:
     """A run of those arms over the same eight passages; words are tokens."""
     model = ScriptedModel(by_stage(**{**REPLIES, **replies}))
     cases = [
-        Case(question, {"arm": arm} if arm == "closed-book" else {"arm": arm, "k": 8}, Treatment(arm, FOUND, False, 4))
+        Case(
+            question, {"arm": arm} if arm == "closed-book" else {"arm": arm, "k": 8}, RunOverrides(arm, FOUND, False, 4)
+        )
         for question in asked
         for arm in arms
     ]
@@ -218,7 +220,7 @@ def test_the_table_of_what_it_took(tmp_path: Path) -> None:
     assert isinstance(ours["US dollars"], Mean)
 
 
-def by_arm(records: list[Record]) -> list[list[Spent]]:
+def by_arm(records: list[RunRecord]) -> list[list[CaseCost]]:
     return [[case for case in spent(records) if case.arm == arm] for arm in ("brief-context", "rag", CLOSED_BOOK)]
 
 

@@ -9,23 +9,37 @@ import pytest
 from epicrisis.errors import InputError
 from epicrisis.evaluation.experiments import ehr
 from epicrisis.evaluation.experiments.ehr import Asking, Chart, Search, cases
-from epicrisis.evaluation.runs.cases import Case
-from epicrisis.retrieval.record import IN_TIME
+from epicrisis.evaluation.runs.case import Case
+from epicrisis.retrieval.record_context import IN_TIME
 from epicrisis.retrieval.timeline import NoteTime, Resolution, resolve
 from epicrisis.types import Hit, Passage, Question, Ranking
 
 QUESTION = Question(
-    "What were the final diagnoses?", form="open", id="q", gold="Gout.", gold_documents=("n2",), patient="p",
+    "What were the final diagnoses?",
+    form="open",
+    id="q",
+    gold="Gout.",
+    gold_documents=("n2",),
+    patient="p",
     category="temporal",
-)  # fmt: skip
+)
 
 
 def note(number: int, text: str = "") -> Passage:
     text = text or f"Note {number}. " + "It says little. " * 20
     return Passage(
-        f"n{number}#whole", f"n{number}", 0, 0, len(text), text, "Discharge summary", "notes", f"2150-0{number + 1}-01",
-        "p", {"note_type": "Discharge summary", "encounter": f"h{number}"},
-    )  # fmt: skip
+        f"n{number}#whole",
+        f"n{number}",
+        0,
+        0,
+        len(text),
+        text,
+        "Discharge summary",
+        "notes",
+        f"2150-0{number + 1}-01",
+        "p",
+        {"note_type": "Discharge summary", "encounter": f"h{number}"},
+    )
 
 
 NOTES = tuple(note(i) for i in range(4))
@@ -35,9 +49,18 @@ CHART = Chart(QUESTION, NOTES, frozenset({"n2"}), {f"n{i}": 3_000 for i in range
 def piece(of: Passage, ordinal: int) -> Passage:
     start = 16 * ordinal
     return Passage(
-        f"{of.document_id}#{ordinal}", of.document_id, ordinal, start, start + 16, of.text[start : start + 16],
-        of.title, of.source, of.date, of.patient, of.metadata,
-    )  # fmt: skip
+        f"{of.document_id}#{ordinal}",
+        of.document_id,
+        ordinal,
+        start,
+        start + 16,
+        of.text[start : start + 16],
+        of.title,
+        of.source,
+        of.date,
+        of.patient,
+        of.metadata,
+    )
 
 
 class Finder:

@@ -10,18 +10,17 @@ import pytest
 
 from epicrisis.answering.voting import Voting
 from epicrisis.errors import InputError
-from epicrisis.evaluation.experiments import ensembles, medprompt, models
-from epicrisis.evaluation.experiments.ensembles import COT, SC, SHUFFLED, ZERO, Drawing
-from epicrisis.evaluation.runs.folder import RECORDS
-from epicrisis.evaluation.runs.records import read_records
-from epicrisis.evaluation.tables.analysis import STATES
-from epicrisis.seams import ChatRequest
+from epicrisis.evaluation.analysis.grouping import STATES
+from epicrisis.evaluation.experiments import ensembles, medprompt, model_comparison
+from epicrisis.evaluation.experiments.ensembles import COT, SC, SHUFFLED, ZERO, VoteSampling
+from epicrisis.evaluation.runs.outcomes import read_records
+from epicrisis.evaluation.runs.run_folder import RECORDS
+from epicrisis.protocols import ChatRequest
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.replies import fill
 from epicrisis.testing.voter import voter
 from epicrisis.types import Example, Examples, Question
-
-from .world import row, run
+from tests.support.experiments import row, run
 
 OPTIONS = {"A": "gout", "B": "scurvy", "C": "rickets", "D": "measles"}
 N = 80
@@ -38,26 +37,35 @@ def biased(asked: Sequence[Question], first: float) -> ScriptedModel:
 
 
 def test_the_grid_has_one_case_a_condition_the_most_votes_first() -> None:
-    made = ensembles.cases(questions(1), Drawing(repeats=2, seed=5), votes=(1, 4))
+    made = ensembles.cases(questions(1), VoteSampling(repeats=2, seed=5), votes=(1, 4))
     told = [(case.condition["arm"], case.condition.get("votes"), case.condition["repeat"]) for case in made]
     assert told == [
-        (ZERO, None, 0), (ZERO, None, 1), (COT, None, 0), (COT, None, 1),
-        (SC, 4, 0), (SC, 4, 1), (SC, 1, 0), (SC, 1, 1),
-        (SHUFFLED, 4, 0), (SHUFFLED, 4, 1), (SHUFFLED, 1, 0), (SHUFFLED, 1, 1),
-    ]  # fmt: skip
+        (ZERO, None, 0),
+        (ZERO, None, 1),
+        (COT, None, 0),
+        (COT, None, 1),
+        (SC, 4, 0),
+        (SC, 4, 1),
+        (SC, 1, 0),
+        (SC, 1, 1),
+        (SHUFFLED, 4, 0),
+        (SHUFFLED, 4, 1),
+        (SHUFFLED, 1, 0),
+        (SHUFFLED, 1, 1),
+    ]
     assert [case.treatment.seed for case in made[:2]] == [5, 6]
     shuffled = next(case for case in made if case.condition["arm"] == SHUFFLED)
     assert shuffled.treatment.voting == Voting(4, shuffle=True)
     with pytest.raises(InputError, match="no arm is called magic: known are zero-shot, chain-of-thought"):
-        ensembles.cases(questions(1), Drawing(), arms=("magic",))
+        ensembles.cases(questions(1), VoteSampling(), arms=("magic",))
     with pytest.raises(InputError, match="question 'x' has no options or no gold letter"):
-        ensembles.cases([Question("Why?", id="x")], Drawing())
+        ensembles.cases([Question("Why?", id="x")], VoteSampling())
 
 
 def test_one_number_of_votes_is_asked_at_other_temperatures(tmp_path: Path) -> None:
     """The one that is set is not asked twice; where it is varied the other tables are of that one alone."""
     asked = questions(6)
-    made = ensembles.cases(asked, Drawing(), votes=(3, 1), temperatures=(1.0, 0.7, 0.3), arms=(COT, SHUFFLED))
+    made = ensembles.cases(asked, VoteSampling(), votes=(3, 1), temperatures=(1.0, 0.7, 0.3), arms=(COT, SHUFFLED))
     first = [case for case in made if case.question == asked[0]]
     told = [(case.condition.get("votes"), case.condition.get("temperature")) for case in first]
     assert told == [(None, None), (3, None), (1, None), (3, 0.3), (3, 1.0)]
@@ -75,7 +83,7 @@ def test_one_number_of_votes_is_asked_at_other_temperatures(tmp_path: Path) -> N
 def test_shuffling_removes_a_bias_that_votes_alone_do_not(tmp_path: Path) -> None:
     """60 % of the votes go to what stands first: unshuffled they win where it is wrong, however many there are."""
     asked = questions()
-    outcomes = run(ensembles.cases(asked, Drawing(), votes=(1, 12)), biased(asked, 0.6), tmp_path / "run")
+    outcomes = run(ensembles.cases(asked, VoteSampling(), votes=(1, 12)), biased(asked, 0.6), tmp_path / "run")
     methods, shuffling, by_votes = ensembles.tables({"voter": outcomes})
     few, many = (row(by_votes, "voter", SC, n)["share right"].value for n in (1, 12))
     assert few < 0.75
@@ -92,7 +100,7 @@ def test_shuffling_removes_a_bias_that_votes_alone_do_not(tmp_path: Path) -> Non
 
 def test_an_unbiased_model_gains_nothing_by_shuffling(tmp_path: Path) -> None:
     asked = questions()
-    cases = ensembles.cases(asked, Drawing(), votes=(4,), arms=(COT, SC, SHUFFLED))
+    cases = ensembles.cases(asked, VoteSampling(), votes=(4,), arms=(COT, SC, SHUFFLED))
     _, shuffling, _ = ensembles.tables({"voter": run(cases, biased(asked, 0.0), tmp_path / "run")})
     assert row(shuffling, "voter", 4)["difference to options as they are"].value == 0
 
@@ -129,7 +137,7 @@ def useless(question: Question) -> Examples:
 def test_examples_are_held_against_the_same_votes_without_any(tmp_path: Path) -> None:
     asked = questions(40)
     sources = {"near": telling, "near+reranker": useless, "random": useless}
-    cases = medprompt.cases(asked, Drawing(), sources, votes=4)
+    cases = medprompt.cases(asked, VoteSampling(), sources, votes=4)
     assert len(cases) == 40 * 4
     by_examples, which = medprompt.tables({"m": run(cases, helped(asked), tmp_path / "run")})
     assert row(by_examples, "m", "none")["share right"].value == 0.5
@@ -139,14 +147,14 @@ def test_examples_are_held_against_the_same_votes_without_any(tmp_path: Path) ->
     assert [cells[1] for cells in which.rows] == ["near+reranker", "random"]
     assert row(which, "m", "random")["difference to the first library, or without reranker"].value == -0.5
     with pytest.raises(InputError, match="name a library of them with --examples NAME=LIBRARY"):
-        medprompt.cases(asked, Drawing(), {})
+        medprompt.cases(asked, VoteSampling(), {})
 
 
 def test_controls_may_be_left_out_and_asked_for_alone(tmp_path: Path) -> None:
     sources = {"near": telling, "random": useless, "fixed": useless}
 
     def shown(*arms: str) -> list[object]:
-        made = medprompt.cases(questions(1), Drawing(), sources, votes=2, arms=arms)
+        made = medprompt.cases(questions(1), VoteSampling(), sources, votes=2, arms=arms)
         return [case.condition["examples"] for case in made]
 
     assert shown("none", "retrieved") == ["none", "near"]
@@ -154,20 +162,22 @@ def test_controls_may_be_left_out_and_asked_for_alone(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no arm is called magic: known are none, retrieved, random, fixed"):
         shown("magic")
     asked = questions(4)
-    alone = run(medprompt.cases(asked, Drawing(), sources, votes=2, arms=["none"]), helped(asked), tmp_path / "run")
+    alone = run(
+        medprompt.cases(asked, VoteSampling(), sources, votes=2, arms=["none"]), helped(asked), tmp_path / "run"
+    )
     assert [table.title for table in medprompt.tables({"m": alone})] == ["Accuracy by the examples that are shown"]
 
 
 def test_models_are_told_over_one_prediction_and_over_as_many_votes(tmp_path: Path) -> None:
     """Errata P6: most of a gain over one prediction may be the votes'."""
     asked = {"one": questions(20), "two": questions(24)}
-    cases = models.cases(asked, Drawing(), {"near": telling}, votes=4)
+    cases = model_comparison.cases(asked, VoteSampling(), {"near": telling}, votes=4)
     outcomes = run(cases, helped(questions(24)), tmp_path / "run")
-    gains, alone, board = models.tables({"m": outcomes})
+    gains, alone, board = model_comparison.tables({"m": outcomes})
     assert row(gains, "m", "one", "medprompt")["difference to zero-shot"].value == 0.75
     assert row(gains, "m", "one", SHUFFLED)["difference to zero-shot"].value == 0.25
     assert row(alone, "m", "two", "medprompt")[f"difference to {SHUFFLED}"].value == 0.5
     assert [cells[1] for cells in board.rows] == ["medprompt", SHUFFLED, ZERO]
     assert row(board, "m", "medprompt")["average"] == 1.0
     with pytest.raises(InputError, match="over one library of solved questions"):
-        models.cases(asked, Drawing(), {"a": telling, "b": useless})
+        model_comparison.cases(asked, VoteSampling(), {"a": telling, "b": useless})

@@ -11,32 +11,32 @@ from typing import Any
 import numpy as np
 import pytest
 
+from epicrisis.components import Opened
 from epicrisis.errors import InputError
-from epicrisis.evaluation import statistics
+from epicrisis.evaluation.analysis import statistics
+from epicrisis.evaluation.analysis.grouping import SHARE, P
+from epicrisis.evaluation.analysis.published import published
+from epicrisis.evaluation.analysis.statistics import wilson
 from epicrisis.evaluation.experiments import integration
 from epicrisis.evaluation.experiments.arms import Study
-from epicrisis.evaluation.experiments.evidence import Evidence, of_library
 from epicrisis.evaluation.experiments.integration import MACRO, MICRO
+from epicrisis.evaluation.experiments.passage_source import Evidence, of_library
 from epicrisis.evaluation.experiments.protocol import PROTOCOLS
-from epicrisis.evaluation.runs.cases import Case
-from epicrisis.evaluation.runs.folder import RECORDS
-from epicrisis.evaluation.runs.records import Outcome, read_records
-from epicrisis.evaluation.statistics import wilson
-from epicrisis.evaluation.tables.analysis import SHARE, P
-from epicrisis.evaluation.tables.published import published
+from epicrisis.evaluation.runs.case import Case
+from epicrisis.evaluation.runs.outcomes import Outcome, read_records
+from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.library import Library
-from epicrisis.opening import Opened
 from epicrisis.prompts import unfence
 from epicrisis.retrieval.ordering import in_order
+from epicrisis.retrieval.ranking_signals import Scored
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.retrieval.signals import Scored
 from epicrisis.settings import PreflightSettings, Settings
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.reader import u_curve
 from epicrisis.testing.rerankers import TermOverlapReranker
 from epicrisis.types import Document, Preflight, Question, Ranking, Scope
-from tests.evaluation.experiments.world import evidence, found_for, key_of, near, questions, reader, retrieve, row, run
+from tests.support.experiments import evidence, found_for, key_of, near, questions, reader, retrieve, row, run
 
 SIZES = {"large": 36, "small": 12}
 N = sum(SIZES.values())

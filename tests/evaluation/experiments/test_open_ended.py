@@ -10,47 +10,47 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.components import Opened
 from epicrisis.errors import InputError
-from epicrisis.evaluation.asking import Asker
+from epicrisis.evaluation.analysis.published import published
+from epicrisis.evaluation.analysis.statistics import Mean, sign_test, wilson
 from epicrisis.evaluation.experiments import open_ended
 from epicrisis.evaluation.experiments.open_ended import Judging, conclusions, judging_of, tables
-from epicrisis.evaluation.judging.by_model import judge, verdict_file
-from epicrisis.evaluation.judging.pairs import Paired, pairs_of, write
-from epicrisis.evaluation.judging.verdicts import Choice, Verdict
-from epicrisis.evaluation.runs.folder import RECORDS
-from epicrisis.evaluation.runs.loop import RecordFile, answer_cases
-from epicrisis.evaluation.runs.records import read_records
-from epicrisis.evaluation.statistics import Mean, sign_test, wilson
-from epicrisis.evaluation.tables.published import published
-from epicrisis.opening import Opened
+from epicrisis.evaluation.grading.blind_pairs import Paired, pairs_of, write
+from epicrisis.evaluation.grading.human_verdicts import HumanVerdict, PreferredAnswer
+from epicrisis.evaluation.grading.preference import judge, verdict_file
+from epicrisis.evaluation.grading.structured_requests import Asker
+from epicrisis.evaluation.runs.outcomes import read_records
+from epicrisis.evaluation.runs.run_folder import RECORDS
+from epicrisis.evaluation.runs.runner import RecordFile, answer_cases
 from epicrisis.pipeline import Pipeline
-from epicrisis.plain import to_json
 from epicrisis.prompts import unfence
+from epicrisis.protocols import ChatRequest
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.seams import ChatRequest
+from epicrisis.serialization import to_json
 from epicrisis.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.types import Question
-from tests.answering.world import NOT_FOUND, finding, said, stage_of
-from tests.evaluation.experiments.world import row
-from tests.evaluation.judging.world import ARMS, WRITER, paired, place_of, record
-from tests.evaluation.judging.world import questions as open_questions
-from tests.evaluation.judging.world import said as verdict
-from tests.library.corpus import add, create, encoder
+from tests.support.experiments import row
+from tests.support.grading import ARMS, WRITER, paired, place_of, record
+from tests.support.grading import questions as open_questions
+from tests.support.grading import said as verdict
+from tests.support.library_documents import add, create, encoder
+from tests.support.strategies import NOT_FOUND, finding, said, stage_of
 
 OURS, RIVAL = "brief-context", "rag"
 
 
-def choice_of(made: Paired, pair: str, arm: str | None) -> Choice:
+def choice_of(made: Paired, pair: str, arm: str | None) -> PreferredAnswer:
     return "tie" if arm is None else place_of(made, pair, arm)  # type: ignore[return-value]
 
 
-def given(made: Paired, reviewer: str, arms: Sequence[str | None]) -> list[Verdict]:
+def given(made: Paired, reviewer: str, arms: Sequence[str | None]) -> list[HumanVerdict]:
     """One reviewer's verdicts on the first so many pairs, by the arm that he prefers."""
     pairs = made.pairs[: len(arms)]
     return [
-        Verdict(pair.id, reviewer, choice_of(made, pair.id, arm)) for pair, arm in zip(pairs, arms, strict=True)
-    ]  # fmt: skip
+        HumanVerdict(pair.id, reviewer, choice_of(made, pair.id, arm)) for pair, arm in zip(pairs, arms, strict=True)
+    ]
 
 
 MEDQ = [OURS] * 14 + [RIVAL] * 6 + [None] * 28
@@ -148,9 +148,10 @@ def test_a_clear_preference_is_shown_whichever_way_it_goes() -> None:
 def test_of_several_reviewers_the_majority_is_tested_and_missing_verdicts_are_counted() -> None:
     made = paired(4)
     people = (
-        *given(made, "anna", [OURS, OURS, RIVAL]), *given(made, "ben", [OURS, RIVAL, RIVAL]),
+        *given(made, "anna", [OURS, OURS, RIVAL]),
+        *given(made, "ben", [OURS, RIVAL, RIVAL]),
         *given(made, "chris", [OURS, None]),
-    )  # fmt: skip
+    )
     verdicts = tables({"m": Judging(made, people)})[1]
     majority = row(verdicts, "m", "majority of 3 reviewers")
     # The second pair: one each; the fourth nobody judged.
@@ -193,7 +194,7 @@ def test_agreement_is_about_answers_not_about_places() -> None:
 
 def test_a_reviewer_who_looks_at_the_place_is_found_out_and_prefers_neither_arm() -> None:
     made = paired(40)
-    people = tuple(Verdict(pair.id, "anna", "1") for pair in made.pairs)
+    people = tuple(HumanVerdict(pair.id, "anna", "1") for pair in made.pairs)
     _, verdicts, _, positions = tables({"m": Judging(made, people)})
     found = row(verdicts, "m", "anna")
     assert (found["better"], found["worse"], found["p (Holm)"]) == (20, 20, 1.0)
@@ -208,7 +209,7 @@ def test_reviewers_without_a_preference_raise_no_false_alarm() -> None:
     alarms = 0
     for seed in range(200):
         dice = random.Random(seed)
-        people = tuple(Verdict(pair.id, "anna", dice.choice(("1", "2", "tie"))) for pair in made.pairs)
+        people = tuple(HumanVerdict(pair.id, "anna", dice.choice(("1", "2", "tie"))) for pair in made.pairs)
         arms = [made.key.preferred(each.pair, each.choice) for each in people]
         alarms += sign_test(arms.count(OURS), arms.count(RIVAL)) < 0.05
     assert alarms <= 16
@@ -233,10 +234,7 @@ def prefers(word: str) -> object:
 def test_judges_and_people_side_by_side_from_their_files(tmp_path: Path) -> None:
     made = paired(12)
     write(made, tmp_path / "judging")
-    lines = [
-        {"pair": each.pair, "verdict": each.choice}
-        for each in given(made, "anna", [OURS] * 8 + [RIVAL] * 4)
-    ]  # fmt: skip
+    lines = [{"pair": each.pair, "verdict": each.choice} for each in given(made, "anna", [OURS] * 8 + [RIVAL] * 4)]
     anna = tmp_path / "anna.jsonl"
     anna.write_text("".join(json.dumps(line) + "\n" for line in lines))
     steady = by_model(made, prefers("parts"), tmp_path, "steady")

@@ -6,13 +6,12 @@ import pytest
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.experiments import openmedprompt
-from epicrisis.evaluation.experiments.ensembles import Drawing
+from epicrisis.evaluation.experiments.ensembles import VoteSampling
 from epicrisis.evaluation.experiments.openmedprompt import BEST, LAST, ONE, REFINING, Sizes
-from epicrisis.evaluation.runs.cases import Case, Condition
-from epicrisis.evaluation.runs.records import Outcome
+from epicrisis.evaluation.runs.case import Case, Condition
+from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.types import Example, Examples, Question
-
-from .world import row
+from tests.support.experiments import row
 
 OPEN = [Question(f"What helps in case {i}?", form="open", id=str(i), gold=f"Drug {i}") for i in range(30)]
 FIVE = Examples(tuple(Example(f"e{i}", f"Example {i}?", "So.") for i in range(5)))
@@ -24,7 +23,7 @@ def told(case: Case) -> tuple[object, ...]:
 
 
 def test_the_grid_is_drafts_at_five_examples_and_examples_at_five_drafts() -> None:
-    made = openmedprompt.cases(OPEN[:1], Drawing(), {"cot": lambda _: FIVE}, sizes=SIZES)
+    made = openmedprompt.cases(OPEN[:1], VoteSampling(), {"cot": lambda _: FIVE}, sizes=SIZES)
     sizes = [(7, 5), (5, 0), (5, 1), (5, 5), (3, 5)]
     assert [told(case) for case in made] == [
         (ONE, "none", 0, None),
@@ -43,7 +42,7 @@ def test_the_grid_is_drafts_at_five_examples_and_examples_at_five_drafts() -> No
 
 
 def test_a_smaller_grid_asks_and_shows_no_more_than_it_names() -> None:
-    made = openmedprompt.cases(OPEN, Drawing(), {"cot": lambda _: FIVE}, sizes=Sizes((3,), (2,)))
+    made = openmedprompt.cases(OPEN, VoteSampling(), {"cot": lambda _: FIVE}, sizes=Sizes((3,), (2,)))
     assert {told(case)[2:] for case in made} == {(0, None), (2, None), (2, 3)}
     outcomes = [Outcome(case.question.key, case.condition, "answered", right(case)) for case in made]
     _, by_n = openmedprompt.tables({"m": outcomes})
@@ -54,9 +53,9 @@ def test_what_is_no_open_question_is_refused() -> None:
     choice = Question("Which?", {"A": "yes"}, "choice", "c", "A")
     for question in (choice, Question("Why?", id="w")):
         with pytest.raises(InputError, match="this experiment asks open questions"):
-            openmedprompt.cases([question], Drawing(), {})
+            openmedprompt.cases([question], VoteSampling(), {})
     with pytest.raises(InputError, match="no arm is called magic: known are one-draft, ensemble-refining"):
-        openmedprompt.cases(OPEN, Drawing(), {}, arms=("magic",))
+        openmedprompt.cases(OPEN, VoteSampling(), {}, arms=("magic",))
 
 
 def right(case: Case) -> bool:
@@ -69,7 +68,7 @@ def right(case: Case) -> bool:
 
 
 def test_the_tables_say_what_was_marked() -> None:
-    cases = openmedprompt.cases(OPEN, Drawing(), {"cot": lambda _: FIVE}, sizes=SIZES)
+    cases = openmedprompt.cases(OPEN, VoteSampling(), {"cot": lambda _: FIVE}, sizes=SIZES)
 
     def outcome(question: Question, condition: Condition, is_right: bool) -> Outcome:
         return Outcome(question.key, condition, "answered", is_right)

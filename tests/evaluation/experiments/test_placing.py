@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.experiments.placing import PLACES, distinct, drawn, first_rank, placed
+from epicrisis.evaluation.experiments.placement import PLACES, distinct, drawn, first_rank, placed
 from epicrisis.types import Passage
 
 

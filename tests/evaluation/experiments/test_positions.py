@@ -11,22 +11,22 @@ import numpy as np
 import pytest
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation import statistics
+from epicrisis.evaluation.analysis import statistics
+from epicrisis.evaluation.analysis.grouping import SHARE, P
+from epicrisis.evaluation.analysis.published import published
+from epicrisis.evaluation.analysis.table import Cell, Table
+from epicrisis.evaluation.analysis.table_text import is_p
 from epicrisis.evaluation.experiments import positions
 from epicrisis.evaluation.experiments.arms import ARMS, UNPLACED, Study
-from epicrisis.evaluation.experiments.placing import PLACES, first_rank
+from epicrisis.evaluation.experiments.placement import PLACES, first_rank
 from epicrisis.evaluation.experiments.protocol import PROTOCOLS
-from epicrisis.evaluation.runs.cases import Case
-from epicrisis.evaluation.runs.records import Outcome
-from epicrisis.evaluation.tables.analysis import SHARE, P
-from epicrisis.evaluation.tables.published import published
-from epicrisis.evaluation.tables.showing import is_p
-from epicrisis.evaluation.tables.table import Cell, Table
+from epicrisis.evaluation.runs.case import Case
+from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.prompts import unfence
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.reader import u_curve
 from epicrisis.types import Question, Ranking
-from tests.evaluation.experiments.world import evidence, found_for, key_of, near, questions, reader, retrieve, row, run
+from tests.support.experiments import evidence, found_for, key_of, near, questions, reader, retrieve, row, run
 
 N = 48
 K = 16

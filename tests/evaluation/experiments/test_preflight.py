@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import mannwhitneyu
 
+from epicrisis.evaluation.analysis.published import published
+from epicrisis.evaluation.analysis.statistics import Mean
 from epicrisis.evaluation.experiments.preflight import (
     ALWAYS,
     AS_CODED,
@@ -38,11 +40,9 @@ from epicrisis.evaluation.experiments.preflight import (
     specificity_at,
 )
 from epicrisis.evaluation.experiments.protocol import PROTOCOLS
-from epicrisis.evaluation.experiments.rankings import Recorded
-from epicrisis.evaluation.statistics import Mean
-from epicrisis.evaluation.tables.published import published
+from epicrisis.evaluation.experiments.recorded_rankings import Recorded
 from epicrisis.retrieval.preflight import rankings_agree
-from epicrisis.retrieval.signals import Signal
+from epicrisis.retrieval.ranking_signals import Signal
 
 labels = st.sampled_from(["issue", "no-issue", "not-retrieved", "no-key"])
 scored = st.lists(st.tuples(labels, st.integers(0, 6).map(float)), min_size=1, max_size=40)
@@ -217,9 +217,15 @@ def test_the_papers_rule_against_always_and_never() -> None:
 
 def test_what_has_no_label_is_in_no_rate_but_the_share_skipped() -> None:
     judged: list[tuple[Label, bool]] = [
-        ("issue", False), ("issue", True), ("no-issue", True), ("no-issue", False), ("no-issue", True),
-        ("not-retrieved", True), ("no-key", True), ("no-key", False),
-    ]  # fmt: skip
+        ("issue", False),
+        ("issue", True),
+        ("no-issue", True),
+        ("no-issue", False),
+        ("no-issue", True),
+        ("not-retrieved", True),
+        ("no-key", True),
+        ("no-key", False),
+    ]
     of = confusion(judged)
     assert (of.tp, of.fn, of.fp, of.tn, of.apart, of.apart_skipped) == (1, 1, 1, 2, 3, 2)
     assert of.recall == Mean(0.5, of.recall.interval, 2)

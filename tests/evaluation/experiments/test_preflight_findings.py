@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.evaluation.experiments.calibration import calibrate
 from epicrisis.evaluation.experiments.preflight import PUBLISHED
+from epicrisis.evaluation.experiments.preflight_calibration import calibrate
 from epicrisis.evaluation.experiments.preflight_findings import HIDDEN, file_of, findings_of, holds_rankings
-from epicrisis.evaluation.experiments.rankings import Guard, RankingFile, Recorded
-from epicrisis.evaluation.finished import findings_of as findings_of_paths
+from epicrisis.evaluation.experiments.recorded_rankings import Guard, RankingFile, Recorded
+from epicrisis.evaluation.experiments.run_findings import findings_of as findings_of_paths
 from tests.evaluation.experiments.test_calibration import planted
 
 RECIPE = {"passages": 1200, "encoder": "hashing", "by": "dense", "depth": 16}

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments import positions, probe
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.cloze import drawn
 from epicrisis.evaluation.experiments.cost import spent
 from epicrisis.evaluation.experiments.protocol import PROTOCOLS
-from epicrisis.evaluation.runs.folder import RECORDS
-from epicrisis.evaluation.runs.records import read_records
-from epicrisis.evaluation.tables.table import Table
+from epicrisis.evaluation.runs.outcomes import read_records
+from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.retrieval.ordering import in_order
-from epicrisis.testing.reader import Curve, Key, position_biased_reader, u_curve
+from epicrisis.testing.reader import Curve, KeyPassage, position_biased_reader, u_curve
 from epicrisis.types import Passage, Question, Ranking
-
-from . import world
+from tests.support import experiments
 
 N = 40
 OWN = [
-    world.passage(f"own:{i}", f"In the trial of drug {i}x the risk was lower in {i + 10} patients of the whole town.")
+    experiments.passage(
+        f"own:{i}", f"In the trial of drug {i}x the risk was lower in {i + 10} patients of the whole town."
+    )
     for i in range(N)
-]  # fmt: skip
+]
 
 
 def asked(curve: Curve, folder: Path) -> tuple[Table, ...]:
@@ -30,15 +31,17 @@ def asked(curve: Curve, folder: Path) -> tuple[Table, ...]:
 
     def retrieve(question: Question, k: int) -> Ranking:
         others: list[Passage] = [
-            world.passage(f"doc:{question.id}:{j}", f"Study {j} saw {j} towns.") for j in range(30)
+            experiments.passage(f"doc:{question.id}:{j}", f"Study {j} saw {j} towns.") for j in range(30)
         ]
         return in_order([keys[question.id], *others][:k], "dense", {"k": k})
 
-    evidence = probe.within(world.evidence(retrieve=retrieve, passages_of=lambda _: {}), keys)
+    evidence = probe.within(experiments.evidence(retrieve=retrieve, passages_of=lambda _: {}), keys)
     study = Study(evidence, PROTOCOLS["corrected"])
     cases = positions.cases(dataset.questions, study, ks=(16,), places=probe.PLACES, arms=probe.ARMS)
-    reader = position_biased_reader({q.text: Key(keys[q.id].text, q.gold or "") for q in dataset.questions}, curve)
-    outcomes = world.run(cases, reader, folder)
+    reader = position_biased_reader(
+        {q.text: KeyPassage(keys[q.id].text, q.gold or "") for q in dataset.questions}, curve
+    )
+    outcomes = experiments.run(cases, reader, folder)
     return probe.tables({"reader": outcomes}, {"reader": spent(read_records(folder / RECORDS))})
 
 
@@ -74,7 +77,7 @@ def test_a_reader_that_reads_the_middle_best_is_not_said_to_lose_it(tmp_path: Pa
 def test_the_key_is_one_passage_and_its_document_is_no_distractor() -> None:
     dataset, keys = drawn(OWN, 1)
     (question,) = dataset.questions
-    evidence = probe.within(world.evidence(), keys)
+    evidence = probe.within(experiments.evidence(), keys)
     assert evidence.passages_of(question) == {keys[question.id].document_id: (keys[question.id],)}
-    other = world.questions(1)[0]
-    assert evidence.passages_of(other) == world.evidence().passages_of(other)
+    other = experiments.questions(1)[0]
+    assert evidence.passages_of(other) == experiments.evidence().passages_of(other)

@@ -12,7 +12,7 @@ import pytest
 from epicrisis.configuration import load
 from epicrisis.errors import InputError, ModelMissing, StorageError
 from epicrisis.evaluation.experiments.preflight import signal_of
-from epicrisis.evaluation.experiments.rankings import (
+from epicrisis.evaluation.experiments.recorded_rankings import (
     Guard,
     Rankers,
     RankingFile,
@@ -24,13 +24,13 @@ from epicrisis.evaluation.experiments.rankings import (
     record,
 )
 from epicrisis.library.ingest import add_documents, open_or_create
+from epicrisis.protocols import Encoder, StoredDocument
+from epicrisis.retrieval.ranking_signals import Signal
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.retrieval.signals import Signal
-from epicrisis.seams import Encoder, StoredDocument
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.rerankers import TermOverlapReranker
 from epicrisis.testing.stores import MemoryStore
-from epicrisis.types import By, Count, Document, Passage, Question, Ranking, Scope, SignalKind
+from epicrisis.types import CountUnit, Document, Passage, Question, Ranking, Scope, SearchMode, SignalKind
 
 TEXTS = {
     "stroke": ("2015-06-30", "Aspirin prevents stroke in adults with atrial fibrillation."),
@@ -50,11 +50,13 @@ class Counting(Retriever):
 
     asked: list[str]
 
-    def rank(self, text: str, k: int, by: By, scope: Scope, words: Callable[[int], Ranking] | None = None) -> Ranking:
+    def rank(
+        self, text: str, k: int, by: SearchMode, scope: Scope, words: Callable[[int], Ranking] | None = None
+    ) -> Ranking:
         self.asked.append(text)
         return super().rank(text, k, by, scope, words)
 
-    def pool(self, text: str, k: int, by: By, scope: Scope) -> Ranking:
+    def pool(self, text: str, k: int, by: SearchMode, scope: Scope) -> Ranking:
         self.asked.append(text)
         return super().pool(text, k, by, scope)
 
@@ -162,7 +164,7 @@ def parted() -> MemoryStore:
 @pytest.mark.parametrize("count", ["documents", "passages"])
 @pytest.mark.parametrize("depth", [2, 4])
 def test_what_is_recorded_is_judged_as_the_pipeline_judges(
-    parted: MemoryStore, kind: SignalKind, count: Count, depth: int
+    parted: MemoryStore, kind: SignalKind, count: CountUnit, depth: int
 ) -> None:
     reranker = ("overlap", TermOverlapReranker())
     rankers = Rankers(Retriever(parted, HashingEncoder()), parted, reranker=reranker, depth=6, count=count)

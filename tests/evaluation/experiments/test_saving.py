@@ -4,32 +4,32 @@ from __future__ import annotations
 
 import pytest
 
-from epicrisis.answering.choices import ReplyForm
-from epicrisis.evaluation.experiments.calibration import Calibration, Judged
+from epicrisis.answering.reply_parsing import ReplyForm
+from epicrisis.evaluation.analysis.statistics import sign_test
 from epicrisis.evaluation.experiments.cost import Shape
 from epicrisis.evaluation.experiments.preflight import PUBLISHED, Label, Rule
-from epicrisis.evaluation.experiments.rankings import Recorded
-from epicrisis.evaluation.experiments.saving import errors_table, estimated_shape, saved, saving_table
-from epicrisis.evaluation.statistics import sign_test
+from epicrisis.evaluation.experiments.preflight_calibration import HeldOutResult, PreflightCalibration
+from epicrisis.evaluation.experiments.preflight_savings import errors_table, estimated_shape, saved, saving_table
+from epicrisis.evaluation.experiments.recorded_rankings import Recorded
 from epicrisis.models.chat.estimates import likely_tokens
-from epicrisis.retrieval.signals import Signal
-from epicrisis.seams import StoredDocument
+from epicrisis.protocols import StoredDocument
+from epicrisis.retrieval.ranking_signals import Signal
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.stores import MemoryStore
 from epicrisis.types import Passage, Question, Scope
-from tests.evaluation.experiments.world import row, rows
+from tests.support.experiments import row, rows
 
 SHAPE = Shape(context=1000, instruction=100, output=50, parts=4)
 
 
-def judged(label: Label, pairs: str) -> list[Judged]:
+def judged(label: Label, pairs: str) -> list[HeldOutResult]:
     """f: the fitted rule alone says agree, p: the papers' alone, b: both, n: neither."""
-    return [Judged(f"{label}{i}", label, each in "fb", each in "pb", 0.5) for i, each in enumerate(pairs)]
+    return [HeldOutResult(f"{label}{i}", label, each in "fb", each in "pb", 0.5) for i, each in enumerate(pairs)]
 
 
-def calibrated(*parts: list[Judged], recall: float | None = None) -> Calibration:
+def calibrated(*parts: list[HeldOutResult], recall: float | None = None) -> PreflightCalibration:
     each = tuple(one for part in parts for one in part)
-    return Calibration(Rule(Signal("dense-gap", 5), 0.25), PUBLISHED, recall, (), each)
+    return PreflightCalibration(Rule(Signal("dense-gap", 5), 0.25), PUBLISHED, recall, (), each)
 
 
 DONE = calibrated(judged("no-issue", "fffffbpnnn"), judged("issue", "ppfn"), judged("no-key", "fb"))

@@ -13,10 +13,10 @@ import pytest
 from epicrisis.evaluation.metrics.bertscore import BertScore, bert_scores, bertscore_name
 from epicrisis.evaluation.metrics.unscored import Unscored
 from epicrisis.models.token_vectors import load_token_encoder
-from epicrisis.seams import TokenVectors
+from epicrisis.protocols import TokenVectors
 from epicrisis.testing.encoders import HashingTokenEncoder
 from tests.evaluation.metrics.pairs import summaries
-from tests.models import tiny
+from tests.support import tiny_models
 
 VECTORS = {"[": (0.0, 2.0), "a": (3.0, 0.0), "b": (0.6, 0.8), "c": (-1.0, 0.0)}
 
@@ -81,7 +81,7 @@ def test_real_pairs_as_the_package(tmp_path: Path, data_folder: Path, layer: int
 
     pairs = summaries(data_folder)
     words = sorted({word for pair in pairs for text in pair for word in re.findall(r"\w+|[^\w\s]", text.lower())})
-    tiny.make_bert(tmp_path, 3, words)
+    tiny_models.make_bert(tmp_path, 3, words)
     config = tmp_path / "tokenizer_config.json"
     # Without it the package asks the tokenizer for a window that no integer holds.
     config.write_text(json.dumps(json.loads(config.read_text("utf-8")) | {"model_max_length": 512}), encoding="utf-8")

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.inter_rater import cohens_kappa
 
-from epicrisis.evaluation.metrics.correlation import Coefficient, correlation
+from epicrisis.evaluation.analysis.correlation import CorrelationName, correlation
 
 SCORES = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=3, max_size=40)
 
 
-def reference(coefficient: Coefficient, x: list[float], y: list[float]) -> float:
+def reference(coefficient: CorrelationName, x: list[float], y: list[float]) -> float:
     if coefficient == "quadratic-kappa":
         table = np.zeros((5, 5))
         for one, other in zip(x, y, strict=True):
@@ -26,7 +26,7 @@ def reference(coefficient: Coefficient, x: list[float], y: list[float]) -> float
 
 @pytest.mark.parametrize("coefficient", ["pearson", "spearman", "kendall", "quadratic-kappa"])
 @given(cases=SCORES)
-def test_ordinal_scores_as_scipy_and_statsmodels(coefficient: Coefficient, cases: list[tuple[int, int]]) -> None:
+def test_ordinal_scores_as_scipy_and_statsmodels(coefficient: CorrelationName, cases: list[tuple[int, int]]) -> None:
     x, y = ([float(case[side]) for case in cases] for side in (0, 1))
     found = correlation(x, y, coefficient).value
     if len(set(x)) == 1 or len(set(y)) == 1:
@@ -37,7 +37,7 @@ def test_ordinal_scores_as_scipy_and_statsmodels(coefficient: Coefficient, cases
 
 @pytest.mark.parametrize("coefficient", ["pearson", "spearman", "kendall"])
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
-def test_real_scores_as_scipy(coefficient: Coefficient, scale: float) -> None:
+def test_real_scores_as_scipy(coefficient: CorrelationName, scale: float) -> None:
     dice = np.random.default_rng(1)
     x = dice.normal(size=200) * scale + 5
     y = x / scale + dice.normal(size=200)
@@ -64,7 +64,7 @@ def test_what_was_not_scored_is_left_out_and_counted() -> None:
 
 
 @pytest.mark.parametrize("coefficient", ["pearson", "spearman", "kendall", "quadratic-kappa"])
-def test_the_order_of_the_cases_changes_nothing(coefficient: Coefficient) -> None:
+def test_the_order_of_the_cases_changes_nothing(coefficient: CorrelationName) -> None:
     dice = np.random.default_rng(2)
     x = dice.integers(0, 5, 60).tolist()
     y = [min(4, max(0, score + step)) for score, step in zip(x, dice.integers(-1, 2, 60).tolist(), strict=True)]

@@ -10,7 +10,7 @@ import pytest
 from epicrisis.errors import ContextOverflow
 from epicrisis.evaluation.metrics.entailment import Entailment, entailments
 from epicrisis.evaluation.metrics.unscored import Unscored
-from epicrisis.seams import NliModel, Vectors
+from epicrisis.protocols import NliModel, Vectors
 from epicrisis.testing.judges import TermOverlapNli
 
 

@@ -26,9 +26,13 @@ TABLE_12 = {
 
 def became(found: NumberComparison) -> dict[str, int]:
     kinds = {
-        "matched": found.matched, "vague": found.vague, "contradicted": found.contradicted,
-        "incomparable": found.incomparable, "missing": found.missing, "extra": found.extra,
-    }  # fmt: skip
+        "matched": found.matched,
+        "vague": found.vague,
+        "contradicted": found.contradicted,
+        "incomparable": found.incomparable,
+        "missing": found.missing,
+        "extra": found.extra,
+    }
     return {kind: len(each) for kind, each in kinds.items() if each}
 
 
@@ -299,11 +303,42 @@ def test_labels_are_the_words_before(text: str, labels: list[str]) -> None:
 
 PIECES = st.sampled_from(
     [
-        "SBP", "in the", "80-90s", "107/76", "creatinine", "1.2", "mg", "mg/dL", "to", "and", "between", "> 5", "about",
-        "2150-03-04", "03/04/2150", "March 2150", "10:30", "BID", "two tablets", "half", "1/2", "5/5", "100.4 F",
-        "-2.5", "%", "1,250", "or more", ".", "/", "-", "9" * 400, "0", "q6h", "1st",
+        "SBP",
+        "in the",
+        "80-90s",
+        "107/76",
+        "creatinine",
+        "1.2",
+        "mg",
+        "mg/dL",
+        "to",
+        "and",
+        "between",
+        "> 5",
+        "about",
+        "2150-03-04",
+        "03/04/2150",
+        "March 2150",
+        "10:30",
+        "BID",
+        "two tablets",
+        "half",
+        "1/2",
+        "5/5",
+        "100.4 F",
+        "-2.5",
+        "%",
+        "1,250",
+        "or more",
+        ".",
+        "/",
+        "-",
+        "9" * 400,
+        "0",
+        "q6h",
+        "1st",
     ]
-)  # fmt: skip
+)
 
 
 @given(st.one_of(st.text(), st.lists(PIECES).map(" ".join), st.lists(PIECES).map("".join)))

@@ -18,7 +18,7 @@ from epicrisis.evaluation.metrics.ranking import (
     recall_at_k,
     reciprocal_rank,
 )
-from epicrisis.types import Place
+from epicrisis.types import EvidenceSpan
 
 RANKED = ("a", "b", "c", "d")
 JUDGED = {"b": 1, "d": 2, "x": 1, "a": 0}
@@ -48,7 +48,7 @@ def test_an_id_that_stands_twice_is_refused() -> None:
 
 
 def test_evidence_is_held_whole_or_not() -> None:
-    evidence = [Place("note:1", 10, 20), Place("note:1", 25, 35), Place("note:2", 0, 5)]
+    evidence = [EvidenceSpan("note:1", 10, 20), EvidenceSpan("note:1", 25, 35), EvidenceSpan("note:2", 0, 5)]
     passages = [("note:1", 0, 30), ("note:2", 1, 50), ("note:1", 25, 60), ("note:2", 0, 5)]
     assert [evidence_recall(passages, evidence, k) for k in (0, 1, 2, 3, 4)] == pytest.approx(
         [0, 1 / 3, 1 / 3, 2 / 3, 1]
@@ -56,7 +56,11 @@ def test_evidence_is_held_whole_or_not() -> None:
 
 
 def test_of_the_places_of_one_fact_one_is_enough() -> None:
-    evidence = [Place("note:1", 10, 20, "weight"), Place("note:2", 0, 5, "weight"), Place("note:3", 0, 5, "height")]
+    evidence = [
+        EvidenceSpan("note:1", 10, 20, "weight"),
+        EvidenceSpan("note:2", 0, 5, "weight"),
+        EvidenceSpan("note:3", 0, 5, "height"),
+    ]
     assert evidence_recall([("note:2", 0, 9)], evidence, 1) == 1 / 2
     assert evidence_recall([("note:2", 0, 9), ("note:1", 0, 30)], evidence, 2) == 1 / 2
     assert evidence_recall([("note:1", 0, 30), ("note:3", 0, 9)], evidence, 2) == 1

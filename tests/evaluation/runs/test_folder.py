@@ -19,16 +19,16 @@ from epicrisis.evaluation.experiments import positions
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.protocol import PROTOCOLS
 from epicrisis.evaluation.runs import versions
-from epicrisis.evaluation.runs.cases import Case, canonical
-from epicrisis.evaluation.runs.folder import MANIFEST, RECORDS, Run, read_manifest, told
-from epicrisis.evaluation.runs.loop import answer_cases
-from epicrisis.evaluation.runs.records import read_records, without_volatile
+from epicrisis.evaluation.runs.case import Case, canonical
+from epicrisis.evaluation.runs.outcomes import read_records, without_volatile
+from epicrisis.evaluation.runs.run_folder import MANIFEST, RECORDS, Run, read_manifest, told
+from epicrisis.evaluation.runs.runner import answer_cases
 from epicrisis.pipeline import Pipeline
-from epicrisis.seams import ChatReply, ChatRequest, OnDelta
+from epicrisis.protocols import ChatReply, ChatRequest, OnDelta
 from epicrisis.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.reader import u_curve
-from tests.evaluation.experiments.world import answer, evidence, plan, questions, reader, run
+from tests.support.experiments import answer, evidence, plan, questions, reader, run
 
 ASKED = questions(4)
 CASES = positions.cases(ASKED, Study(evidence(), PROTOCOLS["corrected"]), ks=(8,), arms=("rag", "brief-context"))

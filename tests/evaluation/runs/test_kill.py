@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from epicrisis.evaluation.runs.folder import RECORDS, read_manifest
-from epicrisis.evaluation.runs.records import read_records, without_volatile
-from tests.evaluation.runs.run_child import CASES
+from epicrisis.evaluation.runs.outcomes import read_records, without_volatile
+from epicrisis.evaluation.runs.run_folder import RECORDS, read_manifest
+from tests.support.run_child import CASES
 
 IN_FLIGHT = 8
 """Calls at once (the model's limit)."""
@@ -27,7 +27,7 @@ class Child:
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.evaluation.runs.run_child"],
+            [sys.executable, "-m", "tests.support.run_child"],
             cwd=Path(__file__).parents[3],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

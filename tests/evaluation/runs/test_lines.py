@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from epicrisis.errors import InputError, StorageError
-from epicrisis.evaluation.experiments.rankings import RankingFile
-from epicrisis.evaluation.generating import QuestionFile
-from epicrisis.evaluation.judging.replies import ReplyFile
-from epicrisis.evaluation.runs import lines
-from epicrisis.evaluation.runs.lines import alone, append_line, read_lines
-from epicrisis.evaluation.runs.loop import RecordFile
+from epicrisis.evaluation.experiments.recorded_rankings import RankingFile
+from epicrisis.evaluation.grading.grader_replies import ReplyFile
+from epicrisis.evaluation.runs import jsonl_store
+from epicrisis.evaluation.runs.jsonl_store import alone, append_line, read_lines
+from epicrisis.evaluation.runs.runner import RecordFile
+from epicrisis.evaluation.synthesis.questions import QuestionFile
 from epicrisis.surrogates import without_halves
 
 
@@ -34,8 +34,11 @@ def test_what_was_appended_is_read_in_its_order(tmp_path: Path) -> None:
         append_line(path, {"name": name})
     found = list(read_lines(path))
     assert [(line.number, line.value["name"]) for line in found] == [
-        (1, "α"), (2, "line\nbreak"), (3, "a\u2028b"), (4, "half \ufffd a pair"),
-    ]  # fmt: skip
+        (1, "α"),
+        (2, "line\nbreak"),
+        (3, "a\u2028b"),
+        (4, "half \ufffd a pair"),
+    ]
     whole = path.read_bytes()
     assert whole.startswith('{"name": "α"}\n'.encode())
     assert whole.decode("utf-8"), "what is no text is escaped"
@@ -59,7 +62,7 @@ def test_killed_at_any_byte_the_file_goes_on(tmp_path: Path) -> None:
         assert path.read_bytes() == whole[: ends[left - 1] if left else 0] + b'{"i": 9}\n'
 
 
-@pytest.mark.parametrize("length", [lines._BLOCK - 2, lines._BLOCK, 3 * lines._BLOCK])
+@pytest.mark.parametrize("length", [jsonl_store._BLOCK - 2, jsonl_store._BLOCK, 3 * jsonl_store._BLOCK])
 def test_a_long_half_line_is_taken_back_whole(tmp_path: Path, length: int) -> None:
     path = tmp_path / "lines.jsonl"
     append_line(path, {"name": "a"})
@@ -96,7 +99,7 @@ _IN_A_SMALL_SPACE = """
 import resource, signal, sys
 from pathlib import Path
 from epicrisis.errors import StorageError
-from epicrisis.evaluation.runs.lines import append_line
+from epicrisis.evaluation.runs.jsonl_store import append_line
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
 path = Path(sys.argv[1])
@@ -144,7 +147,7 @@ def test_the_file_and_its_folder_are_their_owners_alone(tmp_path: Path) -> None:
 _TAKES_IT = """
 import sys
 from pathlib import Path
-from epicrisis.evaluation.runs.lines import alone
+from epicrisis.evaluation.runs.jsonl_store import alone
 lock = alone(Path(sys.argv[1]))
 sys.stdout.write("taken\\n")
 sys.stdout.flush()

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from epicrisis.answers import Answer, Failure, Usage
-from epicrisis.evaluation.runs.cases import Case
-from epicrisis.evaluation.runs.progress import ALL, Standing, arm_of
-from epicrisis.evaluation.runs.records import Outcome
-from epicrisis.evaluation.statistics import wilson
-from epicrisis.types import Question, State
+from epicrisis.evaluation.analysis.run_progress import ALL, Standing, arm_of
+from epicrisis.evaluation.analysis.statistics import wilson
+from epicrisis.evaluation.runs.case import Case
+from epicrisis.evaluation.runs.outcomes import Outcome
+from epicrisis.types import AnswerState, Question
 
 ASKED = Question("Does it?", {"A": "yes", "B": "no"}, "choice", "1", "A")
 
 
-def answer(state: State, choice: str | None = None, asked: Question = ASKED) -> Answer:
+def answer(state: AnswerState, choice: str | None = None, asked: Question = ASKED) -> Answer:
     failure = Failure("EndpointBusy", "busy") if state == "failed" else None
     return Answer(asked, "rag", state, text="It does.", choice=choice, usage=Usage(calls=1), failure=failure)
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from epicrisis.evaluation.runs.recipes import changed
-from epicrisis.evaluation.runs.recorded import differing, open_runs
-from tests.evaluation.written import answers, folder, recipe
+from epicrisis.evaluation.runs.recipe_differences import changed
+from epicrisis.evaluation.runs.recorded_run import differing, open_runs
+from tests.support.run_folders import answers, folder, recipe
 
 CHECKED = {"preflight": {"enabled": True, "n": 3}}
 BY_GAP = {"preflight": {"enabled": True, "n": 3, "signal": "dense-gap"}}

@@ -11,9 +11,9 @@ import pytest
 
 from epicrisis.answers import Answer, Called, Notice, Partial, Usage
 from epicrisis.errors import InputError
-from epicrisis.evaluation.runs.cases import Case
-from epicrisis.evaluation.runs.loop import SCHEMA_VERSION, RecordFile
-from epicrisis.evaluation.runs.records import Outcome, outcome_of, outcomes, read_records, without_volatile
+from epicrisis.evaluation.runs.case import Case
+from epicrisis.evaluation.runs.outcomes import Outcome, outcome_of, outcomes, read_records, without_volatile
+from epicrisis.evaluation.runs.runner import SCHEMA_VERSION, RecordFile
 from epicrisis.types import Question
 
 QUESTION = Question("Does it help?", {"A": "yes", "B": "no"}, "choice", "7", "A")
@@ -150,9 +150,7 @@ def test_an_editors_last_line_counts_for_the_run_and_for_its_tables(tmp_path: Pa
 
 def test_without_what_is_volatile_two_tellings_are_one(tmp_path: Path) -> None:
     def told(at: float, calls: int, *notices: Notice, turned: bool = False) -> Any:
-        parts = [
-            Called(f"map {i}", "m", "0", "map@1", 0, 0, "stop", Usage(calls, seconds=at), at) for i in range(2)
-        ]  # fmt: skip
+        parts = [Called(f"map {i}", "m", "0", "map@1", 0, 0, "stop", Usage(calls, seconds=at), at) for i in range(2)]
         trace = (*notices, *(parts[::-1] if turned else parts))
         path = written(tmp_path / f"{at}.jsonl", (answer(trace=trace, usage=Usage(2 * calls)), {}))
         return next(read_records(path))

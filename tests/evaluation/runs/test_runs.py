@@ -12,9 +12,9 @@ import pytest
 
 from epicrisis.answers import Answer, Usage
 from epicrisis.errors import BudgetExceeded, ChatError, ContextOverflow, EndpointUnreachable, InputError, RunStopped
-from epicrisis.evaluation.runs.loop import RecordFile, answer_all
+from epicrisis.evaluation.runs.runner import RecordFile, answer_all
 from epicrisis.pipeline import Pipeline
-from epicrisis.seams import ChatReply, ChatRequest, OnDelta
+from epicrisis.protocols import ChatReply, ChatRequest, OnDelta
 from epicrisis.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.types import Question
@@ -156,10 +156,13 @@ def test_what_does_not_decide_an_answer_is_no_other_recipe(tmp_path: Path) -> No
     plain = Settings(strategy="closed-book")
     hurried = Settings.model_validate(
         {
-            "strategy": "closed-book", "budget": {"tokens": 9}, "cache": {"mode": "off"}, "questions_at_once": 3,
+            "strategy": "closed-book",
+            "budget": {"tokens": 9},
+            "cache": {"mode": "off"},
+            "questions_at_once": 3,
             "models": {"writer": {"concurrency": 99, "tries": 2, "price": {"input": 1, "output": 2}}},
         }
-    )  # fmt: skip
+    )
     models = dict.fromkeys(ROLES, Slow())
     assert Pipeline(plain, models).recipe() == Pipeline(hurried, models).recipe()
 

@@ -8,7 +8,7 @@ from contextlib import aclosing
 import pytest
 
 from epicrisis.errors import BudgetExceeded, EpicrisisError, ScopeViolation, StorageError
-from epicrisis.evaluation.runs.working import worked_off
+from epicrisis.evaluation.runs.concurrency import worked_off
 
 
 class Work:

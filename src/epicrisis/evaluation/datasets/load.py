@@ -6,15 +6,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import cast
 
-from epicrisis.corpus.inputs import Skipped, is_folder, shown, whole_file
 from epicrisis.corpus.questions import read_questions
+from epicrisis.corpus.reader_base import Skipped, is_folder, shown, whole_file
 from epicrisis.errors import InputError
+from epicrisis.evaluation.datasets import medq, mirage, prompt_engine, published, pubmedqa
+from epicrisis.evaluation.datasets.catalogue import PinnedSet, SourceFile, catalogue
+from epicrisis.evaluation.datasets.dataset import Dataset, classes_by_gold
 from epicrisis.printable import shell_quoted
 from epicrisis.types import Question
-
-from . import medq, mirage, prompt_engine, published, pubmedqa
-from .catalogue import PinnedSet, SourceFile, catalogue
-from .dataset import Dataset, classes_by_gold
 
 FOLDER = "datasets"
 """Below the program's home: one folder a source."""

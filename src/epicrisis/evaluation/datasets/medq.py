@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from epicrisis.corpus import sandbox
-from epicrisis.corpus.inputs import check_file, shown
+from epicrisis.corpus.reader_base import check_file, shown
 from epicrisis.errors import InputError
 from epicrisis.types import Question
 

@@ -11,7 +11,7 @@ from typing import Annotated, Literal, TypeAlias, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from epicrisis.corpus.inputs import because, check_file, shown
+from epicrisis.corpus.reader_base import because, check_file, shown
 from epicrisis.errors import InputError
 from epicrisis.types import Question
 

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from epicrisis.corpus.inputs import because, check_file, shown
+from epicrisis.corpus.reader_base import because, check_file, shown
 from epicrisis.errors import InputError
 from epicrisis.types import Question
 

@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from epicrisis.corpus import jsonl
-from epicrisis.corpus.inputs import Skipped, because, check_file, shown
+from epicrisis.corpus.reader_base import Skipped, because, check_file, shown
 from epicrisis.errors import InputError
+from epicrisis.evaluation.datasets import prompt_engine
 from epicrisis.types import Question
-
-from . import prompt_engine
 
 _OPTIONS = {"answer_idx": (), "opa": ("opa", "opb", "opc", "opd"), "op1": ("op1", "op2", "op3", "op4")}
 """By the key that tells a row's form, the keys of its options; MedQA's are in one object."""
@@ -132,7 +131,7 @@ def _as_line(row: Any, first: int) -> dict[str, Any]:
 def _question(path: Path, where: str, line: dict[str, Any], number: str) -> Question:
     from pydantic import ValidationError
 
-    from epicrisis.corpus.outside import QuestionLine, fault, reason
+    from epicrisis.corpus.line_schemas import QuestionLine, fault, reason
 
     try:
         if wrong := fault(line):

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from epicrisis.corpus import pubmedqa
-from epicrisis.corpus.inputs import because, check_file, shown
+from epicrisis.corpus.reader_base import because, check_file, shown
 from epicrisis.errors import InputError
 from epicrisis.types import Document, Question
 

@@ -13,9 +13,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from epicrisis.errors import InputError
+from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.types import Question
-
-from .dataset import Dataset
 
 
 def at_random(dataset: Dataset, n: int, seed: int) -> Dataset:

@@ -13,17 +13,16 @@ from typing import TypeAlias
 
 from epicrisis.counting import units
 from epicrisis.errors import InputError
-from epicrisis.evaluation.experiments.placing import placed
-from epicrisis.evaluation.runs.cases import Case, Condition
-from epicrisis.retrieval.documents import first, regrouped
+from epicrisis.evaluation.experiments.passage_source import Evidence
+from epicrisis.evaluation.experiments.placement import placed
+from epicrisis.evaluation.experiments.protocol import Protocol
+from epicrisis.evaluation.runs.case import Case, Condition
+from epicrisis.overrides import RunOverrides
+from epicrisis.retrieval.document_ranking import first, regrouped
 from epicrisis.retrieval.fusion import reciprocal_rank_fusion
 from epicrisis.retrieval.ordering import at_both_ends, in_order
 from epicrisis.retrieval.rerank import reranked
-from epicrisis.treatment import Treatment
-from epicrisis.types import Count, Examples, Passage, Preflight, Question, Ranking, StrategyName
-
-from .evidence import Evidence
-from .protocol import Protocol
+from epicrisis.types import CountUnit, Examples, Passage, Preflight, Question, Ranking, StrategyName
 
 ARMS: Mapping[str, str] = {
     "rag": "all passages in one prompt, in the order of the ranking",
@@ -48,9 +47,11 @@ def rank_of(condition: Condition) -> tuple[float, ...]:
 
 
 _STRATEGIES: Mapping[str, StrategyName] = {
-    "brief-context": "brief-context", "brief-context+preflight": "brief-context", "closed-book": "closed-book",
+    "brief-context": "brief-context",
+    "brief-context+preflight": "brief-context",
+    "closed-book": "closed-book",
     "chain-of-thought": "chain-of-thought",
-}  # fmt: skip
+}
 """All other arms are plain RAG."""
 
 
@@ -63,7 +64,7 @@ class Material:
     """Of the document, or the documents, that hold the answer; none where the study places nothing."""
     retrieved: Ranking
     """Deep enough for the largest k, the gold documents among it."""
-    count: Count = "documents"
+    count: CountUnit = "documents"
     """What k counts."""
 
     def placed(self, k: int, place: int, pool: Sequence[Passage] | None = None) -> Ranking:
@@ -148,7 +149,7 @@ class Study:
         """One case a repeat, of the condition's `arm`; `ranking` is the study's, for the arms that read one."""
         arm = str(condition["arm"])
         read, count = _read(arm, material, ranking, self.evidence, self.protocol), self.evidence.count
-        treatment = Treatment(
+        treatment = RunOverrides(
             strategy=_STRATEGIES.get(arm, "rag"),
             ranking=read,
             preflight=preflight,

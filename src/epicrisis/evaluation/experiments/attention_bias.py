@@ -11,14 +11,13 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.experiments.placing import drawn
-from epicrisis.evaluation.runs.cases import Case
-from epicrisis.evaluation.runs.records import Outcome
-from epicrisis.evaluation.tables.analysis import Group, Measure, spread, table
-from epicrisis.evaluation.tables.table import Table
+from epicrisis.evaluation.analysis.grouping import AccuracyMeasure, Group, spread, table
+from epicrisis.evaluation.analysis.table import Table
+from epicrisis.evaluation.experiments.arms import UNPLACED, Study
+from epicrisis.evaluation.experiments.placement import drawn
+from epicrisis.evaluation.runs.case import Case
+from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.types import Question
-
-from .arms import UNPLACED, Study
 
 NAME = "attention-bias"
 K = 16
@@ -56,7 +55,7 @@ def cases(questions: Sequence[Question], study: Study, *, k: int = K, arms: Sequ
 def tables(
     runs: Mapping[str, Sequence[Outcome]],
     *,
-    measure: Measure = "right",
+    measure: AccuracyMeasure = "right",
     remarks: Sequence[str] = (),
     seed: int = 0,
 ) -> tuple[Table, ...]:
@@ -76,7 +75,7 @@ def tables(
     )
 
 
-def _groups(model: str, outcomes: Sequence[Outcome], measure: Measure) -> list[Group]:
+def _groups(model: str, outcomes: Sequence[Outcome], measure: AccuracyMeasure) -> list[Group]:
     parts: dict[tuple[str, int | None, str | None], list[Outcome]] = {}
     for each in outcomes:
         said = each.condition

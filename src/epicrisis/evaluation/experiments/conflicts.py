@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from epicrisis.dates import last_day
-from epicrisis.evaluation.runs.cases import canonical
-from epicrisis.evaluation.runs.records import Outcome, Record, outcomes
-from epicrisis.evaluation.tables.analysis import (
+from epicrisis.evaluation.analysis.grouping import (
     STATES,
+    AccuracyMeasure,
     Group,
-    Measure,
     chance,
     corrected_p,
     counts,
@@ -27,14 +25,16 @@ from epicrisis.evaluation.tables.analysis import (
     notes,
     score,
 )
-from epicrisis.evaluation.tables.table import Cell, Table
+from epicrisis.evaluation.analysis.table import Cell, Table
+from epicrisis.evaluation.runs.case import canonical
+from epicrisis.evaluation.runs.outcomes import Outcome, RunRecord, outcomes
 
 OURS, RIVAL = "brief-context", "rag"
 _ARM = "arm"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PartialChoice:
     """One partition that stated a choice."""
 
     choice: str
@@ -52,7 +52,7 @@ class Parted:
     outcome: Outcome
     final: str | None
     gold: str
-    stated: tuple[Part, ...]
+    stated: tuple[PartialChoice, ...]
     undecided: int
     """Parts that found something and chose nothing."""
     nothing: int
@@ -63,7 +63,7 @@ class Parted:
         return len({part.choice for part in self.stated}) > 1
 
 
-def parted(records: Iterable[Record]) -> tuple[Parted, ...]:
+def parted(records: Iterable[RunRecord]) -> tuple[Parted, ...]:
     """Those of the records whose passages were read in parts; one whose preflight found one prompt enough is none.
 
     Raises InputError where a question has no options or no gold letter.
@@ -71,7 +71,7 @@ def parted(records: Iterable[Record]) -> tuple[Parted, ...]:
     return tuple(_parted(record) for record in records if record["answer"]["partials"])
 
 
-def _parted(record: Record) -> Parted:
+def _parted(record: RunRecord) -> Parted:
     answer = record["answer"]
     (outcome,) = outcomes([record])
     partials = sorted(answer["partials"], key=lambda partial: int(partial["partition"]))
@@ -83,7 +83,7 @@ def _parted(record: Record) -> Parted:
         final=answer["choice"] if outcome.state == "answered" else None,
         gold=answer["question"]["gold"],
         stated=tuple(
-            Part(
+            PartialChoice(
                 choice=partial["choice"],
                 quotations=len(partial["quotations"]),
                 newest=max(
@@ -109,18 +109,18 @@ def _days(trace: Iterable[Mapping[str, Any]]) -> dict[str, int]:
 
 # -- which rule decided -----------------------------------------------------------------------------------------------
 
-Decide = Callable[[Sequence[Part]], str | None]
+Decide = Callable[[Sequence[PartialChoice]], str | None]
 
 
-def _majority(parts: Sequence[Part]) -> str | None:
+def _majority(parts: Sequence[PartialChoice]) -> str | None:
     ranked = Counter(part.choice for part in parts).most_common(2)
     return None if len(ranked) > 1 and ranked[0][1] == ranked[1][1] else ranked[0][0]
 
 
-def _most(value: Callable[[Part], int | None]) -> Decide:
+def _most(value: Callable[[PartialChoice], int | None]) -> Decide:
     """The choice of the parts of the highest value; `None` where those differ, or where no part has a value."""
 
-    def decide(parts: Sequence[Part]) -> str | None:
+    def decide(parts: Sequence[PartialChoice]) -> str | None:
         values = [(found, part.choice) for part in parts if (found := value(part)) is not None]
         best = {choice for found, choice in values if found == max(values)[0]}
         return best.pop() if len(best) == 1 else None
@@ -139,7 +139,7 @@ RULES: Mapping[str, Decide] = {
 """What a reader who combines the parts might go by. The last one is known to nobody who answers: it is a bound."""
 
 
-def rules_table(cases: Sequence[Parted], measure: Measure = "right", seed: int = 0, source: str = "") -> Table:
+def rules_table(cases: Sequence[Parted], measure: AccuracyMeasure = "right", seed: int = 0, source: str = "") -> Table:
     """How often the answer to a conflict is the one that each rule would give, and how right that rule would be."""
     conflicts = [case for case in cases if case.conflict]
     rows, differences = [], []
@@ -196,9 +196,9 @@ def _with(case: Parted, right: bool) -> Outcome:
 # -- against plain RAG ------------------------------------------------------------------------------------------------
 
 
-def split(records: Iterable[Record]) -> tuple[tuple[Parted, ...], tuple[Outcome, ...]]:
+def split(records: Iterable[RunRecord]) -> tuple[tuple[Parted, ...], tuple[Outcome, ...]]:
     """BriefContext's cases and plain RAG's outcomes, by the condition `arm`, else by the strategy of the answer."""
-    arms: dict[str, list[Record]] = {OURS: [], RIVAL: []}
+    arms: dict[str, list[RunRecord]] = {OURS: [], RIVAL: []}
     for record in records:
         arm = record.get("condition", {}).get(_ARM, record["answer"]["strategy"])
         if arm in arms:
@@ -210,7 +210,7 @@ def conflicts_table(
     cases: Sequence[Parted],
     rival: Sequence[Outcome],
     by: Sequence[str] = (),
-    measure: Measure = "right",
+    measure: AccuracyMeasure = "right",
     seed: int = 0,
     source: str = "",
 ) -> Table:
@@ -226,14 +226,29 @@ def conflicts_table(
         differences.append(difference(Group((), ours, against, _pair(ours)), measure, seed))
         rows.append(
             (
-                *key, len(members), len(ours), mean(ours, measure, seed), *counts(ours),
-                *_compared(ours, against, measure), mean(against, measure, seed),
+                *key,
+                len(members),
+                len(ours),
+                mean(ours, measure, seed),
+                *counts(ours),
+                *_compared(ours, against, measure),
+                mean(against, measure, seed),
             )
-        )  # fmt: skip
+        )
     columns = (
-        *by, "read in parts", "conflicts", "resolved", *STATES, "win", "tie", "lose", "not compared", "RAG right",
-        "difference to RAG", "p (Holm)",
-    )  # fmt: skip
+        *by,
+        "read in parts",
+        "conflicts",
+        "resolved",
+        *STATES,
+        "win",
+        "tie",
+        "lose",
+        "not compared",
+        "RAG right",
+        "difference to RAG",
+        "p (Holm)",
+    )
     corrected = corrected_p(differences)
     remarks = (
         *chance(case.outcome for case in cases),
@@ -249,7 +264,9 @@ def conflicts_table(
     )
 
 
-def _compared(ours: Sequence[Outcome], against: Sequence[Outcome], measure: Measure) -> tuple[int, int, int, int]:
+def _compared(
+    ours: Sequence[Outcome], against: Sequence[Outcome], measure: AccuracyMeasure
+) -> tuple[int, int, int, int]:
     """(win, tie, lose, not compared), counts of cases."""
     other = {_twin(each): score(each, measure) for each in against}
     ended: Counter[str] = Counter()
@@ -282,9 +299,17 @@ def parts_table(cases: Sequence[Parted], by: Sequence[str] = (), source: str = "
             (*key, len(members), *parts, stating.count(0), stating.count(1), agree, sum(c.conflict for c in members))
         )
     columns = (
-        *by, "cases", "parts that chose", "found, chose nothing", "found nothing", "failed",
-        "no choice", "one part chose", "several agree", "conflict",
-    )  # fmt: skip
+        *by,
+        "cases",
+        "parts that chose",
+        "found, chose nothing",
+        "found nothing",
+        "failed",
+        "no choice",
+        "one part chose",
+        "several agree",
+        "conflict",
+    )
     return Table(
         "What the parts said",
         columns,

@@ -12,17 +12,26 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from statistics import fmean
 
-from epicrisis.evaluation.experiments.placing import PLACES
-from epicrisis.evaluation.runs.cases import Case
-from epicrisis.evaluation.runs.records import Outcome
-from epicrisis.evaluation.statistics import Difference, paired_difference
-from epicrisis.evaluation.tables.analysis import Group, Measure, P, Pair, by_pair, chance, corrected_p, spread, table
-from epicrisis.evaluation.tables.analysis import notes as notes_of
-from epicrisis.evaluation.tables.table import Cell, Table
+from epicrisis.evaluation.analysis.grouping import (
+    AccuracyMeasure,
+    Group,
+    P,
+    PairingKey,
+    by_pair,
+    chance,
+    corrected_p,
+    spread,
+    table,
+)
+from epicrisis.evaluation.analysis.grouping import notes as notes_of
+from epicrisis.evaluation.analysis.statistics import Difference, paired_difference
+from epicrisis.evaluation.analysis.table import Cell, Table
+from epicrisis.evaluation.experiments import positions
+from epicrisis.evaluation.experiments.arms import Study
+from epicrisis.evaluation.experiments.placement import PLACES
+from epicrisis.evaluation.runs.case import Case
+from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.types import Question
-
-from . import positions
-from .arms import Study
 
 NAME = "context-length"
 KS = (1, 2, 4, 8, 16, 32)
@@ -50,7 +59,7 @@ def cases(
 def tables(
     runs: Mapping[str, Sequence[Outcome]],
     *,
-    measure: Measure = "right",
+    measure: AccuracyMeasure = "right",
     remarks: Sequence[str] = (),
     seed: int = 0,
 ) -> tuple[Table, ...]:
@@ -71,7 +80,7 @@ def tables(
     )
 
 
-def _groups(model: str, outcomes: Sequence[Outcome], measure: Measure) -> list[Group]:
+def _groups(model: str, outcomes: Sequence[Outcome], measure: AccuracyMeasure) -> list[Group]:
     by_arm = _by_arm_and_k(outcomes)
     groups = []
     for arm, by_k in by_arm.items():
@@ -96,7 +105,7 @@ def _by_arm_and_k(outcomes: Sequence[Outcome]) -> dict[str, dict[int | None, lis
 def trend(
     runs: Mapping[str, Sequence[Outcome]],
     *,
-    measure: Measure = "right",
+    measure: AccuracyMeasure = "right",
     remarks: Sequence[str] = (),
     seed: int = 0,
 ) -> Table:
@@ -135,7 +144,7 @@ def _placed_arms(runs: Mapping[str, Sequence[Outcome]]) -> list[str]:
     )
 
 
-def _slopes(by_k: Mapping[int | None, Sequence[Outcome]], measure: Measure) -> dict[Pair, float]:
+def _slopes(by_k: Mapping[int | None, Sequence[Outcome]], measure: AccuracyMeasure) -> dict[PairingKey, float]:
     """By question, where it has a score at each of two k or more."""
     shares = {k: by_pair(outcomes, (), measure) for k, outcomes in by_k.items() if k is not None}
     if len(shares) < 2:

@@ -16,10 +16,10 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from epicrisis.evaluation.runs.cases import Condition, canonical
-from epicrisis.evaluation.runs.records import Record
-from epicrisis.evaluation.statistics import Mean, mean_of
-from epicrisis.evaluation.tables.table import Cell, Table
+from epicrisis.evaluation.analysis.statistics import Mean, mean_of
+from epicrisis.evaluation.analysis.table import Cell, Table
+from epicrisis.evaluation.runs.case import Condition, canonical
+from epicrisis.evaluation.runs.outcomes import RunRecord
 
 Equation: TypeAlias = Literal["published", "corrected"]
 
@@ -28,7 +28,7 @@ CHECKED = "brief-context+preflight"
 
 
 @dataclass(frozen=True, slots=True)
-class Tokens:
+class TokenTotals:
     """Of one question, all calls together."""
 
     input: float
@@ -37,13 +37,13 @@ class Tokens:
     cached: float = 0.0
     """Those of the input that the endpoint had computed before."""
 
-    def __add__(self, other: Tokens) -> Tokens:
-        return Tokens(
+    def __add__(self, other: TokenTotals) -> TokenTotals:
+        return TokenTotals(
             self.input + other.input, self.output + other.output, self.calls + other.calls, self.cached + other.cached
         )
 
-    def __mul__(self, share: float) -> Tokens:
-        return Tokens(self.input * share, self.output * share, self.calls * share, self.cached * share)
+    def __mul__(self, share: float) -> TokenTotals:
+        return TokenTotals(self.input * share, self.output * share, self.calls * share, self.cached * share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +60,18 @@ class Shape:
     """Map calls, M."""
 
 
-def rag(shape: Shape) -> Tokens:
+def rag(shape: Shape) -> TokenTotals:
     """Equation 4."""
-    return Tokens(shape.context + shape.instruction, shape.output, 1)
+    return TokenTotals(shape.context + shape.instruction, shape.output, 1)
 
 
-def map_reduce(shape: Shape, equation: Equation = "corrected", *, prefix_cache: bool = False) -> Tokens:
+def map_reduce(shape: Shape, equation: Equation = "corrected", *, prefix_cache: bool = False) -> TokenTotals:
     """Equation 5; `corrected` adds the reduce call's input: its instruction, the question, and M findings.
 
     With `prefix_cache` the map calls after the first find their common beginning computed.
     """
     reads = shape.instruction + shape.parts * shape.output if equation == "corrected" else 0.0
-    return Tokens(
+    return TokenTotals(
         input=shape.context + shape.parts * shape.instruction + reads,
         output=(shape.parts + 1) * shape.output,
         calls=shape.parts + 1,
@@ -81,7 +81,7 @@ def map_reduce(shape: Shape, equation: Equation = "corrected", *, prefix_cache: 
 
 def with_preflight(
     shape: Shape, skipped: float, equation: Equation = "corrected", *, prefix_cache: bool = False
-) -> Tokens:
+) -> TokenTotals:
     """The mean where this share of the questions, 0 to 1, is answered from one prompt."""
     return rag(shape) * skipped + map_reduce(shape, equation, prefix_cache=prefix_cache) * (1 - skipped)
 
@@ -90,17 +90,17 @@ def with_preflight(
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class CaseCost:
     """What one case took, by the calls in its trace."""
 
     question: str
     """`Question.key`: the cases of one question are one cluster."""
     condition: Condition
     arm: str
-    one: Tokens
+    one: TokenTotals
     """The only call of plain RAG, of closed book, and of a question that preflight answered from one prompt."""
-    maps: Tokens
-    reduce: Tokens
+    maps: TokenTotals
+    reduce: TokenTotals
     seconds: float
     """Summed over the calls; those made at once add up to more than the wall clock."""
     cost: float | None
@@ -117,7 +117,7 @@ class Spent:
         return self.counted and not self.again and self.total.calls > 0
 
     @property
-    def total(self) -> Tokens:
+    def total(self) -> TokenTotals:
         return self.one + self.maps + self.reduce
 
     @property
@@ -131,20 +131,20 @@ class Spent:
         return self.question, canonical({name: value for name, value in self.condition.items() if name != "arm"})
 
 
-def spent(records: Iterable[Record]) -> tuple[Spent, ...]:
+def spent(records: Iterable[RunRecord]) -> tuple[CaseCost, ...]:
     """What each case took, in their order."""
     return tuple(_spent(record) for record in records)
 
 
-def _spent(record: Record) -> Spent:
+def _spent(record: RunRecord) -> CaseCost:
     answer, condition = record["answer"], record.get("condition", {})
     calls = [event for event in answer["trace"] if event["event"] == "called"]
-    stages = {"map": Tokens(0, 0, 0), "reduce": Tokens(0, 0, 0), "one": Tokens(0, 0, 0)}
+    stages = {"map": TokenTotals(0, 0, 0), "reduce": TokenTotals(0, 0, 0), "one": TokenTotals(0, 0, 0)}
     names = [call["stage"].partition(" ")[0] for call in calls]
     for name, call in zip(names, calls, strict=True):
         stages[name if name in stages else "one"] += _tokens(call["usage"])
     usage, arm = answer["usage"], condition.get("arm", answer["strategy"])
-    return Spent(
+    return CaseCost(
         question=record["key"].removesuffix(f" {canonical(condition)}") if condition else record["key"],
         condition=condition,
         arm=arm,
@@ -160,14 +160,14 @@ def _spent(record: Record) -> Spent:
     )
 
 
-def _tokens(usage: Any) -> Tokens:
-    return Tokens(usage["prompt_tokens"], usage["completion_tokens"], usage["calls"], usage["cached_tokens"])
+def _tokens(usage: Any) -> TokenTotals:
+    return TokenTotals(usage["prompt_tokens"], usage["completion_tokens"], usage["calls"], usage["cached_tokens"])
 
 
 # -- tables -----------------------------------------------------------------------------------------------------------
 
 
-def measured_table(cases: Sequence[Spent], source: str = "") -> Table:
+def measured_table(cases: Sequence[CaseCost], source: str = "") -> Table:
     """What each arm took a question, and how much more than plain RAG, on the cases that both have counted."""
     rows: list[tuple[Cell, ...]] = []
     for arm, k in dict.fromkeys((case.arm, case.k) for case in cases):
@@ -176,18 +176,30 @@ def measured_table(cases: Sequence[Spent], source: str = "") -> Table:
         costs = [case.cost for case in counted]
         rows.append(
             (
-                arm, k, len(mine), len(mine) - len(counted), sum(case.again for case in counted),
+                arm,
+                k,
+                len(mine),
+                len(mine) - len(counted),
+                sum(case.again for case in counted),
                 sum(case.skipped for case in mine),
                 *(_mean(counted, [getattr(case.total, name) for case in counted]) for name in _TOKENS),
                 _mean(counted, [case.seconds for case in counted]),
                 _mean(counted, costs) if any(cost is not None for cost in costs) else None,
                 None if arm == RAG else _more([(case, other) for case, other in _twins(cases, arm) if case.k == k]),
             )
-        )  # fmt: skip
+        )
     columns = (
-        "arm", "k", "cases", "not counted", "asked again", "from one prompt", *_TOKENS, "seconds", "US dollars",
+        "arm",
+        "k",
+        "cases",
+        "not counted",
+        "asked again",
+        "from one prompt",
+        *_TOKENS,
+        "seconds",
+        "US dollars",
         "input beyond RAG's",
-    )  # fmt: skip
+    )
     told = (
         "Means a case with 95 % intervals (bootstrap over questions), of the cases whose calls are all counted: none "
         "failed and none came out of the cache. Tokens; seconds are summed over calls. Unknown prices are none, never "
@@ -201,24 +213,24 @@ def measured_table(cases: Sequence[Spent], source: str = "") -> Table:
 _TOKENS = ("calls", "input", "cached", "output")
 
 
-def _mean(cases: Sequence[Spent], taken: Sequence[float | None]) -> Mean:
+def _mean(cases: Sequence[CaseCost], taken: Sequence[float | None]) -> Mean:
     return mean_of(taken, [case.question for case in cases], shares=False)
 
 
-def _more(twins: Sequence[tuple[Spent, Spent]]) -> Mean | None:
+def _more(twins: Sequence[tuple[CaseCost, CaseCost]]) -> Mean | None:
     if not twins:
         return None
     return _mean([case for case, _ in twins], [case.total.input - other.total.input for case, other in twins])
 
 
-def _twins(cases: Iterable[Spent], arm: str = BRIEF_CONTEXT) -> list[tuple[Spent, Spent]]:
+def _twins(cases: Iterable[CaseCost], arm: str = BRIEF_CONTEXT) -> list[tuple[CaseCost, CaseCost]]:
     """The arm's counted cases, each with plain RAG's of the same question and condition."""
     counted = [case for case in cases if case.counted]
     rags = {case.twin: case for case in counted if case.arm == RAG}
     return [(case, rags[case.twin]) for case in counted if case.arm == arm and case.twin in rags]
 
 
-def times(cases: Iterable[Spent], k: Cell) -> float | None:
+def times(cases: Iterable[CaseCost], k: Cell) -> float | None:
     """Tokens, in and out, of BriefContext to those of plain RAG at this k, on the cases that both have counted; `None`
     where there is none."""
     twins = [pair for pair in _twins(cases) if pair[0].k == k]
@@ -226,7 +238,7 @@ def times(cases: Iterable[Spent], k: Cell) -> float | None:
     return ours / theirs if theirs else None
 
 
-def prediction_table(cases: Sequence[Spent], source: str = "") -> Table:
+def prediction_table(cases: Sequence[CaseCost], source: str = "") -> Table:
     """The equations, fed with plain RAG's measured prompts, against what BriefContext took, for each k: of the cases
     that both answered by plain calls."""
     closed = [case for case in cases if case.arm == CLOSED_BOOK and case.plain]
@@ -266,7 +278,7 @@ _LACKING = (
 )
 
 
-def shape_of(ours: Sequence[Spent], rivals: Sequence[Spent], closed: Sequence[Spent]) -> Shape:
+def shape_of(ours: Sequence[CaseCost], rivals: Sequence[CaseCost], closed: Sequence[CaseCost]) -> Shape:
     """The mean shape of these cases' questions: from plain RAG's prompts and closed book's (which are instruction and
     question alone), and from the number of BriefContext's map calls. None of them is empty."""
     instruction = fmean(case.one.input for case in closed)
@@ -281,20 +293,20 @@ def shape_of(ours: Sequence[Spent], rivals: Sequence[Spent], closed: Sequence[Sp
 def _predicted(
     k: Cell,
     shape: Shape,
-    ours: Sequence[Spent],
-    rivals: Sequence[Spent],
-    closed: Sequence[Spent],
-    checked: Sequence[Spent],
+    ours: Sequence[CaseCost],
+    rivals: Sequence[CaseCost],
+    closed: Sequence[CaseCost],
+    checked: Sequence[CaseCost],
 ) -> list[tuple[Cell, ...]]:
     """The rows of one k, in pairs of what was predicted and what came; `checked`: cases with the preflight check."""
     rates = [_rates([*rivals, *closed], name) for name in _TAKEN]
     base = _summed(rivals)
 
-    def predicted(what: str, tokens: Tokens) -> tuple[Cell, ...]:
+    def predicted(what: str, tokens: TokenTotals) -> tuple[Cell, ...]:
         taken = (None if rate is None else float(rate @ _kinds(tokens)) for rate in rates)
         return (k, what, *(getattr(tokens, name) for name in _TOKENS), *_times(tokens, base), *taken)
 
-    def measured(what: str, cases: Sequence[Spent]) -> tuple[Cell, ...]:
+    def measured(what: str, cases: Sequence[CaseCost]) -> tuple[Cell, ...]:
         tokens = (_mean(cases, [getattr(case.total, name) for case in cases]) for name in _TOKENS)
         taken = (_mean(cases, [getattr(case, name) for case in cases]) for name in _TAKEN)
         known = (None if each.unscored else each for each in taken)
@@ -320,22 +332,22 @@ def _predicted(
 _TAKEN = ("seconds", "cost")
 
 
-def _summed(cases: Sequence[Spent]) -> Tokens:
+def _summed(cases: Sequence[CaseCost]) -> TokenTotals:
     """The mean of the cases."""
-    return sum((case.total for case in cases), Tokens(0, 0, 0)) * (1 / len(cases))
+    return sum((case.total for case in cases), TokenTotals(0, 0, 0)) * (1 / len(cases))
 
 
-def _times(tokens: Tokens, base: Tokens) -> tuple[float, float]:
+def _times(tokens: TokenTotals, base: TokenTotals) -> tuple[float, float]:
     """How many times the base's tokens, in and out."""
     return tokens.input / base.input, tokens.output / base.output
 
 
-def _kinds(tokens: Tokens) -> npt.NDArray[np.float64]:
+def _kinds(tokens: TokenTotals) -> npt.NDArray[np.float64]:
     """(fresh, cached, of the reply)."""
     return np.array([tokens.input - tokens.cached, tokens.cached, tokens.output])
 
 
-def _rates(cases: Sequence[Spent], name: str) -> npt.NDArray[np.float64] | None:
+def _rates(cases: Sequence[CaseCost], name: str) -> npt.NDArray[np.float64] | None:
     """What a token of each kind took of seconds or dollars, by least squares; `None` where the cases do not tell."""
     taken = [getattr(case, name) for case in cases]
     if any(each is None for each in taken):

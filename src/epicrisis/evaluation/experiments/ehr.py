@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.datasets.records.lengths import bin_of
-from epicrisis.evaluation.runs.cases import Case, Condition
+from epicrisis.evaluation.datasets.patient_records.lengths import bin_of
+from epicrisis.evaluation.runs.case import Case, Condition
+from epicrisis.overrides import RunOverrides
 from epicrisis.retrieval.ordering import in_order
-from epicrisis.retrieval.record import IN_TIME, best_notes, in_time, within_budget
+from epicrisis.retrieval.record_context import IN_TIME, best_notes, in_time, within_budget
 from epicrisis.retrieval.timeline import Resolution
-from epicrisis.treatment import Treatment
-from epicrisis.types import Extract, Passage, Question, Ranking, StrategyName
+from epicrisis.types import ExtractionTarget, Passage, Question, Ranking, StrategyName
 
 CONTEXT, RETRIEVAL, EXTRACTIVE, METRICS = "ehr-context", "ehr-retrieval", "ehr-extractive", "ehr-metrics"
 NONE, UNRELATED, RELATED, ALL = "exclude-all", "exclude-related", "include-related", "include-all"
@@ -75,7 +75,7 @@ class Asking:
     """How all of it is asked."""
 
     search: Search
-    extract: Extract = "span"
+    extract: ExtractionTarget = "span"
     repeats: int = 1
     seed: int = 0
     partition: int | None = None
@@ -130,15 +130,15 @@ def _told(chart: Chart) -> dict[str, str | int]:
     return {"form": question.form, "category": question.category, "bin": bin_of(length), "tokens": length}
 
 
-def _treatments(chart: Chart, arm: str, asking: Asking) -> Iterator[Treatment]:
+def _treatments(chart: Chart, arm: str, asking: Asking) -> Iterator[RunOverrides]:
     """One a repeat; none where the arm has nothing of its own to read."""
     if (treatment := _treatment(chart, arm, asking)) is not None:
         for repeat in range(asking.repeats):
             yield replace(treatment, seed=asking.seed + repeat)
 
 
-def _treatment(chart: Chart, arm: str, asking: Asking) -> Treatment | None:
-    common = Treatment(
+def _treatment(chart: Chart, arm: str, asking: Asking) -> RunOverrides | None:
+    common = RunOverrides(
         extract=asking.extract, preflight=False, partition=asking.partition, count="passages", about=(IN_TIME,)
     )
     if arm == NONE:
@@ -163,7 +163,7 @@ def _setting(chart: Chart, arm: str) -> Ranking | None:
     return chart.ranking(lambda note: (note in related) == (arm == RELATED), arm)
 
 
-def _retrieved(chart: Chart, arm: str, search: Search, treatment: Treatment) -> Treatment:
+def _retrieved(chart: Chart, arm: str, search: Search, treatment: RunOverrides) -> RunOverrides:
     found = _RAG.fullmatch(arm)
     assert found is not None
     n, more = int(found["n"]), _modifiers(found["more"])

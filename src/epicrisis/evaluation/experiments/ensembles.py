@@ -13,12 +13,12 @@ from functools import partial
 
 from epicrisis.answering.voting import Voting
 from epicrisis.errors import InputError
-from epicrisis.evaluation.runs.cases import Case, Condition
-from epicrisis.evaluation.runs.records import Outcome, Record, outcome_of_record
-from epicrisis.evaluation.statistics import mean_of
-from epicrisis.evaluation.tables.analysis import Group, Measure, table
-from epicrisis.evaluation.tables.table import Cell, Table
-from epicrisis.treatment import Treatment
+from epicrisis.evaluation.analysis.grouping import AccuracyMeasure, Group, table
+from epicrisis.evaluation.analysis.statistics import mean_of
+from epicrisis.evaluation.analysis.table import Cell, Table
+from epicrisis.evaluation.runs.case import Case, Condition
+from epicrisis.evaluation.runs.outcomes import Outcome, RunRecord, outcome_of_record
+from epicrisis.overrides import RunOverrides
 from epicrisis.types import Question, StrategyName
 
 NAME = "ensembles"
@@ -33,8 +33,11 @@ PUBLISHED = ("ensembles-baseline", "ensembles-shuffling", "ensembles-votes", "st
 """Tables of `published` to set beside these."""
 
 _STRATEGIES: Mapping[str, StrategyName] = {
-    ZERO: "zero-shot", COT: "chain-of-thought", SC: "self-consistency", SHUFFLED: "self-consistency",
-}  # fmt: skip
+    ZERO: "zero-shot",
+    COT: "chain-of-thought",
+    SC: "self-consistency",
+    SHUFFLED: "self-consistency",
+}
 _NOTES = (
     "A tie of votes is no choice and counts as abstained, unless votes.tie says otherwise. N = 1 is one vote at the "
     "votes' temperature, a chain of thought is one reply at the model's own (errata P5: the study's N = 1 is its "
@@ -44,14 +47,14 @@ _NOTES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Drawing:
+class VoteSampling:
     """How votes are drawn, the seed, and how often all is asked: repeat r asks all once more with the seed + r."""
 
     voting: Voting = Voting()  # noqa: RUF009  a frozen value
     seed: int = 0
     repeats: int = 1
 
-    def cases(self, question: Question, condition: Condition, treatment: Treatment) -> list[Case]:
+    def cases(self, question: Question, condition: Condition, treatment: RunOverrides) -> list[Case]:
         """One a repeat."""
         return [
             Case(question, {**condition, "repeat": repeat}, replace(treatment, seed=self.seed + repeat))
@@ -65,7 +68,7 @@ class Drawing:
 
 def cases(
     questions: Sequence[Question],
-    drawing: Drawing,
+    drawing: VoteSampling,
     *,
     votes: Sequence[int] = VOTES,
     temperatures: Sequence[float] = (),
@@ -83,17 +86,17 @@ def cases(
     for question in questions:
         for arm in arms:
             if arm in (ZERO, COT):
-                made += drawing.cases(question, {"arm": arm}, Treatment(_STRATEGIES[arm]))
+                made += drawing.cases(question, {"arm": arm}, RunOverrides(_STRATEGIES[arm]))
                 continue
             for n in sorted(votes, reverse=True):
                 voting = drawing.votes(n, shuffle=arm == SHUFFLED)
-                treatment = Treatment(_STRATEGIES[arm], voting=voting)
+                treatment = RunOverrides(_STRATEGIES[arm], voting=voting)
                 made += drawing.cases(question, {"arm": arm, "votes": n}, treatment)
             for temperature in sorted({*temperatures} - {drawing.voting.temperature}):
                 n = most_like(N, votes)
                 voting = replace(drawing.votes(n, shuffle=arm == SHUFFLED), temperature=temperature)
                 condition: Condition = {"arm": arm, "votes": n, "temperature": temperature}
-                made += drawing.cases(question, condition, Treatment(_STRATEGIES[arm], voting=voting))
+                made += drawing.cases(question, condition, RunOverrides(_STRATEGIES[arm], voting=voting))
     return tuple(made)
 
 
@@ -115,7 +118,7 @@ def check_choices(questions: Iterable[Question]) -> None:
 def tables(
     runs: Mapping[str, Sequence[Outcome]],
     *,
-    measure: Measure = "right",
+    measure: AccuracyMeasure = "right",
     remarks: Sequence[str] = (),
     seed: int = 0,
 ) -> tuple[Table, ...]:
@@ -208,11 +211,11 @@ _TOOK = (
 )
 
 
-def took(runs: Mapping[str, Iterable[Record]], by: Sequence[str]) -> Table:
+def took(runs: Mapping[str, Iterable[RunRecord]], by: Sequence[str]) -> Table:
     """Calls and tokens a case, by these conditions; failed cases are left out and counted."""
     rows: list[tuple[Cell, ...]] = []
     for model, records in runs.items():
-        groups: dict[tuple[Cell, ...], list[Record]] = {}
+        groups: dict[tuple[Cell, ...], list[RunRecord]] = {}
         for record in records:
             groups.setdefault(tuple(record["condition"].get(name) for name in by), []).append(record)
         for labels, cases in sorted(groups.items(), key=lambda pair: tuple(map(_place, pair[0]))):

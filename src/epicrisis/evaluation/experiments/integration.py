@@ -16,17 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation import statistics
-from epicrisis.evaluation.runs.cases import Case
-from epicrisis.evaluation.runs.records import Outcome, Record
-from epicrisis.evaluation.statistics import Difference, Interval, Mean, of_all_alike, paired_difference
-from epicrisis.evaluation.tables.analysis import (
+from epicrisis.evaluation.analysis import statistics
+from epicrisis.evaluation.analysis.grouping import (
     FIGURES,
     STATES,
+    AccuracyMeasure,
     Group,
-    Measure,
     P,
-    Pair,
+    PairingKey,
     by_pair,
     chance,
     corrected_p,
@@ -37,17 +34,19 @@ from epicrisis.evaluation.tables.analysis import (
     notes,
     score,
 )
-from epicrisis.evaluation.tables.published import published
-from epicrisis.evaluation.tables.table import Cell, Table
-from epicrisis.retrieval.documents import first
+from epicrisis.evaluation.analysis.published import published
+from epicrisis.evaluation.analysis.statistics import Difference, Interval, Mean, of_all_alike, paired_difference
+from epicrisis.evaluation.analysis.table import Cell, Table
+from epicrisis.evaluation.experiments.arms import UNPLACED, Material, Study
+from epicrisis.evaluation.experiments.passage_source import Evidence
+from epicrisis.evaluation.runs.case import Case
+from epicrisis.evaluation.runs.outcomes import Outcome, RunRecord
+from epicrisis.retrieval.document_ranking import first
 from epicrisis.retrieval.preflight import rankings_agree, rule_for
+from epicrisis.retrieval.ranking_signals import BY_WORDS
 from epicrisis.retrieval.rerank import reranked
-from epicrisis.retrieval.signals import BY_WORDS
 from epicrisis.settings import PreflightSettings
 from epicrisis.types import Preflight, Question, Ranking
-
-from .arms import UNPLACED, Material, Study
-from .evidence import Evidence
 
 NAME = "integration"
 SETS = ("mirage/medmcqa", "mirage/pubmedqa", "mirage/bioasq")
@@ -166,7 +165,7 @@ def _scored(ranking: Ranking) -> list[tuple[str, float]]:
     return [(hit.passage.id, hit.score) for hit in ranking.hits]
 
 
-def stood_in(records: Iterable[Record]) -> tuple[str, ...]:
+def stood_in(records: Iterable[RunRecord]) -> tuple[str, ...]:
     """A remark on the retrievers of the arm `mirage`, as its rankings name them; none where it was not asked."""
     found = dict.fromkeys(
         json.dumps(event["ranking"]["parameters"].get("encoder"))
@@ -195,7 +194,7 @@ def _listed(encoder: str | list[str]) -> list[str]:
 def tables(
     runs: Mapping[str, Sequence[Outcome]],
     *,
-    measure: Measure = "right",
+    measure: AccuracyMeasure = "right",
     remarks: Sequence[str] = (),
     seed: int = 0,
 ) -> tuple[Table, ...]:
@@ -221,7 +220,7 @@ def _table(
     runs: Mapping[str, Sequence[Outcome]],
     baseline: str,
     arms: Sequence[str],
-    measure: Measure,
+    measure: AccuracyMeasure,
     remarks: Sequence[str],
     seed: int,
 ) -> Table:
@@ -238,7 +237,9 @@ def _table(
     )
 
 
-def _rows(model: str, outcomes: Sequence[Outcome], arms: Sequence[str], measure: Measure, seed: int) -> Iterator[_Row]:
+def _rows(
+    model: str, outcomes: Sequence[Outcome], arms: Sequence[str], measure: AccuracyMeasure, seed: int
+) -> Iterator[_Row]:
     """The first of the arms is the baseline. One set alone has no averages."""
     of = {arm: [each for each in outcomes if each.condition["arm"] == arm] for arm in arms}
     names = {str(each.condition["dataset"]) for each in outcomes}
@@ -267,7 +268,7 @@ def _of(part: str, outcomes: Sequence[Outcome]) -> list[Outcome]:
 # -- averages of sets -------------------------------------------------------------------------------------------------
 
 
-def macro_mean(outcomes: Sequence[Outcome], measure: Measure, seed: int = 0) -> Mean:
+def macro_mean(outcomes: Sequence[Outcome], measure: AccuracyMeasure, seed: int = 0) -> Mean:
     """The mean of the sets' means; a question that was asked several times counts by its mean."""
     sets = list(_by_set(outcomes, measure).values())
     unscored = sum(score(each, measure) is None for each in outcomes)
@@ -279,7 +280,7 @@ def macro_mean(outcomes: Sequence[Outcome], measure: Measure, seed: int = 0) -> 
 
 
 def macro_difference(
-    first: Sequence[Outcome], second: Sequence[Outcome], measure: Measure, seed: int = 0
+    first: Sequence[Outcome], second: Sequence[Outcome], measure: AccuracyMeasure, seed: int = 0
 ) -> Difference | None:
     """The mean of the sets' mean differences, over the questions that both have scored; `None` where a set has none
     such. `p` flips the signs of whole questions, each weighing as its set has it."""
@@ -300,7 +301,7 @@ def macro_difference(
     return replace(flipped, interval=interval)
 
 
-def _by_set(outcomes: Iterable[Outcome], measure: Measure) -> dict[str, dict[Pair, float]]:
+def _by_set(outcomes: Iterable[Outcome], measure: AccuracyMeasure) -> dict[str, dict[PairingKey, float]]:
     """The mean score of each question by its set, the sets by name."""
     parts: dict[str, list[Outcome]] = {}
     for each in outcomes:

@@ -10,15 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.runs.cases import Case
-from epicrisis.evaluation.runs.records import Outcome
-from epicrisis.evaluation.tables.analysis import Group, Measure, table
-from epicrisis.evaluation.tables.table import Table
-from epicrisis.treatment import Treatment
+from epicrisis.evaluation.analysis.grouping import AccuracyMeasure, Group, table
+from epicrisis.evaluation.analysis.table import Table
+from epicrisis.evaluation.experiments.arms import Find
+from epicrisis.evaluation.experiments.ensembles import SHUFFLED, VoteSampling, check_choices, of
+from epicrisis.evaluation.runs.case import Case
+from epicrisis.evaluation.runs.outcomes import Outcome
+from epicrisis.overrides import RunOverrides
 from epicrisis.types import Question
-
-from .arms import Find
-from .ensembles import SHUFFLED, Drawing, check_choices, of
 
 NAME = "medprompt"
 VOTES = 5
@@ -41,7 +40,7 @@ _NOTES = (
 
 def cases(
     questions: Sequence[Question],
-    drawing: Drawing,
+    drawing: VoteSampling,
     sources: Mapping[str, Find],
     *,
     votes: int = VOTES,
@@ -61,12 +60,12 @@ def cases(
     made: list[Case] = []
     for question in questions:
         if NONE in arms:
-            without = Treatment("self-consistency", voting=voting)
+            without = RunOverrides("self-consistency", voting=voting)
             made += drawing.cases(question, {"arm": SHUFFLED, "examples": NONE}, without)
         for name, find in sources.items():
             if (name if name in CONTROLS else RETRIEVED) not in arms:
                 continue
-            treatment = Treatment("medprompt", voting=voting, examples=find(question))
+            treatment = RunOverrides("medprompt", voting=voting, examples=find(question))
             made += drawing.cases(question, {"arm": MEDPROMPT, "examples": name}, treatment)
     return tuple(made)
 
@@ -74,7 +73,7 @@ def cases(
 def tables(
     runs: Mapping[str, Sequence[Outcome]],
     *,
-    measure: Measure = "right",
+    measure: AccuracyMeasure = "right",
     remarks: Sequence[str] = (),
     seed: int = 0,
 ) -> tuple[Table, ...]:

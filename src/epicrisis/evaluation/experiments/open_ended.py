@@ -14,16 +14,16 @@ from statistics import fmean
 from typing import Any
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.judging import by_model, pairs, verdicts
-from epicrisis.evaluation.judging.agreement import Agreement, agreement
-from epicrisis.evaluation.judging.by_model import Judged
-from epicrisis.evaluation.judging.pairs import Paired
-from epicrisis.evaluation.judging.verdicts import Choice, Verdict
-from epicrisis.evaluation.power import ALPHA
-from epicrisis.evaluation.runs.cases import Case
-from epicrisis.evaluation.statistics import Mean, holm, mean_of, sign_test
-from epicrisis.evaluation.tables.table import Cell, Table
-from epicrisis.treatment import Treatment
+from epicrisis.evaluation.analysis.agreement import RaterAgreement, agreement
+from epicrisis.evaluation.analysis.sample_size import ALPHA
+from epicrisis.evaluation.analysis.statistics import Mean, holm, mean_of, sign_test
+from epicrisis.evaluation.analysis.table import Cell, Table
+from epicrisis.evaluation.grading import blind_pairs, human_verdicts, preference
+from epicrisis.evaluation.grading.blind_pairs import Paired
+from epicrisis.evaluation.grading.human_verdicts import HumanVerdict, PreferredAnswer
+from epicrisis.evaluation.grading.preference import PairJudgement
+from epicrisis.evaluation.runs.case import Case
+from epicrisis.overrides import RunOverrides
 from epicrisis.types import Question, StrategyName
 
 NAME = "open-ended"
@@ -37,7 +37,7 @@ JUDGING = "judging"
 """The folder beside a run's records that its pairs and their verdicts lie in."""
 PEOPLE, MODELS = "verdicts-*", "judged-*.jsonl"
 
-STATES = ("answered", "abstained", "unparsed", "failed", pairs.NOT_ASKED)
+STATES = ("answered", "abstained", "unparsed", "failed", blind_pairs.NOT_ASKED)
 
 _VERDICTS = (
     "Better, same, worse: BriefContext's answer against RAG's; answers of the same words are the same for every judge, "
@@ -64,15 +64,15 @@ class Judging:
     """The pairs of one run, and whatever was said of them."""
 
     paired: Paired
-    people: tuple[Verdict, ...] = ()
-    models: Mapping[str, Mapping[str, Judged]] = field(default_factory=dict)
+    people: tuple[HumanVerdict, ...] = ()
+    models: Mapping[str, Mapping[str, PairJudgement]] = field(default_factory=dict)
     """By the judge's name: its verdicts by pair."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Rater:
     name: str
-    choices: Mapping[str, Choice]
+    choices: Mapping[str, PreferredAnswer]
     """By pair."""
     tested: bool = True
     """False: one of several whose majority counts."""
@@ -87,7 +87,7 @@ def cases(questions: Sequence[Question], *, preflight: bool = False) -> tuple[Ca
     if not questions:
         raise InputError("there is no question to ask: draw at least one")
     return tuple(
-        Case(question, {"arm": arm}, Treatment(strategy=arm, preflight=preflight))
+        Case(question, {"arm": arm}, RunOverrides(strategy=arm, preflight=preflight))
         for question in questions
         for arm in ARMS
     )
@@ -95,13 +95,13 @@ def cases(questions: Sequence[Question], *, preflight: bool = False) -> tuple[Ca
 
 def judging_of(folder: Path, people: Sequence[Path] = (), models: Sequence[Path] = ()) -> Judging:
     """The pairs of a folder that `pairs.write` wrote, with the verdicts in these files. Raises InputError."""
-    paired = pairs.read(folder)
-    judges: dict[str, Mapping[str, Judged]] = {}
+    paired = blind_pairs.read(folder)
+    judges: dict[str, Mapping[str, PairJudgement]] = {}
     for path in models:
-        made, judged = by_model.read_judged(path, paired.pairs)
+        made, judged = preference.read_judged(path, paired.pairs)
         name = str(made["judge"]["name"])
         judges[f"{name} ({path.name})" if name in judges else name] = judged
-    return Judging(paired, verdicts.read_verdicts(people, {pair.id for pair in paired.pairs}), judges)
+    return Judging(paired, human_verdicts.read_verdicts(people, {pair.id for pair in paired.pairs}), judges)
 
 
 def judging_in(folder: Path) -> Judging:
@@ -149,10 +149,10 @@ def _found(p: float, what: str) -> str:
 
 
 def _raters(judging: Judging) -> list[_Rater]:
-    reviewers = verdicts.by_reviewer(judging.people)
+    reviewers = human_verdicts.by_reviewer(judging.people)
     raters = [_Rater(name, choices, len(reviewers) == 1) for name, choices in reviewers.items()]
     if len(reviewers) > 1:
-        raters.append(_Rater(f"majority of {len(reviewers)} reviewers", verdicts.joined(reviewers.values())))
+        raters.append(_Rater(f"majority of {len(reviewers)} reviewers", human_verdicts.joined(reviewers.values())))
     return raters + _models(judging)
 
 
@@ -209,9 +209,17 @@ def _verdicts(judgings: Mapping[str, Judging], remarks: Sequence[str]) -> Table:
             rows.append((model, rater.name, better + same + worse, left, better, same, worse, _mean(scores), decided))
             p_values.append(sign_test(better, worse) if rater.tested else None)
     columns = (
-        "model", "judge", "judged", "not judged", "better", "same", "worse", "share better", "share of decided",
+        "model",
+        "judge",
+        "judged",
+        "not judged",
+        "better",
+        "same",
+        "worse",
+        "share better",
+        "share of decided",
         "p (Holm)",
-    )  # fmt: skip
+    )
     tested = sum(p is not None for p in p_values)
     notes = (_VERDICTS[0].format(n=tested), *_VERDICTS[1:], *_of_themselves(judgings), *remarks)
     with_p = tuple((*row, p) for row, p in zip(rows, _corrected(p_values), strict=True))
@@ -243,9 +251,16 @@ def _agreements(judgings: Mapping[str, Judging], seed: int) -> Table:
         for name, raters in _compared(judging)
     )
     columns = (
-        "model", "judges", "n judges", "pairs", "agreement", "Cohen's kappa", "kappa interval", "Krippendorff's alpha",
+        "model",
+        "judges",
+        "n judges",
+        "pairs",
+        "agreement",
+        "Cohen's kappa",
+        "kappa interval",
+        "Krippendorff's alpha",
         "alpha interval",
-    )  # fmt: skip
+    )
     return Table("How far the judges agree", columns, rows, _AGREEMENT)
 
 
@@ -253,14 +268,14 @@ def _compared(judging: Judging) -> list[tuple[str, list[Mapping[str, Any]]]]:
     """People among each other, each model with their majority, and each two models."""
     key = judging.paired.key
 
-    def by_arm(choices: Mapping[str, Choice]) -> Mapping[str, str | None]:
+    def by_arm(choices: Mapping[str, PreferredAnswer]) -> Mapping[str, str | None]:
         return {pair: key.preferred(pair, choice) for pair, choice in choices.items()}
 
-    people = [by_arm(choices) for choices in verdicts.by_reviewer(judging.people).values()]
+    people = [by_arm(choices) for choices in human_verdicts.by_reviewer(judging.people).values()]
     models = [(rater.name, by_arm(rater.choices)) for rater in _models(judging)]
     found = [("people", people)] if len(people) > 1 else []
     if people:
-        joined = by_arm(verdicts.joined(verdicts.by_reviewer(judging.people).values()))
+        joined = by_arm(human_verdicts.joined(human_verdicts.by_reviewer(judging.people).values()))
         found += [(f"people and {name}", [joined, choices]) for name, choices in models]
     return found + [
         (f"{name} and {other}", [mine, theirs])
@@ -269,7 +284,7 @@ def _compared(judging: Judging) -> list[tuple[str, list[Mapping[str, Any]]]]:
     ]
 
 
-def _agreement_cells(name: str, found: Agreement) -> tuple[Cell, ...]:
+def _agreement_cells(name: str, found: RaterAgreement) -> tuple[Cell, ...]:
     kappa, alpha = found.kappa, found.alpha
     of_two = (None, None) if kappa is None else (kappa.value, kappa.interval)
     return (name, found.raters, found.units, found.raw if found.units else None, *of_two, alpha.value, alpha.interval)
@@ -282,7 +297,7 @@ def _positions(judgings: Mapping[str, Judging]) -> Table:
     rows: list[tuple[Cell, ...]] = []
     p_values: list[float | None] = []
     for model, judging in judgings.items():
-        for name, choices in verdicts.by_reviewer(judging.people).items():
+        for name, choices in human_verdicts.by_reviewer(judging.people).items():
             cells, p = _place_cells(list(choices.items()))
             rows.append((model, name, *cells, None, None, None, None))
             p_values.append(p)
@@ -301,14 +316,23 @@ def _positions(judgings: Mapping[str, Judging]) -> Table:
             rows.append((model, name, *cells, *counts))
             p_values.append(p)
     columns = (
-        "model", "judge", "first better", "tie", "second better", "share first", "consistent", "inconsistent",
-        "unparsed", "failed", "p (Holm)",
-    )  # fmt: skip
+        "model",
+        "judge",
+        "first better",
+        "tie",
+        "second better",
+        "share first",
+        "consistent",
+        "inconsistent",
+        "unparsed",
+        "failed",
+        "p (Holm)",
+    )
     with_p = tuple((*row, p) for row, p in zip(rows, _corrected(p_values), strict=True))
     return Table("Does the place decide?", columns, with_p, (_POSITION[0].format(n=len(rows)), *_POSITION[1:]))
 
 
-def _place_cells(replies: Sequence[tuple[str, Choice]]) -> tuple[tuple[Cell, ...], float]:
+def _place_cells(replies: Sequence[tuple[str, PreferredAnswer]]) -> tuple[tuple[Cell, ...], float]:
     """How often each place wins, the share of pairs that lean to the first of those that lean, and the test of that."""
     said = Counter(choice for _, choice in replies)
     leaning: Counter[str] = Counter()

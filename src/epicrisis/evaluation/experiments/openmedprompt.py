@@ -14,16 +14,15 @@ from typing import Literal
 
 from epicrisis.answering.refining import Refining
 from epicrisis.errors import InputError
-from epicrisis.evaluation.runs.cases import Case, Condition
-from epicrisis.evaluation.runs.records import Outcome
-from epicrisis.evaluation.tables.analysis import Group, Measure, table
-from epicrisis.evaluation.tables.table import Table
-from epicrisis.treatment import Treatment
-from epicrisis.types import Examples, Keep, Question, StrategyName
-
-from .arms import Find
-from .ensembles import Drawing, most_like, of
-from .medprompt import NONE
+from epicrisis.evaluation.analysis.grouping import AccuracyMeasure, Group, table
+from epicrisis.evaluation.analysis.table import Table
+from epicrisis.evaluation.experiments.arms import Find
+from epicrisis.evaluation.experiments.ensembles import VoteSampling, most_like, of
+from epicrisis.evaluation.experiments.medprompt import NONE
+from epicrisis.evaluation.runs.case import Case, Condition
+from epicrisis.evaluation.runs.outcomes import Outcome
+from epicrisis.overrides import RunOverrides
+from epicrisis.types import DraftSelection, Examples, Question, StrategyName
 
 NAME = "openmedprompt"
 NS, KS = (3, 5, 7, 10, 15, 20), (0, 1, 3, 5)
@@ -34,8 +33,11 @@ ARMS = (ONE, REFINING, LAST, BEST)
 PUBLISHED = ("open-baseline", "openmedprompt-refining", "openmedprompt-reflection")
 
 _STRATEGIES: Mapping[str, StrategyName] = {
-    ONE: "self-reflection", REFINING: "ensemble-refining", LAST: "self-reflection", BEST: "self-reflection",
-}  # fmt: skip
+    ONE: "self-reflection",
+    REFINING: "ensemble-refining",
+    LAST: "self-reflection",
+    BEST: "self-reflection",
+}
 _NOTES = (
     f"{LAST}: the last draft is the answer, as published; {BEST}: the one of highest reward, as corrected (errata P8). "
     "Without a reward model both are the last.",
@@ -71,7 +73,7 @@ class Sizes:
 
 def cases(
     questions: Sequence[Question],
-    drawing: Drawing,
+    drawing: VoteSampling,
     sources: Mapping[str, Find],
     *,
     sizes: Sizes = Sizes(),
@@ -104,7 +106,7 @@ def cases(
 
 def _treated(
     question: Question, sources: Mapping[str, Find], sizes: Sizes, arms: Sequence[str]
-) -> Iterator[tuple[Condition, Treatment]]:
+) -> Iterator[tuple[Condition, RunOverrides]]:
     none = Examples(())
     if ONE in arms:
         yield _one(NONE, 0, none)
@@ -114,15 +116,15 @@ def _treated(
             yield _one(name, sizes.k, _first(found, sizes.k))
         for arm in arms:
             for n, k in sizes.pairs() if arm != ONE else ():
-                keep: Keep = "best" if arm == BEST else "last"
-                treatment = Treatment(
+                keep: DraftSelection = "best" if arm == BEST else "last"
+                treatment = RunOverrides(
                     _STRATEGIES[arm], refining=Refining(drafts=n, rounds=n, keep=keep), examples=_first(found, k)
                 )
                 yield {"arm": arm, "examples": name, "k": k, "n": n}, treatment
 
 
-def _one(name: str, k: int, examples: Examples) -> tuple[Condition, Treatment]:
-    treatment = Treatment(_STRATEGIES[ONE], refining=Refining(rounds=0, keep="last"), examples=examples)
+def _one(name: str, k: int, examples: Examples) -> tuple[Condition, RunOverrides]:
+    treatment = RunOverrides(_STRATEGIES[ONE], refining=Refining(rounds=0, keep="last"), examples=examples)
     return {"arm": ONE, "examples": name, "k": k}, treatment
 
 
@@ -135,7 +137,7 @@ def _first(examples: Examples, k: int) -> Examples:
 def tables(
     runs: Mapping[str, Sequence[Outcome]],
     *,
-    measure: Measure = "right",
+    measure: AccuracyMeasure = "right",
     remarks: Sequence[str] = (),
     seed: int = 0,
 ) -> tuple[Table, ...]:

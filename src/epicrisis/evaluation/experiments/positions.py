@@ -10,16 +10,25 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby, product
 
 from epicrisis.counting import units
-from epicrisis.evaluation.experiments.placing import PLACES, distinct
-from epicrisis.evaluation.runs.cases import Case
-from epicrisis.evaluation.runs.records import Outcome
-from epicrisis.evaluation.statistics import Difference, paired_difference
-from epicrisis.evaluation.tables.analysis import Group, Measure, P, Pair, by_pair, chance, corrected_p, spread, table
-from epicrisis.evaluation.tables.analysis import notes as notes_of
-from epicrisis.evaluation.tables.table import Cell, Table
+from epicrisis.evaluation.analysis.grouping import (
+    AccuracyMeasure,
+    Group,
+    P,
+    PairingKey,
+    by_pair,
+    chance,
+    corrected_p,
+    spread,
+    table,
+)
+from epicrisis.evaluation.analysis.grouping import notes as notes_of
+from epicrisis.evaluation.analysis.statistics import Difference, paired_difference
+from epicrisis.evaluation.analysis.table import Cell, Table
+from epicrisis.evaluation.experiments.arms import UNPLACED, Study
+from epicrisis.evaluation.experiments.placement import PLACES, distinct
+from epicrisis.evaluation.runs.case import Case
+from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.types import Question
-
-from .arms import UNPLACED, Study
 
 NAME = "positions"
 KS = (8, 16)
@@ -75,7 +84,7 @@ def tables(
     runs: Mapping[str, Sequence[Outcome]],
     *,
     baseline: str = "rag",
-    measure: Measure = "right",
+    measure: AccuracyMeasure = "right",
     remarks: Sequence[str] = (),
     seed: int = 0,
 ) -> tuple[Table, ...]:
@@ -122,7 +131,7 @@ def _grid(outcomes: Sequence[Outcome]) -> list[tuple[Cell, Cell]]:
     return sorted((pair for pair in pairs if pair[0] is not None), key=lambda pair: int(str(pair[0])))
 
 
-def _by_place(model: str, outcomes: Sequence[Outcome], baseline: str, measure: Measure) -> list[Group]:
+def _by_place(model: str, outcomes: Sequence[Outcome], baseline: str, measure: AccuracyMeasure) -> list[Group]:
     groups = []
     for k, arm in _grid(outcomes):
         for place in _values(_of(outcomes, k=k, arm=arm), "place"):
@@ -133,7 +142,7 @@ def _by_place(model: str, outcomes: Sequence[Outcome], baseline: str, measure: M
     return groups
 
 
-def _averages(model: str, outcomes: Sequence[Outcome], baseline: str, measure: Measure) -> list[Group]:
+def _averages(model: str, outcomes: Sequence[Outcome], baseline: str, measure: AccuracyMeasure) -> list[Group]:
     """Over the places, by k; the bounds stand at each k, against the same baseline."""
     unplaced = [each for each in outcomes if "k" not in each.condition]
     groups = []
@@ -156,7 +165,7 @@ def middle(
     runs: Mapping[str, Sequence[Outcome]],
     *,
     baseline: str = "rag",
-    measure: Measure = "right",
+    measure: AccuracyMeasure = "right",
     remarks: Sequence[str] = (),
     seed: int = 0,
 ) -> Table:
@@ -182,9 +191,16 @@ def middle(
         for i, (label, loss, less) in enumerate(zip(labels, losses, spared, strict=True))
     )
     columns = (
-        "model", "k", "arm", "lost in the middle", P, f"lost less than {baseline}", f"{P} of that", "questions",
+        "model",
+        "k",
+        "arm",
+        "lost in the middle",
+        P,
+        f"lost less than {baseline}",
+        f"{P} of that",
+        "questions",
         "not scored",
-    )  # fmt: skip
+    )
     about = (
         "Lost in the middle: share right with the key at either end, less the share right with it between them, of the "
         "questions that are scored at both."
@@ -194,7 +210,7 @@ def middle(
     return Table("What the middle loses", columns, rows, told)
 
 
-def _lost(outcomes: Sequence[Outcome], measure: Measure) -> dict[Pair, float]:
+def _lost(outcomes: Sequence[Outcome], measure: AccuracyMeasure) -> dict[PairingKey, float]:
     """By question: its mean at the ends less its mean between them, where it has both."""
     ends = [each for each in outcomes if each.condition["place"] in (0, 100)]
     between = [each for each in outcomes if each.condition["place"] not in (0, 100)]
@@ -202,5 +218,5 @@ def _lost(outcomes: Sequence[Outcome], measure: Measure) -> dict[Pair, float]:
     return {key: first[key] - second[key] for key in first if key in second}
 
 
-def _difference(first: Mapping[Pair, float], second: Mapping[Pair, float], seed: int) -> Difference | None:
+def _difference(first: Mapping[PairingKey, float], second: Mapping[PairingKey, float], seed: int) -> Difference | None:
     return paired_difference(first, second, seed=seed) if first.keys() & second.keys() else None

@@ -15,13 +15,12 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from epicrisis.evaluation.statistics import Interval, Mean, wilson
-from epicrisis.evaluation.tables.published import published
-from epicrisis.evaluation.tables.table import Cell, Table
-from epicrisis.retrieval.documents import document_of
-from epicrisis.retrieval.signals import Signal, measured
-
-from .rankings import Recorded
+from epicrisis.evaluation.analysis.published import published
+from epicrisis.evaluation.analysis.statistics import Interval, Mean, wilson
+from epicrisis.evaluation.analysis.table import Cell, Table
+from epicrisis.evaluation.experiments.recorded_rankings import Recorded
+from epicrisis.retrieval.document_ranking import document_of
+from epicrisis.retrieval.ranking_signals import Signal, measured
 
 Label: TypeAlias = Literal["issue", "no-issue", "not-retrieved", "no-key"]
 """`not-retrieved`: the library holds a key document, and none is among those read. `no-key`: the library holds none,
@@ -329,9 +328,14 @@ def counts_table(recorded: Sequence[Recorded], source: str = "") -> Table:
     if len(rows) > 1:
         rows.append(("all", *(total[head] for head in heads)))
     columns = (
-        "set", "questions", "agree by passages", "of these share one document alone", "of these disagree by documents",
-        "agree by documents", "of these disagree by passages",
-    )  # fmt: skip
+        "set",
+        "questions",
+        "agree by passages",
+        "of these share one document alone",
+        "of these disagree by documents",
+        "agree by documents",
+        "of these disagree by passages",
+    )
     notes = (f"By the papers' rule, {PAPERS_RULE}: of documents, each by its best passage, or of passages.",)
     return Table("What is counted", columns, tuple(rows), notes, source)
 
@@ -369,9 +373,15 @@ def guards_table(
             skipped = (share(sum(map(bool, part)), sum(said is not None for said in part)) for part in of)
             rows.append((guard, str(rule), len(recorded), len(lost), len(gone), *skipped))
     columns = (
-        "guard", "rule", "questions", "key not retrieved", "no key to find", "skipped", "skipped, key not retrieved",
+        "guard",
+        "rule",
+        "questions",
+        "key not retrieved",
+        "no key to find",
+        "skipped",
+        "skipped, key not retrieved",
         "skipped, no key",
-    )  # fmt: skip
+    )
     notes = (
         "Skipped though no key document is read: the rule is sure of a ranking that cannot hold the answer.",
         "A guard by date leaves out the questions none of whose documents has one.",

@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.experiments.calibration import Calibration, calibrate, calibration_table, signals_table
+from epicrisis.evaluation.analysis.findings import Findings, RunSummary
+from epicrisis.evaluation.analysis.published import published
+from epicrisis.evaluation.analysis.statistics import Mean
+from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments.preflight import (
     ALWAYS,
     AS_CODED,
@@ -23,12 +26,14 @@ from epicrisis.evaluation.experiments.preflight import (
     places_table,
     rules_table,
 )
-from epicrisis.evaluation.experiments.rankings import GUARDS, Guard, Recorded, read_rankings
-from epicrisis.evaluation.findings import Findings, Source
-from epicrisis.evaluation.statistics import Mean
-from epicrisis.evaluation.tables.published import published
-from epicrisis.evaluation.tables.table import Table
-from epicrisis.retrieval.signals import Signal
+from epicrisis.evaluation.experiments.preflight_calibration import (
+    PreflightCalibration,
+    calibrate,
+    calibration_table,
+    signals_table,
+)
+from epicrisis.evaluation.experiments.recorded_rankings import GUARDS, Guard, Recorded, read_rankings
+from epicrisis.retrieval.ranking_signals import Signal
 
 NAME = "preflight"
 K = 16
@@ -69,7 +74,7 @@ def findings_of(folder: Path) -> Findings:
         about="Can it be foreseen that the key document will be lost? (BriefContext, Supplementary Tables 4 and 5)",
         # One guard hides what the other did not: both are of the same questions when they are done.
         sources=(
-            Source(
+            RunSummary(
                 folder.resolve().name,
                 _facts(recipe, arms),
                 len(arms.get(HIDDEN, recorded)) == len(recorded),
@@ -98,7 +103,7 @@ def _fitted(recorded: Sequence[Recorded], definition: Definition, said: list[str
     return [replace(each, title=f"{each.title} (issue: key document {definition.name})") for each in made]
 
 
-def _told(fitted: Calibration) -> list[str]:
+def _told(fitted: PreflightCalibration) -> list[str]:
     """Both rules at the same recall, in one sentence."""
     papers = fitted.papers
     matched = fitted.at_recall(papers.recall.value)

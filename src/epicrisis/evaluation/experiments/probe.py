@@ -9,17 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from epicrisis.evaluation.power import ALPHA
-from epicrisis.evaluation.runs.records import Outcome
-from epicrisis.evaluation.statistics import Difference, Mean
-from epicrisis.evaluation.tables.analysis import corrected_p
-from epicrisis.evaluation.tables.showing import p_told
-from epicrisis.evaluation.tables.table import Table
+from epicrisis.evaluation.analysis.grouping import corrected_p
+from epicrisis.evaluation.analysis.sample_size import ALPHA
+from epicrisis.evaluation.analysis.statistics import Difference, Mean
+from epicrisis.evaluation.analysis.table import Table
+from epicrisis.evaluation.analysis.table_text import p_told
+from epicrisis.evaluation.experiments import positions
+from epicrisis.evaluation.experiments.cost import CaseCost, measured_table, times
+from epicrisis.evaluation.experiments.passage_source import Evidence
+from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.types import Passage, Question, Ranking
-
-from . import positions
-from .cost import Spent, measured_table, times
-from .evidence import Evidence
 
 NAME = "probe"
 K = 16
@@ -49,7 +48,7 @@ def within(evidence: Evidence, keys: Mapping[str, Passage]) -> Evidence:
 
 
 def tables(
-    runs: Mapping[str, Sequence[Outcome]], spent: Mapping[str, Sequence[Spent]], remarks: Sequence[str] = ()
+    runs: Mapping[str, Sequence[Outcome]], spent: Mapping[str, Sequence[CaseCost]], remarks: Sequence[str] = ()
 ) -> tuple[Table, ...]:
     """Those of `positions`, what each arm took, and the answers."""
     by_place, averages, middle = positions.tables(runs, remarks=remarks)
@@ -57,7 +56,7 @@ def tables(
     return _answers(averages, middle, spent), by_place, averages, middle, *costs
 
 
-def _answers(averages: Table, middle: Table, spent: Mapping[str, Sequence[Spent]]) -> Table:
+def _answers(averages: Table, middle: Table, spent: Mapping[str, Sequence[CaseCost]]) -> Table:
     """The two questions of the probe, for each run and k; their p values are a family of their own."""
     gains = {row[:2]: row[-2] for row in averages.rows if row[2] == "brief-context"}
     asked = [

@@ -12,7 +12,7 @@ from typing import Literal
 from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.evaluation.datasets.sampling import at_random, per_class
 from epicrisis.settings import PreflightSettings
-from epicrisis.types import By, Count
+from epicrisis.types import CountUnit, SearchMode
 
 _IN_ALL = (
     "The prompts, the length of replies and their reading are ours under every protocol (errata C3, C5, C12, M1); so "
@@ -42,11 +42,11 @@ class Protocol:
     """Which ranking BriefContext reads: the study's, or the one that was retrieved, whatever the study placed (C1)."""
     gold: Literal["one", "all"] = "one"
     """Of several gold documents: one, drawn by the seed, or all of them together; the rest stands nowhere (C8)."""
-    by: By = "dense"
+    by: SearchMode = "dense"
     """Search that finds the distractors."""
     preflight: PreflightSettings = field(default_factory=PreflightSettings)
     """The check before map-reduce, in the arms that have one; not `enabled`: it is called nowhere (C2)."""
-    count: Count | None = None
+    count: CountUnit | None = None
     """What k, a part and the check count; `None`: what the settings say."""
     notes: tuple[str, ...] = ()
     """For a reader of the tables."""

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from epicrisis.seams import TokenEncoder, TokenVectors
-
-from .unscored import Unscored, each_that_fits
+from epicrisis.evaluation.metrics.unscored import Unscored, each_that_fits
+from epicrisis.protocols import TokenEncoder, TokenVectors
 
 _AT_ONCE = 64
 """Pairs whose vectors are in memory at a time."""

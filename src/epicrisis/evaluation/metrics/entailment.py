@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from epicrisis.seams import NliModel
-
-from .unscored import Unscored, each_that_fits
+from epicrisis.evaluation.metrics.unscored import Unscored, each_that_fits
+from epicrisis.protocols import NliModel
 
 EMPTY = "one of the two texts is empty"
 

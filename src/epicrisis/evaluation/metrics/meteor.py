@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from epicrisis.errors import ModelMissing
-
-from .wordnet import WordNet, find_wordnet, load_wordnet
+from epicrisis.evaluation.metrics.wordnet import WordNet, find_wordnet, load_wordnet
 
 
 def load_meteor(wordnet: Path | None = None) -> Meteor:

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from epicrisis.dates import may_meet, moment
+from epicrisis.evaluation.metrics.quantities import DATE, SYSTOLIC, Quantity, quantities
+from epicrisis.evaluation.metrics.text import normalised
 
-from .quantities import DATE, SYSTOLIC, Quantity, quantities
-from .text import normalised
-
-Agreement: TypeAlias = Literal["same", "vague", "none"]
+NumberMatch: TypeAlias = Literal["same", "vague", "none"]
 
 WIDER = 2.0
 """A range in an answer agrees with a right range that it contains if it is at most so many times as wide."""
@@ -31,7 +30,7 @@ _SOURCES = re.compile(r"\[(?:(?:doc|finding) )?\d{1,4}(?:[,;] ?(?:doc )?\d{1,4})
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class QuantityPair:
     """A quantity of the right answer and the one of the answer that was held against it."""
 
     gold: Quantity
@@ -42,12 +41,12 @@ class Pair:
 class NumberComparison:
     """What became of each quantity of the right answer, in its order, and what the answer has beside them."""
 
-    matched: tuple[Pair, ...] = ()
-    vague: tuple[Pair, ...] = ()
+    matched: tuple[QuantityPair, ...] = ()
+    vague: tuple[QuantityPair, ...] = ()
     """The answer's range contains the right one and is too wide, or they only overlap."""
-    contradicted: tuple[Pair, ...] = ()
+    contradicted: tuple[QuantityPair, ...] = ()
     """The answer gives another value for it."""
-    incomparable: tuple[Pair, ...] = ()
+    incomparable: tuple[QuantityPair, ...] = ()
     """A mass against an amount (mg/dL and mmol/L): it depends on the substance, so they are neither right nor wrong."""
     missing: tuple[Quantity, ...] = ()
     extra: tuple[Quantity, ...] = ()
@@ -141,7 +140,7 @@ def compare(answer: str, gold: str) -> NumberComparison:
         _SOURCES.sub(" ", answer), ones=any((each.unit, each.low, each.high) == ("", 1, 1) for each in right)
     )
     labels = {each.label for each in right if each.label}
-    agreed: dict[int, tuple[Agreement, Quantity]] = {}
+    agreed: dict[int, tuple[NumberMatch, Quantity]] = {}
     for place, wanted in enumerate(right):
         fitting = [each for each in given if each.label == wanted.label or each.label not in labels or not wanted.label]
         fitting.sort(key=lambda each: (each.label != wanted.label, not _equal(wanted, each)))
@@ -155,8 +154,10 @@ def compare(answer: str, gold: str) -> NumberComparison:
     contradicted, rest, left = _held_against(rest, left, _contradicts)
     incomparable, rest, left = _held_against(rest, left, _incomparable)
     return NumberComparison(
-        tuple(Pair(right[place], found) for place, (agreement, found) in agreed.items() if agreement == "same"),
-        tuple(Pair(right[place], found) for place, (agreement, found) in agreed.items() if agreement == "vague"),
+        tuple(QuantityPair(right[place], found) for place, (agreement, found) in agreed.items() if agreement == "same"),
+        tuple(
+            QuantityPair(right[place], found) for place, (agreement, found) in agreed.items() if agreement == "vague"
+        ),
         contradicted,
         incomparable,
         tuple(rest),
@@ -174,15 +175,15 @@ def _repeats(each: Quantity, used: Quantity) -> bool:
 
 def _held_against(
     right: list[Quantity], given: list[Quantity], rule: Callable[[Quantity, Quantity], bool]
-) -> tuple[tuple[Pair, ...], list[Quantity], list[Quantity]]:
+) -> tuple[tuple[QuantityPair, ...], list[Quantity], list[Quantity]]:
     """Pairs by a rule, each quantity in one at most, the same label first; and what is left of both."""
-    pairs, rest, left = list[Pair](), list[Quantity](), list(given)
+    pairs, rest, left = list[QuantityPair](), list[Quantity](), list(given)
     for wanted in right:
         fitting = [each for each in left if rule(wanted, each)]
         if fitting:
             found = min(fitting, key=lambda each: each.label != wanted.label)
             left.remove(found)
-            pairs.append(Pair(wanted, found))
+            pairs.append(QuantityPair(wanted, found))
         else:
             rest.append(wanted)
     return tuple(pairs), rest, left
@@ -200,7 +201,7 @@ def _incomparable(gold: Quantity, answer: Quantity) -> bool:
     return below == under and ((one in masses and other in amounts) or (one in amounts and other in masses))
 
 
-def agreement_of(gold: Quantity, answer: Quantity) -> Agreement:
+def agreement_of(gold: Quantity, answer: Quantity) -> NumberMatch:
     """Whether an answer's quantity says what the right one says.
 
     Same: equal as far as both are written (98.6 F and 37 C, 1.18 and 1.2, but not 1.4 and 1), within the right range,
@@ -248,7 +249,7 @@ def _slack(gold: Quantity, answer: Quantity) -> float:
     return max(rounding, 1e-9 * max(abs(gold.low), abs(answer.low), 1e-9))
 
 
-def _dates(gold: Quantity, answer: Quantity) -> Agreement:
+def _dates(gold: Quantity, answer: Quantity) -> NumberMatch:
     """The same if the answer's date, in one of its readings, lies within the right one; vague if it is wider."""
     met = [
         (moment(wanted), moment(given))

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from epicrisis.dates import dates_in
-
-from .units import NAMES, UNIT, base_of
+from epicrisis.evaluation.metrics.units import NAMES, UNIT, base_of
 
 SYSTOLIC, DIASTOLIC = "mmHg systolic", "mmHg diastolic"
 DATE, CLOCK, ORDINAL = "date", "time of day", "ordinal"
@@ -57,9 +56,27 @@ class Quantity:
 # -- numbers --------------------------------------------------------------------------------------------------------
 
 _SMALL = (
-    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
-    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
-)  # fmt: skip
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+    "sixteen",
+    "seventeen",
+    "eighteen",
+    "nineteen",
+)
 _TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
 _WORDS = {word: float(value) for value, word in enumerate(_SMALL)}
 _WORDS |= {ten: 10.0 * place for place, ten in enumerate(_TENS, 2)}

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from epicrisis.types import Place
+from epicrisis.types import EvidenceSpan
 
 Judgements: TypeAlias = Mapping[str, int]
 """Grade by id: 1 for relevant where there are no degrees."""
@@ -52,7 +52,7 @@ def ndcg_at_k(ranked: Sequence[str], judged: Judgements, k: int) -> float | None
     return gained / _discounted(best) if relevant else None
 
 
-def evidence_recall(passages: Sequence[tuple[str, int, int]], evidence: Sequence[Place], k: int) -> float | None:
+def evidence_recall(passages: Sequence[tuple[str, int, int]], evidence: Sequence[EvidenceSpan], k: int) -> float | None:
     """The share of the facts of which one of the first k passages (document id, start, end) holds a place whole.
 
     Of several places of one fact one is enough. A place that a chunk's border cuts is held by no chunk: such evidence
@@ -63,7 +63,7 @@ def evidence_recall(passages: Sequence[tuple[str, int, int]], evidence: Sequence
     return len(held) / len(facts) if facts else None
 
 
-def _holds(passage: tuple[str, int, int], place: Place) -> bool:
+def _holds(passage: tuple[str, int, int], place: EvidenceSpan) -> bool:
     document_id, start, end = passage
     return document_id == place.document_id and start <= place.start and place.end <= end
 

@@ -15,13 +15,20 @@ from epicrisis.errors import InputError
 _DEBIAN = Path("/usr/share/wordnet")
 _ENDINGS: dict[str, tuple[tuple[str, str], ...]] = {
     "noun": (
-        ("s", ""), ("ses", "s"), ("ves", "f"), ("xes", "x"), ("zes", "z"), ("ches", "ch"), ("shes", "sh"),
-        ("men", "man"), ("ies", "y"),
+        ("s", ""),
+        ("ses", "s"),
+        ("ves", "f"),
+        ("xes", "x"),
+        ("zes", "z"),
+        ("ches", "ch"),
+        ("shes", "sh"),
+        ("men", "man"),
+        ("ies", "y"),
     ),
     "verb": (("s", ""), ("ies", "y"), ("es", "e"), ("es", ""), ("ed", "e"), ("ed", ""), ("ing", "e"), ("ing", "")),
     "adj": (("er", ""), ("est", ""), ("er", "e"), ("est", "e")),
     "adv": (),
-}  # fmt: skip
+}
 """WordNet's rules of detachment, by part of speech (its manual page morphy; nltk's, which has `ves` as well)."""
 
 

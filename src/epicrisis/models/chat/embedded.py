@@ -20,10 +20,10 @@ from typing import Any
 
 from epicrisis.errors import ModelFileInvalid
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
-from epicrisis.models.files import sha256_of
 from epicrisis.models.gguf import gguf_parts, read_gguf
-from epicrisis.models.machine import available_memory, idle_cores, usable_cores
-from epicrisis.seams import Capabilities, ChatReply, ChatRequest, Message, OnDelta
+from epicrisis.models.hardware import available_memory, idle_cores, usable_cores
+from epicrisis.models.model_files import sha256_of
+from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, Message, OnDelta
 
 WINDOW = 8192
 BATCH_TOKENS = 256

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from epicrisis.answers import Usage
-from epicrisis.seams import ChatRequest, Message
+from epicrisis.protocols import ChatRequest, Message
 
 _TEMPLATE_TOKENS = 64
 """What chat templates put before all messages (some write a system message of their own), from above."""

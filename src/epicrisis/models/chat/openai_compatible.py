@@ -23,14 +23,14 @@ from epicrisis.models.chat.endpoints.body import body_of, notes_of, refused_para
 from epicrisis.models.chat.endpoints.endpoint import Endpoint, parse_endpoint
 from epicrisis.models.chat.endpoints.failures import FAILED, chat_error, foreign_errors, refusal_of
 from epicrisis.models.chat.endpoints.logprobs import option_logprobs as renormalised
-from epicrisis.models.chat.endpoints.probing import Probing
-from epicrisis.models.chat.endpoints.receiving import Received, receive_stream, receive_whole, thought_too_long
+from epicrisis.models.chat.endpoints.probing import EndpointProbe
+from epicrisis.models.chat.endpoints.receiving import CompletedReply, receive_stream, receive_whole, thought_too_long
 from epicrisis.models.chat.endpoints.schemas import checker
 from epicrisis.models.chat.endpoints.thinking import THINKING_MARKS
 from epicrisis.models.chat.endpoints.usage import usage_of
 from epicrisis.models.chat.estimates import UNTOLD
 from epicrisis.models.chat.prices import listed_cost
-from epicrisis.seams import Capabilities, ChatReply, ChatRequest, Message, OnDelta, OptionLogprobs
+from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, Message, OnDelta, OptionLogprobs
 from epicrisis.surrogates import REPAIRED
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class OpenAICompatibleModel:
         self._extra = dict(extra or {})
         self._refused = frozenset({"response_format"} if json_schema is False else ())
         self._tells_logprobs = option_logprobs
-        self._probing = Probing(self._endpoint.root, self._fetch, lambda: self._connected().lock, context_tokens)
+        self._probing = EndpointProbe(self._endpoint.root, self._fetch, lambda: self._connected().lock, context_tokens)
         self._session: _Session | None = None
         self._closed = False
         self._secrets: tuple[str, ...] = ()
@@ -201,7 +201,7 @@ class OpenAICompatibleModel:
 
     async def _tried(
         self, request: ChatRequest, model: str, on_delta: OnDelta | None
-    ) -> tuple[Received, Usage, frozenset[str]]:
+    ) -> tuple[CompletedReply, Usage, frozenset[str]]:
         """The reply; the usage of the calls that were refused because of a parameter, each asked again without; and all
         that it was asked without."""
         extra, failed = self._extra | dict(request.extra), Usage()
@@ -228,7 +228,7 @@ class OpenAICompatibleModel:
                 raise self._no_logprobs(failed)
             self._refused |= {name}
 
-    async def _sent(self, body: dict[str, Any], request: ChatRequest, on_delta: OnDelta | None) -> Received:
+    async def _sent(self, body: dict[str, Any], request: ChatRequest, on_delta: OnDelta | None) -> CompletedReply:
         async with self._until_closed(UNTOLD) as connection:
             if on_delta is not None and body.get("stream"):
                 events = connection.events("/chat/completions", body)
@@ -240,7 +240,7 @@ class OpenAICompatibleModel:
             on_delta(received.text)
         return received
 
-    def _judge(self, received: Received, usage: Usage) -> None:
+    def _judge(self, received: CompletedReply, usage: Usage) -> None:
         """Raises what keeps this reply from being one. A text that ended by length is the caller's to judge."""
         if received.finish == "content_filter" or received.refusal:
             who = "the model refuses to answer" if received.refusal else "a content filter keeps the reply back"
@@ -261,7 +261,7 @@ class OpenAICompatibleModel:
 
     # -- the probabilities of options -------------------------------------------------------------------------------
 
-    def _logprobs(self, received: Received, request: ChatRequest, usage: Usage) -> OptionLogprobs:
+    def _logprobs(self, received: CompletedReply, request: ChatRequest, usage: Usage) -> OptionLogprobs:
         first = next(iter(received.logprobs), None)
         if received.thinking or (first is not None and first.token.strip() in THINKING_MARKS):
             raise EndpointRejected(

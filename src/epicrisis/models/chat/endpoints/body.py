@@ -14,7 +14,7 @@ from typing import Any
 from epicrisis.models.chat.endpoints.failures import Refusal, is_overflow
 from epicrisis.models.chat.endpoints.probing import plain
 from epicrisis.models.chat.estimates import most_reply_tokens
-from epicrisis.seams import ChatRequest
+from epicrisis.protocols import ChatRequest
 
 _SCHEMA_WORDS = re.compile(r"response_format|json_schema|json schema|guided|grammar|structured output", re.IGNORECASE)
 _REFUSING_CODES = ("unsupported_parameter", "unsupported_value", "unknown_parameter", "extra_forbidden")
@@ -26,8 +26,15 @@ _REFUSING_WORDS = re.compile(
 _TOO_MANY = re.compile(r"greater than|less than|at most|max|must be|between|<=|too (?:many|large|high)", re.IGNORECASE)
 
 _OPTIONAL = (
-    "stream_options", "seed", "top_p", "temperature", "top_logprobs", "logprobs", "stream", "max_tokens",
-)  # fmt: skip
+    "stream_options",
+    "seed",
+    "top_p",
+    "temperature",
+    "top_logprobs",
+    "logprobs",
+    "stream",
+    "max_tokens",
+)
 """What an endpoint may refuse, the least needed first: a refusal may name several."""
 
 _NOTES = {

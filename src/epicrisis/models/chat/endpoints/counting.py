@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from epicrisis.models.chat.estimates import most_prompt_tokens, most_reply_tokens
-from epicrisis.seams import ChatRequest
+from epicrisis.protocols import ChatRequest
 
 _MOST_TEMPLATE = 10_000
 """More tokens than any template, or prompt of the endpoint's own, puts around ours."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from epicrisis.seams import OptionLogprobs
+from epicrisis.protocols import OptionLogprobs
 
 # SentencePiece's blank, byte-level BPE's blank, line end and tab; then what models put around a letter.
 _MARKS = "▁Ġ Ċĉ\"'“”‘’`()[]{}<>*_.,:;"

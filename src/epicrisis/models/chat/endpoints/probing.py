@@ -22,7 +22,7 @@ from epicrisis.errors import (
 )
 from epicrisis.models.chat.endpoints import wire
 from epicrisis.models.chat.estimates import likely_prompt_tokens
-from epicrisis.seams import Message
+from epicrisis.protocols import Message
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -37,7 +37,7 @@ PATIENCE = 5
 _PASSING = (EndpointBusy, EndpointTimeout, EndpointUnreachable)
 
 
-class Probing:
+class EndpointProbe:
     """Asks each question once and remembers the answer; of many who want to know at once one asks, under `lock`, which
     is the running loop's. `context_tokens`: the window where the endpoint does not tell, and a limit where it does."""
 
@@ -94,11 +94,11 @@ class Probing:
             return 0
         match await self.counter(model):
             case "llama.cpp":
-                tokens = await self._ask(f"{self._root}/tokenize", wire.Tokens, {"content": text})
+                tokens = await self._ask(f"{self._root}/tokenize", wire.TokenizeReply, {"content": text})
                 return None if tokens is None else len(tokens.tokens)
             case "vllm":
                 body = {"model": model, "prompt": text, "add_special_tokens": False}
-                told = await self._ask(f"{self._root}/tokenize", wire.Count, body)
+                told = await self._ask(f"{self._root}/tokenize", wire.TokenCountReply, body)
                 return None if told is None else told.count
         return None
 
@@ -123,12 +123,12 @@ class Probing:
         if template is None:
             return None
         body = {"content": template.prompt, "add_special": True, "parse_special": True}
-        tokens = await self._ask(f"{self._root}/tokenize", wire.Tokens, body)
+        tokens = await self._ask(f"{self._root}/tokenize", wire.TokenizeReply, body)
         return None if tokens is None else len(tokens.tokens)
 
     async def _vllm(self, model: str, messages: Sequence[Message]) -> int | None:
         body = {"model": model, "messages": plain(messages), "add_generation_prompt": True}
-        count = await self._ask(f"{self._root}/tokenize", wire.Count, body)
+        count = await self._ask(f"{self._root}/tokenize", wire.TokenCountReply, body)
         return None if count is None else count.count
 
     async def _ask(self, path: str, shape: type[T], body: Mapping[str, Any] | None = None) -> T | None:

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from epicrisis.errors import ChatError, ReplyInvalid, ReplyTruncated
 from epicrisis.models.chat.endpoints import counting, wire
 from epicrisis.models.chat.endpoints.failures import ErrorWithin
-from epicrisis.models.chat.endpoints.thinking import Splitter, split
+from epicrisis.models.chat.endpoints.thinking import ThinkingSplitter, split
 from epicrisis.models.chat.estimates import UNTOLD, most_reply_tokens
-from epicrisis.seams import ChatRequest, OnDelta
+from epicrisis.protocols import ChatRequest, OnDelta
 from epicrisis.surrogates import ends_in_half, without_halves
 
 _CHARACTERS_A_TOKEN = 8
@@ -25,7 +25,7 @@ _SLACK = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class CompletedReply:
     """A reply that ended. `usage` is the wire's own, not looked at yet; `finish` is empty where nothing was said."""
 
     text: str
@@ -41,19 +41,19 @@ class Received:
     """Why this is no reply, in words a user can act on; it may have its usage all the same."""
 
 
-def receive_whole(raw: object, request: ChatRequest, host: str) -> Received:
+def receive_whole(raw: object, request: ChatRequest, host: str) -> CompletedReply:
     """Raises ErrorWithin for an error in a reply's place."""
     reply = wire.Completion.model_validate(raw)
     choice = _choice(reply)
     if choice is None or (piece := choice.message) is None:
         flaw = f"{host} answers without a choice: is it a chat endpoint?"
-        return Received("", "", "", reply.model, reply.usage, flaw=flaw)
+        return CompletedReply("", "", "", reply.model, reply.usage, flaw=flaw)
     raw_text, raw_thinking = piece.text, piece.thinking
     if len(raw_text) + len(raw_thinking) > _most_characters(request):
-        return Received("", "", "", reply.model, reply.usage, flaw=_endless(host))
+        return CompletedReply("", "", "", reply.model, reply.usage, flaw=_endless(host))
     text, thought = split(without_halves(raw_text), expected=request.max_reasoning_tokens > 0)
     thinking = without_halves(raw_thinking) + thought
-    return Received(
+    return CompletedReply(
         text=text,
         thinking=thinking,
         finish=choice.finish_reason or "",
@@ -67,7 +67,7 @@ def receive_whole(raw: object, request: ChatRequest, host: str) -> Received:
 
 async def receive_stream(
     events: AsyncGenerator[object, None], request: ChatRequest, on_delta: OnDelta, host: str, timeout: float | None
-) -> Received:
+) -> CompletedReply:
     """`on_delta` gets the answer's text alone. Where it ends otherwise than by its last event, the stream is closed.
 
     `timeout`: seconds without anything new; keep-alives and empty events are nothing new. Raises TimeoutError after
@@ -83,7 +83,7 @@ async def receive_stream(
     return growing.ended()
 
 
-def _choice(reply: wire.Completion) -> wire.Choice | None:
+def _choice(reply: wire.Completion) -> wire.CompletionChoice | None:
     if reply.error:
         raise ErrorWithin(reply.error)
     return reply.choices[0] if reply.choices else None
@@ -106,13 +106,13 @@ class _Growing:
         self._events_left = _EVENTS_A_TOKEN * allowed + _SLACK
         self._most_thinking = request.max_reasoning_tokens
         self._on_delta, self._host = on_delta, host
-        self._splitter = Splitter(expected=request.max_reasoning_tokens > 0)
+        self._splitter = ThinkingSplitter(expected=request.max_reasoning_tokens > 0)
         self._text: list[str] = []
         self._thinking: list[str] = []
         self._half = ""
         """The first half of a surrogate pair whose second half may be in the next piece."""
         self._characters = self._thoughts = self._thought_characters = 0
-        self._last = Received("", "", "", None, None)
+        self._last = CompletedReply("", "", "", None, None)
 
     def add(self, event: wire.Completion) -> bool:
         """Whether it brought anything new."""
@@ -134,7 +134,7 @@ class _Growing:
         self._bound()
         return bool(piece.thinking or piece.text or choice.finish_reason)
 
-    def ended(self) -> Received:
+    def ended(self) -> CompletedReply:
         """The reply, the stream being over."""
         if not self._last.finish:
             flaw = f"{self._host} broke off the stream, or it is no chat endpoint: try again"

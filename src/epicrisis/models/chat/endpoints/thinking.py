@@ -12,7 +12,7 @@ _BLANKS = re.compile(r"\s*+")
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class ThinkingDelta:
     """What a piece of text adds. `void`: the answer so far was thinking after all, and `answer` begins it anew."""
 
     answer: str = ""
@@ -20,7 +20,7 @@ class Parts:
     void: bool = False
 
 
-class Splitter:
+class ThinkingSplitter:
     """Takes a text piece by piece. Thinking is what stands between marks (`<think>...</think>`) before all else, once
     or several times in a row (Bedrock); blanks after it are no part of the answer.
 
@@ -38,7 +38,7 @@ class Splitter:
         self._thought = False
         self._answer = ""
 
-    def feed(self, piece: str) -> Parts:
+    def feed(self, piece: str) -> ThinkingDelta:
         """What of the text so far can be told by now."""
         if self._answering:
             return self._continue(piece)
@@ -51,7 +51,7 @@ class Splitter:
                     tail = text[max(at, len(text) - len(self._end)) :]
                     cut = len(text) - _overlap(tail, self._end)
                     self._held = text[cut:]
-                    return Parts(thinking="".join((*thinking, text[at:cut])))
+                    return ThinkingDelta(thinking="".join((*thinking, text[at:cut])))
                 thinking.append(text[at:end])
                 at, self._end = end + len(self._end), ""
             start = _after_blanks(text, at)
@@ -60,34 +60,34 @@ class Splitter:
                 self._held = text[at:]
                 begun = text[start : start + _LONGEST_MARK]
                 if any(mark.startswith(begun) for mark in THINKING_MARKS):
-                    return Parts(thinking="".join(thinking))
+                    return ThinkingDelta(thinking="".join(thinking))
                 return self._begin("".join(thinking))
             at, self._end, self._thought = start + len(mark), mark.replace("<", "</"), True
 
-    def finish(self) -> Parts:
+    def finish(self) -> ThinkingDelta:
         """What was held back; thinking that nobody ended stays thinking."""
         held, self._held = self._held, ""
         if self._end:
-            return Parts(thinking=held)
-        return Parts(answer=held.lstrip() if self._thought else held)
+            return ThinkingDelta(thinking=held)
+        return ThinkingDelta(answer=held.lstrip() if self._thought else held)
 
-    def _begin(self, thinking: str) -> Parts:
+    def _begin(self, thinking: str) -> ThinkingDelta:
         self._answering = True
         held, self._held = self._held, ""
         begun = self._continue(held.lstrip() if self._thought else held)
-        return Parts(begun.answer, thinking + begun.thinking, begun.void)
+        return ThinkingDelta(begun.answer, thinking + begun.thinking, begun.void)
 
-    def _continue(self, piece: str) -> Parts:
+    def _continue(self, piece: str) -> ThinkingDelta:
         if not self._expected or self._thought:
-            return Parts(answer=piece)
+            return ThinkingDelta(answer=piece)
         before = len(self._answer)
         self._answer += piece
         at = self._answer.find(_LONE_END, max(0, before - len(_LONE_END)))
         if at < 0:
-            return Parts(answer=piece)
+            return ThinkingDelta(answer=piece)
         self._thought, self._answering, self._held = True, False, self._answer[at + len(_LONE_END) :]
         rest = self.feed("")
-        return Parts(rest.answer, self._answer[:at] + rest.thinking, void=True)
+        return ThinkingDelta(rest.answer, self._answer[:at] + rest.thinking, void=True)
 
 
 def _after_blanks(text: str, at: int) -> int:
@@ -102,6 +102,6 @@ def _overlap(text: str, mark: str) -> int:
 
 def split(text: str, *, expected: bool = False) -> tuple[str, str]:
     """(answer, thinking) of a whole text."""
-    splitter = Splitter(expected=expected)
+    splitter = ThinkingSplitter(expected=expected)
     first, last = splitter.feed(text), splitter.finish()
     return first.answer + last.answer, first.thinking + last.thinking

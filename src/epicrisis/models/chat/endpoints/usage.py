@@ -11,14 +11,18 @@ from dataclasses import replace
 from epicrisis.answers import Usage
 from epicrisis.errors import ChatError
 from epicrisis.models.chat.endpoints import counting
-from epicrisis.models.chat.endpoints.probing import Probing
-from epicrisis.models.chat.endpoints.receiving import Received
+from epicrisis.models.chat.endpoints.probing import EndpointProbe
+from epicrisis.models.chat.endpoints.receiving import CompletedReply
 from epicrisis.models.chat.estimates import likely_prompt_tokens, likely_tokens
-from epicrisis.seams import ChatRequest
+from epicrisis.protocols import ChatRequest
 
 
 async def usage_of(
-    received: Received, request: ChatRequest, model: str, probing: Probing, price: Callable[[Usage], float | None]
+    received: CompletedReply,
+    request: ChatRequest,
+    model: str,
+    probing: EndpointProbe,
+    price: Callable[[Usage], float | None],
 ) -> Usage:
     """The usage of one call that came back. Estimates are from above, have no price, and are in `uncounted_calls`.
 
@@ -49,14 +53,14 @@ async def usage_of(
     return replace(usage, cost=price(usage) if exact else None)
 
 
-async def _prompt_tokens(request: ChatRequest, model: str, probing: Probing) -> tuple[int, bool]:
+async def _prompt_tokens(request: ChatRequest, model: str, probing: EndpointProbe) -> tuple[int, bool]:
     try:
         return await probing.count(model, request.messages)
     except ChatError:
         return likely_prompt_tokens(request.messages), False
 
 
-async def _tokens(text: str, model: str, probing: Probing) -> tuple[int, bool]:
+async def _tokens(text: str, model: str, probing: EndpointProbe) -> tuple[int, bool]:
     try:
         count = await probing.count_text(model, text)
     except ChatError:

@@ -78,7 +78,7 @@ class Logprobs(BaseModel):
     content: list[Position] | None = Field(default=None, max_length=MOST_POSITIONS)
 
 
-class Choice(BaseModel):
+class CompletionChoice(BaseModel):
     """The one reply asked for; `message` where it comes whole, `delta` where it streams."""
 
     message: Piece | None = None
@@ -100,7 +100,7 @@ class Completion(BaseModel):
     """A reply, or one event of a stream. A stream's last event may have no choices, only the usage."""
 
     model: Name | None = None
-    choices: list[Choice] = Field(default_factory=list, max_length=MOST_CHOICES)
+    choices: list[CompletionChoice] = Field(default_factory=list, max_length=MOST_CHOICES)
     usage: Any = None
     """Not read here: a reply is a good one whatever is wrong with its usage. See `counting`."""
     error: Any = None
@@ -144,13 +144,13 @@ class Template(BaseModel):
     prompt: str
 
 
-class Tokens(BaseModel):
+class TokenizeReply(BaseModel):
     """llama.cpp's /tokenize."""
 
     tokens: list[int]
 
 
-class Count(BaseModel):
+class TokenCountReply(BaseModel):
     """vLLM's /tokenize."""
 
     count: int

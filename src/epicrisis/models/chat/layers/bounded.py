@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from epicrisis.models.chat.layers.layer import Layer
-from epicrisis.seams import Capabilities, ChatModel, ChatReply, ChatRequest, Message, OnDelta
+from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, Message, OnDelta
 
 
 class BoundedModel(Layer):

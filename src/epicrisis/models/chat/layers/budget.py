@@ -17,7 +17,7 @@ from epicrisis.answers import Usage
 from epicrisis.errors import BudgetExceeded, EpicrisisError, SettingsError
 from epicrisis.models.chat.estimates import UNTOLD, most_prompt_tokens, most_reply_tokens, used_tokens
 from epicrisis.models.chat.layers.layer import Layer
-from epicrisis.seams import ChatModel, ChatReply, ChatRequest, OnDelta
+from epicrisis.protocols import ChatModel, ChatReply, ChatRequest, OnDelta
 from epicrisis.settings import BudgetSettings
 
 GO_ON = "what is answered is kept, and the same command goes on from there"

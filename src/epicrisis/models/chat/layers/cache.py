@@ -26,7 +26,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from epicrisis.errors import EpicrisisError, InputError, StorageError
 from epicrisis.privacy import open_private
-from epicrisis.seams import ChatReply
+from epicrisis.protocols import ChatReply
 
 T = TypeVar("T")
 

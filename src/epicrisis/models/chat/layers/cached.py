@@ -18,7 +18,7 @@ from epicrisis.answers import Usage
 from epicrisis.errors import InputError, NotCached, StorageError
 from epicrisis.models.chat.layers.cache import ReplyCache
 from epicrisis.models.chat.layers.layer import Layer
-from epicrisis.seams import Capabilities, ChatModel, ChatReply, ChatRequest, Message, OnDelta
+from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, Message, OnDelta
 
 KEY_VERSION = 1
 """Of what a key means; another one makes every reply kept so far a stranger."""

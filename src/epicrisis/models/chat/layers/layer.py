@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from epicrisis.seams import Capabilities, ChatModel, ChatReply, ChatRequest, Message, OnDelta
+from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, Message, OnDelta
 
 
 class Layer:

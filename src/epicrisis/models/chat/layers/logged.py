@@ -5,7 +5,7 @@ from __future__ import annotations
 from epicrisis.errors import ChatError
 from epicrisis.logs import log_call
 from epicrisis.models.chat.layers.layer import Layer
-from epicrisis.seams import ChatReply, ChatRequest, OnDelta
+from epicrisis.protocols import ChatReply, ChatRequest, OnDelta
 
 
 class LoggedModel(Layer):

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from epicrisis.errors import EpicrisisError
 from epicrisis.models.chat.estimates import likely_prompt_tokens, most_reply_tokens, used_tokens
 from epicrisis.models.chat.layers.layer import Layer
-from epicrisis.seams import ChatModel, ChatReply, ChatRequest, OnDelta
+from epicrisis.protocols import ChatModel, ChatReply, ChatRequest, OnDelta
 
 MINUTE = 60.0
 LOOK_AGAIN_SECONDS = 0.25

@@ -18,10 +18,10 @@ from typing import Any
 from epicrisis.answers import Failure, Usage
 from epicrisis.errors import EpicrisisError, StorageError
 from epicrisis.models.chat.layers.layer import Layer
-from epicrisis.plain import to_json
 from epicrisis.printable import printable_json
 from epicrisis.privacy import open_private
-from epicrisis.seams import ChatModel, ChatReply, ChatRequest, OnDelta
+from epicrisis.protocols import ChatModel, ChatReply, ChatRequest, OnDelta
+from epicrisis.serialization import to_json
 
 
 class RecordingModel(Layer):

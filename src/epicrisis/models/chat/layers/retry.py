@@ -11,7 +11,7 @@ from typing import TypeVar
 from epicrisis.answers import Usage
 from epicrisis.errors import ChatError, EndpointBusy, EpicrisisError
 from epicrisis.models.chat.layers.layer import Layer
-from epicrisis.seams import Capabilities, ChatModel, ChatReply, ChatRequest, Message, OnDelta
+from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, Message, OnDelta
 
 T = TypeVar("T")
 

@@ -25,7 +25,7 @@ from epicrisis.models.chat.layers.rate import RateLimitedModel
 from epicrisis.models.chat.layers.recording import RecordingModel
 from epicrisis.models.chat.layers.retry import RetryingModel
 from epicrisis.models.chat.prices import price_of
-from epicrisis.seams import ChatModel
+from epicrisis.protocols import ChatModel
 from epicrisis.settings import ModelSettings
 
 

@@ -1,0 +1,26 @@
+"""CliniQG4QA's test set (Yue et al. 2021, PhysioNet `mimic-iii-question-answer` 1.0.0): 1,287 questions about 36
+discharge summaries of MIMIC-III, checked or written by clinical experts, each answered with spans.
+
+`test.final.json` in SQuAD's form, every article with a `title`, a paragraph for each note, ids that are numbers. The
+form is known from code that reads it; the file itself is credentialed and was not seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from epicrisis.evaluation.datasets.patient_records import mimic, reports, squad
+from epicrisis.evaluation.datasets.patient_records.source import RecordSource
+
+NAMES = ("cliniqg4qa",)
+FILES = ("test.final.json",)
+LICENCE = "PhysioNet Credentialed Health Data License 1.5.0"
+
+
+def read(path: Path) -> RecordSource:
+    """All questions in the file's order; the study took all of them. A note is named by its number in the file."""
+    paragraphs = [part for article in squad.read(path, "CliniQG4QA's test set") for part in article.paragraphs]
+    found = [reports.Report(str(number), (part,)) for number, part in enumerate(paragraphs, 1)]
+    source, _ = reports.source("cliniqg4qa", found, mimic.note_files(path), mimic.DISCHARGE, LICENCE)
+    return replace(source, studied=frozenset(question.id for question in source.questions))

@@ -1,0 +1,138 @@
+"""EHR-DS-QA (Kotschenreuther 2024, PhysioNet): questions that Llama models wrote about discharge summaries of MIMIC-IV;
+of 156,599 pairs a physician looked at 506, and those he marked correct are read here (478, says the study).
+
+`discharge_notes_qa.json`, a list of notes: `note_id`, `subject_id`, `hadm_id`, `note_type`, `note` (its text),
+`human_verified` and `qa_pairs` of `question`, `answer` and `correct`; or the same as `.csv`, the pairs as Python writes
+a list. The form is known from the authors' description and code; the file itself is credentialed and was not seen.
+"""
+
+from __future__ import annotations
+
+import ast
+import csv
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, documents
+from epicrisis.corpus.note_tables import TYPES
+from epicrisis.corpus.reader_base import Item, shown
+from epicrisis.errors import InputError
+from epicrisis.evaluation.datasets.patient_records import mimic
+from epicrisis.evaluation.datasets.patient_records.source import RecordSource, read_json
+from epicrisis.types import Question
+
+NAMES = ("ehr-ds-qa",)
+FILES = (
+    "discharge_notes_qa.json",
+    "discharge_notes_qa.csv",
+    "ehr_notes_qa*.json",
+    "ehr_notes_qa*.csv",
+    "ehr_ds_qa*.json",
+)
+LICENCE = "PhysioNet Credentialed Health Data License 1.5.0"
+_WHAT = "EHR-DS-QA's file"
+
+
+class _Pair(BaseModel):
+    question: str = Field(min_length=1)
+    answer: str = Field(min_length=1)
+    correct: bool | None = None
+
+
+class _Note(BaseModel):
+    model_config = ConfigDict(coerce_numbers_to_str=True)
+
+    note_id: str = Field(min_length=1)
+    subject_id: str = Field(min_length=1)
+    hadm_id: str | None = None
+    note_type: str = "DS"
+    note: str = Field(min_length=1)
+    qa_pairs: list[_Pair]
+
+
+def read(path: Path) -> RecordSource:
+    """The pairs that the physician marked correct, in the file's order: open questions of the note's patient.
+
+    With MIMIC's notes beside the file these are the records, else each note alone is one. All are the study's.
+    """
+    verified = _verified(path)
+    questions = [
+        Question(
+            text=pair.question,
+            id=f"{note.note_id}:{number}",
+            gold=pair.answer,
+            gold_documents=(f"note:{note.note_id}",),
+            patient=note.subject_id,
+        )
+        for note in verified
+        for number, pair in enumerate(note.qa_pairs, 1)
+        if pair.correct
+    ]
+    files = mimic.note_files(path)
+    patients = frozenset(question.patient or "" for question in questions)
+
+    def notes() -> Iterator[Item]:
+        if files:
+            yield from mimic.patients_notes(files, patients)
+        else:
+            yield from documents(path, path.name, lambda: map(_as_note, _verified(path)), NoteCleaning(True))
+
+    reviewed = sum(pair.correct is not None for note in verified for pair in note.qa_pairs)
+    notices = [f"{len(questions)} of {reviewed} pairs that were looked at are marked correct; the rest is left out"]
+    if not files:
+        notices.append(
+            "no notes beside the questions: the notes asked about are the record; put discharge.csv.gz and "
+            "radiology.csv.gz there"
+        )
+    related = {question.id: frozenset(question.gold_documents) for question in questions}
+    return RecordSource(tuple(questions), notes, related, LICENCE, tuple(notices), frozenset(related))
+
+
+def _as_note(note: _Note) -> ClinicalNote:
+    kind = TYPES.get(note.note_type, note.note_type)
+    return ClinicalNote("", note.subject_id, note.note, (), kind, note.hadm_id or "", note.note_id)
+
+
+def _verified(path: Path) -> list[_Note]:
+    """The notes that a human looked at. Raises InputError at the first that is not of the form."""
+    found, seen = [], set()
+    for number, value in enumerate(_entries(path), 1):
+        if not isinstance(value, dict) or str(value.get("human_verified")).casefold() != "true":
+            continue
+        try:
+            note = _Note.model_validate(value)
+        except ValidationError as error:
+            wrong = error.errors(include_url=False, include_input=False)[0]["loc"]
+            raise InputError(
+                f"{shown(path)}, note {number}: wrong at {'.'.join(map(str, wrong))}; fetch it again"
+            ) from None
+        if note.note_id in seen:
+            raise InputError(f"{shown(path)}, note {number}: its note_id was there before; give each note once")
+        seen.add(note.note_id)
+        found.append(note)
+    return found
+
+
+def _entries(path: Path) -> Iterator[Any]:
+    if path.suffix.casefold() != ".csv":
+        value = read_json(path, _WHAT)
+        if not isinstance(value, list):
+            raise InputError(f"{shown(path)}: not {_WHAT}: it is no list of notes; fetch it again")
+        yield from value
+        return
+    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        for row in csv.DictReader(file):
+            yield {**row, "qa_pairs": _listed(row.get("qa_pairs") or "")}
+
+
+def _listed(text: str) -> Any:
+    """A list as Python writes it; the text where it is none, for the form's check to find."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+        return text

@@ -1,0 +1,39 @@
+"""What `epicrisis synthesize-record` writes: `notes.csv` and `questions.jsonl` about fictional patients.
+
+A folder of one's own may have the same form. Knows nothing of how the records were made.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from epicrisis.corpus.questions import read_questions
+from epicrisis.corpus.reader_base import Skipped, shown
+from epicrisis.errors import InputError
+from epicrisis.evaluation.datasets.patient_records import mimic
+from epicrisis.evaluation.datasets.patient_records.source import RecordSource
+
+NAMES = ("generated",)
+FILES = ("questions.jsonl",)
+NOTES = "notes.csv"
+
+
+def read(path: Path) -> RecordSource:
+    """All questions in the file's order, their gold documents the related notes. Raises InputError at a line that is no
+    question of a patient, and where no notes lie beside it."""
+    notes = path.with_name(NOTES)
+    if not notes.is_file():
+        raise InputError(f"{shown(path)}: no {NOTES} beside it: make both with epicrisis synthesize-record -o DIR")
+    questions = []
+    for item in read_questions(path):
+        if isinstance(item, Skipped):
+            raise InputError(f"{', '.join(filter(None, (item.path, item.where)))}: {item.reason}")
+        if item.patient is None:
+            raise InputError(
+                f"{shown(path)}: question {item.id!a} names no patient: give each the patient of its record"
+            )
+        questions.append(item)
+    patients = frozenset(question.patient or "" for question in questions)
+    related = {question.id: frozenset(question.gold_documents) for question in questions}
+    return RecordSource(tuple(questions), partial(mimic.patients_notes, (notes,), patients), related, "fictional")

@@ -1,0 +1,36 @@
+"""How long records are, by the answering model's own tokenizer, and the study's bins of length (section 4.2).
+
+The study does not say whether its K is 1,000 or 1,024: here it is 1,000. A record's length is that of its notes' texts,
+what Include All reads, without what a prompt puts around them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from epicrisis.corpus.reader_base import Item
+from epicrisis.types import Document
+
+K = 1000
+BINS = ("0-8K", "8-16K", "16-32K", "32-128K", "over 128K")
+_BEGINS = (0, 8 * K, 16 * K, 32 * K, 128 * K + 1)
+
+
+def notes_by_patient(notes: Iterable[Item]) -> dict[str, list[str]]:
+    """Each patient's texts, in the order of the notes."""
+    texts: dict[str, list[str]] = {}
+    for item in notes:
+        if isinstance(item, Document) and item.patient is not None:
+            texts.setdefault(item.patient, []).append(item.text)
+    return texts
+
+
+def record_tokens(notes: Mapping[str, Iterable[str]], count: Callable[[str], int]) -> dict[str, int]:
+    """Tokens of all notes of each patient; `count` counts those of one text."""
+    return {patient: sum(count(text) for text in texts) for patient, texts in notes.items()}
+
+
+def bin_of(tokens: int) -> str:
+    """The bin's name. 8,000 tokens are in `8-16K`, so that the bins from there on are what is "8K and longer"; 128,000
+    are still in `32-128K`."""
+    return max((begin, name) for begin, name in zip(_BEGINS, BINS, strict=True) if begin <= tokens)[1]

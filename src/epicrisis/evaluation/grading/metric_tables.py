@@ -1,0 +1,395 @@
+"""Do the metrics agree, and where do they not? Tables over measured answers (EHR study, appendices D.2 and E: Tables 6,
+7, 11 and 12, Figures 9 and 10).
+
+Everything is over the cases that were answered and that both sides have scored, each set and form apart; what only one
+has is counted. Knows no file and no model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+from typing import TypeAlias
+
+import numpy as np
+
+from epicrisis.evaluation.analysis.correlation import Correlation, CorrelationName, correlation
+from epicrisis.evaluation.analysis.grouping import P, corrected_p
+from epicrisis.evaluation.analysis.statistics import Difference, mean_of, paired_difference
+from epicrisis.evaluation.analysis.table import Cell, Table
+from epicrisis.evaluation.grading.case_outcomes import ENDINGS
+from epicrisis.evaluation.grading.run_measures import Measured
+
+ScoredCases: TypeAlias = Sequence[Measured]
+
+HIGH, LOW = 0.7, 0.3
+"""Above the first a metric says good, as in the study's Table 6; below the second bad, which the study does not fix."""
+APART = 0.5
+"""Two judges' correctness, in Table 7."""
+LONG, RIGHT = 16_000, 0.5
+"""Figure 10: records of at least so many tokens (16K; K is 1,000 here), correctness above so much."""
+EXAMPLES = 3
+BOOTSTRAP = "by a bootstrap of whole patients (of questions where there is none)"
+
+CORRECTNESS, FAITHFULNESS = "judge-correctness", "judge-faithfulness"
+CONSISTENT = "nli-non-contradiction"
+NUMBERS = "numbers-recall"
+_NUMBERS_BEFORE = "numbers"
+"""The recall's name in runs that were measured before there was a precision."""
+CROWDED = "bertscore-f1"
+"""Its values crowd near 1, so HIGH and LOW say nothing of them."""
+_NOT_METRICS = ("evidence", "citations-verified", "evidence-recall", "abstained-rightly", "accuracy")
+"""Values of another thing: of places, or of questions with options."""
+
+
+def tables(cases: ScoredCases, *, seed: int = 0) -> tuple[Table, ...]:
+    """All of them, of the settings that show notes, for each of `populations`; a table without a row is left out."""
+    made = [each for of, part in populations(with_notes(cases)).items() for each in _tables(part, of, seed)]
+    return tuple(each for each in made if each.rows)
+
+
+def _tables(shown: ScoredCases, of: str, seed: int) -> Iterator[Table]:
+    before, behind = (f"{of}, ", f": {of}") if of else ("", "")
+    yield from correlations(shown, f"{before}all settings that show notes", seed=seed)
+    if judges := named(shown, CORRECTNESS):
+        which = f"{before}correctness above 50 by {model_of(judges[0])}, records of 16K tokens and more"
+        yield from correlations(long_and_right(shown, judges[0]), which, seed=seed)
+    for each in (contradicted(shown), judges_apart(shown, seed=seed), missed(shown), on_numbers(shown)):
+        yield replace(each, title=f"{each.title}{behind}")
+
+
+# -- which cases and metrics ------------------------------------------------------------------------------------------
+
+
+def populations(cases: Iterable[Measured]) -> dict[str, list[Measured]]:
+    """The cases by what is never compared (errata E5): the set (condition `set`), and open and extractive answers apart
+    where a set has both. By name; a single population that no set names is called ``."""
+    sets: dict[str, dict[str, list[Measured]]] = {}
+    for case in cases:
+        sets.setdefault(str(case.condition.get("set", "")), {}).setdefault(case.form, []).append(case)
+    return {
+        ", ".join(each for each in (name, f"{form} answers" if len(forms) > 1 else "") if each): part
+        for name, forms in sets.items()
+        for form, part in forms.items()
+    }
+
+
+def with_notes(cases: Iterable[Measured]) -> list[Measured]:
+    """The open answers of the settings that show notes ("non-exclude"), where there is a right answer."""
+    return [case for case in open_answers(cases) if not str(case.condition.get("arm", "")).startswith("exclude-")]
+
+
+def open_answers(cases: Iterable[Measured]) -> list[Measured]:
+    """The cases that have something to measure: answered, without options, and not right to abstain."""
+    return [case for case in cases if case.ending == "answered" and case.form != "choice" and not case.unanswerable]
+
+
+def long_and_right(cases: Iterable[Measured], judge: str) -> list[Measured]:
+    """Those of Figure 10, by the correctness of this judge. A case whose record's length is not known is none."""
+    return [
+        case for case in cases if float(case.condition.get("tokens", 0)) >= LONG and case.values.get(judge, 0.0) > RIGHT
+    ]
+
+
+def metrics_of(cases: Iterable[Measured]) -> tuple[str, ...]:
+    """The metrics that some case has, by name."""
+    return tuple(sorted({name for case in cases for name in case.values if name not in _NOT_METRICS}))
+
+
+def named(cases: Iterable[Measured], name: str) -> tuple[str, ...]:
+    """Those of them that are called so, by whatever model: `judge-correctness[MODEL]`."""
+    return tuple(each for each in metrics_of(cases) if each.partition("[")[0] == name)
+
+
+def model_of(metric: str) -> str:
+    """What stands in the brackets."""
+    return metric.partition("[")[2].removesuffix("]")
+
+
+# -- Figures 9 and 10 -------------------------------------------------------------------------------------------------
+
+
+def correlations(
+    cases: ScoredCases, of: str, *, coefficient: CorrelationName = "spearman", seed: int = 0
+) -> tuple[Table, Table]:
+    """The matrix of all metrics, and the same pair by pair with intervals; `of` says which cases these are."""
+    metrics, clusters = metrics_of(cases), [case.cluster for case in cases]
+    values = {name: [case.values.get(name) for case in cases] for name in metrics}
+    found = {
+        (one, other): correlation(values[one], values[other], coefficient, clusters, seed)
+        for one, other in combinations(metrics, 2)
+    }
+    how = "Spearman's rho" if coefficient == "spearman" else coefficient
+    note = f"{how}; the study does not say which coefficient its figures show. None where a metric has but one value."
+    columns = ("metric", "other", "n", "clusters", "not scored by both", how, "interval")
+    rows = [(*pair, each.n, each.clusters, each.unscored, each.value, each.interval) for pair, each in found.items()]
+    intervals = f"Intervals are 95 %, {BOOTSTRAP}; `clusters` counts these. No pair is tested."
+    return (
+        Table(
+            f"Correlations of the metrics: {of}",
+            ("metric", "n", "not scored", *metrics),
+            _matrix(values, found),
+            (note,),
+        ),
+        Table(f"Metrics pair by pair: {of}", columns, tuple(rows), (note, intervals)),
+    )
+
+
+def _matrix(
+    values: Mapping[str, Sequence[float | None]], found: Mapping[tuple[str, str], Correlation]
+) -> tuple[tuple[Cell, ...], ...]:
+    both = {**found, **{(other, one): each for (one, other), each in found.items()}}
+    return tuple(
+        (
+            name,
+            len(scores) - scores.count(None),
+            scores.count(None),
+            *(1.0 if name == other else both[name, other].value for other in values),
+        )
+        for name, scores in values.items()
+    )
+
+
+# -- Table 6 ----------------------------------------------------------------------------------------------------------
+
+
+def contradicted(cases: ScoredCases) -> Table:
+    """Answers that a judge finds correct and that the NLI model finds to contradict the reference, both above HIGH."""
+    rows: list[tuple[Cell, ...]] = []
+    for nli in named(cases, CONSISTENT):
+        for judge in named(cases, CORRECTNESS):
+            both = [case for case in cases if nli in case.values and judge in case.values]
+            found = [case for case in both if 1 - case.values[nli] > HIGH and case.values[judge] > HIGH]
+            rows.append(
+                (
+                    model_of(judge),
+                    model_of(nli),
+                    len(both),
+                    len(cases) - len(both),
+                    len(found),
+                    _share(found, both),
+                    _examples(found),
+                )
+            )
+    columns = ("judge", "NLI model", "n", "not scored by both", "disagree", "share", "examples")
+    notes = (
+        f"Disagree: contradiction above {HIGH} and correctness above {HIGH} (the study's Table 6, which counts "
+        "pairs of question and answer over an unnamed choice of settings).",
+        f"Shares with 95 % intervals, {BOOTSTRAP}.",
+    )
+    return Table("Contradicted by NLI and correct by the judge", columns, tuple(rows), notes)
+
+
+def _share(found: ScoredCases, of: ScoredCases) -> Cell:
+    keys = {case.key for case in found}
+    return mean_of([float(case.key in keys) for case in of], [case.cluster for case in of]) if of else None
+
+
+def _examples(cases: ScoredCases) -> str:
+    """The questions of some of them, by id."""
+    return ", ".join(list(dict.fromkeys(_id(case) for case in cases))[:EXAMPLES])
+
+
+def _id(case: Measured) -> str:
+    return case.question.rpartition(":")[0] or case.question
+
+
+# -- Table 7 ----------------------------------------------------------------------------------------------------------
+
+
+def judges_apart(cases: ScoredCases, *, seed: int = 0) -> Table:
+    """Each two judges: how often their correctness lies APART or more, and which of them is the milder."""
+    rows: list[tuple[Cell, ...]] = []
+    tested: list[Difference | None] = []
+    for first, second in combinations(named(cases, CORRECTNESS), 2):
+        both = [case for case in cases if first in case.values and second in case.values]
+        far = [case for case in both if abs(case.values[first] - case.values[second]) >= APART]
+        milder = [
+            sum(case.values[one] > case.values[other] for case in far)
+            for one, other in ((first, second), (second, first))
+        ]
+        difference = _milder(both, first, second, seed)
+        tested.append(difference)
+        rows.append(
+            (
+                model_of(first),
+                model_of(second),
+                len(both),
+                len(cases) - len(both),
+                len(far),
+                _share(far, both),
+                *milder,
+                _examples(far),
+                difference,
+            )
+        )
+    columns = (
+        "judge",
+        "other judge",
+        "n",
+        "not scored by both",
+        "apart",
+        "share",
+        "judge higher",
+        "other higher",
+        "examples",
+        "difference of the judges",
+        P,
+    )
+    notes = (
+        f"Apart: correctness of the two differs by {APART} or more, two steps of the rubric (the study's Table 7).",
+        "Differences are paired by case; p by flipping the signs of whole patients (questions where there is none), "
+        f"corrected by Holm for this table's {sum(each is not None for each in tested)} comparisons.",
+    )
+    corrected = corrected_p(tested)
+    return Table(
+        "Judges that disagree", columns, tuple((*row, p) for row, p in zip(rows, corrected, strict=True)), notes
+    )
+
+
+def _milder(cases: ScoredCases, first: str, second: str, seed: int) -> Difference | None:
+    if not cases:
+        return None
+    one, other = ({case.key: case.values[name] for case in cases} for name in (first, second))
+    return paired_difference(one, other, {case.key: case.cluster for case in cases}, seed=seed)
+
+
+# -- Table 11 ---------------------------------------------------------------------------------------------------------
+
+
+def missed(cases: ScoredCases) -> Table:
+    """What each metric misses of what a judge finds correct, and what it rewards that the judge finds wrong."""
+    rows: list[tuple[Cell, ...]] = []
+    for judge in named(cases, CORRECTNESS):
+        for metric in metrics_of(cases):
+            if metric.partition("[")[0] in (CORRECTNESS, CROWDED):
+                continue
+            both = [case for case in cases if judge in case.values and metric in case.values]
+            low = [case for case in both if case.values[judge] > HIGH and case.values[metric] < LOW]
+            high = [case for case in both if case.values[judge] < LOW and case.values[metric] > HIGH]
+            correct = sum(case.values[judge] > HIGH for case in both)
+            wrong = sum(case.values[judge] < LOW for case in both)
+            rows.append(
+                (
+                    model_of(judge),
+                    metric,
+                    len(both),
+                    len(cases) - len(both),
+                    correct,
+                    len(low),
+                    _examples(low),
+                    wrong,
+                    len(high),
+                    _examples(high),
+                )
+            )
+    columns = (
+        "judge",
+        "metric",
+        "n",
+        "not scored by both",
+        "correct",
+        "of these low",
+        "examples",
+        "wrong",
+        "of these high",
+        "examples of these",
+    )
+    notes = (
+        f"Correct: the judge's correctness above {HIGH}; wrong: below {LOW}; low and high likewise of the metric. The "
+        "study's Table 11 is read by hand; this one counts its patterns. Correct and unfaithful is the row of "
+        f"`{FAITHFULNESS}`: what is true and not in the reference is unfaithful there (errata E4).",
+        f"`{CROWDED}` has no row: its values crowd near 1 whatever is answered, so none is low and most are high.",
+    )
+    return Table("What each metric misses", columns, tuple(rows), notes)
+
+
+# -- Table 12 ---------------------------------------------------------------------------------------------------------
+
+
+def on_numbers(cases: ScoredCases) -> Table:
+    """Where the reference holds numbers: does a metric tell answers with the right ones from those with others?"""
+    numeric = [case for case in cases if _recall_of_numbers(case) is not None]
+    metrics = [metric for metric in metrics_of(numeric) if not metric.startswith(_NUMBERS_BEFORE)]
+    rows = tuple(_on_numbers(metric, numeric) for metric in metrics)
+    columns = (
+        "metric",
+        "n right",
+        "mean of these",
+        "n wrong",
+        "mean of those",
+        "not scored",
+        "tells them apart",
+        "examples",
+    )
+    notes = (
+        f"Right: the comparison of numbers, units and ranges (`{NUMBERS}`) finds all that the reference names; "
+        f"wrong: it does not. Means are with 95 % intervals, {BOOTSTRAP}.",
+        "Tells them apart: how often an answer with the right numbers has more than one without, of all such pairs; "
+        f"1/2 is chance (errata E6). Examples: wrong numbers that the metric puts above {HIGH}.",
+    )
+    return Table("Answers with numbers", columns, rows, notes)
+
+
+def _recall_of_numbers(case: Measured) -> float | None:
+    return case.values.get(NUMBERS, case.values.get(_NUMBERS_BEFORE))
+
+
+def _on_numbers(metric: str, cases: ScoredCases) -> tuple[Cell, ...]:
+    scored = [case for case in cases if metric in case.values]
+    right, wrong = ([case for case in scored if (_recall_of_numbers(case) == 1.0) is told] for told in (True, False))
+    fooled = [case for case in wrong if case.values[metric] > HIGH]
+    return (
+        metric,
+        len(right),
+        _mean(right, metric),
+        len(wrong),
+        _mean(wrong, metric),
+        len(cases) - len(scored),
+        _apart([case.values[metric] for case in right], [case.values[metric] for case in wrong]),
+        _examples(fooled),
+    )
+
+
+def _mean(cases: ScoredCases, metric: str) -> Cell:
+    return mean_of([case.values[metric] for case in cases], [case.cluster for case in cases]) if cases else None
+
+
+def _apart(right: Sequence[float], wrong: Sequence[float]) -> float | None:
+    """The share of the pairs in which the right one has more, ties as halves (Mann and Whitney's U, as a share)."""
+    if not (right and wrong):
+        return None
+    ordered = np.sort(wrong)
+    fewer = np.searchsorted(ordered, right, "left") + np.searchsorted(ordered, right, "right")
+    return float(fewer.mean()) / 2 / len(wrong)
+
+
+# -- one run ----------------------------------------------------------------------------------------------------------
+
+
+def overview(cases: ScoredCases) -> Table:
+    """Every metric of the cases that were answered: the mean, and why some have none."""
+    answered = [case for case in cases if case.ending == "answered"]
+    measured = open_answers(cases)
+    rows = tuple(_overview(metric, measured) for metric in metrics_of(measured))
+    columns = ("metric", "mean", "n", "no value", "call failed", "not measured")
+    notes = (
+        f"Of {len(cases)} cases {len(answered)} were answered, {len(measured)} of them openly; the others have no "
+        "value, which is no 0 (errata E2). No value: a verdict that cannot be read, a text over the window, a right "
+        f"answer without a number. Values are 0 to 1, intervals 95 %, {BOOTSTRAP}.",
+    )
+    return Table("What the answers are worth", columns, rows, notes)
+
+
+def _overview(metric: str, cases: ScoredCases) -> tuple[Cell, ...]:
+    scored = [case for case in cases if metric in case.values]
+    why = [case.states.get(metric) for case in cases if metric not in case.values]
+    return metric, _mean(scored, metric), len(scored), why.count("unparsed"), why.count("failed"), why.count(None)
+
+
+def endings(cases: ScoredCases) -> Iterator[tuple[str, int]]:
+    """How the cases ended, those endings alone that there are."""
+    for ending in ENDINGS:
+        if n := sum(case.ending == ending for case in cases):
+            yield ending, n

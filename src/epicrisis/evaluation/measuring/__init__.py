@@ -1,1 +1,0 @@
-"""How good are open answers? Every answer of a run by every metric and judge, a file each, beside the run's records."""

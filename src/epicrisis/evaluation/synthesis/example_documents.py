@@ -1,0 +1,129 @@
+"""Solved questions as documents of a library: out of the lines that keep them, in, and what a library holds of them.
+
+A document is called `<set>/<question's id>`, its text is the question, its source the set; the rest is metadata in the
+form that `retrieval.examples` reads, with `how` it was solved, by which `model`, and the question's `form`. So a
+library holds one solution of a question: a later one takes its place. Knows no model.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from pydantic import ValidationError
+
+from epicrisis.corpus import jsonl
+from epicrisis.corpus.line_schemas import Filled, Name, QuestionLine, Text, fault, reason
+from epicrisis.corpus.reader_base import Skipped, check_file, shown
+from epicrisis.evaluation.runs.jsonl_store import read_lines
+from epicrisis.library.library import Library
+from epicrisis.library.passage_table import PassageTable
+from epicrisis.retrieval.examples import example_of
+from epicrisis.types import Document, Example, Passage
+
+READY_MADE = "ready-made"
+"""How those were solved of which nobody says it."""
+KEPT = "kept"
+
+Numbered: TypeAlias = tuple[int, Mapping[str, Any]]
+"""A line's number, from 1, and its object."""
+
+
+class _Line(QuestionLine):
+    """A solved question; `gold` is not looked at."""
+
+    choice: Name | None = None
+    answer: Filled
+    reasoning: Text = ""
+    set: Text = ""
+    how: Text = ""
+    model: Text = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Solved questions of a library that were made alike."""
+
+    set: str
+    how: str
+    model: str
+    form: str
+    count: int
+
+
+def ready_made(path: Path) -> Iterator[Document | Skipped]:
+    """The solved questions of a file of one's own, in its order.
+
+    JSON lines (`.jsonl`, `.jsonl.gz`): `id`, `question` and `answer` are required, and with `options` (letters with
+    their texts, or a list of texts) the right one's letter, `choice`; `reasoning`, `set` (else the file's name), `how`
+    and `model` are optional. Of lines with a `state`, as those of `epicrisis examples build`, the kept ones count. A
+    broken line is left out and said, and so is one of a patient. Raises InputError for a path that is no such file.
+    """
+    check_file(path)
+    return _documents(jsonl.objects(path), path)
+
+
+def kept(path: Path) -> Iterator[Document | Skipped]:
+    """Those of a file that `epicrisis examples build` writes; what a kill left half-written at its end is no line."""
+    return _documents(((line.number, line.value) for line in read_lines(path)), path)
+
+
+def _documents(lines: Iterable[Numbered | Skipped], path: Path) -> Iterator[Document | Skipped]:
+    for item in lines:
+        if isinstance(item, Skipped):
+            yield item
+        elif item[1].get("state", KEPT) == KEPT:
+            yield _document(*item, path)
+
+
+def _document(number: int, value: Mapping[str, Any], path: Path) -> Document | Skipped:
+    try:
+        line = _Line.model_validate(value)
+    except ValidationError as error:
+        return Skipped(shown(path), f"line {number}", reason(error))
+    if wrong := fault(dict(value)) or _unfit(line):
+        return Skipped(shown(path), f"line {number}", wrong)
+    name = line.set or shown(path.name)
+    told = {
+        "question": line.text,
+        "question_id": line.id,
+        "options": line.options or {},
+        "choice": line.choice if line.options else None,
+        "reasoning": line.reasoning,
+        "answer": line.answer,
+        "how": line.how or READY_MADE,
+        "model": line.model,
+        "form": "choice" if line.options else "open",
+    }
+    return Document(f"{name}/{line.id}", line.text, source=name, metadata=told)
+
+
+def _unfit(line: _Line) -> str | None:
+    if line.patient is not None:
+        return "patient: an example is shown with everybody's questions; leave a patient's out"
+    if line.id is None:
+        return "id: missing; give each question its own"
+    if line.options and line.choice not in line.options:
+        return "choice: none of the options; name the letter of the right one"
+    return None
+
+
+def solved_in(library: Library) -> Iterator[tuple[Passage, Example]]:
+    """Every solved question of the library once, in no order, with its first passage.
+
+    Raises InputError where the library holds anything else.
+    """
+    for batch in PassageTable(library.path, library.manifest.dimensions).batches():
+        yield from ((stored.passage, example_of(stored.passage)) for stored in batch if stored.passage.ordinal == 0)
+
+
+def held(library: Library) -> tuple[Held, ...]:
+    """How many by set, how, model and form, in the order of these. Raises InputError as `solved_in` does."""
+    counts: Counter[tuple[str, str, str, str]] = Counter()
+    for passage, _ in solved_in(library):
+        how, model, form = (str(passage.metadata.get(name, "")) for name in ("how", "model", "form"))
+        counts[passage.source, how, model, form] += 1
+    return tuple(Held(*made, count) for made, count in sorted(counts.items()))

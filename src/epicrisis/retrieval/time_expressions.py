@@ -1,0 +1,532 @@
+"""What a question about a record says of time, found by its words: `the second admission`, `final diagnoses`, `on
+2150-03-04`, `before the surgery` (EHR study, appendix F and Table 13; errata E7).
+
+Pure. Knows no record: what an expression comes to is `timeline`'s matter. English only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Literal, TypeAlias
+
+from epicrisis.retrieval.date_marks import Dates, with_marks
+from epicrisis.retrieval.unresolved_time_words import BLANK, GAP, leftover
+
+TimeExpressionKind: TypeAlias = Literal[
+    "stay",
+    "stay-on",
+    "note",
+    "note-on",
+    "named-note",
+    "at-discharge",
+    "at-admission",
+    "day",
+    "range",
+    "hospital-day",
+    "postoperative-day",
+    "event",
+    "discharge",
+    "all",
+    "compared",
+    "readmission",
+    "bare",
+    "item",
+    "open",
+    "leftover",
+    "neutral",
+]
+Relation: TypeAlias = Literal["", "before", "until", "after", "since", "between"]
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """One expression of time, `text` as the question has it."""
+
+    kind: TimeExpressionKind
+    text: str
+    which: int = 0
+    """The place in time, from 1; from the end -1 is the last; 0: none is said. Of a day in hospital its number."""
+    count: int = 1
+    """How many from that place on: `the last two admissions` are -1 and 2."""
+    noun: str = ""
+    """A key of `NOTE_KINDS`, the words of an event, or `start`, `begin` (strictly) or `end` of a stay."""
+    readings: tuple[str, ...] = ()
+    """The partial ISO dates that its date can be."""
+    relation: Relation = ""
+    anchors: tuple[Expression, ...] = field(default=())
+    """What a range lies before, after or between: stays, discharges, days or events."""
+    attached: bool = False
+    """Whether nothing but prepositions stands between it and the expression before, which it narrows then: `the last
+    radiology report of the first admission`."""
+
+
+NOTE_KINDS = {
+    "discharge summary": (r"discharge (?:summar(?:y|ies)|notes?|letters?)", r"discharge(?! plan)|^(?:ds|ad)$"),
+    "admission note": (
+        r"admission notes?|h&p|history and physical",
+        r"admission|admit|history (?:and|&) phys|h&p|^hp$",
+    ),
+    "pathology report": (r"(?:surgical )?patholog(?:y|ic|ical)(?: (?:reports?|notes?|diagnos[ie]s))?", r"patholog"),
+    "radiology report": (r"(?:radiology|imaging) (?:reports?|notes?|stud(?:y|ies))", r"radiolog|imaging|^(?:rr|ar)$"),
+    "operative note": (r"(?:operati(?:ve|on)|surgical|procedure|op) (?:notes?|reports?)", r"operati|surg|procedure"),
+    "progress note": (r"progress notes?", r"progress"),
+    "nursing note": (r"nurs(?:ing|e'?s?) notes?", r"nurs"),
+    "physician note": (r"(?:physician|doctor)'?s? notes?", r"physician"),
+    "consultation": (r"consult(?:ation)?(?: (?:notes?|reports?))?", r"consult"),
+    "echocardiogram": (r"echo(?:cardiogra(?:m|phy))?(?: reports?)?", r"echo"),
+    "electrocardiogram": (r"(?:ecg|ekg|electrocardiogram)(?: reports?)?", r"ecg|ekg|electrocard"),
+}
+"""Kinds of notes: how questions call one, and what the types of such notes have in them, both in small letters."""
+
+NARROWING = frozenset(
+    {
+        "stay",
+        "stay-on",
+        "note",
+        "note-on",
+        "at-discharge",
+        "at-admission",
+        "day",
+        "range",
+        "hospital-day",
+        "postoperative-day",
+    }
+)
+"""Kinds of expressions that leave notes out."""
+
+_NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+_PLACES = {
+    **{word: place for place, word in enumerate(_ORDINALS, 1)},
+    **dict.fromkeys(("initial", "earliest"), 1),
+    **dict.fromkeys(("last", "latest", "most recent", "current", "final"), -1),
+    **dict.fromkeys(("penultimate", "second to last", "second-to-last", "next to last", "second most recent"), -2),
+}
+_ORD = rf"(?:{'|'.join(sorted(_PLACES, key=len, reverse=True))}|\d{{1,2}}(?:st|nd|rd|th))"
+_COUNT = rf"(?:{'|'.join(_NUMBERS)}|\d{{1,2}})"
+_WHOSE = r"(?:(?:the|this|that|his|her|their|patient's|patients') ){0,2}"
+_HOSPITAL = r"(?:(?:hospital|inpatient|recorded|documented) )?"
+_NO_ICU = r"(?! (?:notes?|to (?:the )?\w*\s?(?:icu|micu|sicu|ccu|intensive))\b)"
+_STAY = rf"{_HOSPITAL}(?:admissions?|hospitali[sz]ations?|stays?|encounters?|hospital visits?)\b{_NO_ICU}"
+_DATE = r"⟨\d+⟩"
+_ON = r"(?:(?:that |which )?(?:start(?:ing|ed|s)|beg(?:inning|an|ins)) )?(?:dated |of |on |from |in )?"
+_STAY_ORD = rf"{_WHOSE}{_ORD} (?:of (?:the |his |her |their )?(?:{_COUNT} )?)?{_STAY}"
+_STAY_DATE = rf"{_WHOSE}(?:{_STAY} {_ON}{_DATE}|{_DATE} {_STAY})"
+_HEAD = (
+    r"(?:surger(?:y|ies)|operations?|procedures?|transplant(?:ation)?|catheteri[sz]ation|biops(?:y|ies)|intubation|"
+    r"extubation|dialysis|chemotherapy|radiation|radiotherapy|bypass|cabg|stent(?:ing)?|pci|repair|resection|"
+    r"replacement|fusion|delivery|transfusion|amputation|fracture|fall|stroke|infarction|accident|seizure|arrest|"
+    r"cardioversion|ablation|emboli[sz]ation|implantation|placement|removal|drainage|mri|ct|scan|x-ray|egd|ercp|tips|"
+    r"\w{3,}(?:ectomy|otomy|ostomy|plasty|scopy|graphy|centesis|desis))"
+)
+_EVENT = (
+    rf"{_WHOSE}(?:(?!(?:and|or|was|is|were|did|does|had|has|when|what|to|in|the|patient)\b)[\w-]+ ){{0,3}}?{_HEAD}\b"
+    rf"(?: of (?:the |his |her )?(?!(?:the|his|her)\b|{_ORD}|⟨|{_STAY})[\w-]+)?"
+)
+_NO_EVENT = r"(?! ?(?:summar|note|letter|diagnos|medic|dispo|condition|plan|instruct))"
+_DISCHARGE = (
+    rf"(?:(?:being|was|were|he|she|patient|the) ){{0,3}}{_WHOSE}(?:{_ORD} {_HOSPITAL}discharges?\b{_NO_EVENT}|"
+    rf"{_HOSPITAL}discharged? (?:home )?(?:from|of|after) {_STAY_ORD}|"
+    rf"{_HOSPITAL}discharged?(?: home| from (?:the )?hospital)? (?:on|in|of) {_DATE})"
+)
+_PART = r"(?:(?:the )?(?:(?:very )?(?:beginning|start|end|middle|course) of |early |late |mid[ -]?)(?:in )?)?"
+"""A part of a year or month is read as all of it."""
+_ANCHOR = rf"(?:{_DISCHARGE}|{_STAY_ORD}|{_STAY_DATE}|{_PART}{_DATE}|{_EVENT})"
+_OFFSET = (
+    rf"(?:(?:(?:about |some )?(?:an?|the|{_COUNT}|\d+|several|many|a few|few|a couple of|a couple) )?"
+    r"(?:immediate(?:ly)? |first |very )?(?:(?:minute|hour|day|night|morning|evening|week|month|year|decade)s? )|"
+    r"immediately |shortly |soon |right |just |directly |long )?"
+)
+"""How long before or after: all that is before or after is read."""
+_BEFORE = r"(?:before|prior to|preceding)"
+# `Which of the following procedures` is no time.
+_AFTER = r"(?:after|(?<!the )following|subsequent to)"
+_NOTE = rf"(?P<note>{'|'.join(asked for asked, _ in NOTE_KINDS.values())})"
+_AT = r"(?:at|on|upon) (?:the )?(?:time of |day of |date of )?(?:the |his |her |their |hospital |patient's )*"
+_UNITS = r"(?:minute|hour|day|night|week|month|year|decade)s?"
+
+_SPAN = rf"how (?:long|soon|many {_UNITS}|much time)\b"
+_ALL = (
+    r"(?:in )?(?:what|which) (?:order|sequence)|chronolog\w+|time ?line|(?:order|sequence) (?:of|in which)|"
+    r"over time|over the (?:years|months|course of)|trend\w*|before or after|before and after|after or before|"
+    rf"{_SPAN}(?:(?!{_SPAN})[^?.;])*\b(?:before|after|between|since|until|following|prior to)|"
+    rf"(?:until|till|up to|through|by|before|prior to) {_ANCHOR}(?:,| and| or)* "
+    r"(?:later|after\w*|thereafter|beyond|onwards?)|"
+    rf"(?:since|after|following) {_ANCHOR}(?:,| and| or)* (?:earlier|before|prior|previously|sooner)|"
+    r"(?:each|every|all|both|any|across|how many)\b(?: (?:of|the|his|her|their|patient's|hospital|two|three|four|"
+    r"\d+))* (?:admissions?|hospitali[sz]ations?|stays?|encounters?)"
+)
+# Within a day of admission is within the stay, whichever that is.
+_WITHIN = (
+    rf"within (?:the )?(?:(?:first|next) )?(?:an?|{_COUNT}|\d+|[a-z]+ty) {_UNITS} (?:of|from)\b"
+    rf"(?! (?:hospital )?(?:admission|arrival|presentation)\b(?! {_ON}{_DATE}))"
+)
+_READMISSION = rf"re-?admi(?:t\w*|ssions?)(?!(?: [\w-]+){{0,4}}? (?:on|in|of|from|dated) {_DATE})"
+# `How did it change from the first to the last day of the second stay` compares nothing outside that stay.
+_COMPARED = (
+    r"(?:higher|lower|greater|larger|smaller|fewer|more|less|better|worse|longer|shorter|heavier|lighter)\b"
+    r"(?=[^?.;]{0,200}\bthan\b)|"
+    r"compar(?:e[ds]?|ing|isons?)|differ(?:s|ed|ing|ent|ently|ences?)?|chang\w+(?= since (?!admission|discharge)| "
+    rf"(?:from|between) (?:{_STAY_ORD}|{_STAY_DATE}|{_WHOSE}{_ORD} (?:\w+ )?(?:discharge|summary|note|report)))"
+)
+_AND = (
+    r"(?:, (?:and |or )?|,? (?:and|or|to|but|than|with|versus|vs\.?) "
+    r"(?:(?:not|only|also|in|during|at|on|from|of|for|with|that|those) ){0,2})"
+)
+_AND_ORD = rf"(?={_AND}(?:{_WHOSE}(?>{_ORD}){_AND}){{0,4}}"
+"""Behind an ordinal of a list whose last has the noun; open: the last one follows."""
+_BARE = (
+    rf"(?:(?<!on )|(?!\w+ \d))(?:the|this|that|his|her|their|patient's) (?>{_ORD})(?: ones?)?"
+    r"(?= ?[?.,;:!)]| ?$| (?:than|versus|vs|was|were|did|is|not)\b|"
+    rf" (?:and|or|but) (?!(?:the )?{_ORD} [\w-]))"
+)
+_OTHER = rf"(?:previous|prior|next|subsequent|earlier|later|past) {_STAY}"
+# What these words say beside an order of notes: a name, a kind, a span of days, a part of the body.
+_NO_ORDER = (
+    r"(?:names?|lines?|degree|aid|hand|person|trimester|generation|menstrual|night|week|month|year|few|couple|several|"
+    rf"and|or|but|if|for|with|{_COUNT}|{_UNITS}|smok\w+|toe|finger|digit|rib|molar|metatarsal|"
+    r"metacarpal|ray|branch|cranial|choice|step|stage|heart|half)\b"
+)
+_OPEN = (
+    rf"(?:first|initial|earliest|last|latest|most recent|current|final) (?!{_NO_ORDER})[\w-]+"
+    r"(?: (?!(?:and|or|but|nor|than|versus|vs|as|to|with|not|plus|then)\b)[\w-]+)?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """An expression and the characters it was read from."""
+
+    start: int
+    end: int
+    expression: Expression
+
+
+def read(question: str) -> tuple[Expression, ...]:
+    """Return the expressions of time in a question, in the order of its words; no words belong to two of them.
+
+    The last one has the kind `leftover` where other words of the question may speak of a time as well, and some
+    expression would leave notes out.
+    """
+    text, dates = with_marks(" ".join(question.split()))
+    spans = list[_Span]()
+    marked = text
+    for pattern, make in _RULES:
+        for match in pattern.finditer(text):
+            expression = make(match, dates)
+            if expression is not None:
+                spans.append(_Span(match.start(), match.end(), expression))
+                text = text[: match.start()] + BLANK * (match.end() - match.start()) + text[match.end() :]
+    spans.sort(key=lambda span: span.start)
+    attached = _attached(marked, spans)
+    expressions = [expression for expression in attached if expression.kind != "neutral"]
+    if any(expression.kind in NARROWING for expression in expressions):
+        word = _leftover(text, spans)
+        if word is not None:
+            expressions.append(Expression("leftover", _said(word, dates)))
+    return tuple(expressions)
+
+
+def _attached(text: str, spans: Sequence[_Span]) -> list[Expression]:
+    """Return the expressions of these spans, `attached` where they narrow the one before."""
+    expressions, linked = list[Expression](), False
+    for number, span in enumerate(spans):
+        expression = span.expression
+        last = spans[number - 1].expression if number else None
+        before = text[spans[number - 1].end : span.start] if number else ""
+        after = text[span.end : spans[number + 1].start] if number + 1 < len(spans) else ""
+        follows = last is not None and last.kind in _ATTACHABLE and bool(_ATTACHES.fullmatch(before))
+        # What is of no time by itself passes on whether it stands at the expression before.
+        linked = (
+            follows and expression.kind in _ATTACHABLE and (linked or (last is not None and last.kind != "neutral"))
+        )
+        followed = number + 1 < len(spans) and _narrows(spans[number + 1])
+        of_next = expression.kind == "item" and followed and bool(_ITEM_OF.fullmatch(after))
+        expressions.append(replace(expression, attached=linked or of_next))
+    return expressions
+
+
+def _narrows(span: _Span) -> bool:
+    return span.expression.kind in NARROWING or span.expression.kind == "neutral"
+
+
+def _leftover(text: str, spans: Sequence[_Span]) -> str | None:
+    """Return a word of time that no span has, of a text with blanked spans."""
+    narrowing = [span for span in spans if _narrows(span)]
+    compared = any(span.expression.kind == "compared" for span in spans)
+    for span, after in pairwise(narrowing):
+        between = text[span.end : after.start]
+        if _JOINS.fullmatch(between) and (compared or not _SPANS.search(between)):
+            text = text[: span.end] + GAP * len(between) + text[after.start :]
+    text = _PREPOSITION.sub(lambda match: GAP * len(match[0]), text)
+    word = leftover(text)
+    kinds = {span.expression.kind for span in narrowing}
+    if word is None and not kinds <= _OF_STAYS and (discharge := _DISCHARGED.search(text)):
+        word = discharge[0]
+    return word
+
+
+def rounds(expressions: Sequence[Expression]) -> list[list[Expression]]:
+    """Expressions whose notes are taken together, in the order in which they narrow what is left."""
+    stays, days, notes = (
+        [each for each in expressions if each.kind in kinds]
+        for kinds in (
+            ("stay", "stay-on"),
+            ("day", "hospital-day", "postoperative-day"),
+            ("note", "note-on", "at-discharge", "at-admission"),
+        )
+    )
+    ranges = [[each] for each in expressions if each.kind == "range"]
+    return [stays, days, *ranges, notes]
+
+
+def of_everything(expressions: Sequence[Expression]) -> Expression | None:
+    """What asks for an order, a span or every stay; or for a comparison or a readmission of which one side alone is
+    said, so that the other may stand in any note."""
+    said = [round_ for round_ in rounds(expressions) if round_]
+    settled = {
+        "all": False,
+        "compared": all(_sides(round_) > 1 for round_ in said),
+        "readmission": all(each.relation in ("after", "since", "between") for round_ in said for each in round_),
+    }
+    return next((each for each in expressions if not settled.get(each.kind, True)), None)
+
+
+def _sides(expressions: Sequence[Expression]) -> int:
+    """How many stays, days or notes these are; a span from one to another has both."""
+    places = {(each.kind, each.which, each.noun, each.readings): each.count for each in expressions}
+    return sum(places.values()) + sum(each.relation == "between" for each in expressions)
+
+
+_OF_STAYS = frozenset({"stay", "stay-on", "note", "at-discharge", "at-admission", "range", "neutral"})
+"""Kinds of expressions beside which `discharged` says no other time."""
+_DISCHARGED = re.compile(
+    r"\bdischarged?\b(?! (?:diagnos|medic|meds|weight|labs?|instruct|dispo|condition|plan|summar))"
+)
+_ATTACHABLE = NARROWING | {"named-note", "neutral", "item"}
+_ATTACHES = re.compile(
+    r" ?(?:(?:of|in|on|at|from|for|during|within|dated|written (?:in|on|during)) )?"
+    r"(?:(?:the|that|this|his|her|their) ){0,2}"
+)
+_ITEM_OF = re.compile(r"(?: (?!(?:and|or|but|nor|than|to|with|not|versus|vs)\b)[\w-]+){0,4} ?")
+_JOINS = re.compile(
+    r"(?:\s|,|(?:and|or|to|through|but|than|with|versus|vs\.?|not|only|also|in|during|at|on|from|of|for|that|those|the|both|"
+    r"compared (?:to|with)|relative to|as opposed to|it|was|were|is|had|been|then)\b)*"
+)
+"""Between two expressions that are both read."""
+_SPANS = re.compile(r"\b(?:to|through)\b")
+_PREPOSITION = re.compile(
+    r"\b(?:in|on|at|of|from|during|for|over|throughout|within|dated)"
+    rf"(?: (?:the|his|her|their|this|that))? ?(?={BLANK})"
+)
+
+
+# -- the rules, in the order in which they take their words ---------------------------------------------------------
+
+_Maker: TypeAlias = Callable[[re.Match[str], Dates], Expression | None]
+
+
+def _said(text: str, dates: Dates) -> str:
+    """The words of a match with its dates as they were written."""
+    return re.sub(r"⟨(\d+)⟩", lambda mark: dates[int(mark[1])][0], text).strip()
+
+
+def _readings(text: str, dates: Dates) -> tuple[str, ...]:
+    mark = re.search(r"⟨(\d+)⟩", text)
+    return dates[int(mark[1])][1] if mark else ()
+
+
+def _place(word: str) -> int:
+    return _PLACES[word] if word in _PLACES else int(re.sub(r"\D", "", word))
+
+
+def _plain(kind: TimeExpressionKind, which: int = 0, noun: str = "") -> _Maker:
+    return lambda match, dates: Expression(kind, _said(match[0], dates), which, noun=noun)
+
+
+def _numbered(kind: TimeExpressionKind) -> _Maker:
+    return lambda match, dates: Expression(kind, _said(match[0], dates), int(match["number"]))
+
+
+def _ordinal_stay(match: re.Match[str], dates: Dates) -> Expression | None:
+    word = re.search(_ORD, match[0])
+    return Expression("stay", _said(match[0], dates), _place(word[0])) if word else None
+
+
+def _several_stays(match: re.Match[str], dates: Dates) -> Expression | None:
+    number = match["count"]
+    count = _NUMBERS.index(number) + 1 if number in _NUMBERS else int(number)
+    return Expression("stay", _said(match[0], dates), _place(match["ord"]), count)
+
+
+def _dated_stay(match: re.Match[str], dates: Dates) -> Expression | None:
+    edge = "end" if "discharge" in match[0] else "begin" if re.search("start|beg|admitted", match[0]) else "start"
+    return Expression("stay-on", _said(match[0], dates), noun=edge, readings=_readings(match[0], dates))
+
+
+_IS_A_NOTE = re.compile(r"summar|note|report|letter|h&p|history and physical")
+
+
+def _note(match: re.Match[str], dates: Dates) -> Expression | None:
+    word, noun = match["ord"], _kind_of_note(match)
+    if not _IS_A_NOTE.search(match["note"]):
+        # What an examination showed stands in other notes, too.
+        return Expression("item", _said(match[0], dates), noun="any note may tell of it")
+    # A final report is one that was signed off, whichever it is; a final summary is the last.
+    which = 0 if word == "final" and noun != "discharge summary" else _place(word)
+    return Expression("note", _said(match[0], dates), which, noun=noun)
+
+
+def _kind_of_note(match: re.Match[str]) -> str:
+    return next(noun for noun, (asked, _) in NOTE_KINDS.items() if re.fullmatch(asked, match["note"]))
+
+
+def _dated_note(match: re.Match[str], dates: Dates) -> Expression | None:
+    return Expression("note-on", _said(match[0], dates), noun=_kind_of_note(match), readings=_readings(match[0], dates))
+
+
+def _named_note(match: re.Match[str], dates: Dates) -> Expression | None:
+    if not _IS_A_NOTE.search(match["note"]):
+        return None
+    return Expression("named-note", _said(match[0], dates), noun=_kind_of_note(match))
+
+
+def _discharge(match: re.Match[str], dates: Dates) -> Expression | None:
+    return Expression("at-discharge", _said(match[0], dates), _place(match["ord"]))
+
+
+def _range(relation: Relation) -> _Maker:
+    def made(match: re.Match[str], dates: Dates) -> Expression | None:
+        anchors = tuple(_anchor(match[name], dates) for name in ("a", "b") if name in match.re.groupindex)
+        return Expression("range", _said(match[0], dates), relation=relation, anchors=anchors)
+
+    return made
+
+
+def _from_stay_to_stay(match: re.Match[str], dates: Dates) -> Expression | None:
+    """From the first to the third admission: those between them as well."""
+    anchors = _anchor(f"{match['a']} admission", dates), _anchor(match["b"], dates)
+    return Expression("range", _said(match[0], dates), relation="between", anchors=anchors)
+
+
+def _anchor(text: str, dates: Dates) -> Expression:
+    if re.fullmatch(rf"{_DISCHARGE}|{_WHOSE}{_ORD}", text):
+        place = re.search(_ORD, text)
+        which = _place(place[0]) if place else 0
+        return Expression("discharge", _said(text, dates), which, noun="end", readings=_readings(text, dates))
+    if re.fullmatch(_STAY_ORD, text):
+        return Expression("stay", _said(text, dates), _place(re.findall(_ORD, text)[0]))
+    if re.fullmatch(_STAY_DATE, text):
+        return Expression("stay-on", _said(text, dates), noun="start", readings=_readings(text, dates))
+    if re.fullmatch(rf"{_PART}{_DATE}", text):
+        return Expression("day", _said(text, dates), readings=_readings(text, dates))
+    words = re.fullmatch(rf"{_WHOSE}(?:(?P<ord>{_ORD}) )?(?P<event>.*)", text)
+    event, order = (words["event"], words["ord"]) if words else (text, None)
+    return Expression("event", _said(text, dates), _place(order) if order else 0, noun=event)
+
+
+def _day(match: re.Match[str], dates: Dates) -> Expression | None:
+    return Expression("day", _said(match[0], dates), readings=_readings(match[0], dates))
+
+
+_FINAL = r"final (?:(?:hospital|discharge|principal|primary|clinical|main) )?(?:diagnos[ie]s|disposition|condition)"
+_RELATION = rf"(?:{_BEFORE}|{_AFTER}|until|till|up to|since|between)"
+_OF_THEN = rf"(?: (?:from|of|on|dated|written on|for) (?:{_DATE}|{_STAY_ORD}))?"
+_DESCRIBED = r"(?: (?:available|documented|recorded|written|hospital)){0,2}"
+_OF_A_STAY = rf"(?= (?:of|in|during|for|to) (?:{_STAY_ORD}|{_STAY_DATE}))"
+_WITHIN_STAY = (
+    r"(?:(?:on|at|in|over|for|during|throughout) )?(?:the )?"
+    rf"(?:(?:very|entire|whole|{_ORD}|{_COUNT}) ){{0,2}}(?:few |couple of )?(?:hospital )?"
+    rf"(?:days?|nights?|weeks?|hours?|morning|evening|part|half|course|beginning|start|end|middle|rest){_OF_A_STAY}"
+)
+"""A part of a stay is read as all of it."""
+_SINCE_ADMISSION = (
+    rf"(?:(?:since|after|from) (?:the |his |her |their )?admission|"
+    rf"within (?:the )?(?:(?:first|next) )?(?:an?|{_COUNT}|\d+|[a-z]+ty) {_UNITS} (?:of|from|after) (?:hospital )?"
+    rf"(?:admission|arrival|presentation)|"
+    rf"(?:from|between) (?:the )?(?:{_ORD}|admission)(?: day)? (?:to|and|until|till) (?:the )?"
+    rf"(?:{_ORD} day|discharge|{_ORD})){_OF_A_STAY}"
+)
+_NO_START = _plain("open", noun="which time that is is not looked for")
+_RULES: tuple[tuple[re.Pattern[str], _Maker], ...] = tuple(
+    (re.compile(pattern), made)
+    for pattern, made in (
+        (rf"\b(?:{_ALL})\b", _plain("all")),
+        # `Not until 2016` is from then on.
+        (
+            r"(?:\bnot|\bnever|\bno|n't)\b[^?.;]{0,200}?\b(?:until|till|before|after|since|later than|earlier than)\b",
+            _plain("all"),
+        ),
+        (
+            rf"(?<![\w-])(?:(?:in|from|since|during|after|on|of) )?(?P<a>{_ANCHOR})(?:,| and| or){{1,2}} "
+            rf"(?:later|after(?:wards?)?|thereafter|beyond|onwards?|since)\b(?! (?:{_ANCHOR}|the))",
+            _range("since"),
+        ),
+        (rf"(?:\b(?:in|from|since|of) )?(?P<a>{_PART}{_DATE}) (?:onwards?|forwards?)\b", _range("since")),
+        (
+            rf"(?<![\w-])(?:(?:in|until|till|up to|by|during|before|on|of) )?(?P<a>{_ANCHOR})(?:,| and| or){{1,2}} "
+            rf"(?:earlier|before|prior|previously|sooner)\b(?! (?:to )?(?:{_ANCHOR}|the))",
+            _range("until"),
+        ),
+        (
+            rf"(?:\b(?:in|from|between|during|over) )?(?P<a>{_DATE}) ?(?:-|–|—|to|through|thru|until|till) ?"
+            rf"(?P<b>{_DATE})",
+            _range("between"),
+        ),
+        (rf"\b{_SINCE_ADMISSION}", _plain("neutral")),
+        (
+            rf"(?<!by )(?<!until )(?<!till )(?<!since )(?<!before )(?<!after )(?<!from )(?<!to )(?<!\w){_WITHIN_STAY}",
+            _plain("neutral"),
+        ),
+        (
+            rf"\bbetween (?P<a>{_WHOSE}{_ORD}) and (?P<b>{_WHOSE}{_ORD} {_HOSPITAL}discharges?\b{_NO_EVENT})",
+            _range("between"),
+        ),
+        (rf"\b{_WITHIN}", _plain("all")),
+        (
+            rf"\bdischarged?(?: (?:home|to|from|with|on|directly|alive|hospital|the))* (?:after|following) {_STAY_ORD}",
+            _ordinal_stay,
+        ),
+        (rf"\b(?:{_COMPARED})\b", _plain("compared")),
+        (rf"\b{_READMISSION}\b", _plain("readmission")),
+        (rf"\bfrom (?P<a>{_WHOSE}(?>{_ORD})) (?:to|until|till|through) (?P<b>{_STAY_ORD})", _from_stay_to_stay),
+        (rf"\bbetween (?P<a>{_WHOSE}(?>{_ORD})) and (?P<b>{_STAY_ORD})", _from_stay_to_stay),
+        # `On the 4th` is a day.
+        (rf"(?<!on )(?<!on the )\b{_WHOSE}(?P<ord>(?>{_ORD})){_AND_ORD}{_STAY_ORD})", _ordinal_stay),
+        (rf"\b{_BEFORE} {_WHOSE}{_HOSPITAL}(?:admission|hospitali[sz]ation)(?! {_ON}{_DATE})", _plain("at-admission")),
+        (rf"\bbetween (?P<a>{_ANCHOR}) and (?P<b>{_ANCHOR})", _range("between")),
+        (rf"\bfrom (?P<a>{_ANCHOR}) (?:to|until|till|through) (?P<b>{_ANCHOR})", _range("between")),
+        (rf"\b{_RELATION} {_WHOSE}(?:{_FINAL}|(?:{_ORD} )?(?:[\w-]+ ){{0,2}}?{_NOTE}{_OF_THEN})", _NO_START),
+        (rf"\b{_NOTE} (?:from|of|on|dated|written on|for) {_DATE}(?! {_STAY})", _dated_note),
+        (rf"\b{_OFFSET}{_BEFORE} (?P<a>{_ANCHOR})", _range("before")),
+        (rf"\b{_OFFSET}{_AFTER} (?P<a>{_ANCHOR})", _range("after")),
+        (rf"\b(?:until|till|up to|through|thru) (?P<a>{_ANCHOR})", _range("until")),
+        (rf"\b(?:by|as of) (?P<a>{_DISCHARGE}|{_STAY_ORD}|{_STAY_DATE}|{_PART}{_DATE})", _range("until")),
+        (rf"\bsince (?P<a>{_ANCHOR})", _range("since")),
+        (rf"\bfrom (?P<a>{_DATE}) (?:on|onwards?|forward)\b", _range("since")),
+        (rf"\b{_RELATION} {_WHOSE}{_HOSPITAL}discharged?\b(?: and {_ANCHOR})?", _NO_START),
+        (_STAY_DATE, _dated_stay),
+        (rf"\b(?:admitted|hospitali[sz]ed)\b(?: [\w-]+){{0,4}}? (?:on|in) {_DATE}", _dated_stay),
+        (rf"\bdischarged?\b(?: [\w-]+){{0,4}}? (?:on|in|of) {_DATE}", _dated_stay),
+        (rf"\b{_STAY_ORD}", _ordinal_stay),
+        (rf"\b(?P<ord>first|last|latest|most recent) (?P<count>{_COUNT}) {_STAY}", _several_stays),
+        (rf"\b{_FINAL}\b", _plain("note", -1, "discharge summary")),
+        (rf"\b(?P<ord>(?>{_ORD})){_AND_ORD}{_WHOSE}{_ORD}{_DESCRIBED} {_NOTE}\b)", _note),
+        (rf"\b(?P<ord>(?>{_ORD})){_AND_ORD}{_WHOSE}{_ORD} (?:hospital )?discharge\b{_NO_EVENT})", _discharge),
+        (rf"\b(?P<ord>{_ORD}){_DESCRIBED} {_NOTE}\b", _note),
+        (rf"\b(?P<ord>{_ORD}) (?:hospital )?discharge\b", _discharge),
+        (r"\b(?:hospital day|hd) ?#? ?(?P<number>\d{1,3})\b", _numbered("hospital-day")),
+        (r"\b(?:post-?operative day|post-?op day|pod) ?#? ?(?P<number>\d{1,3})\b", _numbered("postoperative-day")),
+        (rf"\b{_AT}discharge\b(?! (?:summar|note|letter))|\bwhen (?:\w+ ){{1,3}}discharged\b", _plain("at-discharge")),
+        (rf"\b{_AT}admission\b(?! note)", _plain("at-admission")),
+        (rf"\b{_OTHER}", _plain("open", noun="from which one it is counted is not said")),
+        (rf"(?:\b(?:on|in|during|throughout|dated|from|of|for|at) )?{_PART}{_DATE}", _day),
+        (rf"\b{_NOTE}\b", _named_note),
+        (rf"\b{_BARE}", _plain("bare")),
+        (rf"\b{_OPEN}", _plain("item", noun="any note may tell of it")),
+        (rf"\b(?:first|last) (?=(?:of|in|during) (?:the )?{BLANK})", _plain("neutral")),
+    )
+)

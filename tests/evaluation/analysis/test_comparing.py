@@ -1,0 +1,255 @@
+"""Runs held against each other: pairs, tests, and what else sets them apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from statsmodels.stats.contingency_tables import mcnemar
+from statsmodels.stats.multitest import multipletests
+
+from epicrisis.errors import InputError
+from epicrisis.evaluation.analysis.conclusions import TO
+from epicrisis.evaluation.analysis.findings import Findings
+from epicrisis.evaluation.analysis.grouping import SHARE, P
+from epicrisis.evaluation.analysis.run_comparison import findings
+from epicrisis.evaluation.analysis.statistics import Difference, Mean
+from epicrisis.evaluation.analysis.table import Cell, Table
+from epicrisis.evaluation.runs.case import Condition
+from epicrisis.types import Question
+from tests.support.run_folders import QUESTIONS, Outcome, answers, folder, recipe
+
+DIFFERENCE = f"{TO}the other"
+
+
+def table_of(found: Findings, title: str) -> Table:
+    return next(table for table in found.tables if table.title.startswith(title))
+
+
+def rows_of(table: Table) -> list[Mapping[str, Cell]]:
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+
+
+def differences(*paths: Path, **more: Any) -> list[Mapping[str, Cell]]:
+    return rows_of(table_of(findings(paths, **more), "Differences"))
+
+
+def found_in(row: Mapping[str, Cell]) -> Difference:
+    found = row[DIFFERENCE]
+    assert isinstance(found, Difference)
+    return found
+
+
+def test_a_pair_of_runs_by_hand(tmp_path: Path) -> None:
+    """20 both right, 12 the second alone, 4 the first alone, 4 neither."""
+    first = folder(tmp_path / "rag", lambda i, _: i < 24)
+    second = folder(tmp_path / "new", lambda i, _: i < 20 or 24 <= i < 36)
+    (row,) = differences(first, second)
+    assert (row["run"], row["against"]) == ("new", "rag")
+    assert [row[name] for name in ("pairs", "won", "lost", "not scored", "test")] == [40, 12, 4, 0, "McNemar"]
+    found = found_in(row)
+    assert found.value == pytest.approx(8 / 40)
+    assert found.p == pytest.approx(mcnemar([[20, 12], [4, 4]], exact=True).pvalue)
+    assert row[P] == found.p, "one comparison"
+    assert found.interval.low < 0.2 < found.interval.high
+
+
+def test_the_table_of_runs_keeps_every_state_apart(tmp_path: Path) -> None:
+    states: dict[int, Outcome] = {0: "failed", 1: "abstained", 2: "unparsed"}
+    first = folder(tmp_path / "a", lambda i, _: states.get(i, i % 2 == 0))
+    (row,) = rows_of(table_of(findings([first]), "The runs"))
+    assert [row[name] for name in ("right", "wrong", "abstained", "unparsed", "failed")] == [18, 19, 1, 1, 1]
+    share = row[SHARE]
+    assert isinstance(share, Mean)
+    assert (share.n, share.unscored) == (39, 1)
+    assert "33.3 % of the 40 questions" in " ".join(findings([first]).tables[0].notes)
+
+
+def test_nothing_is_dropped_unsaid(tmp_path: Path) -> None:
+    """20 questions are in one run alone, 10 in the other; of the 10 in both one failed."""
+    first = answers(tmp_path / "a.jsonl", lambda i: True, questions=QUESTIONS[:30])
+    second = answers(tmp_path / "b.jsonl", lambda i: "failed" if i == 0 else False, questions=QUESTIONS[20:])
+    (row,) = differences(first, second)
+    assert [row[name] for name in ("pairs", "only in the run", "only in the other", "not scored")] == [9, 10, 20, 1]
+    assert found_in(row).value == -1
+
+
+def test_measures(tmp_path: Path) -> None:
+    first = answers(tmp_path / "a.jsonl", lambda i: i < 20)
+    second = answers(tmp_path / "b.jsonl", lambda i: "abstained" if i >= 20 else i < 20)
+    (row,) = differences(first, second)
+    assert (row["pairs"], found_in(row).value) == (40, 0)
+    (row,) = differences(first, second, measure="right-of-answered")
+    assert (row["pairs"], row["not scored"], found_in(row).value) == (20, 20, 0)
+
+
+def test_all_pairs_are_corrected_together(tmp_path: Path) -> None:
+    runs = [
+        answers(tmp_path / "a.jsonl", lambda i: i < 10),
+        answers(tmp_path / "b.jsonl", lambda i: i < 17),
+        answers(tmp_path / "c.jsonl", lambda i: i < 30),
+    ]
+    rows = differences(*runs)
+    assert [(row["run"], row["against"]) for row in rows] == [("b", "a"), ("c", "a"), ("c", "b")]
+    expected = multipletests([found_in(row).p for row in rows], method="holm")[1]
+    assert [row[P] for row in rows] == pytest.approx(list(expected))
+
+
+ARMS: list[Condition] = [
+    *({"arm": arm, "k": 8, "place": place, "repeat": 0} for arm in ("rag", "brief-context") for place in (0, 50, 100)),
+    {"arm": "oracle", "repeat": 0},
+]
+FEW = QUESTIONS[:12]
+ASKED = {"arms": ["rag", "brief-context", "oracle"]}
+
+
+def test_arms_are_compared_one_by_one_and_places_are_no_questions(tmp_path: Path) -> None:
+    first = folder(
+        tmp_path / "a", lambda i, at: at.get("place") != 50 and i < 8, conditions=ARMS, questions=FEW, arguments=ASKED
+    )
+    second = folder(tmp_path / "b", lambda i, at: i < 8, conditions=ARMS[::-1], questions=FEW, arguments=ASKED)
+    rows = differences(first, second)
+    assert [(row["arm"], row["k"], row["pairs"], row["test"]) for row in rows] == [
+        ("rag", 8, 36, "sign flips"),
+        ("brief-context", 8, 36, "sign flips"),
+        ("oracle", None, 12, "McNemar"),
+    ]
+    assert [found_in(row).clusters for row in rows] == [12, 12, 12]
+    assert found_in(rows[0]).value == pytest.approx(8 / 36)
+    assert found_in(rows[0]).p == pytest.approx(2 / 2**8), "eight questions, not as many cases"
+    assert found_in(rows[2]).value == 0
+    assert len(rows_of(table_of(findings([first, second]), "The runs"))) == 6
+
+
+def test_a_run_with_one_condition_against_one_with_arms(tmp_path: Path) -> None:
+    """Each arm of the one is held against the whole other; a question's places are averaged."""
+    placed = folder(
+        tmp_path / "a", lambda i, at: at.get("place") != 50, conditions=ARMS, questions=FEW, arguments=ASKED
+    )
+    plain = folder(tmp_path / "b", lambda i, _: True, questions=FEW)
+    rows = differences(placed, plain)
+    assert [(row["arm"], row["pairs"]) for row in rows] == [("rag", 12), ("brief-context", 12), ("oracle", 12)]
+    assert found_in(rows[0]).value == pytest.approx(1 / 3)
+    assert (rows[0]["won"], rows[0]["lost"], rows[0]["test"]) == (12, 0, "sign flips")
+
+
+def test_one_arm_against_the_same_arm_among_several(tmp_path: Path) -> None:
+    alone = folder(tmp_path / "a", lambda i, at: False, conditions=ARMS[:3], questions=FEW)
+    several = folder(tmp_path / "b", lambda i, at: True, conditions=ARMS, questions=FEW)
+    (row,) = differences(alone, several)
+    assert (row["arm"], row["pairs"]) == ("rag", 36)
+
+
+# -- what else sets them apart ----------------------------------------------------------------------------------------
+
+
+def told(*paths: Path) -> tuple[str, ...]:
+    return findings(paths).conclusions
+
+
+def test_one_difference_is_said_and_more_are_warned_of(tmp_path: Path) -> None:
+    rag = folder(tmp_path / "rag", lambda i, _: i < 20)
+    brief = folder(tmp_path / "brief", lambda i, _: i < 25, made_with=recipe(strategy="brief-context"))
+    other = folder(
+        tmp_path / "other",
+        lambda i, _: i < 25,
+        made_with=recipe("llama", library="ffff", strategy="brief-context", k=8),
+    )
+    assert "brief and rag differ in one thing: strategy." in told(rag, brief)
+    (warning,) = (each for each in told(brief, other) if each.startswith("Warning"))
+    assert warning.startswith(
+        "Warning: other and brief differ in 3 things: k, model, library. They are compared all at"
+    )
+    made = table_of(findings([brief, other]), "What the runs were not made with alike")
+    assert made.columns == ("what", "brief", "other")
+    assert made.rows[:2] == (("k", 16, 8), ("model", "qwen", "llama"))
+
+
+def test_runs_made_alike_differ_by_chance(tmp_path: Path) -> None:
+    first, second = (folder(tmp_path / name, lambda i, _: i < 20) for name in "ab")
+    sentences = told(first, second)
+    assert sentences[0].startswith("b and a were made alike as far as is recorded")
+    assert not any(table.title.startswith("What the runs") for table in findings([first, second]).tables)
+
+
+def test_closed_book_has_no_library_by_its_strategy(tmp_path: Path) -> None:
+    rag = folder(tmp_path / "rag", lambda i, _: True)
+    closed = folder(tmp_path / "closed", lambda i, _: True, made_with=recipe(library=None, strategy="closed-book"))
+    assert "closed and rag differ in one thing: strategy." in told(rag, closed)
+
+
+def test_a_condition_that_holds_throughout_is_a_difference(tmp_path: Path) -> None:
+    first = folder(tmp_path / "a", lambda i, _: True, conditions=[{"k": 8}], name="x", arguments={"ks": [8]})
+    second = folder(tmp_path / "b", lambda i, _: i < 9, conditions=[{"k": 16}], name="x", arguments={"ks": [16]})
+    assert "b and a differ in one thing: k." in told(first, second)
+    (row,) = differences(first, second)
+    assert row["pairs"] == 40
+
+
+def test_settings_that_a_condition_overrules_are_no_difference(tmp_path: Path) -> None:
+    """Arms name their strategy and k; what the settings said plays no part."""
+    made = recipe(strategy="brief-context", k=4)
+    first = folder(tmp_path / "a", lambda i, _: True, conditions=ARMS, questions=FEW[:3])
+    second = folder(tmp_path / "b", lambda i, _: True, conditions=ARMS, questions=FEW[:3], made_with=made)
+    assert "b and a were made alike as far as is recorded" in told(first, second)[0]
+
+
+def test_models_of_single_roles_are_named_by_role(tmp_path: Path) -> None:
+    mixed = recipe()
+    mixed["models"]["map"] = {"name": "llama", "temperature": 0.5}
+    first = folder(tmp_path / "a", lambda i, _: True)
+    second = folder(tmp_path / "b", lambda i, _: True, made_with=mixed)
+    (warning,) = (each for each in told(first, second) if each.startswith("Warning"))
+    assert "map model" in warning
+    assert "map temperature" in warning
+
+
+def test_other_question_sets_are_said(tmp_path: Path) -> None:
+    first = folder(tmp_path / "a", lambda i, _: True)
+    second = folder(tmp_path / "b", lambda i, _: True, questions=QUESTIONS[:20], sha256="7" * 64)
+    assert any("different question sets (own 777777777777; own 555555555555)" in each for each in told(first, second))
+
+
+def test_runs_without_a_common_question(tmp_path: Path) -> None:
+    first = answers(tmp_path / "a.jsonl", lambda i: True, questions=QUESTIONS[:9])
+    second = answers(tmp_path / "b.jsonl", lambda i: True, questions=QUESTIONS[9:])
+    assert told(first, second) == ("Warning: b and a have no question in common, so nothing of them was compared.",)
+    (row,) = differences(first, second)
+    assert (row["pairs"], row[DIFFERENCE], row[P], row["test"]) == (0, None, None, None)
+
+
+def test_what_is_missing_of_a_run_is_said(tmp_path: Path) -> None:
+    first = folder(tmp_path / "a", lambda i, _: "failed" if i < 3 else True, unasked=5)
+    assert told(first) == ("a is not complete: of its 40 cases 5 have no record yet, and 3 failed.",)
+
+
+def test_open_questions_are_in_no_table_and_said(tmp_path: Path) -> None:
+    asked = (*QUESTIONS[:10], Question("What helps?", id="open"), Question("Why?", id="why", gold="It does."))
+    first = answers(tmp_path / "a.jsonl", lambda i: "abstained" if i > 9 else True, questions=asked)
+    (row,) = rows_of(table_of(findings([first]), "The runs"))
+    assert (row["right"], row["abstained"]) == (10, 0)
+    assert told(first)[0].startswith("a: 2 cases are of questions without options or gold letter")
+
+
+def test_names_tell_runs_apart(tmp_path: Path) -> None:
+    first, second = (folder(tmp_path / where / "run", lambda i, _: True) for where in ("x", "y"))
+    names = [source.name for source in findings([first, second]).sources]
+    assert names == [str(first), str(second)]
+    with pytest.raises(InputError, match="named twice"):
+        findings([first, first / ".." / "run"])
+
+
+def test_what_is_no_run(tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").touch()
+    begun = folder(tmp_path / "begun", lambda i, _: True)
+    (begun / "records.jsonl").unlink()
+    for path, why in (
+        (tmp_path / "empty.jsonl", "holds no record yet"),
+        (begun, "holds no record yet"),
+        (tmp_path, "is no run"),
+        (tmp_path / "nowhere", "(?i)no such file"),
+    ):
+        with pytest.raises(InputError, match=why):
+            findings([path])

@@ -1,0 +1,141 @@
+"""Tables of marks: shares with intervals by judge and arm, majorities, agreement worked out by hand, and warnings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from epicrisis.evaluation.analysis.statistics import Interval, Mean, wilson
+from epicrisis.evaluation.analysis.table import Table
+from epicrisis.evaluation.grading.correctness import EXAMPLES, SCORED, WROTE, Marking, open_cases
+from epicrisis.evaluation.grading.correctness_tables import OF_DECIDED, SHARE, conclusions, remarks, share, tables
+from tests.support.correctness_marks import RIGHT, folder_of, marking, run_of
+from tests.support.grading import questions, record
+
+
+def of(table: Table, *columns: str) -> list[tuple[object, ...]]:
+    return list(zip(*(table.column(name) for name in columns), strict=True))
+
+
+def test_a_judges_share_has_wilsons_interval_and_its_states_stand_apart(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "run", [RIGHT] * 10 + ["abstained", "unparsed", "failed"])
+    answers, marks = tables({"qwen": marking(run, one="cccccii?uf...")})
+    assert of(answers, "asked", "answered", "abstained", "unparsed", "failed") == [(13, 10, 1, 1, 1)]
+    (row,) = of(marks, "judge", "correct", "incorrect", "cannot be said", "unreadable", "call failed", "not marked")
+    assert row == ("one", 5, 2, 1, 1, 1, 0)
+    # Of 13 three have no score: the failed case, and two without a verdict.
+    assert marks.column(SHARE) == (Mean(0.5, wilson(5, 10), 10, 3),)
+    assert marks.column(OF_DECIDED) == (Mean(5 / 7, wilson(5, 7), 7, 6),)
+    (said,) = conclusions({"qwen": marking(run, one="cccccii?uf...")})
+    assert said == "qwen, by one: 50.0 % of 10 are correct (95 % interval 23.7 to 76.3)."
+
+
+def test_arms_stand_apart_and_in_one_order(tmp_path: Path) -> None:
+    lines = [record(each, arm, RIGHT) for arm in ("rag", "brief-context") for each in questions(4)]
+    run = folder_of(tmp_path / "run", lines)
+    made = marking(run, one="ccciiiic")
+    found = of(tables({"qwen": made})[1], "arm", "correct", "incorrect")
+    assert found == [("brief-context", 1, 3), ("rag", 3, 1)]
+    assert found == of(tables({"qwen": replace(made, cases=made.cases[::-1])})[1], "arm", "correct", "incorrect")
+    # Both arms together: each question stands twice, so whole questions are resampled.
+    whole = share(made, "right")
+    assert whole is not None
+    assert (whole.value, whole.n) == (0.5, 8)
+    assert whole.interval != wilson(4, 8)
+
+
+def test_nobody_marked_it_yet(tmp_path: Path) -> None:
+    made = Marking(open_cases(run_of(tmp_path / "run", [RIGHT, "failed"])))
+    assert [table.title for table in tables({"qwen": made})] == ["How the open questions ended"]
+    assert conclusions({"qwen": made}) == ()
+    nothing = marking(run_of(tmp_path / "none", ["failed"]), one=".")
+    assert of(tables({"qwen": nothing})[1], SHARE, OF_DECIDED, "not marked") == [(None, None, 0)]
+
+
+def test_the_majority_has_a_row_and_its_ties_are_no_marks(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "run", [RIGHT] * 6)
+    marks = tables({"qwen": marking(run, a="cciiuc", b="cici?c", c="ci?c?u")})[1]
+    columns = ("judge", "correct", "incorrect", "cannot be said", "no majority")
+    # By case: ccc, cii, ic?, iic, u??, ccu.
+    assert of(marks, *columns) == [
+        ("a", 3, 2, 0, None),
+        ("b", 3, 2, 1, None),
+        ("c", 2, 1, 2, None),
+        ("majority of 3 judges", 2, 2, 1, 1),
+    ]
+    two = tables({"qwen": marking(run, a="cciiuc", b="cici?c")})[1]
+    assert of(two, *columns)[-1] == ("majority of 2 judges", 2, 1, 0, 3)
+    assert two.column(SHARE)[-1] == Mean(2 / 3, wilson(2, 3), 3, 3)
+    assert any("more than half of all" in note for note in two.notes)
+
+
+def test_kappa_and_alpha_of_two_judges_are_those_worked_out_by_hand(tmp_path: Path) -> None:
+    # 4 both correct, 2 correct and incorrect, 1 the other way, 3 both incorrect; one that the second could not read.
+    run = run_of(tmp_path / "run", [RIGHT] * 11)
+    made = {"qwen": marking(run, a="cccccc" + "iiii" + "c", b="cccciic" + "iii" + "u")}
+    agreed = tables(made)[2]
+    ((judges, n, answers, raw, kappa, alpha),) = of(
+        agreed, "judges", "n judges", "answers", "agreement", "Cohen's kappa", "Krippendorff's alpha"
+    )
+    assert (judges, n, answers) == ("a and b", 2, 10)
+    assert isinstance(raw, Mean)
+    assert raw == Mean(0.7, wilson(7, 10), 10)
+    # Expected by chance: 0.6 * 0.5 + 0.4 * 0.5.
+    assert kappa == pytest.approx((0.7 - 0.5) / (1 - 0.5))
+    # 11 correct and 9 incorrect among 20 words: disagreement 6 / 20 observed, 198 / 380 expected.
+    assert alpha == pytest.approx(1 - (6 / 20) / (198 / 380))
+    for name, value in (("kappa interval", 0.4), ("alpha interval", 0.424)):
+        (interval,) = agreed.column(name)
+        assert isinstance(interval, Interval)
+        assert interval.low < value < interval.high
+    assert conclusions(made)[-1] == "qwen: a and b agree on 70.0 % of 10 answers (Krippendorff's alpha 0.42)."
+
+
+def test_alpha_of_three_judges_is_that_worked_out_by_hand(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "run", [RIGHT] * 4)
+    agreed = tables({"qwen": marking(run, a="ccic", b="ccii", c="ciii")})[2]
+    rows = of(agreed, "judges", "n judges", "Cohen's kappa", "Krippendorff's alpha")
+    assert [row[0] for row in rows] == ["a and b", "a and c", "b and c", "all"]
+    # Six of each word; in two of the four answers one judge differs from two: 4 / 12 observed, 72 / 132 expected.
+    assert rows[-1][1:] == (3, None, pytest.approx(1 - (4 / 12) / (72 / 132)))
+    assert all(kappa is not None for _, _, kappa, _ in rows[:-1])
+
+
+def test_agreement_resamples_whole_questions(tmp_path: Path) -> None:
+    """The same verdicts on four arms of each question tell no more than those on one."""
+    letters = {"a": "ccccciiiiicci", "b": "ccciciiiicici"}
+    once = run_of(tmp_path / "once", [RIGHT] * 13)
+    often = run_of(tmp_path / "often", [RIGHT] * 13, ("r1", "r2", "r3", "r4"))
+    repeated = {name: "".join(4 * letter for letter in each) for name, each in letters.items()}
+    one, four = (tables({"m": each})[2] for each in (marking(once, **letters), marking(often, **repeated)))
+    assert (one.column("answers"), four.column("answers")) == ((13,), (52,))
+    assert one.column("Cohen's kappa") == pytest.approx(four.column("Cohen's kappa"))
+    assert one.column("kappa interval") == four.column("kappa interval")
+
+
+def test_a_judge_with_a_part_in_the_answers_is_warned_of(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "run", [RIGHT])
+    made = replace(
+        marking(run, qwen="c", teacher="c", third="c"),
+        models={WROTE: frozenset(["org/Qwen"]), SCORED: frozenset(), EXAMPLES: frozenset(["teacher"])},
+        unknown=True,
+    )
+    warnings = [sentence for sentence in conclusions({"m": made}) if "P11" in sentence]
+    assert [sentence.split(":")[:2] for sentence in warnings] == [
+        ["Warning", " qwen judges answers and wrote them"],
+        ["Warning", " teacher judges answers and wrote the examples shown for them"],
+        ["Who wrote some of the examples that were shown is not known", " see that no judge did (errata P11)."],
+    ]
+    assert set(warnings) <= set(tables({"m": made})[1].notes)
+    assert set(warnings) <= set(remarks(made))
+
+
+def test_remarks_say_what_right_means_and_what_has_no_score(tmp_path: Path) -> None:
+    made = marking(run_of(tmp_path / "run", [RIGHT] * 5), one="cc?ui", two="cc?ic")
+    (note,) = remarks(made)
+    assert "by majority of 2 judges" in note
+    assert "Of 5 answers it cannot be said of 1" in note
+    assert "2 have no verdict" in note
+    assert "by one. Of 5 answers" in remarks(made, "one")[0]

@@ -1,0 +1,213 @@
+"""Sessions summed to a run's hours, kWh and CO2; unknown is never nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from epicrisis.answers import Usage
+from epicrisis.evaluation.analysis.energy_tables import tables
+from epicrisis.evaluation.analysis.table import Cell, Table
+from epicrisis.evaluation.experiments.run_findings import findings_of
+from epicrisis.evaluation.runs.case import Case, Condition
+from epicrisis.evaluation.runs.energy import EquipmentEnergy, SessionEnergy
+from epicrisis.evaluation.runs.outcomes import read_records
+from epicrisis.evaluation.runs.recorded_run import open_runs
+from epicrisis.evaluation.runs.run_folder import MANIFEST, RECORDS, Run, read_manifest, write_manifest
+from tests.support.correctness_marks import RIGHT, WRONG, marked_by, run_of
+from tests.support.run_folders import QUESTIONS, Outcome, folder
+
+MEASURED = EquipmentEnergy("processors", "measured", 1.8e6, "RAPL's counters of package-0")
+ESTIMATED = EquipmentEnergy("processors", "estimated", 3.6e6, "processor seconds at 12 W a core")
+UNKNOWN = EquipmentEnergy("endpoints", "unknown", None, "example.org is another machine")
+HALF_RIGHT = tuple(i % 2 == 0 for i in range(len(QUESTIONS)))
+
+
+def taken(*parts: EquipmentEnergy, seconds: float = 1800.0, rate: float = 0.2) -> SessionEnergy:
+    return SessionEnergy(seconds, rate, parts)
+
+
+def of_sessions(path: Path, sessions: Sequence[SessionEnergy | None], ended: Sequence[Outcome] = HALF_RIGHT) -> Path:
+    """A finished run of which these sessions told this."""
+    folder(path, lambda i, _: ended[i], questions=QUESTIONS[: len(ended)])
+    manifest = read_manifest(path)
+    told = tuple(replace(manifest.sessions[0], taken=each) for each in sessions)
+    write_manifest(path, replace(manifest, sessions=told))
+    return path
+
+
+def first(*paths: Path) -> Table:
+    return tables(open_runs(paths))[0]
+
+
+def row(*paths: Path) -> Mapping[str, Cell]:
+    table = first(*paths)
+    return dict(zip(table.columns, table.rows[0], strict=True))
+
+
+def test_sessions_are_summed_and_measured_and_estimated_stand_apart(tmp_path: Path) -> None:
+    """1.8 MJ measured and 3.6 MJ estimated are 0.5 and 1 kWh: of 40 questions, 20 right."""
+    made = row(of_sessions(tmp_path / "run", [taken(MEASURED), taken(ESTIMATED, seconds=3600, rate=0.4)]))
+    assert made == {
+        "run": "run",
+        "hours": 1.5,
+        "kWh measured": 0.5,
+        "kWh estimated": 1.0,
+        "kWh": 1.5,
+        "kg CO2": 0.5,
+        "kWh per 1,000 questions": 37.5,
+        "Wh per right answer": 75.0,
+        "questions": 40,
+        "calls": 0,
+        "replayed": 0,
+        "sessions": 2,
+        "unknown": None,
+    }
+
+
+def test_the_studys_own_figures_come_out_of_its_rate(tmp_path: Path) -> None:
+    """Table 13: 962.48 kWh are 197.31 kg."""
+    part = EquipmentEnergy("processors", "measured", 962.48 * 3.6e6, "the node's meter")
+    run = of_sessions(tmp_path / "run", [taken(part, rate=0.205)])
+    assert row(run)["kg CO2"] == pytest.approx(197.31, abs=0.005)
+    assert any("0.205 (the context-retrieval study's, Table 13" in note for note in first(run).notes)
+
+
+@pytest.mark.parametrize(
+    ("sessions", "unknown"),
+    [
+        ([taken(MEASURED, UNKNOWN)], "endpoints"),
+        ([taken(MEASURED), None], "1 of 2 sessions"),
+        ([taken(MEASURED, UNKNOWN), None, None], "endpoints, 2 of 3 sessions"),
+    ],
+)
+def test_nothing_is_made_of_what_is_unknown(
+    tmp_path: Path, sessions: Sequence[SessionEnergy | None], unknown: str
+) -> None:
+    """What a killed session took was not written down."""
+    made = row(of_sessions(tmp_path / "run", sessions))
+    assert (made["kWh measured"], made["kWh estimated"], made["unknown"]) == (0.5, None, unknown)
+    for name in ("kWh", "kg CO2", "kWh per 1,000 questions", "Wh per right answer"):
+        assert made[name] is None, name
+
+
+def test_where_nothing_is_right_nothing_is_divided(tmp_path: Path) -> None:
+    wrong: list[Outcome] = [False, "abstained", "failed", "unparsed"]
+    made = row(of_sessions(tmp_path / "run", [taken(MEASURED)], wrong))
+    assert (made["kWh per 1,000 questions"], made["Wh per right answer"]) == (125.0, None)
+
+
+def test_open_answers_are_right_where_the_runs_judges_say_so(tmp_path: Path) -> None:
+    """Two of three were marked correct: 0.5 kWh for two."""
+    path = of_sessions(tmp_path / "run", [taken(MEASURED)], [True])
+    run_of(path, [RIGHT, WRONG, RIGHT])
+    assert row(path)["Wh per right answer"] is None, "nobody marked them yet"
+    marked_by(path)
+    assert (row(path)["questions"], row(path)["Wh per right answer"]) == (3, 250.0)
+
+
+def test_a_session_that_asked_nothing_took_nothing_and_hides_nothing(tmp_path: Path) -> None:
+    """Such as one that nobody agreed to, or that found all answered."""
+    made = row(of_sessions(tmp_path / "run", [taken(MEASURED), taken(seconds=0)]))
+    assert (made["kWh"], made["sessions"], made["unknown"]) == (0.5, 1, None)
+
+
+def test_runs_of_older_programs_are_read_and_show_nothing(tmp_path: Path) -> None:
+    path = of_sessions(tmp_path / "old", [None])
+    manifest = json.loads((path / MANIFEST).read_text("utf-8"))
+    for session in manifest["sessions"]:
+        del session["taken"]
+    (path / MANIFEST).write_text(json.dumps(manifest), "utf-8")
+    assert tables(open_runs([path])) == ()
+    assert [table.title for table in findings_of([path])[0].tables] == ["The runs"]
+    new = of_sessions(tmp_path / "new", [taken(MEASURED)])
+    assert first(path, new).column("run") == ("new",)
+
+
+def test_how_it_is_known_and_the_rate_stand_below_once(tmp_path: Path) -> None:
+    paths = [of_sessions(tmp_path / name, [taken(MEASURED), taken(ESTIMATED, UNKNOWN)]) for name in ("a", "b")]
+    notes = first(*paths).notes
+    for said in (
+        "Measured, processors: RAPL's counters of package-0.",
+        "Estimated, processors: processor seconds at 12 W a core.",
+        "Unknown, endpoints: example.org is another machine.",
+        "CO2: kg a kWh of electricity: 0.2.",
+    ):
+        assert notes.count(said) == 1, said
+
+
+def test_it_joins_what_is_said_of_plain_runs(tmp_path: Path) -> None:
+    paths = [of_sessions(tmp_path / name, [taken(MEASURED)]) for name in ("a", "b")]
+    (found,) = findings_of(paths)
+    assert found.tables[-1].title == "Time, energy and CO2"
+    assert found.tables[-1].column("run") == ("a", "b")
+
+
+def test_a_run_writes_down_what_it_took(tmp_path: Path) -> None:
+    path = of_sessions(tmp_path / "run", [taken(MEASURED, UNKNOWN)])
+    with Run.open(path, read_manifest(path).plan, [Case(question) for question in QUESTIONS]) as run:
+        assert read_manifest(path).sessions[1].taken is None, "while it works, and where it is killed"
+        run.took(taken(ESTIMATED))
+    assert [session.taken for session in read_manifest(path).sessions] == [taken(MEASURED, UNKNOWN), taken(ESTIMATED)]
+
+
+# -- arms -------------------------------------------------------------------------------------------------------------
+
+
+def with_arms(path: Path, *parts: EquipmentEnergy, seconds: Mapping[str, float]) -> Path:
+    """A run of experiment conditions, whose calls took so long in each arm."""
+    asked: list[Condition] = [{"arm": arm, "dataset": "own", "k": 8, "repeat": 0} for arm in seconds]
+    folder(
+        path,
+        lambda i, at: at["arm"] == "rag" or i % 2 == 0,
+        questions=QUESTIONS[:10],
+        conditions=asked,
+        name="integration",
+        arguments={"arms": [*seconds], "protocol": "corrected"},
+    )
+    records = [dict(record) for record in read_records(path / RECORDS)]
+    for record in records:
+        record["answer"]["usage"]["seconds"] = seconds[record["condition"]["arm"]]
+    (path / RECORDS).write_text("".join(f"{json.dumps(record)}\n" for record in records), "utf-8")
+    manifest = read_manifest(path)
+    write_manifest(path, replace(manifest, sessions=(replace(manifest.sessions[0], taken=taken(*parts)),)))
+    return path
+
+
+def test_arms_share_a_runs_energy_by_the_seconds_of_their_calls(tmp_path: Path) -> None:
+    path = with_arms(tmp_path / "run", MEASURED, seconds={"rag": 1.0, "brief-context": 4.0})
+    (found,) = findings_of([path])
+    assert [table.title for table in found.tables[-2:]] == ["Time, energy and CO2", "Energy by arm"]
+    assert [row[:5] for row in found.tables[-1].rows] == [
+        ("qwen", "rag", 10, 10.0, 0.1),
+        ("qwen", "brief-context", 10, 40.0, 0.4),
+    ]
+    assert found.tables[-1].column("kg CO2") == pytest.approx((0.02, 0.08))
+    assert [row[6:] for row in found.tables[-1].rows] == [(10.0, 10.0), (40.0, 80.0)]
+
+
+@pytest.mark.parametrize(
+    ("parts", "seconds"),
+    [
+        ((MEASURED, UNKNOWN), {"rag": 1.0, "brief-context": 4.0}),
+        ((MEASURED,), {"rag": 0.0, "brief-context": 0.0}),
+        ((MEASURED,), {"rag": 1.0}),
+    ],
+)
+def test_nothing_is_shared_out_that_is_unknown_or_by_nothing(
+    tmp_path: Path, parts: Sequence[EquipmentEnergy], seconds: Mapping[str, float]
+) -> None:
+    (found,) = findings_of([with_arms(tmp_path / "run", *parts, seconds=seconds)])
+    assert found.tables[-1].title == "Time, energy and CO2"
+
+
+def test_replies_out_of_the_cache_are_counted_beside_what_was_taken(tmp_path: Path) -> None:
+    path = of_sessions(tmp_path / "run", [taken(MEASURED)])
+    manifest = read_manifest(path)
+    usage = Usage(calls=3, replayed_calls=37)
+    write_manifest(path, replace(manifest, usage={"calls": usage.calls, "replayed_calls": usage.replayed_calls}))
+    assert (row(path)["calls"], row(path)["replayed"]) == (3, 37)

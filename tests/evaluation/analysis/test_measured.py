@@ -1,0 +1,256 @@
+"""Tables of measured answers: what counts as nothing, what has no score, who is compared with whom."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from epicrisis.evaluation.analysis.conclusions import PATIENTS, conclusions
+from epicrisis.evaluation.analysis.statistics import Difference, Mean
+from epicrisis.evaluation.analysis.table import Table
+from epicrisis.evaluation.grading.case_outcomes import ENDINGS, Ending
+from epicrisis.evaluation.grading.measure_tables import (
+    MeasuredRow,
+    distribution_table,
+    lengths_table,
+    measures_of,
+    metrics_of,
+    pooled,
+    rows_by,
+    score,
+    table,
+)
+from epicrisis.evaluation.grading.run_measures import Measured
+from epicrisis.types import QuestionForm
+
+JUDGE, FAITHFUL = "judge-correctness[m]", "judge-faithfulness[m]"
+
+
+def case(
+    question: str = "q",
+    arm: str = "rag-5",
+    ending: Ending = "answered",
+    *,
+    unanswerable: bool = False,
+    tokens: int = 900,
+    patient: str | None = None,
+    bin: str = "0-8K",
+    category: str = "",
+    form: QuestionForm = "open",
+    **values: float,
+) -> Measured:
+    condition: dict[str, str | int] = {
+        "arm": arm,
+        "set": "s",
+        "form": form,
+        "bin": bin,
+        "tokens": tokens,
+        "category": category,
+    }
+    short = {"judge": JUDGE, "faithful": FAITHFUL}
+    named = {short.get(name, name.replace("_", "-")): value for name, value in values.items()}
+    return Measured(f"{question} {arm}", question, condition, ending, named, {}, form, category, patient, unanswerable)
+
+
+def told(made: Table, row: int = 0) -> dict[str, Any]:
+    return dict(zip(made.columns, made.rows[row], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("ending", "value"),
+    [
+        ("answered", 0.75),
+        ("abstained", 0.0),
+        ("unparsed", 0.0),
+        ("empty", None),
+        ("refused", None),
+        ("over-window", None),
+        ("failed", None),
+    ],
+)
+def test_empty_refused_and_wrong_are_three_things(ending: Ending, value: float | None) -> None:
+    assert score(case(ending=ending, judge=0.75), JUDGE) == value
+
+
+@pytest.mark.parametrize("ending", ["abstained", "unparsed"])
+def test_who_says_nothing_is_not_right_and_contradicts_nothing(ending: Ending) -> None:
+    zero = (
+        "exact-match",
+        "token-f1",
+        "meteor[exact+stem]",
+        "nli-entailment[n]",
+        JUDGE,
+        "judge-completeness[m]",
+    )
+    none = ("numbers-f1", "bertscore-f1[b]", "nli-non-contradiction[n]", FAITHFUL, "judge-faithful-to-notes[m]")
+    assert {score(case(ending=ending), name) for name in zero} == {0.0}
+    assert {score(case(ending=ending), name) for name in none} == {None}
+    assert score(case(ending=ending, form="choice"), "accuracy") == 0.0
+    assert score(case(ending=ending), "accuracy") is None
+    assert score(case(ending=ending, unanswerable=True), JUDGE) is None
+
+
+def test_questions_that_no_note_answers_are_in_no_difference() -> None:
+    mine = [
+        case("a", judge=0.5, patient="p"),
+        *(
+            case(f"n{i}", ending="abstained", unanswerable=True, patient=f"p{i}", abstained_rightly=1.0)
+            for i in range(9)
+        ),
+    ]
+    other = [
+        case("a", "full", judge=0.5, patient="p"),
+        *(case(f"n{i}", "full", unanswerable=True, patient=f"p{i}", abstained_rightly=0.0) for i in range(9)),
+    ]
+    made = table("T", ("arm",), [MeasuredRow(("rag-5",), mine, other)], baseline="full")
+    found, abstained = told(made)["difference to full"], told(made)["abstained rightly"]
+    assert (found.value, found.n) == (0.0, 1)
+    assert (abstained.value, abstained.n) == (1.0, 9)
+
+
+def test_answers_that_a_metric_has_not_scored_are_told_and_none_at_all_is_no_zero() -> None:
+    half = [case("a", judge=1.0), case("b"), case("c", ending="abstained")]
+    never = [case("a", "none"), case("b", "none"), case("c", "none", "abstained")]
+    made = table("T", ("arm",), [MeasuredRow(("rag-5",), half), MeasuredRow(("none",), never, half)], baseline="rag-5")
+    assert told(made)["answered, not scored"] == f"1 by {JUDGE}"
+    assert told(made)[JUDGE].value == 0.5
+    assert told(made, 1)["answered, not scored"] == f"2 by {JUDGE}"
+    assert told(made, 1)[JUDGE] is None, "one that abstained would be all of its mean"
+    assert told(made, 1)["difference to rag-5"] is None
+    assert any("rather too low" in note for note in made.notes)
+    whole = table(
+        "T", ("arm",), [MeasuredRow(("x",), [case(judge=1.0), case("n", judge=1.0, numbers_f1=1.0)])], baseline="y"
+    )
+    assert "answered, not scored" not in whole.columns, "not every right answer has a number"
+
+
+def test_the_questions_of_a_patient_are_one_cluster() -> None:
+    mine, other = (
+        [case(str(i), arm, patient=f"p{i % 4}", judge=worth, faithful=i / 20) for i in range(20)]
+        for arm, worth in (("rag-5", 1.0), ("full", 0.0))
+    )
+    made = table("T", ("arm",), [MeasuredRow(("rag-5",), mine, other)], baseline="full")
+    found = told(made)["difference to full"]
+    assert (found.n, found.clusters, told(made)[PATIENTS]) == (20, 4, 4)
+    assert found.p == pytest.approx(2 / 2**4)
+    assert "of 20 questions" not in str(made.notes)
+    assert "with 20 questions of 4 patients" in conclusions(made)[0]
+    alone = table(
+        "T", ("arm",), [MeasuredRow(("rag-5",), [case(str(i), faithful=i / 20) for i in range(20)])], baseline="full"
+    )
+    by_patient, by_question = (told(each)[FAITHFUL].interval for each in (made, alone))
+    assert by_patient.high - by_patient.low < by_question.high - by_question.low, "patients are alike in their means"
+    assert PATIENTS not in alone.columns
+    assert any("whole patients" in note for note in made.notes)
+
+
+def test_pooled_is_one_score_a_case_whatever_its_form() -> None:
+    def arm(name: str, choice: float, judge: float) -> list[Measured]:
+        return [
+            case("a", name, form="choice", accuracy=choice, patient="p", evidence_recall=1.0),
+            case("b", name, judge=judge, token_f1=0.1, faithful=0.2, patient="p"),
+            case("c", name, "abstained", form="extractive", patient="q"),
+            case("n", name, unanswerable=True, abstained_rightly=0.0, patient="q"),
+        ]
+
+    full, rag = arm("full", 0.0, 0.5), arm("rag-5", 1.0, 0.75)
+    made = pooled(
+        "T",
+        ("arm",),
+        [MeasuredRow(("full",), full), MeasuredRow(("rag-5",), rag, full)],
+        baseline="full",
+        remarks=("R",),
+    )
+    assert made.columns == (
+        "arm",
+        "cases",
+        *ENDINGS,
+        "score",
+        "abstained rightly",
+        "evidence recall",
+        PATIENTS,
+        "measured by",
+        "difference to full",
+        "p (Holm)",
+    )
+    row = told(made, 1)
+    assert row["score"].value == pytest.approx(1.75 / 3)
+    assert row["difference to full"].value == pytest.approx(1.25 / 3)
+    assert (row["score"].n, row["difference to full"].n) == (3, 3)
+    assert (row["measured by"], row[PATIENTS], row["evidence recall"].value) == (f"accuracy and {JUDGE}", 2, 1.0)
+    assert made.notes[-1] == "R"
+
+
+def test_the_first_metric_there_is_tests_the_arms_and_what_a_record_has_is_none() -> None:
+    assert metrics_of([case(token_f1=1, judge=0.5, evidence_recall=1, meteor=0.1)]) == (JUDGE, "token-f1", "meteor")
+    assert measures_of(MeasuredRow((), [case(token_f1=1), case(judge=0.5)])) == (JUDGE,)
+    assert measures_of(MeasuredRow((), [case(meteor=1.0)])) == ()
+    half = MeasuredRow((), [case(token_f1=1, judge=0.5), case(form="choice", accuracy=1)], [case(token_f1=1)])
+    assert measures_of(half) == ("accuracy", "token-f1"), "what both sides were measured by"
+
+
+def test_a_row_has_its_endings_its_means_and_its_difference() -> None:
+    mine = [case("a", judge=1.0), case("b", judge=1.0), case("c", ending="over-window"), case("d", ending="abstained")]
+    other = [case(each, "full-context", judge=0.0) for each in "abcd"]
+    made = table("T", ("arm",), [MeasuredRow(("rag-5",), mine, other), MeasuredRow(("full",), other)], baseline="full")
+    first = dict(zip(made.columns, made.rows[0], strict=True))
+    assert (first["cases"], first["answered"], first["abstained"], first["over-window"]) == (4, 2, 1, 1)
+    mean = first[JUDGE]
+    assert isinstance(mean, Mean)
+    assert mean.value == pytest.approx(2 / 3)
+    assert (mean.n, mean.unscored) == (3, 1)
+    found = first["difference to full"]
+    assert isinstance(found, Difference)
+    assert found.value == pytest.approx(2 / 3)
+    assert found.n == 3
+    assert dict(zip(made.columns, made.rows[1], strict=True))["difference to full"] is None
+    assert any("1 comparisons" in note for note in made.notes)
+
+
+def test_the_evidence_and_right_abstentions_have_columns_where_there_are_any() -> None:
+    none = case("n", ending="abstained", unanswerable=True, abstained_rightly=1.0)
+    rows = [MeasuredRow(("x",), [case(judge=1, evidence_recall=0.5), none])]
+    made = table("T", ("arm",), rows, baseline="full")
+    evidence, abstained = (made.column(name)[0] for name in ("evidence recall", "abstained rightly"))
+    assert isinstance(evidence, Mean)
+    assert isinstance(abstained, Mean)
+    assert (evidence.value, abstained.value) == (0.5, 1.0)
+    bare = table("T", ("arm",), [MeasuredRow(("x",), [case(judge=1)])], baseline="full")
+    assert not {"evidence recall", "abstained rightly"} & set(bare.columns)
+
+
+def test_rows_stand_by_length_and_are_compared_within_it() -> None:
+    made = rows_by(
+        "m",
+        [case(arm=arm, bin=bin, judge=1.0) for bin in ("16-32K", "0-8K") for arm in ("full-context", "rag-5")],
+        ("bin",),
+        "full-context",
+    )
+    assert [row.labels for row in made] == [
+        ("m", "0-8K", "full-context"),
+        ("m", "0-8K", "rag-5"),
+        ("m", "16-32K", "full-context"),
+        ("m", "16-32K", "rag-5"),
+    ]
+    assert [[each.condition["bin"] for each in row.against] for row in made] == [[], ["0-8K"], [], ["16-32K"]]
+
+
+def test_lengths_count_patients_and_not_cases() -> None:
+    cases = [
+        case(str(i), arm, patient=patient, tokens=tokens, bin=bin)
+        for i, (patient, tokens, bin) in enumerate([("a", 900, "0-8K"), ("a", 900, "0-8K"), ("b", 20_000, "16-32K")])
+        for arm in ("full-context", "rag-5")
+    ]
+    made = lengths_table({"m": cases})
+    assert made.rows == (
+        ("m", "s", "0-8K", 2, 1, 900, 900, 900, 900),
+        ("m", "s", "16-32K", 1, 1, 20_000, 20_000, 20_000, 20_000),
+        ("m", "s", "all", 3, 2, 900, 10_450, 10_450, 20_000),
+    )
+    assert "own tokenizer" in made.notes[0]
+    assert "own tokenizer" not in lengths_table({"m": cases}, estimated=True).notes[0]
+    steps = distribution_table({"m": cases})
+    assert sum(int(str(n)) for n in steps.column("patients")) == 2
+    assert steps.rows[0] == ("m", "s", 1_000, 1)
+    assert steps.rows[-1] == ("m", "s", 32_000, 1)

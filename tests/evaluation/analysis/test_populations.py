@@ -1,0 +1,34 @@
+"""Sizes of populations beside those that the EHR study prints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from epicrisis.evaluation.analysis.population_tables import population_table
+
+
+def told(population: str, questions: int, patients: int, unanswerable: int = 0) -> dict[str, Any]:
+    sizes = {"questions": questions, "patients": patients, "unanswerable": unanswerable}
+    return {"population": population, **sizes}
+
+
+def test_sizes_stand_beside_those_of_the_same_population_alone() -> None:
+    table = population_table(
+        {
+            "m": {"radqa": told("all", 3, 2, 1), "ehr-ds-qa": told("table-3", 3, 2, 1)},
+            "n": {"radqa": told("table-1", 1, 1), "covid-qa": told("all", 0, 0)},
+        }
+    )
+    assert table.rows == (
+        ("m", "radqa", "all", 3, 2, 1, None, None),
+        ("m", "ehr-ds-qa", "table-3", 3, 2, 1, None, None),
+        ("n", "radqa", "table-1", 1, 1, 0, 3509, 80),
+        ("n", "covid-qa", "all", 0, 0, 0, None, None),
+    )
+
+
+def test_the_studys_own_sizes() -> None:
+    sets = ("cliniqg4qa", "radqa", "ehr-ds-qa", "ehrnoteqa", "ehrnoteqa-open")
+    table = population_table({"m": {name: told("table-2", 3, 2) for name in sets}})
+    printed = list(zip(table.column("questions printed"), table.column("patients printed"), strict=True))
+    assert printed == [(1287, 36), (3509, 80), (478, 70), (962, 962), (962, 962)]

@@ -1,0 +1,117 @@
+"""How many questions it takes: against the exact power of the exact test, and there and back."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from epicrisis.errors import InputError
+from epicrisis.evaluation.analysis.sample_size import need, often, points, smallest_difference
+from epicrisis.evaluation.analysis.statistics import questions_needed
+
+
+def exact_power(n: int, difference: float, discordant: float, alpha: float) -> float:
+    """Of McNemar's exact test, summed over all numbers of discordant questions."""
+    better = (discordant + difference) / 2 / discordant
+    m = np.arange(1, n + 1)
+    # Rejected up to this many of the rarer kind.
+    most = stats.binom.ppf(alpha / 2, m, 0.5) - 1
+    most += 2 * stats.binom.cdf(most + 1, m, 0.5) <= alpha
+    tails = np.where(most < 0, 0, stats.binom.cdf(most, m, better) + stats.binom.sf(m - most - 1, m, better))
+    return float((stats.binom.pmf(m, n, discordant) * tails).sum())
+
+
+@pytest.mark.parametrize(
+    ("difference", "discordant", "comparisons"), [(0.05, 0.2, 1), (0.05, 0.2, 5), (0.1, 0.3, 1), (0.1, 0.3, 20)]
+)
+def test_so_many_questions_have_about_the_power_of_the_exact_test(
+    difference: float, discordant: float, comparisons: int
+) -> None:
+    """Exact tests are a little weaker than their approximation (the p values are steps)."""
+    n = need(difference, discordant, comparisons=comparisons).questions
+    assert 0.76 < exact_power(n, difference, discordant, 0.05 / comparisons) < 0.81
+    assert exact_power(n // 2, difference, discordant, 0.05 / comparisons) < 0.6
+
+
+def test_the_exact_power_is_what_comes_out() -> None:
+    """The check's own arithmetic, by drawing."""
+    dice = np.random.default_rng(0)
+    wins, losses = dice.multinomial(200, [0.2, 0.1, 0.7], size=2000)[:, :2].T
+    p = 2 * stats.binom.cdf(np.minimum(wins, losses), wins + losses, 0.5)
+    assert (p <= 0.05).mean() == pytest.approx(exact_power(200, 0.1, 0.3, 0.05), abs=0.03)
+
+
+@settings(max_examples=30)
+@given(st.integers(6, 20_000), st.floats(0, 1), st.sampled_from([0.5, 0.8, 0.95]), st.sampled_from([0.05, 0.005]))
+def test_the_smallest_difference_is_the_inverse(n: int, discordant: float, power: float, alpha: float) -> None:
+    least = smallest_difference(n, discordant, power, alpha)
+    if least is None:
+        assert n < 30
+        return
+    assert questions_needed(least, max(discordant, least), power, alpha) <= n
+    if least > 2e-5:
+        less = least - 2e-5
+        assert questions_needed(less, max(discordant, less), power, alpha) > n
+
+
+def test_too_few_questions_show_nothing() -> None:
+    """Five wins of five have p = 0.0625."""
+    assert smallest_difference(5, 0.2) is None
+    assert smallest_difference(8, 0.2) is not None
+    assert smallest_difference(8, 0.2, alpha=0.05 / 100) is None
+
+
+def test_more_questions_show_less() -> None:
+    found = [smallest_difference(n, 0.2) or math.nan for n in (20, 50, 100, 500, 5000)]
+    assert found == sorted(found, reverse=True)
+    assert found[-1] == pytest.approx(0.0177, abs=2e-4)
+
+
+def test_two_sentences_say_it() -> None:
+    told = need(0.05, 0.2, comparisons=5, at_hand=105)
+    assert told.questions == questions_needed(0.05, 0.2, 0.8, 0.01) == 932
+    first, second = told.sentences
+    assert "difference of 5 points in 8 of 10 such studies, 932 questions" in first
+    assert "20 % of them (McNemar's test, two-sided, 5 %, corrected for 5 comparisons)" in first
+    assert "With the 105 questions at hand the smallest difference found as often is 14.7 points." in second
+    assert "cannot show any difference" in need(0.05, 0.2, at_hand=5).sentences[1]
+    assert "corrected" not in need(0.05, 0.2).sentences[0]
+
+
+@pytest.mark.parametrize(
+    ("difference", "discordant", "more", "why"),
+    [
+        (0.3, 0.2, {}, "difference of 30 points with 20 % discordant"),
+        (0, 0.2, {}, "above 0"),
+        (0.1, 1.2, {}, "from that difference to 1"),
+        (0.1, 0.2, {"power": 1.0}, "power of 1"),
+        (0.1, 0.2, {"comparisons": 0}, "counted from 1"),
+        (0.1, 0.2, {"at_hand": 0}, "counted from 1"),
+        (math.nan, 0.2, {}, "cannot be"),
+    ],
+)
+def test_figures_that_cannot_be(difference: float, discordant: float, more: dict[str, float], why: str) -> None:
+    with pytest.raises(InputError, match=why):
+        need(difference, discordant, **more)  # type: ignore[arg-type]
+
+
+def test_words() -> None:
+    assert [points(each) for each in (0.05, 0.01, 0.062, -0.01, 0.123)] == [
+        "5 points",
+        "1 point",
+        "6.2 points",
+        "-1 point",
+        "12.3 points",
+    ]
+    assert [often(each) for each in (0.8, 0.95, 0.9, 0.5, 0.3)] == [
+        "8 of 10",
+        "95 of 100",
+        "9 of 10",
+        "5 of 10",
+        "3 of 10",
+    ]

@@ -1,0 +1,156 @@
+"""Tables as text: every figure is there at any width, and none is shown as what it is not."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import pytest
+
+from epicrisis.evaluation.analysis.statistics import Difference, Interval, Mean
+from epicrisis.evaluation.analysis.table import Cell, Table
+from epicrisis.evaluation.analysis.table_text import cell, cells, forest, key_columns, label, p_value, text
+
+SHARE = Mean(0.625, Interval(0.55, 0.694), 40)
+BETTER = Difference(0.0625, Interval(0.0112, 0.1131), 0.0123, 40, 40)
+WORSE = Difference(-0.1, Interval(-0.2, -0.01), 0.2, 40, 40)
+
+
+def made() -> Table:
+    return Table(
+        "Accuracy",
+        ("model", "arm", "k", "share right", "right", "SD over repeats", "difference to rag", "p (Holm)"),
+        (
+            ("qwen", "rag", 8, SHARE, 25, None, None, None),
+            ("qwen", "brief-context", 8, SHARE, 1250, 0.0123, BETTER, 0.0246),
+            ("qwen", "brief-context", 16, SHARE, 25, 0.5, WORSE, 1.0),
+        ),
+        ("A note that is rather long and says what was counted apart, which test was used, and why.",),
+        "the run",
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "heading", "shown"),
+    [
+        (None, "", ""),
+        ("rag", "", "rag"),
+        (1234, "n", "1,234"),
+        (SHARE, "share right", "0.625 [0.550, 0.694]"),
+        (SHARE, "right %", "62.50 % [55.00, 69.40]"),
+        (Mean(math.nan, Interval(math.nan, math.nan), 0, 3), "share right", ""),
+        (Mean(5496.5, Interval(5400.04, 5600.0), 40), "input", "5,496.5 [5,400.0, 5,600.0]"),
+        (Mean(0.98, Interval(0.9, 1.02), 40), "ratio", "0.98 [0.90, 1.02]"),
+        (BETTER, "difference", "+0.062 [+0.011, +0.113]"),
+        (WORSE, "difference", "-0.100 [-0.200, -0.010]"),
+        (Interval(0.1, 0.2), "", "[0.100, 0.200]"),
+        (0.5, "recall", "0.500"),
+        (0.5, "recall %", "50.00 %"),
+        (58.04, "percent", "58.04"),
+        (-3.5, "slope", "-3.50"),
+        (0.00012, "US dollars", "0.00012"),
+        (0.0, "recall", "0.000"),
+        (0.0, "p (Holm)", "<0.0001"),
+        (0.0246, "p (Holm)", "0.025"),
+        (1.0, "p (Holm) of that", "1"),
+    ],
+)
+def test_cells(value: Cell, heading: str, shown: str) -> None:
+    assert cell(value, heading) == shown
+
+
+def test_a_p_value_is_never_zero() -> None:
+    assert [p_value(each) for each in (1e-12, 0.00021, 0.049, 1.0)] == ["<0.0001", "0.00021", "0.049", "1"]
+
+
+def test_uncorrected_p_values_are_shown_where_there_are_no_corrected_ones() -> None:
+    assert cells(made())[1][6] == "+0.062 [+0.011, +0.113]"
+    alone = Table("T", ("arm", "difference"), (("a", BETTER),))
+    assert cells(alone) == [["a", "+0.062 [+0.011, +0.113] p = 0.012"]]
+
+
+@pytest.mark.parametrize("width", [50, 66, 80, 120, 200])
+def test_nothing_is_lost_at_any_width(width: int) -> None:
+    shown = text(made(), width)
+    assert max(map(len, shown.splitlines())) <= width
+    for figure in ("1,250", "0.625 [0.550, 0.694]", "0.012", "-0.100 [-0.200, -0.010]", "0.025"):
+        assert figure in shown
+    assert "counted apart, which test" in " ".join(shown.split())
+    assert " ".join(shown.split()).count("difference to rag") == 1
+
+
+def test_columns_that_do_not_fit_stand_below_with_the_names_of_their_rows() -> None:
+    first, *below = re.split(r"\n\n", text(made(), 60))[1:-1]
+    assert "qwen" in first
+    for band in below:
+        head, *rows = band.splitlines()
+        assert head.startswith("arm")
+        assert "qwen" not in band
+        assert [row.split()[:2] for row in rows if row.startswith(("rag", "brief"))] == [
+            ["rag", "8"],
+            ["brief-context", "8"],
+            ["brief-context", "16"],
+        ]
+    (last,) = [band for band in below if "(Holm)" in band]
+    assert "+0.062" in last, "a p value stands with what it is the p of"
+
+
+def test_without_a_width_a_row_is_a_line() -> None:
+    lines = text(made()).splitlines()
+    assert lines[:2] == ["Accuracy", "the run"]
+    assert len(lines) == 2 + 1 + 2 + 3 + 1 + 1
+    assert lines[3].split() == " ".join(made().columns).split()
+    assert lines[-1] == made().notes[0]
+
+
+def test_long_words_are_wrapped_and_not_cut() -> None:
+    name = "a-model-with-a-name-that-goes-on-for-longer-than-any-terminal-is-wide"
+    shown = text(Table("T", ("model", "right"), ((name, 3), ("b", 4))), 40)
+    assert max(map(len, shown.splitlines())) <= 40
+    assert name in re.sub(r"[\s]+|3", "", shown)
+
+
+def test_wide_characters_keep_the_columns_straight() -> None:
+    lines = text(Table("T", ("model", "right"), (("模型", 3), ("abcd", 4)))).splitlines()
+    assert lines[-2:] == ["模型       3", "abcd       4"]
+
+
+def test_an_empty_table_is_shown() -> None:
+    assert "model  right" in text(Table("T", ("model", "right"), ()), 80)
+
+
+def test_what_a_row_is_called() -> None:
+    table = made()
+    assert key_columns(table) == 3
+    assert [label(table, row) for row in table.rows] == ["rag, k 8", "brief-context, k 8", "brief-context, k 16"]
+    assert label(table, table.rows[2], ("arm",)) == "k 16"
+    pairs = Table("T", ("run", "against", "arm", "k", "n"), (("b", "a", "rag", 8, 1),))
+    assert key_columns(pairs) == 3
+    assert label(pairs, pairs.rows[0]) == "b, against a, arm rag"
+
+
+def test_a_forest_plot_to_scale() -> None:
+    drawn = forest(made(), 60).splitlines()
+    assert drawn[0] == "difference to rag, with its 95 % interval"
+    better = next(line for line in drawn if line.startswith("brief-context, k 8"))
+    zero = drawn[2].index("│")
+    assert better.index("├") > zero - 1
+    assert better.index("├") < better.index("●") < better.index("┤")
+    line = next(line for line in drawn if line.startswith("brief-context, k 16"))
+    assert line.index("├") < line.index("●") < line.index("┤") < line.index("│")
+    width = 60 - len("brief-context, k 16") - 2
+    step = (0.1131 + 0.2) / (width - 1)
+    assert line.index("┤") - line.index("├") == pytest.approx(0.19 / step, abs=1)
+    assert drawn[-1].split() == ["-0.2", "0", "+0.113"]
+
+
+def test_a_forest_plot_in_ascii() -> None:
+    drawn = forest(made(), 60, ascii_only=True)
+    assert drawn.isascii()
+    assert "|---" in drawn
+    assert forest(Table("T", ("arm", "n"), (("a", 1),))) == ""
+
+
+def test_no_difference_at_all_is_a_point_on_zero() -> None:
+    none = Difference(0.0, Interval(0.0, 0.0), 1.0, 10, 10)
+    assert "●" in forest(Table("T", ("arm", "difference"), (("a", none),)), 40)

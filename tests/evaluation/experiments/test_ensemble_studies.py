@@ -1,0 +1,187 @@
+"""The context-retrieval study's experiments from the request to the tables: libraries, sets, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from epicrisis.configuration import load
+from epicrisis.errors import InputError
+from epicrisis.evaluation.analysis.table import Cell
+from epicrisis.evaluation.experiments.ensembles import COT, SC
+from epicrisis.evaluation.experiments.experiment import Grid, Request
+from epicrisis.evaluation.experiments.medprompt import MEDPROMPT, NONE
+from epicrisis.evaluation.experiments.openmedprompt import ONE, REFINING
+from epicrisis.evaluation.experiments.registry import experiment, prepared
+from epicrisis.evaluation.experiments.run_findings import findings_of
+from epicrisis.evaluation.runs.case import Case, canonical
+from epicrisis.evaluation.runs.run_folder import RECORDS, RunPlan
+from epicrisis.library.ingest import add_documents
+from epicrisis.library.library import Library
+from epicrisis.pipeline import Pipeline
+from epicrisis.testing.chat import ScriptedModel
+from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.types import Document
+from tests.support.correctness_marks import RIGHT, WRONG, marked_by, run_of
+from tests.support.run_folders import QUESTIONS, folder
+
+OPTIONS = {"A": "gout", "B": "scurvy"}
+
+
+@pytest.fixture(autouse=True)
+def hashed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Libraries made by a fake encoder are opened with it."""
+    monkeypatch.setattr("epicrisis.components.load_encoder", lambda *_: HashingEncoder(16))
+
+
+def solved(path: Path, n: int = 6) -> Path:
+    """A library of so many solved questions."""
+    told = {"options": OPTIONS, "choice": "A", "reasoning": "So.", "answer": "It is gout."}
+    texts = [f"Case {i}: which disease comes with a swollen toe number {i}?" for i in range(n)]
+    encoder = HashingEncoder(16)
+    with Library.create(
+        path, encoder_fingerprint=encoder.fingerprint, encoder_name="hashing", dimensions=16, max_tokens=64, overlap=0
+    ) as made:
+        documents = (
+            Document(f"made/{i}", text, metadata={**told, "question": text, "question_id": f"case-{i}"})
+            for i, text in enumerate(texts)
+        )
+        add_documents(made, documents, encoder)
+    return path
+
+
+def asked(path: Path, form: str = "choice", n: int = 4) -> str:
+    """A file of questions."""
+    more: dict[str, Any] = {"options": OPTIONS, "gold": "B"} if form == "choice" else {"gold": "Scurvy."}
+    lines = [{"id": f"{path.stem}-{i}", "question": f"What is it, {i}, in {path.stem}?", **more} for i in range(n)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return str(path)
+
+
+def planned(name: str, *sets: str, **request: Any) -> tuple[RunPlan, tuple[Case, ...]]:
+    settings = load({"strategy": experiment(name).strategy})
+    pipeline = Pipeline(settings, dict.fromkeys(settings.roles, ScriptedModel(lambda _: "")), None)
+    return prepared(experiment(name), Request(sets=sets, questions=2, **request), settings, pipeline)
+
+
+def shown(cases: tuple[Case, ...]) -> list[tuple[object, int]]:
+    """The condition `examples` of each case and how many are shown."""
+    return [
+        (case.condition["examples"], len(case.treatment.examples.shown) if case.treatment.examples else 0)
+        for case in cases
+    ]
+
+
+# -- libraries --------------------------------------------------------------------------------------------------------
+
+
+def test_libraries_controls_and_what_finds_them_are_in_the_plan(tmp_path: Path) -> None:
+    libraries = (("cot", solved(tmp_path / "one")), ("tot", solved(tmp_path / "two")))
+    plan, cases = planned("medprompt", asked(tmp_path / "a.jsonl"), examples=libraries, grid=Grid(votes=(2,)))
+    assert shown(cases[:5]) == [("none", 0), ("cot", 5), ("tot", 5), ("random", 5), ("fixed", 5)]
+    assert list(plan.arguments["examples"]) == ["cot", "tot", "random", "fixed"]
+    assert {told["encoder"] for told in plan.arguments["examples"].values()} == {"hashing"}
+    assert plan.arguments["arms"] == ("none", "retrieved", "random", "fixed")
+
+
+def test_as_many_examples_are_shown_as_the_row_says(tmp_path: Path) -> None:
+    one = (("cot", solved(tmp_path / "one", 8)),)
+    open_ones = asked(tmp_path / "open.jsonl", "open")
+    _, cases = planned("openmedprompt", open_ones, examples=one, grid=Grid((ONE, REFINING), (0, 8), votes=(3,)))
+    assert {(case.condition["k"], n) for case, (_, n) in zip(cases, shown(cases), strict=True)} == {(0, 0), (8, 8)}
+    with pytest.raises(InputError, match="a library has 8 solved questions to show of 9: give less with -k"):
+        planned("openmedprompt", open_ones, examples=one, grid=Grid((ONE, REFINING), (9,), votes=(3,)))
+
+
+def test_without_examples_what_shows_them_is_refused(tmp_path: Path) -> None:
+    open_ones = asked(tmp_path / "open.jsonl", "open")
+    with pytest.raises(InputError, match=f"--examples NAME=LIBRARY, or ask --arm {ONE} alone"):
+        planned("openmedprompt", open_ones)
+    _, cases = planned("openmedprompt", open_ones, grid=Grid((ONE,)))
+    assert shown(cases) == [("none", 0)] * 2
+    with pytest.raises(InputError, match="ensembles shows no solved questions: leave --examples out"):
+        planned("ensembles", asked(tmp_path / "a.jsonl"), examples=(("cot", tmp_path / "one"),))
+    with pytest.raises(InputError, match="medprompt does not vary that: leave -k out"):
+        planned("medprompt", asked(tmp_path / "b.jsonl"), grid=Grid(ks=(0,)))
+
+
+@pytest.mark.parametrize("names", [("solved", "solved"), ("",), ("random",), ("cot+reranker",)])
+def test_libraries_that_could_not_be_told_apart_are_refused(tmp_path: Path, names: tuple[str, ...]) -> None:
+    named = tuple((name, tmp_path / "one") for name in names)
+    with pytest.raises(InputError, match="give each a name, --examples NAME=FOLDER"):
+        planned("medprompt", asked(tmp_path / "a.jsonl"), examples=named)
+
+
+# -- tables -----------------------------------------------------------------------------------------------------------
+
+
+def tables(path: Path) -> Mapping[str, list[Mapping[str, Cell]]]:
+    (found,) = findings_of([path])
+    return {table.title: [dict(zip(table.columns, row, strict=True)) for row in table.rows] for table in found.tables}
+
+
+def test_the_first_library_is_the_one_that_was_named_first(tmp_path: Path) -> None:
+    """Calls at once end in any order."""
+    arms = {NONE: "self-consistency+shuffling", "cot": MEDPROMPT, "tot": MEDPROMPT, "random": MEDPROMPT}
+    rates = {NONE: 4, "cot": 3, "tot": 2, "random": 5}
+    made = folder(
+        tmp_path / "run",
+        lambda i, at: i % rates[str(at["examples"])] == 0,
+        conditions=[{"arm": arm, "examples": name, "repeat": 0} for name, arm in arms.items()],
+        name="medprompt",
+        arguments={"examples": {"cot": {}, "tot": {}, "random": {}}, "repeats": 1},
+    )
+    lines = (made / RECORDS).read_text("utf-8").splitlines(keepends=True)
+    random.Random(3).shuffle(lines)
+    (made / RECORDS).write_text("".join(sorted(lines, key=lambda line: '"random"' not in line)), "utf-8")
+    found = tables(made)
+    assert [row["examples"] for row in found["Accuracy by the examples that are shown"]] == [
+        "none",
+        "cot",
+        "tot",
+        "random",
+    ]
+    assert [row["examples"] for row in found["Which examples"]] == ["tot", "random"]
+
+
+def test_before_answers_are_marked_no_accuracy_is_shown(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "run", [RIGHT, WRONG, "abstained"], (ONE, REFINING))
+    records = [json.loads(line) for line in (run / RECORDS).read_text("utf-8").splitlines()]
+    for record in records:
+        question = record["key"].removesuffix(f" {canonical(record['condition'])}")
+        record["condition"] |= {"examples": "cot", "k": 3, **({"n": 3} if record["condition"]["arm"] != ONE else {})}
+        record["key"] = f"{question} {canonical(record['condition'])}"
+    written = folder(tmp_path / "whole", lambda *_: True, questions=QUESTIONS[:1], name="openmedprompt")
+    (written / RECORDS).write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
+    (found,) = findings_of([written])
+    (took,) = (table for table in found.tables if table.title == "What it took")
+    assert found.tables[0] is took
+    assert "nobody has marked these open answers yet" in took.notes[0]
+    assert not any("difference" in said for said in found.conclusions)
+    marked_by(written)
+    shares = {row["examples"]: row["share right"].value for row in tables(written)["One draft"]}  # type: ignore[union-attr]
+    assert shares == {"cot": pytest.approx(1 / 3)}
+
+
+def test_each_of_several_sets_has_rows_of_its_own(tmp_path: Path) -> None:
+    sets = (asked(tmp_path / "b.jsonl"), asked(tmp_path / "a.jsonl"))
+    _, cases = planned("ensembles", *sets, grid=Grid((COT, SC), votes=(3,), temperatures=(0.7,)))
+    assert {(case.question.id.partition("-")[0], case.condition["set"]) for case in cases} == {
+        ("a", "a.jsonl"),
+        ("b", "b.jsonl"),
+    }
+    made = folder(
+        tmp_path / "run",
+        lambda i, at: at["set"] == "a.jsonl",
+        conditions=[{"set": name, "arm": COT, "repeat": 0} for name in ("b.jsonl", "a.jsonl")],
+        questions=QUESTIONS[:6],
+        name="ensembles",
+    )
+    shares = {row["model"]: row["share right"].value for row in tables(made)["Accuracy by method"]}  # type: ignore[union-attr]
+    assert shares == {"qwen, a.jsonl": 1.0, "qwen, b.jsonl": 0.0}
+    assert [row["model"] for row in tables(made)["What it took"]] == ["qwen, a.jsonl", "qwen, b.jsonl"]

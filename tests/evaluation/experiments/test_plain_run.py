@@ -1,0 +1,91 @@
+"""The plain run: all questions or a sample of them, and what a leak guard hides from each (errata B15)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from epicrisis.components import Opened
+from epicrisis.errors import InputError
+from epicrisis.evaluation.experiments.plain_run import prepared
+from epicrisis.evaluation.experiments.recorded_rankings import Guard
+from epicrisis.evaluation.runs.case import Case
+from epicrisis.evaluation.runs.run_folder import RunPlan
+from epicrisis.pipeline import Pipeline
+from epicrisis.settings import ROLES, Settings
+from epicrisis.testing.chat import ScriptedModel
+from epicrisis.types import Document
+from tests.support.hashed_encoder import opened_library
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
+    path = tmp_path_factory.mktemp("evaluating") / "library"
+    documents = [Document("old", "A trial of drugs.", date="2001-05-03"), Document("undated", "Drugs.")]
+    return opened_library(path, documents)
+
+
+def asked(path: Path, *gold: Sequence[str]) -> str:
+    """A question set whose questions have these gold documents."""
+    rows: list[dict[str, Any]] = [
+        {"id": str(i), "text": f"Does drug {i} help?", "options": ["yes", "no"], "gold": "A", "gold_documents": names}
+        for i, names in enumerate(gold)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return str(path)
+
+
+def run(questions: str, opened: Opened | None, guard: Guard, **more: Any) -> tuple[RunPlan, tuple[Case, ...]]:
+    settings = Settings(strategy="closed-book" if opened is None else "rag")
+    pipeline = Pipeline(settings, dict.fromkeys(ROLES, ScriptedModel(lambda request: "")), opened)
+    return prepared(questions, settings, pipeline, guard=guard, **more)
+
+
+def test_all_questions_or_a_sample_of_them(tmp_path: Path, opened: Opened) -> None:
+    questions = asked(tmp_path / "set.jsonl", *[["old"]] * 6)
+    plan, cases = run(questions, opened, "none")
+    assert (plan.sample, plan.arguments) == ({"how": "all"}, {"guard": "none"})
+    assert [case.question.id for case in cases] == list("012345")
+    assert {(case.condition == {}, case.treatment.scope) for case in cases} == {(True, None)}
+    plan, some = run(questions, opened, "none", n=3, draw=7)
+    assert plan.sample == {"how": "at-random", "n": 3, "seed": 7}
+    assert len(some) == 3
+    assert {case.key for case in some} < {case.key for case in cases}
+
+
+def test_a_guard_hides_the_source_or_all_that_is_not_older(tmp_path: Path, opened: Opened) -> None:
+    questions = asked(tmp_path / "set.jsonl", ["old", "elsewhere"])
+    _, (hidden,) = run(questions, opened, "source-hidden")
+    assert hidden.treatment.scope is not None
+    assert {"old", "elsewhere"} <= hidden.treatment.scope.hidden
+    _, (before,) = run(questions, opened, "before-source")
+    assert before.treatment.scope is not None
+    assert before.treatment.scope.as_of == "2001-05-02"
+
+
+@pytest.mark.parametrize(
+    ("guard", "gold", "why"),
+    [
+        ("before-source", ["undated"], "none of the documents of question '0' has a date"),
+        ("before-source", ["elsewhere"], "none of the documents of question '0' has a date"),
+        ("source-hidden", [], "question '0' names no source document, so nothing can be hidden from it"),
+        ("before-source", [], "question '0' names no source document"),
+    ],
+)
+def test_a_guard_that_cannot_be_kept_is_no_guard(
+    tmp_path: Path, opened: Opened, guard: Guard, gold: Sequence[str], why: str
+) -> None:
+    """Else the run would be called guarded and hide nothing."""
+    with pytest.raises(InputError, match=why):
+        run(asked(tmp_path / "set.jsonl", gold), opened, guard)
+
+
+def test_what_reads_no_library_needs_no_guard(tmp_path: Path) -> None:
+    questions = asked(tmp_path / "set.jsonl", ["old"])
+    assert len(run(questions, None, "none")[1]) == 1
+    with pytest.raises(InputError, match="the strategy closed-book reads no library: leave the leak guard out"):
+        run(questions, None, "source-hidden")

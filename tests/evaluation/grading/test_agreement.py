@@ -1,0 +1,87 @@
+"""Kappa and alpha against worked examples that are published, and where they are not defined."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from epicrisis.evaluation.analysis.agreement import agreement, alpha_of, kappa_of
+
+
+def raters(*rows: str) -> list[dict[int, str]]:
+    """A row a rater, a character a unit; a dot is missing."""
+    return [{unit: value for unit, value in enumerate(row.split()) if value != "."} for row in rows]
+
+
+# Krippendorff, Computing Krippendorff's Alpha-Reliability (2011), section C: four observers, twelve units.
+FOUR = raters(
+    "1 2 3 3 2 1 4 1 2 . . .",
+    "1 2 3 3 2 2 4 1 2 5 . 3",
+    ". 3 3 3 2 3 4 2 2 5 1 .",
+    "1 2 3 3 2 4 4 1 2 5 1 .",
+)
+# Krippendorff, section A: two observers, nominal data without gaps in binary form.
+BINARY = raters("0 1 0 0 0 0 0 0 1 0", "1 1 1 0 0 1 0 0 0 0")
+# The three coders of the encyclopedia's article on the coefficient, much copied in software's tests.
+THREE = raters(
+    ". . . . . 3 4 1 2 1 1 3 3 . 3",
+    "1 . 2 1 3 3 4 3 . . . . . . .",
+    ". . 2 1 3 4 4 . 2 1 1 3 3 . 4",
+)
+
+
+@pytest.mark.parametrize(("given", "alpha"), [(FOUR, 0.743), (BINARY, 0.095), (THREE, 0.691)])
+def test_alpha_is_that_of_the_published_examples(given: list[dict[int, str]], alpha: float) -> None:
+    found = agreement(given)
+    assert found.alpha.value == pytest.approx(alpha, abs=5e-4)
+    assert found.alpha.interval is not None
+    assert found.alpha.interval.low < alpha < found.alpha.interval.high
+
+
+def test_units_that_one_rater_alone_judged_pair_with_nothing() -> None:
+    found = agreement(FOUR)
+    assert (found.raters, found.units) == (4, 11)
+    assert found.kappa is None
+
+
+def test_kappa_is_that_of_a_textbook_table() -> None:
+    # 20 yes yes, 5 yes no, 10 no yes, 15 no no: 0.4.
+    said = [("yes", "yes")] * 20 + [("yes", "no")] * 5 + [("no", "yes")] * 10 + [("no", "no")] * 15
+    found = agreement([{i: pair[rater] for i, pair in enumerate(said)} for rater in range(2)])
+    assert found.kappa is not None
+    assert found.kappa.value == pytest.approx(0.4)
+    assert found.raw.value == pytest.approx(0.7)
+    assert found.raw.n == 50
+    assert found.kappa.interval is not None
+    assert found.kappa.interval.low == pytest.approx(0.15, abs=0.05)
+    assert found.kappa.interval.high == pytest.approx(0.64, abs=0.05)
+
+
+def test_full_agreement_and_none_by_chance() -> None:
+    dice = random.Random(0)
+    same = {unit: dice.choice("ab") for unit in range(400)}
+    other = {unit: dice.choice("ab") for unit in range(400)}
+    alike, apart = agreement([same, same]), agreement([same, other])
+    assert alike.kappa is not None
+    assert alike.kappa.value == 1 == alike.alpha.value
+    assert apart.alpha.value == pytest.approx(0, abs=0.1)
+
+
+def test_one_word_alone_or_nothing_shared_has_no_coefficient() -> None:
+    one_word = agreement([{1: "tie", 2: "tie"}, {1: "tie", 2: "tie"}])
+    assert one_word.kappa is not None
+    assert (one_word.kappa.value, one_word.alpha.value, one_word.alpha.interval) == (None, None, None)
+    assert one_word.raw.value == 1
+    nothing = agreement([{1: "a"}, {2: "a"}])
+    assert (nothing.units, nothing.raw.n, nothing.alpha.value) == (0, 0, None)
+    with pytest.raises(ValueError, match="two raters or more"):
+        agreement([{1: "a"}])
+
+
+def test_many_tables_at_once_are_as_one_by_one() -> None:
+    tables = np.random.default_rng(0).integers(0, 9, size=(20, 3, 3)).astype(np.float64)
+    tables = tables + tables.swapaxes(1, 2)
+    for of in (kappa_of, alpha_of):
+        assert of(tables) == pytest.approx([float(of(table)) for table in tables])

@@ -1,0 +1,192 @@
+"""Judges held against people: a bias that is built in comes out as built, and what has no verdict is in no figure."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from epicrisis.errors import EndpointTimeout, InputError
+from epicrisis.evaluation.grading.blind_pairs import BlindPair
+from epicrisis.evaluation.grading.calibration import (
+    CALIBRATION,
+    JudgeCalibration,
+    calibrate,
+    read_calibration,
+    with_people,
+)
+from epicrisis.evaluation.grading.calibration_tables import tables
+from epicrisis.evaluation.grading.human_scores import RATES, Preferred, Summary, drawn, read_pairs, read_summaries
+from epicrisis.evaluation.grading.measurers import metric
+from epicrisis.evaluation.grading.responses import ScoredAnswer
+from epicrisis.prompts import unfence
+from epicrisis.protocols import ChatRequest
+from epicrisis.types import Passage
+from tests.support.measuring import JUDGE, asker_of, graded, requests_of
+
+
+def summary(i: int, share: float) -> Summary:
+    """Its words name the share that people gave it."""
+    talk = Passage(f"talk:{i // 4}#0", f"talk:{i // 4}", 0, 0, 4, "Doctor: well?")
+    response = ScoredAnswer(f"s{i}", "Sum up.", ("the note",), f"{share}", question_key=f"talk:{i // 4}", given=(talk,))
+    return Summary(response, str(i // 4), {name: 1 - share if "Rate" in name else share for name in RATES})
+
+
+SUMMARIES = [summary(i, (i % 5) / 4) for i in range(40)]
+PAIRS = [
+    Preferred(
+        BlindPair(f"p{i}", f"Do {i}.", *(("good", "bad") if i % 2 else ("bad", "good"))), "1" if i % 2 else "2", "all"
+    )
+    for i in range(20)
+]
+
+
+def judge_by(grade: Callable[[float], int], choice: Callable[[Sequence[str]], str]) -> Callable[[ChatRequest], str]:
+    def script(request: ChatRequest) -> str:
+        texts = unfence(request.messages[-1].content)
+        if len(texts) == 2:
+            return json.dumps({"reason": "x", "verdict": choice(texts)})
+        made = grade(float(texts[2]))
+        return graded(made, made, made)
+
+    return script
+
+
+def fair(share: float) -> int:
+    return round(1 + 4 * share)
+
+
+def chooses_good(texts: Sequence[str]) -> str:
+    return str(texts.index("good") + 1)
+
+
+def calibrated(tmp_path: Path, script: Callable[[ChatRequest], str], **more: bool) -> JudgeCalibration:
+    return asyncio.run(calibrate(asker_of(script), tmp_path, SUMMARIES, PAIRS, **more))  # type: ignore[arg-type]
+
+
+def test_a_perfect_judge_agrees_wholly(tmp_path: Path) -> None:
+    found = calibrated(tmp_path, judge_by(fair, chooses_good))
+    assert {each.aspect for each in found.with_people} == {"correctness", "completeness", "faithfulness"}
+    assert all(each.spearman == pytest.approx(1) and each.kappa == pytest.approx(1) for each in found.with_people)
+    choices = found.choices[0]
+    assert choices.accuracy is not None
+    assert (choices.accuracy.value, choices.right, choices.changed, choices.first) == (1.0, 20, 0, 20)
+
+
+def test_a_mild_judge_keeps_its_ranks_and_loses_kappa_and_a_contrary_one_both(tmp_path: Path) -> None:
+    mild = calibrated(tmp_path / "mild", judge_by(lambda share: 5 if share >= 0.5 else 4, chooses_good))
+    contrary = calibrated(tmp_path / "contrary", judge_by(lambda share: 6 - fair(share), chooses_good))
+    for gentle, against in zip(mild.with_people, contrary.with_people, strict=True):
+        assert gentle.spearman is not None
+        assert gentle.kappa is not None
+        assert gentle.spearman > 0.8 > 0.4 > gentle.kappa > 0
+        assert against.spearman == pytest.approx(-1)
+        assert against.kappa is not None
+        assert against.kappa < -0.9
+
+
+@pytest.mark.parametrize(
+    ("choice", "accuracy", "changed", "tied", "first"),
+    [
+        (lambda texts: "1", 0.5, 20, 0, 40),
+        (lambda texts: "2", 0.5, 20, 0, 0),
+        (lambda texts: "tie", 0.5, 0, 20, 0),
+        (lambda texts: str(texts.index("bad") + 1), 0.0, 0, 0, 20),
+        (lambda texts: "1" if texts[0] == "good" else "tie", 0.75, 20, 0, 20),
+    ],
+)
+def test_a_guesser_is_right_by_half_whatever_place_it_likes(
+    tmp_path: Path, choice: Callable[[Sequence[str]], str], accuracy: float, changed: int, tied: int, first: int
+) -> None:
+    choices = calibrated(tmp_path, judge_by(fair, choice)).choices[0]
+    assert choices.accuracy is not None
+    assert (choices.accuracy.value, choices.changed, choices.tied, choices.first) == (accuracy, changed, tied, first)
+
+
+def test_what_has_no_verdict_is_counted_and_in_no_figure(tmp_path: Path) -> None:
+    def script(request: ChatRequest) -> str:
+        texts = unfence(request.messages[-1].content)
+        if len(texts) == 2 and texts[0] == "bad" and "Do 3." in request.messages[-1].content:
+            raise EndpointTimeout("too late: wait")
+        return "no grade" if texts[-1] == "0.0" else judge_by(fair, chooses_good)(request)
+
+    found = calibrated(tmp_path, script)
+    assert [(each.n, each.unscored) for each in found.with_people] == [(32, 8)] * 5
+    choices = found.choices[0]
+    assert (choices.pairs, choices.judged) == (20, 19)
+    assert choices.accuracy is not None
+    assert choices.accuracy.unscored == 1
+    asker = asker_of(script)
+    asyncio.run(calibrate(asker, tmp_path, SUMMARIES, PAIRS))
+    assert len(requests_of(asker)) == 1, "the failed call alone is made again"
+
+
+def test_it_is_kept_and_read_back_and_shown(tmp_path: Path) -> None:
+    found = calibrated(tmp_path, judge_by(fair, chooses_good))
+    assert read_calibration(tmp_path / CALIBRATION) == found
+    grades, choices = tables(found)
+    assert len(grades.rows) == 5
+    assert choices.column("accuracy")[0] == found.choices[0].accuracy
+    (tmp_path / CALIBRATION).write_text("{}")
+    with pytest.raises(InputError, match="is no calibration of a judge"):
+        read_calibration(tmp_path / CALIBRATION)
+
+
+def test_faithfulness_to_the_talk_is_a_row_of_its_own() -> None:
+    grades = {each.response.key: {metric("judge-faithful-to-notes", JUDGE): 1.0} for each in SUMMARIES}
+    rows = with_people(grades, SUMMARIES, JUDGE)
+    assert [each.aspect for each in rows] == ["faithful-to-notes"] * 2
+    assert [each.spearman for each in rows] == [None, None], "one grade for all ranks nothing"
+    assert [each.same for each in rows] == [0.2, 0.2]
+
+
+def test_a_smaller_sample_is_part_of_a_larger_one() -> None:
+    some, more = drawn(range(100), 10, 3), drawn(range(100), 20, 3)
+    assert set(some) < set(more)
+    assert list(some) == sorted(some)
+    assert drawn(range(100), 10, 4) != some
+    assert drawn(range(5), None, 0) == drawn(range(5), 9, 0) == tuple(range(5))
+
+
+# -- real files -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.data
+def test_the_scores_of_mts_dialog_belong_to_the_summaries_of_the_same_row(data_folder: Path) -> None:
+    summaries = read_summaries(data_folder / "judge")
+    assert len(summaries) == 400
+    assert len({each.talk for each in summaries}) == 100
+    assert len({each.response.key for each in summaries}) == 400
+
+    def shared(each: Summary) -> float:
+        gold, said = (set(text.lower().split()) for text in (each.response.references[0], each.response.answer))
+        return len(gold & said) / len(gold)
+
+    # Words recalled go with facts recalled row by row, and not once the scores are moved by a row.
+    grades = [{metric("judge-completeness", JUDGE): shared(each)} for each in summaries]
+    aligned = dict(zip((each.response.key for each in summaries), grades, strict=True))
+    moved = dict(zip((each.response.key for each in summaries), grades[1:] + grades[:1], strict=True))
+    here, there = (with_people(each, summaries, JUDGE)[0].spearman for each in (aligned, moved))
+    assert here is not None
+    assert there is not None
+    assert here > 0.35 > 0.2 > there
+    assert sum(each.scores["HallucinationRate"] == 0 for each in summaries) == 367
+    assert sum("OmissionRate" not in each.scores for each in summaries) == 2, "people gave none"
+
+
+@pytest.mark.data
+def test_llmbar_has_419_pairs_in_five_subsets(data_folder: Path) -> None:
+    pairs = read_pairs(data_folder / "judge")
+    assert len(pairs) == len({each.pair.id for each in pairs}) == 419
+    sizes = {name: sum(each.subset == name for each in pairs) for name in dict.fromkeys(each.subset for each in pairs)}
+    assert sizes == {
+        "Adversarial/GPTInst": 92,
+        "Adversarial/GPTOut": 47,
+        "Adversarial/Manual": 46,
+        "Adversarial/Neighbor": 134,
+        "Natural": 100,
+    }
+    assert {each.right for each in pairs} == {"1", "2"}

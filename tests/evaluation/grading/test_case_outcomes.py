@@ -1,0 +1,87 @@
+"""How cases ended: empty, refused and wrong are three things, and an answer that begins cautiously is none of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from epicrisis.evaluation.grading.case_outcomes import ENDINGS, Ending, ending_of, refuses
+from epicrisis.types import AnswerState, Question
+from tests.support.measuring import question, record
+
+
+@pytest.mark.parametrize(
+    ("state", "text", "failure", "ending"),
+    [
+        ("answered", "80 mg.", None, "answered"),
+        ("answered", "  \n", None, "empty"),
+        ("failed", "", "EmptyReply", "empty"),
+        ("unparsed", "", "EmptyReply", "empty"),
+        ("failed", "", "ReplyWithheld", "refused"),
+        ("answered", "I'm sorry, but I can't assist with that request.", None, "refused"),
+        ("unparsed", "As an AI language model, I do not give doses.", None, "refused"),
+        ("failed", "", "ContextOverflow", "over-window"),
+        ("failed", "", "EndpointTimeout", "failed"),
+        ("unparsed", "what is this", "Unreadable", "unparsed"),
+        ("abstained", "I cannot help with this: the notes do not say.", None, "abstained"),
+    ],
+)
+def test_each_ending_is_told_from_state_failure_and_words(
+    state: AnswerState, text: str, failure: str | None, ending: Ending
+) -> None:
+    assert ending_of(record(question(), text, state, failure=failure)) == ending
+    assert ending in ENDINGS
+
+
+def test_refusal_that_was_withheld_from_the_reader_is_refused() -> None:
+    withheld = record(question(), "", "abstained")
+    withheld["answer"]["withheld"] = {"text": "I'm sorry, but I can't assist with that request.", "reason": "it quotes"}
+    assert ending_of(withheld) == "refused"
+    withheld["answer"]["withheld"]["text"] = "80 mg."
+    assert ending_of(withheld) == "abstained"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I cannot help with that.",
+        "I can't provide medical advice about a real patient.",
+        "I won't answer this.",
+        "Sorry, I am unable to assist with medical questions.",
+        "I must decline to answer.",
+        "As an AI, I do not know.",
+        "I'm really sorry, but as a language model I have no view.",
+        "I am not able to discuss that.",
+    ],
+)
+def test_a_refusal_in_words_is_seen(text: str) -> None:
+    assert refuses(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Pulmonary embolism cannot be excluded.",
+        "The patient said 'I cannot help with the stairs'.",
+        "I cannot find the dose in the notes.",
+        "Unfortunately the patient died.",
+        "Sorry, the dose is not stated.",
+        "Aid for walking was given.",
+        "The patient was unable to answer questions.",
+        "As an inpatient he had 40 mg.",
+        "I can help with this: 40 mg.",
+        "",
+    ],
+)
+def test_what_is_an_answer_is_no_refusal(text: str) -> None:
+    assert not refuses(text)
+
+
+def test_a_choice_is_never_read_for_words() -> None:
+    asked = Question("Which?", {"A": "I cannot help with it", "B": "40 mg"}, "choice", "c", "A")
+    line: dict[str, Any] = record(asked, "I cannot help with it", "answered")
+    line["answer"]["choice"] = "A"
+    assert ending_of(line) == "answered"
+    line["answer"]["text"] = ""
+    assert ending_of(line) == "answered", "a letter is an answer without words"

@@ -1,0 +1,329 @@
+"""Meters on machines that are made up: sysfs in a folder, cards in a module, clocks that are told the time."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from epicrisis.evaluation.runs.energy import EquipmentEnergy, Meter, Nvml, Rapl, SessionEnergy, Untold, metered
+from epicrisis.serialization import to_json
+from epicrisis.settings import Settings
+
+RANGE = 262_143_328_850
+DRIVER = "proc/driver/nvidia"
+REMOTE = {"models": {"writer": {"name": "https://example.org/v1#m"}}}
+HERE = {"models": {"writer": {"name": "http://127.0.0.1:8000/v1#m"}}}
+
+
+@pytest.fixture(autouse=True)
+def no_cards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever this machine has."""
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+
+
+def zone(root: Path, name: str, label: str, microjoules: int, largest: int | None = RANGE) -> Path:
+    """A zone of powercap's; what it counts lies in the file that is given back."""
+    folder = root / "sys/class/powercap" / name
+    folder.mkdir(parents=True)
+    (folder / "name").write_text(f"{label}\n")
+    if largest is not None:
+        (folder / "max_energy_range_uj").write_text(f"{largest}\n")
+    (folder / "energy_uj").write_text(f"{microjoules}\n")
+    return folder / "energy_uj"
+
+
+class Time:
+    """A clock that stands still until it is told to go on."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Card:
+    def __init__(self, millijoules: int | None = None, milliwatts: int = 0) -> None:
+        self.millijoules, self.milliwatts = millijoules, milliwatts
+        self.lost = False
+
+
+def nvml(monkeypatch: pytest.MonkeyPatch, cards: Sequence[Card], starts: bool = True) -> None:
+    """`pynvml`, as far as it is called, over these cards."""
+
+    class NVMLError(Exception):
+        pass
+
+    def told(card: Card, value: int | None) -> int:
+        if card.lost or value is None:
+            raise NVMLError("GPU is lost" if card.lost else "Not Supported")
+        return value
+
+    def init() -> None:
+        if not starts:
+            raise NVMLError("Driver Not Loaded")
+
+    module: Any = ModuleType("pynvml")
+    module.NVMLError = NVMLError
+    module.nvmlInit = init
+    module.nvmlDeviceGetCount = lambda: len(cards)
+    module.nvmlDeviceGetHandleByIndex = lambda i: cards[i]
+    module.nvmlDeviceGetTotalEnergyConsumption = lambda card: told(card, card.millijoules)
+    module.nvmlDeviceGetPowerUsage = lambda card: told(card, card.milliwatts)
+    monkeypatch.setitem(sys.modules, "pynvml", module)
+
+
+def parts(taken: SessionEnergy) -> dict[str, EquipmentEnergy]:
+    return {part.what: part for part in taken.parts}
+
+
+# -- RAPL -------------------------------------------------------------------------------------------------------------
+
+
+def test_packages_and_memory_are_summed_and_nothing_within_or_around_them(tmp_path: Path) -> None:
+    counted = [
+        zone(tmp_path, "intel-rapl:0", "package-0", 5_000_000),
+        zone(tmp_path, "intel-rapl:0:1", "dram", 1_000_000),
+        zone(tmp_path, "intel-rapl:1", "package-1", 0),
+    ]
+    others = [
+        zone(tmp_path, "intel-rapl:0:0", "core", 0),
+        zone(tmp_path, "intel-rapl:1:0", "uncore", 0),
+        zone(tmp_path, "intel-rapl:2", "psys", 0),
+        zone(tmp_path, "intel-rapl-mmio:0", "package-0", 5_000_000),
+    ]
+    rapl = Rapl(tmp_path)
+    for file, more in zip(counted, (30_000_000, 2_000_000, 10_000_000), strict=True):
+        file.write_text(str(int(file.read_text()) + more))
+    for file in others:
+        file.write_text("999999999")
+    assert rapl.look() == 42.0
+    assert rapl.how == ("RAPL's counters of package-0, dram, package-1; the whole machine's, whatever else it did")
+
+
+@given(
+    start=st.integers(0, RANGE - 1),
+    steps=st.lists(st.integers(0, RANGE - 1), max_size=6),
+)
+def test_a_counter_that_begins_anew_loses_nothing(
+    tmp_path_factory: pytest.TempPathFactory, start: int, steps: Sequence[int]
+) -> None:
+    root = tmp_path_factory.mktemp("sysfs")
+    file = zone(root, "intel-rapl:0", "package-0", start)
+    rapl, at, looked = Rapl(root), start, 0.0
+    for step in steps:
+        at += step
+        file.write_text(str(at % RANGE))
+        looked = rapl.look()
+    assert looked == pytest.approx(sum(steps) / 1e6)
+
+
+def test_a_counter_that_begins_anew_and_hides_its_range_is_not_guessed_at(tmp_path: Path) -> None:
+    file = zone(tmp_path, "intel-rapl:0", "package-0", 10, largest=None)
+    rapl = Rapl(tmp_path)
+    file.write_text("25")
+    assert rapl.look() == 15e-6
+    file.write_text("5")
+    with pytest.raises(Untold, match="does not tell its range"):
+        rapl.look()
+
+
+def test_dies_that_show_one_counter_between_them_are_counted_once(tmp_path: Path) -> None:
+    """As some AMD processors do; dies with counters of their own are all counted, and so are like packages."""
+    files = [
+        zone(tmp_path, "intel-rapl:0", "package-0-die-0", 70_000_000_000),
+        zone(tmp_path, "intel-rapl:1", "package-0-die-1", 70_000_100_000),
+        zone(tmp_path, "intel-rapl:2", "package-1-die-0", 70_000_000_000),
+        zone(tmp_path, "intel-rapl:3", "package-1-die-1", 12_000_000_000),
+    ]
+    rapl = Rapl(tmp_path)
+    for file in files:
+        file.write_text(str(int(file.read_text()) + 1_000_000))
+    assert rapl.look() == 3.0
+    assert "package-0-die-0, package-1-die-0, package-1-die-1;" in rapl.how
+
+
+def test_memory_alone_is_no_processor(tmp_path: Path) -> None:
+    zone(tmp_path, "intel-rapl:0:0", "dram", 0)
+    with pytest.raises(Untold, match="shows no energy counter of its processors"):
+        Rapl(tmp_path)
+
+
+# -- cards ------------------------------------------------------------------------------------------------------------
+
+
+def test_cards_are_counted_or_their_power_summed_over_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    new, old, clock = Card(millijoules=7_000), Card(milliwatts=50_000), Time()
+    nvml(monkeypatch, [new, old])
+    cards = Nvml(clock)
+    clock.now += 2
+    new.millijoules, old.milliwatts = 10_000, 100_000
+    assert cards.look() == 3 + 200
+    clock.now += 1
+    old.milliwatts = 20_000
+    assert cards.look() == 3 + 220
+    assert cards.how.startswith("NVML, 2 NVIDIA cards by power, looked at every 1 s; the whole machine's")
+
+
+def test_a_card_whose_driver_was_loaded_again_is_not_guessed_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    card = Card(millijoules=9_000)
+    nvml(monkeypatch, [card])
+    cards = Nvml()
+    assert cards.how.startswith("NVML, 1 NVIDIA card by counter;")
+    card.millijoules = 10
+    with pytest.raises(Untold, match="its driver was loaded again"):
+        cards.look()
+
+
+@pytest.mark.parametrize(
+    ("driver", "installed", "said"),
+    [(True, False, "pip install 'epicrisis[energy]'"), (True, True, "Driver Not Loaded"), (False, True, None)],
+)
+def test_cards_that_do_not_tell_are_unknown_where_there_is_a_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: bool, installed: bool, said: str | None
+) -> None:
+    if installed:
+        nvml(monkeypatch, [], starts=False)
+    if driver:
+        (tmp_path / DRIVER).mkdir(parents=True)
+    part = parts(Meter(Settings(), tmp_path).taken()).get("cards")
+    if said is None:
+        assert part is None, "a library without any card is nothing to report"
+    else:
+        assert part is not None
+        assert (part.known, part.joules) == ("unknown", None)
+        assert said in part.how
+
+
+def test_a_card_that_is_lost_on_the_way_is_unknown_and_not_what_it_had_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    card = Card(millijoules=0)
+    nvml(monkeypatch, [card])
+    meter = Meter(Settings(), tmp_path)
+    card.millijoules = 5_000
+    meter.look()
+    assert parts(meter.taken())["cards"].joules == 5.0
+    card.lost = True
+    assert parts(meter.taken())["cards"] == EquipmentEnergy("cards", "unknown", None, "NVML does not tell: GPU is lost")
+
+
+# -- a session --------------------------------------------------------------------------------------------------------
+
+
+def test_without_a_counter_the_processors_are_estimated_and_the_assumption_said(tmp_path: Path) -> None:
+    clock, worked = Time(), Time()
+    meter = Meter(Settings(energy={"watts_per_core": 10, "kg_co2_per_kwh": 0.5}), tmp_path, clock, worked)
+    clock.now += 8
+    worked.now += 30
+    taken = meter.taken()
+    assert (taken.seconds, taken.kg_co2_per_kwh) == (8, 0.5)
+    assert taken.parts == (
+        EquipmentEnergy(
+            "processors",
+            "estimated",
+            300,
+            "this program's processor seconds at 10 W a core (energy.watts_per_core), as this machine shows no energy "
+            "counter of its processors (RAPL)",
+        ),
+    )
+
+
+def test_counters_that_a_user_may_not_read_are_said_to_be_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By an error that is made up: the tests may be root's, who reads every file."""
+    refused = zone(tmp_path, "intel-rapl:0", "package-0", 0)
+    read = Path.read_text
+
+    def denied(path: Path, *arguments: Any, **more: Any) -> str:
+        if path == refused:
+            raise PermissionError(13, "Permission denied")
+        return read(path, *arguments, **more)
+
+    monkeypatch.setattr(Path, "read_text", denied)
+    part = parts(Meter(Settings(), tmp_path).taken())["processors"]
+    assert part.known == "estimated"
+    assert "RAPL's counters are root's alone to read: let this user read energy_uj" in part.how
+
+
+def test_counters_that_vanish_leave_an_estimate_of_the_whole_session(tmp_path: Path) -> None:
+    """Never the sum of what was measured until then and an estimate."""
+    worked = Time()
+    files = [zone(tmp_path, f"intel-rapl:{i}", f"package-{i}", 0) for i in range(2)]
+    meter = Meter(Settings(), tmp_path, processor_seconds=worked)
+    files[0].write_text("5000000")
+    assert parts(meter.taken())["processors"].joules == 5.0
+    worked.now += 2
+    files[1].unlink()
+    part = parts(meter.taken())["processors"]
+    assert (part.known, part.joules) == ("estimated", 24.0)
+    assert part.how.endswith("as RAPL's counter intel-rapl:1 cannot be read")
+    files[1].write_text("1")
+    assert parts(meter.taken())["processors"].known == "estimated", "it was not looked at all the time"
+
+
+@pytest.mark.parametrize(
+    ("settings", "rapl", "said"),
+    [
+        ({}, False, None),
+        (REMOTE, True, "example.org is another machine: say what it draws with energy.endpoint_watts"),
+        (HERE, False, "127.0.0.1 is another program: say what it draws with energy.endpoint_watts"),
+        (HERE, True, None),
+        ({"rerank": {"name": "https://other.example/v1/rerank"}}, True, "other.example is another machine"),
+    ],
+)
+def test_what_answers_elsewhere_is_unknown_unless_the_counters_see_it(
+    tmp_path: Path, settings: dict[str, Any], rapl: bool, said: str | None
+) -> None:
+    if rapl:
+        zone(tmp_path, "intel-rapl:0", "package-0", 0)
+    meter = Meter(Settings.model_validate(settings), tmp_path)
+    assert "endpoints" not in parts(meter.taken()), "nobody was asked yet"
+    meter.calls += 1
+    part = parts(meter.taken()).get("endpoints")
+    if said is None:
+        assert part is None
+    else:
+        assert part is not None
+        assert (part.known, part.joules) == ("unknown", None)
+        assert said in part.how
+
+
+def test_a_users_watts_are_an_estimate_of_the_endpoint(tmp_path: Path) -> None:
+    clock = Time()
+    meter = Meter(Settings.model_validate({**REMOTE, "energy": {"endpoint_watts": 700}}), tmp_path, clock)
+    clock.now += 10
+    assert "endpoints" not in parts(meter.taken()), "replies out of the cache take nothing there"
+    meter.calls += 1
+    assert parts(meter.taken())["endpoints"] == EquipmentEnergy(
+        "endpoints", "estimated", 7000.0, "700 W (energy.endpoint_watts) of example.org for as long as the session took"
+    )
+
+
+def test_what_is_broken_off_is_kept_and_its_calls_count(tmp_path: Path) -> None:
+    kept: list[SessionEnergy] = []
+    settings = Settings.model_validate(REMOTE)
+    with pytest.raises(KeyboardInterrupt), metered(settings, kept.append, tmp_path):
+        raise KeyboardInterrupt
+    assert [part.what for part in kept[0].parts] == ["processors", "endpoints"]
+    with metered(settings, kept.append, tmp_path):
+        pass
+    assert [part.what for part in kept[1].parts] == ["processors"]
+
+
+def test_this_machine_tells_something(tmp_path: Path) -> None:
+    """Whatever it has: a figure with how it is known, and back from a manifest the same."""
+    kept: list[SessionEnergy] = []
+    with metered(Settings(), kept.append):
+        sum(range(200_000))
+    part = parts(kept[0])["processors"]
+    assert part.known in ("measured", "estimated")
+    assert part.joules is not None
+    assert part.how
+    assert SessionEnergy.of_json(to_json(kept[0])) == kept[0]

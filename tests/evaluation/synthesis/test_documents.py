@@ -1,0 +1,193 @@
+"""Solved questions as documents: read, kept in a library, counted, and leaks among them found."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from epicrisis.corpus.reader_base import Skipped
+from epicrisis.errors import InputError
+from epicrisis.evaluation.synthesis.example_documents import Held, held, kept, ready_made, solved_in
+from epicrisis.evaluation.synthesis.leaks import Leak, among, leaks
+from epicrisis.library.ingest import add_documents, open_or_create
+from epicrisis.library.library import Library
+from epicrisis.retrieval.examples import METADATA, is_itself
+from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.types import Document, Question
+from tests.evaluation.synthesis.test_examples import OPTIONS, open_questions, questions, right, said, solved
+from tests.support.library_documents import add, create
+
+ENCODER = HashingEncoder(16, max_tokens=8)
+LINE: dict[str, Any] = {
+    "id": "q-1",
+    "question": "What stops bleeding?",
+    "options": OPTIONS,
+    "choice": "B",
+    "reasoning": "It clots.",
+    "answer": "Vitamin K.",
+}
+
+
+def written(path: Path, *rows: dict[str, Any]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def filled(folder: Path, *files: Path) -> Library:
+    with open_or_create(folder, ENCODER, "hashing", overlap=0) as library:
+        for file in files:
+            add_documents(library, ready_made(file), ENCODER)
+    return Library.open(folder)
+
+
+def test_what_was_solved_becomes_documents_that_the_search_for_examples_reads(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    solved([*questions(3), *open_questions(1)], right, path)
+    documents = [each for each in kept(path) if isinstance(each, Document)]
+    assert len(path.read_text().splitlines()) == 4, "the open one is answered wrongly, and no document"
+    assert [each.id for each in documents] == [f"made/train/q-{i}" for i in range(3)]
+    assert documents[1].text == questions(2)[1].text
+    assert {*METADATA, "how", "model", "form"} == documents[0].metadata.keys()
+    with filled(tmp_path / "library", path) as library:
+        found = {passage.document_id: (passage, example) for passage, example in solved_in(library)}
+        assert len(found) == 3
+        assert library.count()[1] > 3, "a question longer than the encoder reads is several passages"
+        passage, example = found["made/train/q-1"]
+        assert (passage.source, passage.metadata["question_id"]) == ("made/train", "q-1")
+        assert (example.text, example.options, example.choice) == (questions(2)[1].text, OPTIONS, "B")
+        assert example.reasoning.endswith("The answer is B.")
+
+
+def test_a_half_written_line_is_no_example_and_no_fault(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    solved(questions(2), right, path)
+    path.write_bytes(path.read_bytes()[:-9])
+    assert [each.id for each in kept(path) if isinstance(each, Document)] == ["made/train/q-0"]
+
+
+def test_ready_made_ones_need_little(tmp_path: Path) -> None:
+    plain = {"id": 7, "question": "Which?", "answer": "Zinc."}
+    path = written(tmp_path / "own.jsonl", LINE, plain, {**LINE, "id": "l", "options": ["iron", "zinc"], "set": "mine"})
+    packed = tmp_path / "own.jsonl.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    first, open_one, last = ready_made(path)
+    assert isinstance(first, Document)
+    assert (first.id, first.source) == ("own.jsonl/q-1", "own.jsonl")
+    assert (first.metadata["how"], first.metadata["model"], first.metadata["form"]) == ("ready-made", "", "choice")
+    assert isinstance(open_one, Document)
+    assert (open_one.id, open_one.metadata["choice"], open_one.metadata["form"]) == ("own.jsonl/7", None, "open")
+    assert isinstance(last, Document)
+    assert (last.id, last.metadata["options"]) == ("mine/l", {"A": "iron", "B": "zinc"})
+    assert len(list(ready_made(packed))) == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"patient": "anna"}, "patient: an example is shown with everybody's questions"),
+        ({"id": None}, "id: missing"),
+        ({"choice": "D"}, "choice: none of the options"),
+        ({"choice": None}, "choice: none of the options"),
+        ({"answer": " "}, "answer: empty"),
+        ({"question": ""}, "question: empty"),
+        ({"options": {"yes": "no"}}, "options: each key must be one letter"),
+    ],
+)
+def test_a_line_that_is_no_solved_question_is_left_out_and_said(
+    changes: dict[str, Any], why: str, tmp_path: Path
+) -> None:
+    bad, good = ready_made(written(tmp_path / "own.jsonl", {**LINE, **changes}, LINE))
+    assert isinstance(bad, Skipped)
+    assert bad.where == "line 1"
+    assert why in bad.reason
+    assert "bleeding" not in bad.reason
+    assert isinstance(good, Document)
+
+
+def test_lines_that_were_not_kept_are_passed_over(tmp_path: Path) -> None:
+    wrong = {"id": "q-2", "set": "x", "state": "wrong"}
+    assert len(list(ready_made(written(tmp_path / "own.jsonl", wrong, {**LINE, "state": "kept"})))) == 1
+
+
+def test_they_are_counted_by_set_how_model_and_form(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    solved([*questions(3), *open_questions(1)], lambda r: said("A", "vitamin K", "It is vitamin K."), path)
+    own = written(tmp_path / "own.jsonl", LINE, {**LINE, "id": "q-2"})
+    with filled(tmp_path / "library", path, own) as library:
+        assert held(library) == (
+            Held("made/train", "solved", "solver", "choice", 1),
+            Held("made/train", "solved", "solver", "open", 1),
+            Held("own.jsonl", "ready-made", "", "choice", 2),
+        )
+
+
+def test_a_library_of_anything_else_is_refused(tmp_path: Path) -> None:
+    with create(tmp_path / "library") as library:
+        add(library, 0, 4)
+        with pytest.raises(InputError, match="is no solved question: name a library that `epicrisis examples build`"):
+            held(library)
+
+
+# -- leaks ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_planted_question_is_found_by_its_id_or_by_its_text(tmp_path: Path) -> None:
+    stem = "A sailor of forty has bleeding gums and bruises after months at sea. What does he lack most of all?"
+    rows = [
+        {**LINE, "id": "worded-alike", "question": stem.upper()},
+        {**LINE, "id": "test-1", "question": "Something else altogether?"},
+        {**LINE, "id": "12", "question": "Twelve is no name, many sets count from 0."},
+        {**LINE, "id": "no-leak", "question": "A sailor of forty has a red eye. What does he lack?"},
+    ]
+    asked = [Question(stem, id="test-0"), Question("Which?", id="test-1"), Question("Who?", id="12")]
+    with filled(tmp_path / "library", written(tmp_path / "own.jsonl", *rows)) as library:
+        assert leaks(library, asked, 0.8) == (
+            Leak("own.jsonl/test-1", "test-1", True, 0.0),
+            Leak("own.jsonl/worded-alike", "test-0", False, 1.0),
+        )
+
+
+_WORDS = st.lists(st.sampled_from("abcd"), max_size=9).map(" ".join)
+
+
+@given(
+    st.lists(_WORDS, max_size=8),
+    st.lists(_WORDS, max_size=8),
+    st.sampled_from([0.1, 0.25, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]),
+)
+def test_the_index_finds_what_comparing_everybody_with_everybody_finds(
+    texts: Sequence[str], asked: Sequence[str], alike: float
+) -> None:
+    of_set = [Question(text, id=f"q{i}") for i, text in enumerate(asked)]
+    of_library = [(f"e{i}", text, f"q{i + 3}") for i, text in enumerate(texts)]
+    everybody = [(e, q.id) for e, text, id_ in of_library for q in of_set if is_itself(q, text, id_, alike)]
+    assert [(leak.example, leak.question) for leak in among(of_library, of_set, alike)] == everybody
+
+
+def test_not_everybody_is_compared_with_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
+    from epicrisis.evaluation.synthesis import leaks as module
+
+    compared: list[str] = []
+
+    def counted(question: Question, text: str, question_id: str, alike: float) -> bool:
+        compared.append(question_id)
+        return is_itself(question, text, question_id, alike)
+
+    monkeypatch.setattr(module, "is_itself", counted)
+    dice = random.Random(0)
+    texts = [
+        "Which of the following is the most likely " + " ".join(str(dice.random()) for _ in range(8))
+        for _ in range(300)
+    ]
+    asked = [Question(text, id=f"q{i}") for i, text in enumerate(texts)]
+    found = list(among(((f"e{i}", text, f"e{i}") for i, text in enumerate(texts)), asked, 0.8))
+    assert [(leak.example[1:], leak.similarity) for leak in found] == [(str(i), 1.0) for i in range(300)]
+    assert len(compared) == 300, "all begin alike, and none but its own is looked at"

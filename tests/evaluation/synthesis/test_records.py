@@ -1,0 +1,468 @@
+"""Generated records are the same everywhere, and say what their questions claim that they say, where they claim it."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from epicrisis.answering.extractive import SpanForm
+from epicrisis.answering.reply_parsing import ReplyForm
+from epicrisis.corpus.note_cleaning import cleaned
+from epicrisis.corpus.note_tables import Columns
+from epicrisis.corpus.questions import read_questions
+from epicrisis.corpus.readers import read
+from epicrisis.errors import InputError
+from epicrisis.evaluation.synthesis.patient_records.fact_spans import stated, unmarked
+from epicrisis.evaluation.synthesis.patient_records.facts import ordinal
+from epicrisis.evaluation.synthesis.patient_records.fictional_record import estimated, make_record
+from epicrisis.evaluation.synthesis.patient_records.note_writing import FICTIONAL, KINDS
+from epicrisis.evaluation.synthesis.patient_records.random_draws import Draws
+from epicrisis.evaluation.synthesis.patient_records.record_files import (
+    COLUMNS,
+    NOTES,
+    QUESTIONS,
+    README,
+    write_records,
+)
+from epicrisis.evaluation.synthesis.patient_records.record_questions import CATEGORIES, FORMS, UNSAID
+from epicrisis.evaluation.synthesis.patient_records.vocabulary import acutes, chronics, drugs, labs
+from epicrisis.models.chat.embedded import EmbeddedModel
+from epicrisis.prompts import fence, render
+from epicrisis.protocols import ChatRequest, Message
+from epicrisis.testing.chat import ScriptedModel
+from epicrisis.testing.reader import keys_of, position_biased_reader
+from epicrisis.types import Document, Passage, Question
+
+LENGTHS = (4000, 8000, 16000, 32000)
+EACH = 42
+
+
+@dataclass(frozen=True)
+class Made:
+    """What stands in the folder: the rows of the notes, their texts by document id, the lines of the questions."""
+
+    folder: Path
+    rows: list[dict[str, str]]
+    texts: dict[str, str]
+    lines: list[dict[str, Any]]
+
+    def of(self, patient: str) -> dict[str, str]:
+        """The patient's notes in order."""
+        return {f"note:{row['note_id']}": row["text"] for row in self.rows if row["subject_id"] == patient}
+
+
+def made_in(folder: Path) -> Made:
+    csv.field_size_limit(10**8)
+    with (folder / NOTES).open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    lines = [json.loads(line) for line in (folder / QUESTIONS).read_text(encoding="utf-8").splitlines()]
+    return Made(folder, rows, {f"note:{row['note_id']}": row["text"] for row in rows}, lines)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    folder = tmp_path_factory.mktemp("records") / "made"
+    write_records(folder, 8, LENGTHS, questions_each=EACH)
+    return made_in(folder)
+
+
+def answer_of(line: dict[str, Any]) -> str:
+    return str(line["options"][line["gold"]] if "options" in line else line["gold"])
+
+
+def evidence_of(made: Made, line: dict[str, Any]) -> list[str]:
+    return [made.texts[each["document_id"]][each["start"] : each["end"]] for each in line["evidence"]]
+
+
+# -- the same everywhere ---------------------------------------------------------------------------------------------
+
+
+def test_the_same_arguments_make_the_same_bytes_in_every_process(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; "
+        "from epicrisis.evaluation.synthesis.patient_records.record_files import write_records;"
+        "write_records(Path(sys.argv[1]), 2, [4000, 9000], seed=3)"
+    )
+    digests = []
+    for hash_seed in ("0", "1"):
+        folder = tmp_path / hash_seed
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        subprocess.run([sys.executable, "-c", code, str(folder)], check=True, env=environment)
+        digests.append(
+            [hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in (NOTES, QUESTIONS, README)]
+        )
+    assert digests[0] == digests[1]
+    write_records(tmp_path / "other", 2, [4000, 9000], seed=4)
+    assert (tmp_path / "other" / NOTES).read_bytes() != (tmp_path / "0" / NOTES).read_bytes()
+
+
+def test_draws_are_pinned() -> None:
+    draws = Draws("a", 1)
+    assert [draws.whole(1, 100) for _ in range(3)] == [97, 93, 1]
+    assert sorted(Draws("b").several(range(9), 9)) == list(range(9))
+    filled = Draws("c").fill("{He} took {2..2} or {0.5..0.5} of {x|x}", He="She")
+    assert filled == "She took 2 or 0.5 of x"
+
+
+def test_a_record_does_not_depend_on_how_many_are_made(made: Made, tmp_path: Path) -> None:
+    write_records(tmp_path / "one", 1, LENGTHS, questions_each=EACH)
+    first = made_in(tmp_path / "one")
+    assert first.texts == made.of("fict0-001")
+
+
+# -- notes -----------------------------------------------------------------------------------------------------------
+
+
+def test_every_note_says_that_it_is_fictional_and_has_what_a_reader_needs(made: Made) -> None:
+    assert tuple(made.rows[0]) == COLUMNS
+    assert len(made.texts) == len(made.rows), "note ids are unique"
+    for row in made.rows:
+        assert row["text"].splitlines()[0].startswith(FICTIONAL)
+        assert row["note_id"] in row["text"].splitlines()[0]
+        assert not re.search(r"[{}|]|\[\[", row["text"]), "an unfilled slot"
+        assert not re.search("[\ue000-\uf8ff]", row["text"]), "a mark was left"
+    assert {row["note_type"] for row in made.rows} == set(KINDS.values())
+    assert "invented" in (made.folder / README).read_text()
+
+
+def test_notes_are_in_order_of_time_and_within_their_stays(made: Made) -> None:
+    ends: dict[str, str] = {}
+    for patient in {row["subject_id"] for row in made.rows}:
+        rows = [row for row in made.rows if row["subject_id"] == patient]
+        assert [row["charttime"] for row in rows] == sorted(row["charttime"] for row in rows)
+        stays = {row["hadm_id"]: (row["admittime"], row["dischtime"]) for row in rows if row["hadm_id"]}
+        for row in rows:
+            if row["hadm_id"]:
+                assert row["admittime"] <= row["charttime"] <= row["dischtime"]
+                assert stays[row["hadm_id"]] == (row["admittime"], row["dischtime"])
+            else:
+                assert row["note_type"] == "Outpatient letter"
+                assert not any(first <= row["charttime"] <= last for first, last in stays.values())
+        times = [time for stay in sorted(stays.values()) for time in stay]
+        assert times == sorted(times), "stays do not overlap"
+        ends[patient] = times[-1]
+    assert len(ends) == 8
+
+
+def test_a_discharge_summary_has_its_sections(made: Made) -> None:
+    summaries = [row["text"] for row in made.rows if row["note_type"] == "Discharge summary"]
+    assert len(summaries) == 2 * (1 + 2 + 3 + 4)
+    for name in (
+        "Admission Date:",
+        "Chief Complaint:",
+        "History of Present Illness:",
+        "Past Medical History:",
+        "Hospital Course:",
+        "Medications on Admission:",
+        "Discharge Medications:",
+        "Discharge Diagnosis:",
+        "Discharge Condition:",
+        "Discharge Instructions:",
+        "Followup Instructions:",
+    ):
+        assert all(f"\n{name}" in text for text in summaries), name
+
+
+def test_cleaning_changes_nothing(made: Made) -> None:
+    assert all(cleaned(text) == text for text in made.texts.values())
+
+
+def test_paragraphs_are_not_repeated_but_for_what_is_carried_forward(made: Made) -> None:
+    for patient in ("fict0-004", "fict0-008"):
+        lines = [line for text in made.of(patient).values() for line in text.splitlines() if len(line) > 120]
+        repeated = sum(count - 1 for count in Counter(lines).values())
+        assert repeated <= 0.02 * len(lines)
+
+
+def test_the_reader_of_notes_gives_the_same_texts(made: Made) -> None:
+    columns = Columns("subject_id", ("charttime",), "note_type", "text", "hadm_id", "note_id")
+    items = list(read([made.folder / NOTES], format="notes", columns=columns))
+    documents = [item for item in items if isinstance(item, Document)]
+    assert {each.id: each.text for each in documents} == made.texts
+    assert {each.patient for each in documents} == {row["subject_id"] for row in made.rows}
+
+
+# -- lengths ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tokens", [4000, 8000, 16000, 50000])
+def test_a_record_is_about_as_long_as_was_asked_for(tokens: int) -> None:
+    record = make_record("p", tokens, None, 5)
+    assert record.tokens == sum(estimated(note.text) for note in record.notes)
+    assert 0.9 * tokens <= record.tokens <= 1.05 * tokens
+
+
+def test_stays_can_be_asked_for() -> None:
+    assert len(make_record("p", 30_000, 2, 0).patient.stays) == 2
+    with pytest.raises(InputError, match="fewer --stays"):
+        make_record("p", 6000, 6, 0)
+    with pytest.raises(InputError, match="at least 4000"):
+        make_record("p", 100, None, 0)
+    with pytest.raises(InputError, match="ask for more"):
+        make_record("p", 2_000_000, 1, 0)
+
+
+def test_the_estimate_counts_words_digits_and_signs() -> None:
+    assert estimated("Creatinine 1.8 mg/dL\n") == 2 + 3 + 3 + 1
+    assert estimated("") == 0
+
+
+@pytest.mark.models
+def test_the_estimate_is_near_a_chat_models_own_count(model_home: Path, made: Made) -> None:
+    weights = model_home / "models" / "smollm2-135m" / "model.gguf"
+    model = EmbeddedModel(weights, "counting", context_tokens=512, prefix_cache=False)
+    text = "\n".join(made.of("fict0-003").values())
+
+    async def counted() -> int:
+        try:
+            return await model.count_tokens((Message("user", text),))
+        finally:
+            await model.aclose()
+
+    assert asyncio.run(counted()) == pytest.approx(16_000, rel=0.1)
+
+
+# -- questions -------------------------------------------------------------------------------------------------------
+
+
+def test_all_categories_and_forms_are_there(made: Made) -> None:
+    pairs = Counter((line["category"], line["form"]) for line in made.lines)
+    assert set(pairs) == {(category, form) for category in CATEGORIES for form in FORMS}
+    assert {"number", "negation", "trend"} <= {line["about"] for line in made.lines}
+    assert {line["patient"] for line in made.lines} == {row["subject_id"] for row in made.rows}
+    for patient, n in Counter(line["patient"] for line in made.lines).items():
+        assert n == EACH, patient
+    assert len({line["id"] for line in made.lines}) == len(made.lines)
+
+
+def test_every_place_holds_what_it_says(made: Made) -> None:
+    for line in made.lines:
+        places = [(each["document_id"], each["start"]) for each in line["evidence"]]
+        assert len(places) == len(set(places))
+        assert set(line["gold_documents"]) == {name for name, _ in places}
+        assert set(line["gold_documents"]) <= made.of(line["patient"]).keys()
+        texts = evidence_of(made, line)
+        if line["form"] == "extractive" and line["category"] != "holistic":
+            assert all(text == line["gold"] for text in texts), line["id"]
+        elif line["form"] == "extractive":
+            assert line["gold"] in texts
+        elif line["category"] in ("specific-fact", "temporal", "cause-effect", "discharge-planning"):
+            answer = answer_of(line)
+            assert all(answer in text for text in texts), line["id"]
+        assert (texts == []) == (line["category"] == "absence")
+
+
+def test_places_of_one_fact_say_the_same_and_only_holistic_questions_need_several(made: Made) -> None:
+    for line in made.lines:
+        facts = {each["fact"] for each in line["evidence"]}
+        assert "" not in facts
+        assert len(facts) <= 1 or line["category"] == "holistic", line["id"]
+    assert any(len(line["evidence"]) > 1 for line in made.lines if line["category"] == "terminology")
+
+
+def test_no_laboratory_report_tells_the_values_around_a_procedure(made: Made) -> None:
+    labs = [row["text"] for row in made.rows if row["note_type"].lower().startswith("lab")]
+    assert labs
+    assert not any("fibrinogen" in text.lower() for text in labs)
+
+
+def test_a_specific_fact_stands_nowhere_else(made: Made) -> None:
+    seen = 0
+    for line in made.lines:
+        if line["category"] != "specific-fact":
+            continue
+        answer = re.compile(rf"(?<!\w){re.escape(answer_of(line))}(?!\w)", re.IGNORECASE)
+        for name, text in made.of(line["patient"]).items():
+            for found in answer.finditer(text):
+                seen += 1
+                places = [p for p in line["evidence"] if p["document_id"] == name]
+                assert any(place["start"] <= found.start() < place["end"] for place in places), line["id"]
+    assert seen >= 8 * 6
+
+
+def test_what_the_record_does_not_say_it_does_not_say(made: Made) -> None:
+    for line in made.lines:
+        if line["category"] != "absence":
+            assert line["gold"]
+            continue
+        assert (answer_of(line) == UNSAID) if "options" in line else (line["gold"] == "")
+        assert line["depth"] is None
+        telling = re.search(r"ceruloplasmin|pacemaker|Gleason|lithium|intraocular", line["text"])
+        assert telling is None or not any(telling[0] in text for text in made.of(line["patient"]).values())
+
+
+def test_options_are_four_or_five_and_only_one_is_right(made: Made) -> None:
+    letters: Counter[str] = Counter()
+    unsaid: Counter[bool] = Counter()
+    for line in made.lines:
+        if line["form"] != "choice":
+            assert "options" not in line
+            continue
+        options = list(line["options"].values())
+        assert len(options) in (4, 5)
+        assert len({option.casefold() for option in options}) == len(options), line["id"]
+        letters[line["gold"]] += 1
+        if UNSAID in options:
+            unsaid[answer_of(line) == UNSAID] += 1
+    n = sum(letters.values())
+    assert all(abs(letters[letter] - n / 5) <= 0.08 * n for letter in "ABCDE"), letters
+    assert unsaid[False] > unsaid[True] > 0, "offered where it is wrong too"
+
+
+def test_numbers_have_their_units(made: Made) -> None:
+    values = [line for line in made.lines if line["text"].startswith("What was the") and "laboratory" in line["text"]]
+    assert values
+    for line in values:
+        assert re.fullmatch(r"\d+(\.\d+)? \S.*", answer_of(line)), answer_of(line)
+
+
+def test_an_earlier_value_is_wrong_later() -> None:
+    """The dose that a drug is left on changes over the stays, and so does what is right."""
+    record = make_record("p", 32_000, None, 1)
+    doses: dict[str, set[str]] = defaultdict(set)
+    for stay in record.patient.stays:
+        for change in stay.changes:
+            assert (stay.home[change.drug.name], stay.regimen[change.drug.name]) == (change.before, change.after)
+            doses[change.drug.name] |= {change.before, change.after}
+    assert doses
+    assert all(len(each) >= 2 for each in doses.values())
+    for earlier, later in zip(record.patient.stays, record.patient.stays[1:], strict=False):
+        assert dict(earlier.regimen) == dict(later.home)
+
+
+def test_negations_deny_what_no_other_study_of_the_stay_affirms(made: Made) -> None:
+    denied = [line for line in made.lines if line["about"] == "negation" and line["form"] != "choice"]
+    assert denied
+    for line in denied:
+        finding = line["gold"].removeprefix("No evidence of ")
+        assert finding in line["text"]
+        assert all(text.startswith("No evidence of") for text in evidence_of(made, line))
+    ruled_out = [line for line in made.lines if line["text"].startswith("Which of these did the")]
+    assert all(f"No evidence of {answer_of(line)}" in evidence_of(made, line)[0] for line in ruled_out)
+
+
+def test_depth_is_where_the_evidence_lies(made: Made) -> None:
+    depths = []
+    for line in made.lines:
+        if len(line["evidence"]) == 1:
+            (place,) = line["evidence"]
+            notes = made.of(line["patient"])
+            before = sum(len(text) for text in list(notes.values())[: list(notes).index(place["document_id"])])
+            middle = before + (place["start"] + place["end"]) / 2
+            assert line["depth"] == pytest.approx(middle / sum(map(len, notes.values())), abs=1e-4)
+            depths.append(line["depth"])
+    assert min(depths) < 0.2
+    assert max(depths) > 0.8
+
+
+def test_questions_are_read_back_and_have_keys_that_stand_in_their_notes(made: Made) -> None:
+    questions = [each for each in read_questions(made.folder / QUESTIONS) if isinstance(each, Question)]
+    assert len(questions) == len(made.lines)
+    assert [(q.id, q.form, q.category, q.gold, len(q.evidence)) for q in questions] == [
+        (line["id"], line["form"], line["category"], line["gold"], len(line["evidence"])) for line in made.lines
+    ]
+    keys = keys_of(questions, made.texts)
+    assert len(keys) == len({q.text for q in questions if q.evidence})
+    passages = [passage for several in keys.values() for key in several for passage in key.passages]
+    assert all(any(passage in text for text in made.texts.values()) for passage in passages)
+    for question in questions:
+        if question.category in ("specific-fact", "temporal") and question.form == "extractive":
+            own = made.of(question.patient or "")
+            mine = [key for key in keys[question.text] if key.answer == question.gold]
+            holding = {name for name, text in own.items() if any(key.passage in text for key in mine)}
+            assert holding == set(question.gold_documents), "the key passage stands where the evidence is"
+
+
+def replied(model: ScriptedModel, question: Question, notes: Iterable[str]) -> dict[str, Any]:
+    """What the reader replies to the question over these notes, each a document."""
+    texts = list(notes)
+    span = question.form == "extractive"
+    passages = [Passage(f"n#{i}", "n", i, 0, len(text), text) for i, text in enumerate(texts)]
+    form = SpanForm(passages) if span else ReplyForm(question.options, documents=len(texts))
+    asked = render(
+        "epicrisis.answering.prompts",
+        "extract" if span else "rag",
+        question=question.text,
+        options=question.options,
+        documents=fence(texts),
+        about=(),
+    )
+    request = ChatRequest(asked.messages, max_tokens=99, seed=0, schema=form.schema())
+    result = json.loads(asyncio.run(model.complete(request)).text)["result"]
+    assert isinstance(result, dict)
+    return result
+
+
+def test_the_reader_answers_from_the_whole_record_and_not_without_its_evidence(made: Made) -> None:
+    """Keys of all patients at once: which one is asked of is told by what is in the prompt."""
+    questions = [each for each in read_questions(made.folder / QUESTIONS) if isinstance(each, Question)]
+    model = position_biased_reader(keys_of(questions, made.texts), lambda place, documents: 1.0)
+    for question in questions:
+        if question.patient not in ("fict0-001", "fict0-002", "fict0-006"):
+            continue
+        notes = made.of(question.patient)
+        found = replied(model, question, notes.values())
+        if not question.evidence:
+            assert found == {"found": False}
+        elif question.options:
+            assert found["choice"] == question.gold
+        else:
+            assert found["span" if question.form == "extractive" else "answer"] == question.gold, question.id
+        rest = [text for name, text in notes.items() if name not in question.gold_documents]
+        assert replied(model, question, rest or ["Nothing."]) == {"found": False}, question.id
+
+
+# -- parts -----------------------------------------------------------------------------------------------------------
+
+
+def test_marks_travel_and_are_found_again() -> None:
+    text, marks = unmarked(f"Note.\n{stated('a', 'It was 5 mg.', '5 mg')} Then {stated('b', 'none', 'none')}.")
+    assert text == "Note.\nIt was 5 mg. Then none."
+    assert [(m.key, text[m.start : m.end], text[m.answer_start : m.answer_end]) for m in marks] == [
+        ("a", "It was 5 mg.", "5 mg"),
+        ("b", "none", "none"),
+    ]
+    with pytest.raises(ValueError, match="substring"):
+        stated("a", "It was 5 mg.", "6 mg")
+
+
+def test_the_vocabulary_is_large_and_consistent() -> None:
+    assert len(acutes()) + len(chronics()) >= 40
+    for each in acutes():
+        assert set(each.labs) <= labs().keys()
+        assert set(each.drugs) <= drugs().keys()
+        assert all("[[" in template for template in (each.found, each.detail, each.advice))
+    assert {each.drug for each in chronics()} <= drugs().keys()
+    short = {*(each.abbreviation for each in acutes()), *(each.abbreviation for each in chronics())}
+    assert len(short) == len(acutes()) + len(chronics())
+
+
+def test_ordinals() -> None:
+    assert [ordinal(n) for n in (1, 10, 11, 21, 22, 23, 112)] == [
+        "first",
+        "tenth",
+        "11th",
+        "21st",
+        "22nd",
+        "23rd",
+        "112th",
+    ]
+
+
+def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(InputError, match="new or empty folder"):
+        write_records(tmp_path, 1, [4000])

@@ -1,0 +1,1 @@
+"""Factories, servers and documents that several test files share."""

@@ -1,0 +1,121 @@
+"""What the tests of marking share: runs of open questions on disk, and judges whose verdicts are chosen."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from epicrisis.answers import Failure
+from epicrisis.errors import EpicrisisError
+from epicrisis.evaluation.grading.correctness import (
+    MARKING,
+    CorrectnessMark,
+    CorrectnessVerdict,
+    Judge,
+    Marking,
+    OpenCase,
+    mark,
+    mark_file,
+    open_cases,
+)
+from epicrisis.evaluation.grading.grader_replies import ReplyFile
+from epicrisis.evaluation.grading.structured_requests import Asker
+from epicrisis.evaluation.runs.run_folder import RECORDS
+from epicrisis.prompts import unfence
+from epicrisis.protocols import ChatRequest
+from epicrisis.testing.chat import Script, ScriptedModel
+from epicrisis.types import AnswerState, Question
+from tests.support.grading import questions, record, said
+
+TOLD = {"name": "judge-model", "temperature": 0.0}
+RIGHT, WRONG, VAGUE = "It lowers the risk.", "It raises the risk.", "It may do this or that."
+OF: Mapping[str, CorrectnessVerdict] = {RIGHT: "correct", WRONG: "incorrect", VAGUE: "cannot be said"}
+
+
+def run_of(path: Path, texts: Sequence[str], arms: Sequence[str] = ("rag",)) -> Path:
+    """A run's folder: each question by each arm; a text that names a state is a case that ended so."""
+    lines = [
+        record(question, arm, text, state_of(text))
+        for question, text in zip(questions(len(texts)), texts, strict=True)
+        for arm in arms
+    ]
+    return folder_of(path, lines)
+
+
+def folder_of(path: Path, lines: Sequence[Mapping[str, Any]]) -> Path:
+    path.mkdir(parents=True, exist_ok=True)
+    (path / RECORDS).write_text("".join(json.dumps(each) + "\n" for each in lines), encoding="utf-8")
+    return path
+
+
+def state_of(text: str) -> AnswerState:
+    return text if text in ("abstained", "unparsed", "failed") else "answered"  # type: ignore[return-value]
+
+
+def with_options(id_: str) -> dict[str, Any]:
+    return record(Question("Which one?", {"A": "this", "B": "that"}, "choice", id_, "A"), "rag", "A.")
+
+
+def texts_of(request: ChatRequest) -> list[str]:
+    """What the judge is shown: question, reference, answer."""
+    return unfence(request.messages[-1].content)
+
+
+def fair(request: ChatRequest) -> str:
+    """The verdict that the answer is made to earn, with a reason that names its question."""
+    question, _, answer = texts_of(request)
+    return said(OF[answer], question)
+
+
+def marked_by(
+    run: Path, script: Script = fair, name: str = "judge-model", at_once: int = 1
+) -> tuple[ScriptedModel, ReplyFile[CorrectnessMark]]:
+    """One judge's file, written into the run's folder."""
+    model = ScriptedModel(script)
+
+    async def all_of_them() -> ReplyFile[CorrectnessMark]:
+        cases = open_cases(run)
+        asker = Asker(model, seed=3, told={**TOLD, "name": name}, at_once=at_once)
+        file = mark_file(run / MARKING / f"{name}.jsonl", asker, cases)
+        async for _ in mark(cases, asker, file):
+            pass
+        return file
+
+    return model, asyncio.run(all_of_them())
+
+
+def failing(numbers: Callable[[int], bool], error: type[EpicrisisError]) -> Script:
+    """As `fair`, but that calls of these numbers (from 0) fail."""
+    count = iter(range(1000))
+
+    def script(request: ChatRequest) -> str:
+        if numbers(next(count)):
+            raise error("spent, or too long, or nothing there")
+        return fair(request)
+
+    return script
+
+
+def judge_of(cases: Sequence[OpenCase], letters: str, model: str = "judge") -> Judge:
+    """A judge's marks of the cases in their order: c(orrect), i(ncorrect), `?` (cannot be said), u(nparsed), f(ailed);
+    a dot where there is none."""
+    verdicts: dict[str, CorrectnessVerdict] = {"c": "correct", "i": "incorrect", "?": "cannot be said"}
+    marks = {
+        case.key: CorrectnessMark(case.key, case.of, "judged", verdicts[letter])
+        if letter in verdicts
+        else CorrectnessMark(case.key, case.of, "failed", failure=Failure("EndpointTimeout", "too late"))
+        if letter == "f"
+        else CorrectnessMark(case.key, case.of, "unparsed")
+        for case, letter in zip(cases, letters, strict=True)
+        if letter != "."
+    }
+    return Judge(model, marks)
+
+
+def marking(run: Path, **letters: str) -> Marking:
+    """The run marked by these judges, by name."""
+    cases = open_cases(run)
+    return Marking(cases, {name: judge_of(cases, each, name) for name, each in letters.items()})

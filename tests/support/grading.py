@@ -1,0 +1,54 @@
+"""What the tests of judging share: records of answered questions, as a run writes them, and a judge's replies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from epicrisis.answers import Answer
+from epicrisis.evaluation.grading.blind_pairs import Paired, pairs_of
+from epicrisis.evaluation.runs.case import Case
+from epicrisis.serialization import to_json
+from epicrisis.types import AnswerState, Question
+
+ARMS = ("rag", "brief-context")
+WRITER = "writer-model"
+
+
+def record(question: Question, arm: str, text: str, state: AnswerState = "answered") -> dict[str, Any]:
+    """A line of a run's records, as far as judging reads it."""
+    case = Case(question, {"arm": arm})
+    models = {role: {"name": WRITER} for role in ("writer", "map", "reduce")}
+    answer = Answer(question, arm, state, text if state == "answered" else "")
+    return {"key": case.key, "condition": case.condition, "recipe": {"models": models}, "answer": to_json(answer)}
+
+
+def questions(n: int) -> list[Question]:
+    return [Question(f"Does drug {i} help in disease {i}?", id=str(i), gold="It does.") for i in range(n)]
+
+
+def records(n: int) -> list[dict[str, Any]]:
+    """BriefContext's answers say `parts`, RAG's `whole`, so that a test knows whose is whose."""
+    return [
+        record(question, arm, f"Drug {question.id} {'whole' if arm == 'rag' else 'parts'} lowers the risk.")
+        for question in questions(n)
+        for arm in ARMS
+    ]
+
+
+def paired(n: int, seed: int = 0) -> Paired:
+    return pairs_of(records(n), ARMS, seed)
+
+
+def place_of(made: Paired, pair: str, arm: str) -> str:
+    """Where the arm's answer stands: `1` or `2`."""
+    return "1" if made.key.first[pair] == arm else "2"
+
+
+def said(verdict: object, reason: str = "Both are short.") -> str:
+    return json.dumps({"reason": reason, "verdict": verdict})
+
+
+def ids(made: Paired) -> Sequence[str]:
+    return [pair.id for pair in made.pairs]

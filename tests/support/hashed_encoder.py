@@ -1,0 +1,24 @@
+"""A real library of a few documents, by the encoder that needs no download."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from epicrisis.components import Opened
+from epicrisis.library.ingest import add_documents
+from epicrisis.library.library import Library
+from epicrisis.retrieval.retriever import Retriever
+from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.types import Document
+
+
+def opened_library(path: Path, documents: Sequence[Document]) -> Opened:
+    """The library, made and opened again for reading, with its search."""
+    encoder = HashingEncoder(64)
+    with Library.create(
+        path, encoder_fingerprint=encoder.fingerprint, encoder_name="hashing", dimensions=64, max_tokens=64, overlap=0
+    ) as made:
+        add_documents(made, documents, encoder)
+    library = Library.open(path)
+    return Opened(library, Retriever(library, encoder))

@@ -1,0 +1,160 @@
+"""A small made-up corpus in versions, and the questions that tell two libraries apart."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from epicrisis.corpus.reader_base import Deleted, Item, WholeFile
+from epicrisis.library import library as libraries
+from epicrisis.library import vector_index, vector_search
+from epicrisis.library.ingest import add_documents
+from epicrisis.library.library import Library
+from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.types import Document, Scope
+
+DIMENSIONS = 16
+COUNT = 48
+LARGE = 160
+_WORDS = (
+    "aspirin",
+    "warfarin",
+    "statin",
+    "metformin",
+    "stroke",
+    "sepsis",
+    "asthma",
+    "renal",
+    "liver",
+    "trial",
+    "dose",
+    "placebo",
+    "mortality",
+    "risk",
+    "fever",
+    "cough",
+    "plasma",
+    "serum",
+    "biopsy",
+    "cohort",
+)
+
+
+def encoder() -> HashingEncoder:
+    return HashingEncoder(DIMENSIONS, max_tokens=12)
+
+
+def documents(version: int, count: int) -> Iterator[Document]:
+    """Version `n` of the corpus: a third of the documents change with the version, in length as well."""
+    for number in range(count):
+        changes = number % 3 == 0
+        dice = random.Random(f"{number}/{version if changes else 0}")
+        sentences = [" ".join(dice.choices(_WORDS, k=7)).capitalize() + "." for _ in range(dice.randint(1, 4))]
+        yield Document(
+            id=f"doc:{number}",
+            text=" ".join(sentences),
+            title=f"Study {number}" if number % 2 else "",
+            date="2020-05" if number % 4 else None,
+            patient="anna" if number % 5 == 0 else None,
+            metadata={"version": version if changes else 0},
+        )
+
+
+def revised(version: int, count: int) -> Iterator[Item]:
+    """Version `n` as PubMed's files bring it: revisions, a seventh taken back for now, a mark after every 16."""
+    revision = f"{version:04}"
+    for number, document in enumerate(documents(version, count)):
+        gone = random.Random(f"gone {number}/{version}").random() < 1 / 7
+        yield Deleted(document.id, revision) if gone else dataclasses.replace(document, revision=revision)
+        if number % 16 == 15:
+            yield WholeFile(f"v{version}-{number // 16}", f"{version:032}{number:032}", number)
+
+
+SMALL = (
+    *((module, "EXACT_LIMIT", 20) for module in (libraries, vector_search, vector_index)),
+    (vector_index, "QUERIES", 10),
+    # All of it is probed and looked at again, so that its answers do not depend on chance.
+    (vector_index, "MOST_PARTITIONS", 1),
+)
+"""(module, name, value): limits that make this corpus a large library, with an index."""
+
+
+def create(folder: Path) -> Library:
+    used = encoder()
+    return Library.create(
+        folder,
+        encoder_fingerprint=used.fingerprint,
+        encoder_name="hashing",
+        dimensions=used.dimensions,
+        max_tokens=used.max_tokens,
+        overlap=0,
+    )
+
+
+def add(library: Library, version: int, count: int) -> None:
+    add_documents(library, documents(version, count), encoder(), passages_per_batch=12)
+
+
+def revise(library: Library, version: int, count: int) -> None:
+    add_documents(library, revised(version, count), encoder(), passages_per_batch=12)
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """All that a library holds, by passage id, as each of its parts tells it."""
+
+    table: dict[str, tuple[str, str]]
+    """(text, content hash) by passage id."""
+    vectors: dict[str, bytes]
+    rows: int
+    words: list[tuple[str, int]]
+    """(passage id, version) in the word index, sorted."""
+    hashes: dict[str, str]
+    revisions: dict[str, str | None]
+    """Of the documents that are there."""
+    deleted: dict[str, str]
+    """The revisions of those that were taken back."""
+    sources: list[str]
+    found: tuple[tuple[str, ...], ...]
+    """What a few questions find, by vectors and by words."""
+
+
+def contents(library: Library) -> Contents:
+    """Reads past the public face, so that nothing hides behind a filter."""
+    import tantivy
+
+    library._table.refresh()
+    library._words.refresh()
+    stored = [each for batch in library._table.batches() for each in batch]
+    table = {each.passage.id: (each.passage.text, each.content_hash) for each in stored}
+    searcher = library._words._index.searcher()
+    addresses = [address for _, address in searcher.search(tantivy.Query.all_query(), 10_000).hits]
+    versions = searcher.fast_field_values("version", addresses) if addresses else []
+    words = [(str(searcher.doc(each)["id"][0]), int(n or 0)) for each, n in zip(addresses, versions, strict=True)]
+    hashes = library._journal._db.execute("SELECT id, content_hash FROM documents")
+    vectors = library._table.lance.search().select(["id", "vector"]).to_list()
+    return Contents(
+        table=table,
+        vectors={row["id"]: np.asarray(row["vector"], dtype=np.float16).tobytes() for row in vectors},
+        rows=len(stored),
+        words=sorted(words),
+        hashes={document_id: digest.hex() for document_id, digest in hashes},
+        revisions=dict(library._journal._db.execute("SELECT id, revision FROM documents")),
+        deleted=dict(library._journal.buried()),
+        sources=sorted(each.name for each in library.sources()),
+        found=tuple(_found(library)),
+    )
+
+
+def _found(library: Library) -> Iterator[tuple[str, ...]]:
+    for question in ("aspirin and stroke", "liver biopsy in sepsis"):
+        for scope in (Scope(), Scope(patient="anna", as_of="2021")):
+            vector = np.asarray(encoder().encode_queries([question])[0])
+            yield tuple(hit.passage.id for hit in library.search_vectors(vector, 20, scope))
+            # The order may differ: BM25 counts replaced passages until tantivy merges them away.
+            yield tuple(sorted(hit.passage.id for hit in library.search_words(question, 1000, scope)))

@@ -1,0 +1,123 @@
+"""What the tests of measuring share: runs about patients' records on disk, and judges whose grades are chosen."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from epicrisis.answers import Answer, Citation, Failure, Retrieved
+from epicrisis.evaluation.grading.measure_file import MeasureFile
+from epicrisis.evaluation.grading.measurers import Measurer, judge
+from epicrisis.evaluation.grading.run_measures import measure_run
+from epicrisis.evaluation.grading.structured_requests import Asker
+from epicrisis.evaluation.runs.case import Case
+from epicrisis.evaluation.runs.run_folder import RECORDS
+from epicrisis.prompts import unfence
+from epicrisis.protocols import ChatRequest
+from epicrisis.serialization import to_json
+from epicrisis.testing.chat import Script, ScriptedModel
+from epicrisis.types import AnswerState, Hit, Passage, Question, Ranking
+
+WRITER, JUDGE = "writer-model", "judge-model"
+GOLD = "The dose was 40 mg of furosemide."
+
+
+def question(i: int = 0, gold: str | None = GOLD, **more: Any) -> Question:
+    return Question(f"Which dose was given on day {i}?", id=str(i), gold=gold, **more)
+
+
+def record(
+    asked: Question,
+    text: str = "40 mg.",
+    state: AnswerState = "answered",
+    *,
+    condition: Mapping[str, Any] | None = None,
+    failure: str | None = None,
+    given: Sequence[Passage] = (),
+    citations: Sequence[Citation] = (),
+    texts: bool = False,
+    choice: str | None = None,
+    searched: bool = False,
+) -> dict[str, Any]:
+    """A line of a run's records, as far as measuring reads it."""
+    case = Case(asked, condition or {})
+    hits = tuple(Hit(passage, 1.0, rank) for rank, passage in enumerate(given))
+    answer = Answer(
+        asked,
+        "rag",
+        state,
+        text,
+        choice,
+        citations=tuple(citations),
+        failure=None if failure is None else Failure(failure, "so it was"),
+        trace=(Retrieved(Ranking(hits, "bm25")),) if given or searched else (),
+    )
+    line = {"key": case.key, "condition": case.condition, "recipe": {"models": {"writer": {"name": WRITER}}}}
+    told = to_json(answer)
+    for event in told["trace"] if not texts else ():
+        for hit in event["ranking"]["hits"]:
+            del hit["passage"]["text"]
+    return {**line, "answer": told}
+
+
+def folder_of(path: Path, lines: Sequence[Mapping[str, Any]]) -> Path:
+    path.mkdir(parents=True, exist_ok=True)
+    (path / RECORDS).write_text("".join(json.dumps(each) + "\n" for each in lines), encoding="utf-8")
+    return path
+
+
+def note(patient: str | None, text: str, number: int = 1, start: int = 0) -> Passage:
+    """The passage `note:PATIENT-NUMBER#0`."""
+    document = f"note:{patient}-{number}"
+    return Passage(f"{document}#0", document, 0, start, start + len(text), text, "Discharge", "notes", "2150", patient)
+
+
+def citation(passage: Passage, words: str, verified: bool = True) -> Citation:
+    start = passage.start + (passage.text.index(words) if verified else 0)
+    return Citation(
+        1,
+        passage.id,
+        passage.document_id,
+        passage.title,
+        passage.source,
+        passage.date,
+        start,
+        start + len(words),
+        words,
+        verified,
+    )
+
+
+def graded(correctness: object = 5, completeness: object = 5, faithfulness: object = 5) -> str:
+    grades = {"correctness": correctness, "completeness": completeness, "faithfulness": faithfulness}
+    return json.dumps({"reason": "So it is.", **grades})
+
+
+def shown(request: ChatRequest) -> list[str]:
+    """What the judge is shown: question, reference, answer."""
+    return unfence(request.messages[-1].content)
+
+
+def asker_of(script: Script, name: str = JUDGE, **more: Any) -> Asker:
+    return Asker(ScriptedModel(script, **more), told={"name": name})
+
+
+def requests_of(asker: Asker) -> list[ChatRequest]:
+    model = asker.model
+    if not isinstance(model, ScriptedModel):
+        raise TypeError("the judge is scripted")
+    return model.requests
+
+
+def measured_by(run: Path, *measurers: Measurer) -> dict[str, MeasureFile]:
+    return asyncio.run(measure_run(run, measurers))
+
+
+def judged_by(run: Path, script: Callable[[ChatRequest], str]) -> Asker:
+    """The run, judged; the judge with its requests."""
+    asker = asker_of(script)
+    measured_by(run, judge(asker))
+    return asker

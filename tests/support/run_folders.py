@@ -1,0 +1,82 @@
+"""Runs on disk whose outcomes are chosen, for what reads runs back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from epicrisis.answers import Answer
+from epicrisis.evaluation.runs.case import Case, Condition
+from epicrisis.evaluation.runs.run_folder import Run, RunPlan
+from epicrisis.evaluation.runs.runner import RecordFile
+from epicrisis.types import AnswerState, Question
+
+QUESTIONS = tuple(
+    Question(f"Does it help, {i}?", {"A": "yes", "B": "no", "C": "maybe"}, "choice", str(i), "ABC"[i % 3])
+    for i in range(40)
+)
+
+Outcome = bool | AnswerState
+"""Whether the answer is right, or the state of a case that has none."""
+
+
+def recipe(model: str = "qwen", library: str | None = "d25a492bb6a3", **settings: Any) -> dict[str, Any]:
+    """As `Pipeline.recipe` gives it."""
+    made: dict[str, Any] = {
+        "epicrisis": "0.1.0",
+        "prompts": "a05ab4950ae1",
+        "settings": {"strategy": "rag", "k": 16, "by": "dense", "preflight": {"enabled": False}, "seed": 0, **settings},
+        "models": {role: {"name": model, "temperature": 0.0} for role in ("writer", "map", "reduce")},
+    }
+    return made if library is None else {**made, "library": {"id": library, "passages": 1000, "fused": []}}
+
+
+def answer(question: Question, ended: Outcome) -> Answer:
+    """Right, wrong, or no answer."""
+    if isinstance(ended, str):
+        return Answer(question, "rag", ended)
+    choice = question.gold if ended else next(letter for letter in question.options if letter != question.gold)
+    return Answer(question, "rag", "answered", "So it says.", choice)
+
+
+def folder(
+    path: Path,
+    ended: Callable[[int, Condition], Outcome],
+    *,
+    made_with: Mapping[str, Any] | None = None,
+    questions: Sequence[Question] = QUESTIONS,
+    conditions: Sequence[Condition] = ({},),
+    name: str = "evaluate",
+    arguments: Mapping[str, Any] | None = None,
+    sha256: str = "5" * 64,
+    unasked: int = 0,
+) -> Path:
+    """A run's folder; `ended` says how a question's case ends, by its place and the condition."""
+    plan = RunPlan(
+        name=name,
+        arguments=arguments or {"guard": "none"},
+        recipe=made_with or recipe(),
+        dataset={"name": "own", "sha256": sha256, "n": len(questions), "licence": ""},
+        sample={"how": "all"},
+        seed=0,
+    )
+    cases = [(i, Case(question, condition)) for i, question in enumerate(questions) for condition in conditions]
+    with Run.open(path, plan, [case for _, case in cases]) as run:
+        for i, case in cases[: len(cases) - unasked]:
+            run.records.append(answer(case.question, ended(i, case.condition)), case.condition)
+    return path
+
+
+def answers(
+    path: Path,
+    ended: Callable[[int], Outcome],
+    *,
+    made_with: Mapping[str, Any] | None = None,
+    questions: Sequence[Question] = QUESTIONS,
+) -> Path:
+    """A file as `epicrisis ask --file` writes it."""
+    file = RecordFile(path, made_with or recipe())
+    for i, question in enumerate(questions):
+        file.append(answer(question, ended(i)))
+    return path

@@ -1,0 +1,164 @@
+"""What the tests of the strategies share: passages, a context over a scripted model, and replies in JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from epicrisis.answering.strategy_context import Context
+from epicrisis.answers import Answer, Event
+from epicrisis.prompts import unfence
+from epicrisis.protocols import ChatModel, ChatRequest
+from epicrisis.testing.chat import Script, ScriptedModel
+from epicrisis.types import Hit, Passage, Preflight, Question, Ranking, Scope
+
+T = TypeVar("T")
+
+QUESTION = Question("Does aspirin prevent stroke?", {"A": "yes", "B": "no"}, "choice")
+OPEN_QUESTION = Question("Does aspirin prevent stroke?")
+NOT_FOUND = json.dumps({"result": {"found": False}})
+
+
+def passages(n: int, words: int = 0) -> tuple[Passage, ...]:
+    """`n` passages d0#0, d1#0...; each begins 100 characters into its document. `words`: so many more words in each."""
+    made = []
+    for i in range(n):
+        text = f"Trial {i} found that aspirin lowers risk number {i}." + " more" * words
+        made.append(Passage(f"d{i}#0", f"d{i}", 0, 100, 100 + len(text), text, title=f"Title {i}", date="2015"))
+    return tuple(made)
+
+
+def said(**fields: Any) -> str:
+    """A reply that found something."""
+    return json.dumps({"result": {"found": True, **fields}})
+
+
+def finding(number: int = 1, text: str = "It helps.", choice: str | None = "A", quote: str = "") -> str:
+    """A map reply about document `number` of its part."""
+    quotes = [{"doc": number, "quote": quote}] if quote else []
+    return said(quotes=quotes, finding=text, choice=choice)
+
+
+def stage_of(request: ChatRequest) -> str:
+    """`map`, `reduce` or the strategy's name: by the fields that the request's schema asks for."""
+    schema = request.schema or {}
+    properties = schema["properties"]
+    found = properties["result"]["anyOf"][0]["properties"]
+    if "finding" in found:
+        return "map"
+    if "span" in found:
+        return "extract"
+    if "quotes" in found:
+        return "rag"
+    if "reasoning" in properties:
+        return "chain-of-thought"
+    return "reduce" if "<documents>" in request.messages[-1].content else "closed-book"
+
+
+def items_of(request: ChatRequest) -> list[str]:
+    """The documents or findings that a request shows."""
+    return unfence(request.messages[-1].content)
+
+
+def stages(model: ScriptedModel) -> list[str]:
+    return [stage_of(request) for request in model.requests]
+
+
+@dataclass
+class World:
+    """A context, the events it emitted, and the number of searches."""
+
+    context: Context
+    events: list[Event] = field(default_factory=list)
+    searches: list[Question] = field(default_factory=list)
+
+    def of(self, kind: type[T]) -> list[T]:
+        """The events of one kind, in order."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+def world(
+    model: ChatModel,
+    found: Sequence[Passage],
+    *,
+    verdict: Preflight | None = None,
+    scope: Scope | None = None,
+    models: Mapping[str, ChatModel] | None = None,
+    **more: Any,
+) -> World:
+    """A context whose search finds these passages and whose every role is played by the model."""
+    events: list[Event] = []
+    searches: list[Question] = []
+
+    async def retrieve(question: Question) -> Ranking:
+        searches.append(question)
+        return Ranking(tuple(Hit(passage, 1.0 / (rank + 1), rank) for rank, passage in enumerate(found)), "dense")
+
+    async def preflight(question: Question) -> Preflight:
+        assert verdict is not None
+        return verdict
+
+    context = Context(
+        models={**dict.fromkeys(("writer", "map", "reduce"), model), **(models or {})},
+        scope=scope or Scope(),
+        emit=events.append,
+        retrieve=retrieve,
+        preflight=preflight if verdict else None,
+        **more,
+    )
+    return World(context, events, searches)
+
+
+def by_stage(**scripts: str | Script) -> Script:
+    """A script that answers each stage in its own way: a text, or a function of the request."""
+
+    def script(request: ChatRequest) -> str:
+        reply = scripts[stage_of(request).replace("-", "_")]
+        return reply if isinstance(reply, str) else reply(request)
+
+    return script
+
+
+def verdict(agree: bool) -> Preflight:
+    return Preflight(agree, 0.5 if agree else 0.0, 3, 0.2, 16, ("d0#0",), ("d0#0",), "because")
+
+
+def run(strategy: Any, asked: World, question: Question = QUESTION) -> Answer:
+    """The strategy's answer."""
+    answer = asyncio.run(strategy(question, asked.context))
+    assert isinstance(answer, Answer)
+    return answer
+
+
+def maps(model: ScriptedModel) -> list[ChatRequest]:
+    return [request for request in model.requests if stage_of(request) == "map"]
+
+
+def reduces(model: ScriptedModel) -> list[ChatRequest]:
+    return [request for request in model.requests if stage_of(request) == "reduce"]
+
+
+def trials_in(request: ChatRequest) -> list[int]:
+    """Which of the passages a request shows, in order."""
+    return [int(number) for number in re.findall(r"Trial (\d+) found", request.messages[-1].content)]
+
+
+def per_part(special: dict[int, str | Exception], rest: str = NOT_FOUND) -> Script:
+    """A map script: what it says of the part that holds trial i, and of the other parts."""
+
+    def script(request: ChatRequest) -> str:
+        reply = next((special[trial] for trial in trials_in(request) if trial in special), rest)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    return script
+
+
+def quoting(trial: int, place: int, choice: str | None = "A") -> str:
+    """A map reply that quotes trial `trial`, which is document `place` of its part."""
+    return finding(place, f"Trial {trial} says so.", choice, f"aspirin lowers risk number {trial}")

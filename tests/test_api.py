@@ -1,0 +1,75 @@
+"""A question of one patient in one call, over a small ward on disk."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import epicrisis
+from epicrisis.answers import Answered, Retrieved
+from epicrisis.api import as_question, checked, stream
+from epicrisis.errors import InputError, SettingsError
+from epicrisis.settings import Settings
+from epicrisis.testing.hostile import HostileServer
+from epicrisis.testing.replies import schema_reply
+from epicrisis.types import Document, Question
+from tests.support.patient_records import library
+
+ANNA, BERT = "10083814", "10083815"
+
+
+@pytest.fixture
+def ward(tmp_path: Path) -> Path:
+    documents = [Document(f"n:{each}", "Colchicine was given.", date="2150-01", patient=each) for each in (ANNA, BERT)]
+    with library(tmp_path / "ward", documents) as made:
+        return made.path
+
+
+def how(server: HostileServer, **more: Any) -> dict[str, Any]:
+    return {"model": server.url, "strategy": "rag", "by": "bm25", "cache": {"mode": "off"}, **more}
+
+
+@pytest.mark.parametrize("strategy", ["rag", "full-context"])
+def test_a_question_is_asked_of_a_patient(strategy: str, ward: Path) -> None:
+    with HostileServer(schema_reply) as server:
+        answer = epicrisis.ask(ward, "What was given?", patient=ANNA, **how(server, strategy=strategy))
+    (found,) = [event.ranking for event in answer.trace if isinstance(event, Retrieved)]
+    assert [passage.patient for passage in found.passages] == [ANNA]
+    assert answer.question.patient == ANNA
+
+
+def test_a_stream_likewise_and_a_question_may_say_it_itself(ward: Path) -> None:
+    async def last(question: str | Question, patient: str | None) -> str | None:
+        with HostileServer(schema_reply) as server:
+            events = [event async for event in stream(ward, question, patient=patient, **how(server))]
+        assert isinstance(events[-1], Answered)
+        return events[-1].answer.question.patient
+
+    assert asyncio.run(last("Was colchicine given?", BERT)) == BERT
+    assert asyncio.run(last(Question("Was colchicine given?"), BERT)) == BERT
+    assert asyncio.run(last(Question("Was colchicine given?", patient=BERT), None)) == BERT
+    with pytest.raises(InputError, match="of another patient than patient= says"):
+        asyncio.run(last(Question("Was colchicine given?", patient=BERT), ANNA))
+
+
+@pytest.mark.parametrize(("patient", "reason"), [("nobody", "has no notes of patient"), (None, "say whose")])
+@pytest.mark.parametrize("strategy", ["rag", "closed-book"])
+def test_a_patient_who_is_not_there(strategy: str, patient: str | None, reason: str, ward: Path) -> None:
+    with HostileServer(schema_reply) as server:
+        with pytest.raises(InputError, match=reason):
+            epicrisis.ask(ward, "What was given?", patient=patient, **how(server, strategy=strategy))
+        assert server.received == ()
+
+
+def test_a_question_keeps_its_patient() -> None:
+    assert as_question("What was given?", ["yes", "no"], ANNA).patient == ANNA
+    assert as_question("What was given?").patient is None
+
+
+def test_a_budget_of_notes_without_whole_notes_is_refused() -> None:
+    with pytest.raises(SettingsError, match="ask with --unit note"):
+        checked(Settings(strategy="rag", note_tokens=900))
+    assert checked(Settings(strategy="rag", unit="note", note_tokens=900)).note_tokens == 900

@@ -1,0 +1,78 @@
+"""One question answered otherwise than the settings say, by the same pipeline."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from epicrisis.answers import Answer, PreflightChecked, Retrieved
+from epicrisis.overrides import AS_SET, RunOverrides
+from epicrisis.pipeline import Pipeline
+from epicrisis.retrieval.ordering import in_order
+from epicrisis.settings import ROLES, Settings
+from epicrisis.testing.chat import ScriptedModel
+from epicrisis.types import Question, Ranking
+from tests.support.strategies import NOT_FOUND, items_of, passages, stages, verdict
+
+QUESTION = Question("Does aspirin prevent stroke?", {"A": "yes", "B": "no"}, "choice")
+RANKING = in_order(passages(8), "placed", {})
+
+
+def answered(treatment: RunOverrides, **settings: object) -> tuple[Answer, ScriptedModel]:
+    """No library is there: whoever searches fails."""
+    model = ScriptedModel(lambda _: NOT_FOUND)
+
+    async def one() -> Answer:
+        made = Settings.model_validate({"strategy": "closed-book", **settings})
+        async with Pipeline(made, dict.fromkeys(ROLES, model)) as pipeline:
+            return await pipeline.answer(QUESTION, treatment=treatment)
+
+    return asyncio.run(one()), model
+
+
+def ranking_of(answer: Answer) -> Ranking:
+    (found,) = [event.ranking for event in answer.trace if isinstance(event, Retrieved)]
+    return found
+
+
+def test_without_one_it_is_as_the_settings_say() -> None:
+    answer, model = answered(AS_SET, models={"writer": {"temperature": 0.3, "top_p": 0.9}}, seed=7)
+    assert answer.strategy == "closed-book"
+    assert [(r.temperature, r.top_p, r.seed) for r in model.requests] == [(0.3, 0.9, 7)]
+
+
+def test_another_strategy_reads_the_ranking_it_is_given() -> None:
+    answer, model = answered(RunOverrides(strategy="rag", ranking=RANKING))
+    assert answer.strategy == "rag"
+    assert ranking_of(answer) == RANKING
+    (request,) = model.requests
+    assert [item.splitlines()[-1] for item in items_of(request)] == [each.text for each in RANKING.passages]
+
+
+@pytest.mark.parametrize("partition", [None, 2, 3])
+def test_partition_and_no_preflight(partition: int | None) -> None:
+    treatment = RunOverrides(strategy="brief-context", ranking=RANKING, preflight=False, partition=partition)
+    answer, model = answered(treatment, partition=5)
+    assert answer.preflight is None
+    assert len(answer.partials) == -(-8 // (partition or 5))
+    assert set(stages(model)) == {"map"}
+
+
+@pytest.mark.parametrize(("agree", "read"), [(True, {"rag"}), (False, {"map"})])
+def test_a_verdict_that_is_given_is_the_one_that_decides(agree: bool, read: set[str]) -> None:
+    given = verdict(agree)
+    answer, model = answered(RunOverrides(strategy="brief-context", ranking=RANKING, preflight=given))
+    assert answer.preflight == given
+    assert PreflightChecked(given) in answer.trace
+    assert set(stages(model)) == read
+
+
+def test_how_every_role_draws() -> None:
+    treatment = RunOverrides("brief-context", RANKING, preflight=False, seed=11, temperature=0.2)
+    _, model = answered(treatment, models={"map": {"temperature": 0.9}})
+    assert {(r.temperature, r.seed) for r in model.requests} == {(0.2, 11)}
+    _, kept = answered(RunOverrides("brief-context", RANKING, preflight=False), models={"map": {"temperature": 0.9}})
+    assert {r.temperature for r in kept.requests} == {0.9}
+    _, zero = answered(RunOverrides("rag", RANKING, temperature=0.0), models={"writer": {"temperature": 0.9}})
+    assert {r.temperature for r in zero.requests} == {0.0}

@@ -1,0 +1,84 @@
+"""Temporary folders of killed processes go when the next one is made; those in use stay."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from epicrisis.corpus.pubmed import read_files
+from epicrisis.evaluation.datasets import download
+from epicrisis.evaluation.synthesis.patient_records.record_files import write_records
+from epicrisis.temporary_folders import Scratch, sweep
+from tests.support.pubmed_xml import article, article_set
+
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from epicrisis.temporary_folders import Scratch
+scratch = Scratch(sys.argv[1], Path(sys.argv[2]))
+(scratch.path / "part").write_text("half")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def killed(prefix: str, place: Path) -> Path:
+    """Returns the folder that a killed process left behind."""
+    done = subprocess.run([sys.executable, "-c", _KILLED, prefix, str(place)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    (left,) = place.glob(f"{prefix}*")
+    return left
+
+
+def test_folder_of_a_killed_process_is_removed(tmp_path: Path) -> None:
+    left = killed("epicrisis-a-", tmp_path)
+    with Scratch("epicrisis-b-", tmp_path):
+        assert left.exists()
+    with Scratch("epicrisis-a-", tmp_path) as mine:
+        assert not left.exists()
+        assert mine.stat().st_mode & 0o777 == 0o700
+        with Scratch("epicrisis-a-", tmp_path):
+            assert mine.exists()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_folder_that_is_not_locked_yet_stays(tmp_path: Path) -> None:
+    young, old = tmp_path / "epicrisis-a-1", tmp_path / "epicrisis-a-2"
+    for folder in (young, old):
+        folder.mkdir()
+    os.utime(old, (time.time() - 3600,) * 2)
+    sweep("epicrisis-a-", tmp_path)
+    assert list(tmp_path.iterdir()) == [young]
+
+
+def test_records_are_written_over_what_a_kill_left(tmp_path: Path) -> None:
+    killed(".records-", tmp_path)
+    write_records(tmp_path, patients=1, tokens=[4000], questions_each=1)
+    assert {path.name for path in tmp_path.iterdir()} == {"README.md", "notes.csv", "questions.jsonl"}
+
+
+def test_reading_many_files_removes_what_a_kill_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "temporary"
+    place.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(place))
+    killed("epicrisis-pubmed-", place)
+    for number in (1, 2):
+        (tmp_path / f"{number}.xml").write_text(article_set([article(number)]))
+    assert len(list(read_files([tmp_path / "1.xml", tmp_path / "2.xml"], workers=2))) == 4
+    assert list(place.iterdir()) == []
+
+
+def test_partial_file_of_a_killed_pull_is_removed(tmp_path: Path) -> None:
+    target = tmp_path / "set.json"
+    old, young, other = (tmp_path / name for name in ("set.json.1.partial", "set.json.2.partial", "b.json.1.partial"))
+    for path in (old, young, other):
+        path.write_text("half")
+    for path in (old, other):
+        os.utime(path, (time.time() - 7200,) * 2)
+    download._remove_left_behind(target)
+    assert {path.name for path in tmp_path.iterdir()} == {young.name, other.name}
