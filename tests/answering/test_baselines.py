@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from epicrisis.answering.baselines import chain_of_thought, closed_book, rag
-from epicrisis.answering.reply_parsing import ReplyForm
+from epicrisis.answering.reply_parsing import AnswerFormat
 from epicrisis.answers import AnswerStarted, Called, Delta, Retrieved
 from epicrisis.errors import EndpointRejected, ScopeViolation
 from epicrisis.protocols import ChatRequest
@@ -111,7 +111,7 @@ def test_rag_over_nothing_abstains_without_a_call() -> None:
 
 
 def test_rag_that_does_not_fit_fails_and_tells_the_cure() -> None:
-    window = ReplyForm(QUESTION.options, documents=8).max_tokens + 700
+    window = AnswerFormat(QUESTION.options, documents=8).max_tokens + 700
     model = ScriptedModel(lambda _: ANSWERED, context_tokens=window)
     assert run(rag, world(model, passages(2, words=200))).state == "answered", "two of the eight would fit"
     model.requests.clear()

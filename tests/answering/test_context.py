@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from epicrisis.answering.reply_parsing import ParsedReply, ReplyForm, Unreadable
+from epicrisis.answering.reply_parsing import AnswerFormat, ParsedReply, Unreadable
 from epicrisis.answering.strategy_context import SECOND_TRY_TEMPERATURE, Sampling, ask, failure_of, fits, unanswered
 from epicrisis.answers import Called, Delta, Failure, Notice, Usage
 from epicrisis.errors import ChatError, EndpointBusy, EndpointRejected, EndpointTimeout, ReplyTruncated, ReplyWithheld
@@ -20,7 +20,7 @@ from epicrisis.testing.chat import ScriptedModel
 from tests.support.strategies import NOT_FOUND, OPEN_QUESTION, World, said, world
 
 PROMPT = Prompt((Message("system", "Be brief."), Message("user", "Why?")), "why@000000000000")
-FORM = ReplyForm({"A": "yes", "B": "no"})
+FORM = AnswerFormat({"A": "yes", "B": "no"})
 GOOD = said(answer="It does so.", choice="A")
 
 

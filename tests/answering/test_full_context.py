@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from epicrisis.answering.full_context import full_context
-from epicrisis.answering.reply_parsing import ReplyForm
+from epicrisis.answering.reply_parsing import AnswerFormat
 from epicrisis.answers import Called
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.types import Hit, Question, Ranking
@@ -35,7 +35,7 @@ def test_every_note_stands_in_the_prompt_in_the_records_order() -> None:
 
 def test_a_record_over_the_window_is_a_state_of_its_own_and_nobody_is_asked() -> None:
     """Of the same window 20 notes are read, so that a record cut to fit would be answered."""
-    window = ReplyForm({}, documents=100).max_tokens + 800
+    window = AnswerFormat({}, documents=100).max_tokens + 800
     model = ScriptedModel(lambda _: said(answer="It does."), context_tokens=window)
     assert run(full_context, over(model, 20), OPEN_QUESTION).state == "answered"
     assert len(items_of(model.requests.pop())) == 20

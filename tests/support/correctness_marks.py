@@ -22,7 +22,7 @@ from epicrisis.evaluation.grading.correctness import (
     open_cases,
 )
 from epicrisis.evaluation.grading.grader_replies import ReplyFile
-from epicrisis.evaluation.grading.structured_requests import Asker
+from epicrisis.evaluation.grading.structured_requests import ModelClient
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.prompts import unfence
 from epicrisis.protocols import ChatRequest
@@ -78,7 +78,7 @@ def marked_by(
 
     async def all_of_them() -> ReplyFile[CorrectnessMark]:
         cases = open_cases(run)
-        asker = Asker(model, seed=3, told={**TOLD, "name": name}, at_once=at_once)
+        asker = ModelClient(model, seed=3, told={**TOLD, "name": name}, at_once=at_once)
         file = mark_file(run / MARKING / f"{name}.jsonl", asker, cases)
         async for _ in mark(cases, asker, file):
             pass

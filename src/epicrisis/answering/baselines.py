@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from epicrisis.answering.citations import cite, locate_all, locate_span
-from epicrisis.answering.extractive import SpanForm, answer_with, wants_span
-from epicrisis.answering.reply_parsing import ParsedReply, ReplyForm, Unreadable
+from epicrisis.answering.extractive import SpanFormat, answer_with, wants_span
+from epicrisis.answering.reply_parsing import AnswerFormat, ParsedReply, Unreadable
 from epicrisis.answering.strategy_context import Context, ask, fits, unanswered
 from epicrisis.answers import Answer, AnswerStarted, Failure, Quotation, Retrieved
 from epicrisis.errors import ChatError, ContextOverflow
@@ -26,7 +26,7 @@ async def chain_of_thought(question: Question, context: Context) -> Answer:
 
 async def _from_memory(question: Question, context: Context, strategy: str, *, reasoning: bool) -> Answer:
     prompt = render(PROMPTS, strategy.replace("-", "_"), question=question.text, options=question.options)
-    form = ReplyForm(question.options, reasoning=reasoning)
+    form = AnswerFormat(question.options, reasoning=reasoning)
     context.emit(AnswerStarted(strategy, documents=0))
     try:
         reply = await ask(context, "writer", strategy, prompt, form, stream=True)
@@ -58,7 +58,7 @@ async def answer_from(question: Question, context: Context, passages: tuple[Pass
             "window, or --strategy brief-context"
         )
     reply = await ask(context, "writer", "rag", prompt, form, stream=True)
-    if isinstance(form, SpanForm) and reply.found:
+    if isinstance(form, SpanFormat) and reply.found:
         ((number, words),) = reply.quotes
         return answer_with(question, strategy, locate_span(words, passages[number - 1]), passages)
     return conclude(question, strategy, reply, locate_all(reply.quotes, passages), passages)
@@ -66,12 +66,12 @@ async def answer_from(question: Question, context: Context, passages: tuple[Pass
 
 def documents_asked(
     question: Question, context: Context, passages: tuple[Passage, ...]
-) -> tuple[Prompt, SpanForm | ReplyForm]:
+) -> tuple[Prompt, SpanFormat | AnswerFormat]:
     """The one prompt with all these passages, and what is asked of its reply."""
     if wants_span(question, context):
-        return documents_prompt(question, context, passages, "extract"), SpanForm(passages)
+        return documents_prompt(question, context, passages, "extract"), SpanFormat(passages)
     prompt = documents_prompt(question, context, passages, "rag")
-    return prompt, ReplyForm(question.options, documents=len(passages))
+    return prompt, AnswerFormat(question.options, documents=len(passages))
 
 
 def documents_prompt(question: Question, context: Context, passages: tuple[Passage, ...], name: str) -> Prompt:

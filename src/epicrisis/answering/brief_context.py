@@ -15,8 +15,8 @@ from typing import Literal
 
 from epicrisis.answering.baselines import PROMPTS, answer_from, conclude, documents_prompt
 from epicrisis.answering.citations import locate_all, locate_span
-from epicrisis.answering.extractive import SpanForm, span_answer, wants_span
-from epicrisis.answering.reply_parsing import FINDING_CHARACTERS, ParsedReply, ReplyForm, Unreadable
+from epicrisis.answering.extractive import SpanFormat, span_answer, wants_span
+from epicrisis.answering.reply_parsing import FINDING_CHARACTERS, AnswerFormat, ParsedReply, Unreadable
 from epicrisis.answering.strategy_context import Context, ask, failure_of, fits, unanswered
 from epicrisis.answers import (
     Answer,
@@ -119,11 +119,13 @@ async def partition(question: Question, context: Context, passages: Sequence[Pas
     return parts
 
 
-def _map_prompt(question: Question, context: Context, part: tuple[Passage, ...]) -> tuple[Prompt, ReplyForm | SpanForm]:
+def _map_prompt(
+    question: Question, context: Context, part: tuple[Passage, ...]
+) -> tuple[Prompt, AnswerFormat | SpanFormat]:
     if wants_span(question, context):
-        return documents_prompt(question, context, part, "extract"), SpanForm(part)
+        return documents_prompt(question, context, part, "extract"), SpanFormat(part)
     prompt = documents_prompt(question, context, part, "map")
-    form = ReplyForm(
+    form = AnswerFormat(
         question.options,
         text_field="finding",
         text_characters=FINDING_CHARACTERS,
@@ -247,7 +249,7 @@ async def _sum_up(
 
 def _reduce_prompt(
     question: Question, context: Context, findings: Sequence[_Finding], places: Mapping[str, Passage]
-) -> tuple[Prompt, ReplyForm]:
+) -> tuple[Prompt, AnswerFormat]:
     """What was found, not what it was found in: the paper's partial answers. With the quotations the reduce call alone
     would be as long as a map call; they wait here for the findings that are named."""
     items, marked = [], []
@@ -260,4 +262,4 @@ def _reduce_prompt(
     documents = fence(items, label="finding", marks=marked)
     told = {"question": question.text, "options": question.options, "about": context.about}
     prompt = render(PROMPTS, "reduce", documents=documents, **told)
-    return prompt, ReplyForm(question.options, sources=len(findings))
+    return prompt, AnswerFormat(question.options, sources=len(findings))

@@ -26,7 +26,7 @@ def wants_span(question: Question, context: Context) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class SpanForm:
+class SpanFormat:
     """A reply that copies words out of one of these documents."""
 
     passages: Sequence[Passage]

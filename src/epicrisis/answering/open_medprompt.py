@@ -18,7 +18,7 @@ from statistics import fmean
 
 from epicrisis.answering.baselines import PROMPTS, conclude
 from epicrisis.answering.example_messages import announce, with_examples
-from epicrisis.answering.reply_parsing import ReplyForm, Unreadable
+from epicrisis.answering.reply_parsing import AnswerFormat, Unreadable
 from epicrisis.answering.strategy_context import Context, Sampling, ask, failure_of, fits, spent_by, unanswered
 from epicrisis.answers import Answer, AnswerStarted, Draft, Drafted, Notice, Usage
 from epicrisis.errors import ChatError, ContextOverflow
@@ -107,7 +107,7 @@ def _without(question: Question, strategy: str, drafts: Sequence[Draft]) -> Answ
 # -- calls ------------------------------------------------------------------------------------------------------------
 
 
-async def _first(question: Question, context: Context, strategy: str) -> tuple[Prompt, ReplyForm]:
+async def _first(question: Question, context: Context, strategy: str) -> tuple[Prompt, AnswerFormat]:
     """The prompt of a first draft, with the solved questions there are. Raises ContextOverflow."""
     examples: tuple[Example, ...] = ()
     if context.examples is not None:
@@ -126,11 +126,11 @@ async def _first(question: Question, context: Context, strategy: str) -> tuple[P
     return prompt, form
 
 
-def _form(question: Question) -> ReplyForm:
-    return ReplyForm(question.options, reasoning=True)
+def _form(question: Question) -> AnswerFormat:
+    return AnswerFormat(question.options, reasoning=True)
 
 
-async def _draft(context: Context, number: int, prompt: Prompt, form: ReplyForm, sampling: Sampling | None) -> Draft:
+async def _draft(context: Context, number: int, prompt: Prompt, form: AnswerFormat, sampling: Sampling | None) -> Draft:
     """One draft. Never raises for a failed call: a failed draft is a result."""
     counted, spent = spent_by(context)
     draft = Draft(number, "abstained")
@@ -171,12 +171,12 @@ async def _synthesis(question: Question, context: Context, drafts: Sequence[Draf
 async def _critique(question: Question, context: Context, draft: Draft) -> str:
     """What is wrong with the draft. Raises ChatError, Unreadable."""
     prompt = render(PROMPTS, "critique", question=question.text, options=question.options, answer=_fenced(draft))
-    form = ReplyForm({}, text_field="critique", text_characters=CRITIQUE_CHARACTERS)
+    form = AnswerFormat({}, text_field="critique", text_characters=CRITIQUE_CHARACTERS)
     reply = await ask(context, "writer", f"critique {draft.number}", prompt, form)
     return reply.text if reply.found else _NO_FAULT
 
 
-def _improved_prompt(question: Question, context: Context, draft: Draft) -> tuple[Prompt, ReplyForm]:
+def _improved_prompt(question: Question, context: Context, draft: Draft) -> tuple[Prompt, AnswerFormat]:
     """What the writer sees of the draft: its text, the critique, the scores."""
     prompt = render(
         PROMPTS,

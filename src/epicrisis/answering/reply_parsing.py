@@ -115,7 +115,7 @@ class ParsedReply:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplyForm:
+class AnswerFormat:
     """What is asked of a reply, and so its schema and its greatest length."""
 
     options: Mapping[str, str]

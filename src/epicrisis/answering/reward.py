@@ -22,7 +22,7 @@ BEST = 5
 
 
 @dataclass(frozen=True, slots=True)
-class MarksForm:
+class RewardFormat:
     """A mark for each attribute."""
 
     attributes: tuple[str, ...] = ATTRIBUTES
@@ -50,8 +50,8 @@ class MarksForm:
         raise Unreadable(f"the reply gives no marks from 1 to {BEST}")
 
 
-async def judged(question: Question, text: str, context: Context) -> Mapping[str, float]:
+async def request_reward(question: Question, text: str, context: Context) -> Mapping[str, float]:
     """The marks of an answer. Raises ChatError, Unreadable."""
     answer = fence([text], label="answer")
     prompt = render(PROMPTS, "reward", question=question.text, options=question.options, answer=answer)
-    return await ask(context, ROLE, "reward", prompt, MarksForm())
+    return await ask(context, ROLE, "reward", prompt, RewardFormat())

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from epicrisis.answering.baselines import PROMPTS
 from epicrisis.answering.example_messages import announce, with_examples
-from epicrisis.answering.reply_parsing import ReplyForm, Unreadable
+from epicrisis.answering.reply_parsing import AnswerFormat, Unreadable
 from epicrisis.answering.shuffling import ShuffledOptions, as_they_are, shuffled
 from epicrisis.answering.strategy_context import Context, Sampling, ask, failure_of, fits, spent_by, unanswered
 from epicrisis.answering.voting import TIE, tally
@@ -77,12 +77,12 @@ async def _voted(
     return _concluded(question, context, strategy, votes)
 
 
-def _prompt(question: Question, shown: ShuffledOptions, examples: Sequence[Example]) -> tuple[Prompt, ReplyForm]:
+def _prompt(question: Question, shown: ShuffledOptions, examples: Sequence[Example]) -> tuple[Prompt, AnswerFormat]:
     prompt = render(PROMPTS, "chain_of_thought", question=question.text, options=shown.options)
-    return with_examples(prompt, "chain_of_thought", examples), ReplyForm(shown.options, reasoning=True)
+    return with_examples(prompt, "chain_of_thought", examples), AnswerFormat(shown.options, reasoning=True)
 
 
-async def _vote(context: Context, number: int, shown: ShuffledOptions, prompt: Prompt, form: ReplyForm) -> Vote:
+async def _vote(context: Context, number: int, shown: ShuffledOptions, prompt: Prompt, form: AnswerFormat) -> Vote:
     """One vote. Never raises for a failed call: a failed vote is a result."""
     counted, spent = spent_by(context)
     drawn = context.sampling.get("writer", Sampling())

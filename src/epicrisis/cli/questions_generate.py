@@ -121,11 +121,11 @@ async def _generated(
     from rich.progress import Progress
 
     from epicrisis.components import scope_of
-    from epicrisis.evaluation.grading.structured_requests import opened
+    from epicrisis.evaluation.grading.structured_requests import open_model_client
     from epicrisis.evaluation.synthesis.questions import QuestionFile, generate, recipe
 
     made = []
-    async with opened(settings) as asker:
+    async with open_model_client(settings) as asker:
         file = QuestionFile(output, recipe(asker))
         done = sum(passage.id in file.passages for passage in drawn.passages)
         with Progress(console=open_console(stderr=True), disable=json) as bar:

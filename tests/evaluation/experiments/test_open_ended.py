@@ -19,7 +19,7 @@ from epicrisis.evaluation.experiments.open_ended import Judging, conclusions, ju
 from epicrisis.evaluation.grading.blind_pairs import Paired, pairs_of, write
 from epicrisis.evaluation.grading.human_verdicts import HumanVerdict, PreferredAnswer
 from epicrisis.evaluation.grading.preference import judge, verdict_file
-from epicrisis.evaluation.grading.structured_requests import Asker
+from epicrisis.evaluation.grading.structured_requests import ModelClient
 from epicrisis.evaluation.runs.outcomes import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.evaluation.runs.runner import RecordFile, answer_cases
@@ -219,7 +219,7 @@ def by_model(made: Paired, script: object, folder: Path, name: str = "judge") ->
     path = folder / f"{name}.jsonl"
 
     async def run() -> None:
-        asker = Asker(ScriptedModel(script), told={"name": name})  # type: ignore[arg-type]
+        asker = ModelClient(ScriptedModel(script), told={"name": name})  # type: ignore[arg-type]
         async for _ in judge(made.pairs, asker, verdict_file(path, asker)):
             pass
 

@@ -9,7 +9,7 @@ from epicrisis.answers import Usage
 from epicrisis.evaluation.grading.human_scores import drawn
 from epicrisis.evaluation.grading.responses import ScoredAnswer
 from epicrisis.evaluation.grading.rubric import FORM, notes_prompt_of, prompt_of
-from epicrisis.evaluation.grading.structured_requests import Asker
+from epicrisis.evaluation.grading.structured_requests import ModelClient
 from epicrisis.models.chat.prices import price_of
 from epicrisis.plan.confirmation import QUICK_SAMPLE, check_threshold
 from epicrisis.plan.cost_plan import CostPlan, Range, StrategyPlan
@@ -22,7 +22,7 @@ CHARACTERS = 4
 
 
 async def ask_first(
-    asker: Asker,
+    asker: ModelClient,
     settings: Settings,
     model: ModelSettings,
     answers: Sequence[ScoredAnswer],
@@ -63,7 +63,7 @@ async def ask_first(
     return check_threshold(CostPlan(n, counted, named, False, (plan,), {}, {}), settings, of_cases=True)
 
 
-async def _mean(asker: Asker, prompts: Sequence[Prompt]) -> float:
+async def _mean(asker: ModelClient, prompts: Sequence[Prompt]) -> float:
     return fmean([await asker.model.count_tokens(prompt.messages) for prompt in prompts]) if prompts else 0.0
 
 

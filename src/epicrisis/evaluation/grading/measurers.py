@@ -16,7 +16,7 @@ from epicrisis.evaluation.grading.grader_replies import GradingState
 from epicrisis.evaluation.grading.measure_file import Measurement, checked
 from epicrisis.evaluation.grading.responses import ScoredAnswer
 from epicrisis.evaluation.grading.rubric import ASPECTS, Grades, grade, grade_against_notes, recipe
-from epicrisis.evaluation.grading.structured_requests import Asker, Said
+from epicrisis.evaluation.grading.structured_requests import ModelClient, StructuredReply
 from epicrisis.evaluation.metrics.unscored import Unscored
 from epicrisis.privacy import without_secrets
 from epicrisis.protocols import NliModel
@@ -191,7 +191,7 @@ def bertscore(name: str, home: Path, threads: int | None = None) -> Measurer:
 # -- judges -----------------------------------------------------------------------------------------------------------
 
 
-def judge(asker: Asker) -> Measurer:
+def judge(asker: ModelClient) -> Measurer:
     """The five-point rubric against the reference; of several right answers the first is shown."""
     name = str(asker.told["name"])
     metrics = {aspect: metric(f"judge-{aspect}", name) for aspect in ASPECTS}
@@ -203,7 +203,7 @@ def judge(asker: Asker) -> Measurer:
     return Measurer(f"judge {plain_model(name)}", tuple(metrics.values()), measure, recipe(asker), asker.at_once)
 
 
-def judge_of_notes(asker: Asker, notes: Notes) -> Measurer:
+def judge_of_notes(asker: ModelClient, notes: Notes) -> Measurer:
     """Faithfulness to the notes: those that the answer cites, else those that it was given."""
     name = str(asker.told["name"])
     metrics = {"faithfulness": metric(f"judge-{JUDGED_NOTES}", name)}
@@ -222,7 +222,9 @@ def judge_of_notes(asker: Asker, notes: Notes) -> Measurer:
     return Measurer(f"judge-notes {plain_model(name)}", tuple(metrics.values()), measure, made, asker.at_once)
 
 
-def _graded(response: ScoredAnswer, said: Said[Grades], metrics: Mapping[str, str], shown: str = "") -> Measurement:
+def _graded(
+    response: ScoredAnswer, said: StructuredReply[Grades], metrics: Mapping[str, str], shown: str = ""
+) -> Measurement:
     if said.value is None:
         state: GradingState = "failed" if said.failure else "unparsed"
         return Measurement(

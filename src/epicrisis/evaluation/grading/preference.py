@@ -18,7 +18,7 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.grading.blind_pairs import BlindPair
 from epicrisis.evaluation.grading.grader_replies import STATES, GradingState, ReplyFile, read_replies
 from epicrisis.evaluation.grading.human_verdicts import CHOICES, PreferredAnswer
-from epicrisis.evaluation.grading.structured_requests import Asker, GraderReplyFormat, read_object, text_of
+from epicrisis.evaluation.grading.structured_requests import JsonFormat, ModelClient, read_object, text_schema
 from epicrisis.evaluation.runs.concurrency import worked_off
 from epicrisis.prompts import Prompt, fence, render
 from epicrisis.serialization import to_json
@@ -77,7 +77,7 @@ class PairJudgement:
         return (self.shown.choice if self.consistent else "tie") if self.state == "judged" else None
 
 
-def recipe(asker: Asker) -> dict[str, Any]:
+def recipe(asker: ModelClient) -> dict[str, Any]:
     """What decides the verdicts, beside the answers."""
     return {"judge": to_json(asker.told), "prompt": prompt_of("", "", "").template, "seed": asker.seed}
 
@@ -95,12 +95,12 @@ def _read(reply: str) -> tuple[PreferredAnswer, str]:
     return choice, str(value.get("reason", ""))
 
 
-FORM: GraderReplyFormat[tuple[PreferredAnswer, str]] = GraderReplyFormat(
-    {"reason": text_of(REASON_CHARACTERS), "verdict": {"enum": list(CHOICES)}}, REASON_CHARACTERS, _read
+FORM: JsonFormat[tuple[PreferredAnswer, str]] = JsonFormat(
+    {"reason": text_schema(REASON_CHARACTERS), "verdict": {"enum": list(CHOICES)}}, REASON_CHARACTERS, _read
 )
 
 
-def verdict_file(path: Path, asker: Asker) -> ReplyFile[PreferenceReply]:
+def verdict_file(path: Path, asker: ModelClient) -> ReplyFile[PreferenceReply]:
     """This judge's file, to be added to. Raises InputError as ReplyFile does."""
     return ReplyFile(path, recipe(asker), _reply)
 
@@ -115,7 +115,7 @@ def _reply(**told: Any) -> PreferenceReply:
 
 
 async def judge(
-    pairs: Iterable[BlindPair], asker: Asker, file: ReplyFile[PreferenceReply]
+    pairs: Iterable[BlindPair], asker: ModelClient, file: ReplyFile[PreferenceReply]
 ) -> AsyncGenerator[PreferenceReply, None]:
     """The replies that were not there yet, as they come. Raises as `worked_off` does."""
     left = [(pair, order) for pair in pairs for order in ORDERS if not file.is_done((pair.id, order))]
@@ -129,7 +129,7 @@ async def judge(
             yield reply
 
 
-async def _asked(asker: Asker, pair: BlindPair, order: PresentationOrder) -> PreferenceReply:
+async def _asked(asker: ModelClient, pair: BlindPair, order: PresentationOrder) -> PreferenceReply:
     answers = (pair.first, pair.second) if order == "shown" else (pair.second, pair.first)
     said = await asker.ask(prompt_of(pair.question, *answers), FORM)
     if said.value is None:

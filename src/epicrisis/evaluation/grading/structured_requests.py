@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class GraderReplyFormat(Generic[T]):
+class JsonFormat(Generic[T]):
     """What is asked of a reply."""
 
     properties: Mapping[str, Any]
@@ -37,7 +37,7 @@ class GraderReplyFormat(Generic[T]):
 
     @property
     def schema(self) -> dict[str, Any]:
-        return object_of(self.properties)
+        return object_schema(self.properties)
 
     @property
     def max_tokens(self) -> int:
@@ -45,7 +45,7 @@ class GraderReplyFormat(Generic[T]):
         return self.characters // 2 + 100
 
 
-def object_of(properties: Mapping[str, Any]) -> dict[str, Any]:
+def object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
     """The schema of an object with these properties and no other."""
     return {
         "type": "object",
@@ -55,7 +55,7 @@ def object_of(properties: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def text_of(characters: int) -> dict[str, Any]:
+def text_schema(characters: int) -> dict[str, Any]:
     """The schema of a text that says something."""
     return {"type": "string", "minLength": 1, "maxLength": characters}
 
@@ -85,7 +85,7 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Said(Generic[T]):
+class StructuredReply(Generic[T]):
     """What came of one prompt: a value, or else why there is none."""
 
     value: T | None
@@ -98,7 +98,7 @@ class Said(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Asker:
+class ModelClient:
     """A chat model and how it draws."""
 
     model: ChatModel
@@ -109,7 +109,7 @@ class Asker:
     at_once: int = 1
     """Prompts worked on together."""
 
-    async def fits(self, prompt: Prompt, form: GraderReplyFormat[T]) -> bool:
+    async def fits(self, prompt: Prompt, form: JsonFormat[T]) -> bool:
         """Whether the prompt and the longest reply fit the model's window; True where the window is not known."""
         window = (await self.model.capabilities()).context_tokens
         if window is None:
@@ -117,7 +117,7 @@ class Asker:
         room = window - form.max_tokens - self.sampling.max_reasoning_tokens
         return await self.model.count_tokens(prompt.messages) <= room
 
-    async def ask(self, prompt: Prompt, form: GraderReplyFormat[T]) -> Said[T]:
+    async def ask(self, prompt: Prompt, form: JsonFormat[T]) -> StructuredReply[T]:
         """The reply, read. One that cannot be read, is overlong or withheld is asked for once more, as another draw.
 
         Raises what is no failure of the call: BudgetExceeded, ScopeViolation.
@@ -134,26 +134,26 @@ class Asker:
         hotter = max(self.sampling.temperature, SECOND_TRY_TEMPERATURE)
         second = replace(first, sample=1, seed=self.seed + 1, temperature=hotter)
         spent = Usage()
-        said: Said[T] = Said(None, spent)
+        said: StructuredReply[T] = StructuredReply(None, spent)
         for request in (first, second):
             try:
                 reply = await self.model.complete(request)
                 spent += reply.usage
                 if reply.finish_reason == "length":
                     raise ReplyTruncated(f"the reply was cut at {request.max_tokens} tokens: name another model")
-                return Said(form.read(reply.text), spent)
+                return StructuredReply(form.read(reply.text), spent)
             except Unreadable as error:
-                said = Said(None, spent, unreadable=str(error))
+                said = StructuredReply(None, spent, unreadable=str(error))
             except ChatError as error:
                 spent += error.usage
-                said = Said(None, spent, failure=error.as_failure())
+                said = StructuredReply(None, spent, failure=error.as_failure())
                 if not isinstance(error, ReplyTruncated | ReplyWithheld):
                     break
         return said
 
 
 @asynccontextmanager
-async def opened(settings: Settings, role: str = "writer") -> AsyncGenerator[Asker, None]:
+async def open_model_client(settings: Settings, role: str = "writer") -> AsyncGenerator[ModelClient, None]:
     """The model of this role in the layers that the settings ask for: cache, budget, retries, recording.
 
     Raises UserError before any call is made.
@@ -162,4 +162,4 @@ async def opened(settings: Settings, role: str = "writer") -> AsyncGenerator[Ask
     async with Pipeline.open(settings.model_copy(update=alone), None) as pipeline:
         context = pipeline.context(lambda event: None, Scope())
         told = pipeline.recipe()["models"]["writer"]
-        yield Asker(context.models["writer"], context.sampling["writer"], context.seed, told, pipeline.at_once)
+        yield ModelClient(context.models["writer"], context.sampling["writer"], context.seed, told, pipeline.at_once)
