@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from epicrisis.answering.structured_request import ModelClient
 from epicrisis.answers import Failure
 from epicrisis.errors import EpicrisisError
 from epicrisis.evaluation.grading.correctness import (
@@ -22,7 +23,6 @@ from epicrisis.evaluation.grading.correctness import (
     open_cases,
 )
 from epicrisis.evaluation.grading.grader_replies import ReplyFile
-from epicrisis.evaluation.grading.structured_requests import ModelClient
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.prompts import unfence
 from epicrisis.protocols import ChatRequest

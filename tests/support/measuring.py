@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from epicrisis.answering.structured_request import ModelClient
 from epicrisis.answers import Answer, Citation, Failure, Retrieved
 from epicrisis.evaluation.grading.measure_file import MeasureFile
 from epicrisis.evaluation.grading.measurers import Measurer, judge
 from epicrisis.evaluation.grading.run_measures import measure_run
-from epicrisis.evaluation.grading.structured_requests import ModelClient
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.prompts import unfence

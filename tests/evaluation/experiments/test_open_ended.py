@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.answering.structured_request import ModelClient
 from epicrisis.components import Opened
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.published import published
@@ -19,7 +20,6 @@ from epicrisis.evaluation.experiments.open_ended import Judging, conclusions, ju
 from epicrisis.evaluation.grading.blind_pairs import Paired, pairs_of, write
 from epicrisis.evaluation.grading.human_verdicts import HumanVerdict, PreferredAnswer
 from epicrisis.evaluation.grading.preference import judge, verdict_file
-from epicrisis.evaluation.grading.structured_requests import ModelClient
 from epicrisis.evaluation.runs.outcomes import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.evaluation.runs.runner import RecordFile, answer_cases

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.answering.structured_request import ModelClient
 from epicrisis.errors import BudgetExceeded, ContextOverflow, EndpointUnreachable, InputError, RunStopped
 from epicrisis.evaluation.grading.blind_pairs import BlindPair
 from epicrisis.evaluation.grading.grader_replies import ReplyFile
@@ -24,7 +25,6 @@ from epicrisis.evaluation.grading.preference import (
     recipe,
     verdict_file,
 )
-from epicrisis.evaluation.grading.structured_requests import ModelClient
 from epicrisis.prompts import unfence
 from epicrisis.protocols import ChatRequest
 from epicrisis.testing.chat import Script, ScriptedModel

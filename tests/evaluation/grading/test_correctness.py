@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.answering.structured_request import ModelClient
 from epicrisis.errors import BudgetExceeded, ContextOverflow, EndpointUnreachable, InputError, RunStopped
 from epicrisis.evaluation.analysis.grouping import counts, mean
 from epicrisis.evaluation.grading.correctness import (
@@ -23,7 +24,6 @@ from epicrisis.evaluation.grading.correctness import (
     open_cases,
     prompt_of,
 )
-from epicrisis.evaluation.grading.structured_requests import ModelClient
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.types import Question
 from tests.support.correctness_marks import (

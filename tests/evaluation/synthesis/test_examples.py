@@ -14,9 +14,9 @@ import pytest
 
 from epicrisis.answering.baselines import chain_of_thought
 from epicrisis.answering.strategy_context import Context
+from epicrisis.answering.structured_request import ModelClient
 from epicrisis.errors import BudgetExceeded, EndpointUnreachable, InputError
 from epicrisis.evaluation.datasets.dataset import Dataset
-from epicrisis.evaluation.grading.structured_requests import ModelClient
 from epicrisis.evaluation.synthesis.solved_examples import (
     How,
     Solved,

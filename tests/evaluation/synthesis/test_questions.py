@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from epicrisis.answering.structured_request import ModelClient
 from epicrisis.corpus.questions import read_questions
 from epicrisis.corpus.reader_base import Skipped
 from epicrisis.errors import EndpointUnreachable, InputError
 from epicrisis.evaluation.datasets.load import load
-from epicrisis.evaluation.grading.structured_requests import ModelClient
 from epicrisis.evaluation.synthesis.questions import Drawn, GeneratedQuestion, QuestionFile, draw, generate, recipe
 from epicrisis.prompts import unfence
 from epicrisis.protocols import ChatRequest

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from epicrisis.answering.structured_request import ModelClient
 from epicrisis.answers import Usage
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.correlation import correlation
@@ -29,7 +30,6 @@ from epicrisis.evaluation.grading.measurers import JUDGED_NOTES, Measurer, judge
 from epicrisis.evaluation.grading.preference import ORDERS, PreferenceReply, PresentationOrder, verdict_file
 from epicrisis.evaluation.grading.rubric import recipe
 from epicrisis.evaluation.grading.run_measures import measure, measure_file
-from epicrisis.evaluation.grading.structured_requests import ModelClient
 from epicrisis.printable import printable_json
 from epicrisis.privacy import open_private
 from epicrisis.serialization import to_json

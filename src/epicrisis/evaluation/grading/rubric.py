@@ -12,14 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from epicrisis.answering.reply_parsing import Unreadable
+from epicrisis.answering.structured_request import JsonFormat, ModelClient, StructuredReply, read_object, text_schema
 from epicrisis.answers import Failure, Usage
-from epicrisis.evaluation.grading.structured_requests import (
-    JsonFormat,
-    ModelClient,
-    StructuredReply,
-    read_object,
-    text_schema,
-)
 from epicrisis.prompts import Prompt, fence, fence_passages, render
 from epicrisis.serialization import to_json
 from epicrisis.types import Passage, Scope

@@ -27,18 +27,12 @@ from typing import Any, Literal, TypeAlias
 
 from epicrisis.answering.citations import locate
 from epicrisis.answering.reply_parsing import Unreadable
+from epicrisis.answering.structured_request import JsonFormat, ModelClient, object_schema, read_object, text_schema
 from epicrisis.answers import Failure, Quotation, Usage
 from epicrisis.corpus.character_splitting import split
 from epicrisis.corpus.reader_base import Skipped, shown
 from epicrisis.corpus.readers import read
 from epicrisis.errors import InputError
-from epicrisis.evaluation.grading.structured_requests import (
-    JsonFormat,
-    ModelClient,
-    object_schema,
-    read_object,
-    text_schema,
-)
 from epicrisis.evaluation.runs.concurrency import worked_off
 from epicrisis.evaluation.runs.jsonl_store import alone, append_line, read_lines
 from epicrisis.library.library import Library

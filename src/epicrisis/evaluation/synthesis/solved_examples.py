@@ -34,12 +34,12 @@ from epicrisis.answering.reply_parsing import (
     json_objects,
 )
 from epicrisis.answering.strategy_context import SECOND_TRY_TEMPERATURE
+from epicrisis.answering.structured_request import JsonFormat, ModelClient, text_schema
 from epicrisis.answers import Failure, Usage
 from epicrisis.corpus.line_schemas import fault
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.evaluation.datasets.sampling import at_random
-from epicrisis.evaluation.grading.structured_requests import JsonFormat, ModelClient, text_schema
 from epicrisis.evaluation.runs.concurrency import worked_off
 from epicrisis.evaluation.runs.jsonl_store import alone, append_line, read_lines
 from epicrisis.prompts import Prompt, render
