@@ -29,7 +29,8 @@ from epicrisis.answering.open_medprompt import ensemble_refining, self_reflectio
 from epicrisis.answering.refining import Refining
 from epicrisis.answering.reward import request_reward
 from epicrisis.answering.self_consistency import NO_EXAMPLES, medprompt, self_consistency
-from epicrisis.answering.strategy_context import Context, Rewarder, Sampling
+from epicrisis.answering.strategy_context import Context, Rewarder
+from epicrisis.answering.structured_request import Sampling
 from epicrisis.answering.voting import Voting
 from epicrisis.answers import Answer, Answered, Called, Delta, Event, Notice, Usage
 from epicrisis.components import (

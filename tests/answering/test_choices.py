@@ -18,8 +18,8 @@ from epicrisis.answering.reply_parsing import (
     AnswerFormat,
     ParsedReply,
     TextStream,
-    Unreadable,
 )
+from epicrisis.answering.structured_request import Unreadable
 
 OPTIONS = {"A": "yes", "B": "no", "C": "maybe"}
 CHOICE = AnswerFormat(OPTIONS)

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from epicrisis.answering.reply_parsing import AnswerFormat, ParsedReply, Unreadable
-from epicrisis.answering.strategy_context import SECOND_TRY_TEMPERATURE, Sampling, ask, failure_of, fits, unanswered
+from epicrisis.answering.reply_parsing import AnswerFormat, ParsedReply
+from epicrisis.answering.strategy_context import ask, failure_of, fits, unanswered
+from epicrisis.answering.structured_request import SECOND_TRY_TEMPERATURE, Sampling, Unreadable
 from epicrisis.answers import Called, Delta, Failure, Notice, Usage
 from epicrisis.errors import ChatError, EndpointBusy, EndpointRejected, EndpointTimeout, ReplyTruncated, ReplyWithheld
 from epicrisis.prompts import Prompt

@@ -8,9 +8,9 @@ import pytest
 
 from epicrisis.answering.open_medprompt import self_reflection
 from epicrisis.answering.refining import Refining
-from epicrisis.answering.reply_parsing import Unreadable
 from epicrisis.answering.reward import ATTRIBUTES, RewardFormat, request_reward
 from epicrisis.answering.strategy_context import Rewarder
+from epicrisis.answering.structured_request import Unreadable
 from epicrisis.answers import Called
 from epicrisis.protocols import ChatRequest
 from epicrisis.testing.chat import ScriptedModel

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from epicrisis.answering.citations import cite, locate_all, locate_span
 from epicrisis.answering.extractive import SpanFormat, answer_with, wants_span
-from epicrisis.answering.reply_parsing import AnswerFormat, ParsedReply, Unreadable
+from epicrisis.answering.reply_parsing import AnswerFormat, ParsedReply
 from epicrisis.answering.strategy_context import Context, ask, fits, unanswered
+from epicrisis.answering.structured_request import Unreadable
 from epicrisis.answers import Answer, AnswerStarted, Failure, Quotation, Retrieved
 from epicrisis.errors import ChatError, ContextOverflow
 from epicrisis.prompts import Prompt, fence_passages, render

@@ -7,8 +7,8 @@ scope leaves no note of it nobody is asked (state `failed`).
 from __future__ import annotations
 
 from epicrisis.answering.baselines import answer_from
-from epicrisis.answering.reply_parsing import Unreadable
 from epicrisis.answering.strategy_context import Context, unanswered
+from epicrisis.answering.structured_request import Unreadable
 from epicrisis.answers import Answer, Failure, Retrieved
 from epicrisis.errors import ChatError, ContextOverflow
 from epicrisis.types import Question

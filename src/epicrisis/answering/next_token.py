@@ -10,7 +10,8 @@ import math
 from dataclasses import replace
 
 from epicrisis.answering.baselines import PROMPTS
-from epicrisis.answering.strategy_context import Context, Sampling, call, unanswered
+from epicrisis.answering.strategy_context import Context, call, unanswered
+from epicrisis.answering.structured_request import Sampling
 from epicrisis.answering.voting import TIE
 from epicrisis.answers import Answer, AnswerStarted, Failure, Notice
 from epicrisis.errors import ChatError

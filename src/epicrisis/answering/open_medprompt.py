@@ -18,8 +18,9 @@ from statistics import fmean
 
 from epicrisis.answering.baselines import PROMPTS, conclude
 from epicrisis.answering.example_messages import announce, with_examples
-from epicrisis.answering.reply_parsing import AnswerFormat, Unreadable
-from epicrisis.answering.strategy_context import Context, Sampling, ask, failure_of, fits, spent_by, unanswered
+from epicrisis.answering.reply_parsing import AnswerFormat
+from epicrisis.answering.strategy_context import Context, ask, failure_of, fits, spent_by, unanswered
+from epicrisis.answering.structured_request import Sampling, Unreadable
 from epicrisis.answers import Answer, AnswerStarted, Draft, Drafted, Notice, Usage
 from epicrisis.errors import ChatError, ContextOverflow
 from epicrisis.prompts import Prompt, fence, render

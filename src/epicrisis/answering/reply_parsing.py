@@ -87,20 +87,10 @@ _LISTED = re.compile(
 )
 """A text that is a list of letters: `A or B`, `both A and B are correct`."""
 _LINE = re.compile(r"[^\n]*+")
-MOST_BROKEN = 50
-"""Places in a reply where an object may seem to begin and does not."""
 MOST_PLACES = 50
 """Quotations, or findings, that a reply may name. Few are asked for, and not every endpoint keeps to the schema."""
-_REPLY_KEYS = frozenset({"result", "found", "choice", "answer"})
+REPLY_KEYS = frozenset({"result", "found", "choice", "answer"})
 _EDGES = "()[]\"'*. \n"
-
-
-class Unreadable(ValueError):
-    """The reply says nothing that can be counted; the message says why, and holds nothing of it."""
-
-
-class EmptyReply(Unreadable):
-    """Nothing came back: no wrong answer, and no refusal either (errata E2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +122,7 @@ class AnswerFormat:
         """JSON schema: `result` is either found with all its fields, or not found with none."""
         found: dict[str, Any] = {"found": {"type": "boolean", "enum": [True]}}
         if self.documents:
-            quote = _object(
+            quote = object_schema(
                 {
                     "doc": {"type": "integer", "enum": list(range(1, self.documents + 1))},
                     "quote": {"type": "string", "minLength": 1, "maxLength": QUOTE_CHARACTERS},
@@ -146,11 +136,11 @@ class AnswerFormat:
         if self.options:
             letters: list[str | None] = list(self.options)
             found["choice"] = {"enum": [*letters, None]} if self.choice_may_be_null else {"enum": letters}
-        result = {"anyOf": [_object(found), _object({"found": {"type": "boolean", "enum": [False]}})]}
+        result = {"anyOf": [object_schema(found), object_schema({"found": {"type": "boolean", "enum": [False]}})]}
         if not self.reasoning:
-            return _object({"result": result})
+            return object_schema({"result": result})
         reasoning = {"type": "string", "minLength": 1, "maxLength": REASONING_CHARACTERS}
-        return _object({"reasoning": reasoning, "result": result})
+        return object_schema({"reasoning": reasoning, "result": result})
 
     @property
     def max_tokens(self) -> int:
@@ -161,7 +151,7 @@ class AnswerFormat:
 
     def read(self, text: str) -> ParsedReply:
         """What the reply says. Raises Unreadable."""
-        replies = [self._from_json(found) for found in json_objects(text)]
+        replies = [self._from_json(found) for found in json_objects(text, REPLY_KEYS)]
         if len({(reply.found, reply.choice) for reply in replies}) > 1:
             raise Unreadable("the reply holds several answers that differ")
         return replies[0] if replies else self._from_prose(text)
@@ -395,34 +385,7 @@ class TextStream:
         return str(text)
 
 
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
-
-
 def _split_letter(text: str) -> tuple[str, str, str]:
     """`b) no` as `b`, `)` and `no`; a text that does not begin so has an empty separator."""
     found = re.match(r"(\w+)([).:])\s+(.*)", text, re.DOTALL)
     return (found[1], found[2], found[3]) if found else (text, "", "")
-
-
-def json_objects(text: str, keys: frozenset[str] = _REPLY_KEYS) -> list[dict[str, Any]]:
-    """Return the JSON objects in the text that have one of these keys, bare or between other words.
-
-    Raises Unreadable if it is broken JSON in too many places: each costs as much as the text is long.
-    """
-    decoder = json.JSONDecoder(strict=False)
-    objects: list[dict[str, Any]] = []
-    text = without_halves(text)
-    at, broken = text.find("{"), 0
-    while at >= 0:
-        try:
-            value, end = decoder.raw_decode(text, at)
-        except (ValueError, RecursionError):
-            end, broken = at + 1, broken + 1
-            if broken == MOST_BROKEN:
-                raise Unreadable(f"the reply is broken JSON in {broken} places") from None
-        else:
-            if value.keys() & keys:
-                objects.append(value)
-        at = text.find("{", end)
-    return objects

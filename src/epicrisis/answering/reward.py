@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from epicrisis.answering.baselines import PROMPTS
-from epicrisis.answering.reply_parsing import Unreadable, json_objects
 from epicrisis.answering.strategy_context import Context, ask
+from epicrisis.answering.structured_request import Unreadable, json_objects
 from epicrisis.prompts import fence, render
 from epicrisis.types import Question
 

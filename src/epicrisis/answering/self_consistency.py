@@ -14,9 +14,10 @@ from dataclasses import replace
 
 from epicrisis.answering.baselines import PROMPTS
 from epicrisis.answering.example_messages import announce, with_examples
-from epicrisis.answering.reply_parsing import AnswerFormat, Unreadable
+from epicrisis.answering.reply_parsing import AnswerFormat
 from epicrisis.answering.shuffling import ShuffledOptions, as_they_are, shuffled
-from epicrisis.answering.strategy_context import Context, Sampling, ask, failure_of, fits, spent_by, unanswered
+from epicrisis.answering.strategy_context import Context, ask, failure_of, fits, spent_by, unanswered
+from epicrisis.answering.structured_request import Sampling, Unreadable
 from epicrisis.answering.voting import TIE, tally
 from epicrisis.answers import Answer, AnswerStarted, Failure, Notice, Usage, Vote, Voted
 from epicrisis.errors import ChatError, ContextOverflow, InputError

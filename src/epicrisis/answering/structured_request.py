@@ -1,52 +1,76 @@
-"""One prompt to a chat model and its reply, read.
+"""Requests to a chat model for a JSON reply of a given format, and the reading of that reply.
 
-For what is no question of a run: verdicts on answers, proposals of questions. Knows neither of them, and no file.
+Strategies, graders and the synthesis of questions all send their prompts this way. A reply that is unreadable, too long
+or withheld is requested once more with another draw.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from epicrisis.answering.reply_parsing import Unreadable
-from epicrisis.answering.strategy_context import SECOND_TRY_TEMPERATURE, Sampling
 from epicrisis.answers import Failure, Usage
 from epicrisis.errors import ChatError, ReplyTruncated, ReplyWithheld
-from epicrisis.pipeline import Pipeline
 from epicrisis.prompts import Prompt
-from epicrisis.protocols import ChatModel, ChatRequest
-from epicrisis.settings import Models, Settings
-from epicrisis.types import Scope
+from epicrisis.protocols import ChatModel, ChatReply, ChatRequest
+from epicrisis.surrogates import without_halves
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+SECOND_TRY_TEMPERATURE = 0.5
+"""Lowest temperature of the second request. At temperature 0 the model would repeat its unreadable reply."""
+MAX_BROKEN_OBJECTS = 50
+"""Places in a reply where a JSON object may seem to begin but cannot be read."""
+TEMPLATE_BYTES = 1024
+"""Upper bound of the bytes that a chat template adds to a prompt."""
+
+
+class Unreadable(ValueError):
+    """A reply without a result that can be counted. The message gives the reason and quotes nothing of the reply."""
+
+
+class EmptyReply(Unreadable):
+    """A reply without text. It is neither a wrong answer nor a refusal (errata E2)."""
+
+
+class ReplyFormat(Protocol[T_co]):
+    """The format of a reply: its JSON schema, its maximum length and its reader."""
+
+    @property
+    def max_tokens(self) -> int: ...
+
+    def schema(self) -> Mapping[str, Any]: ...
+
+    def read(self, text: str) -> T_co:
+        """Return the value of a reply. Raises Unreadable."""
 
 
 @dataclass(frozen=True, slots=True)
 class JsonFormat(Generic[T]):
-    """What is asked of a reply."""
+    """A reply format for one JSON object whose properties are all required."""
 
     properties: Mapping[str, Any]
-    """The schema's, in the order in which they are written; all are required."""
-    characters: int
-    """Of the longest reply that they allow."""
+    """JSON schema of each property, in the order in which the model writes them."""
+    max_characters: int
+    """Length of the longest values that the properties allow."""
     read: Callable[[str], T]
-    """Raises Unreadable."""
+    """Return the value of a reply. Raises Unreadable."""
 
-    @property
     def schema(self) -> dict[str, Any]:
+        """Return the JSON schema of the object."""
         return object_schema(self.properties)
 
     @property
     def max_tokens(self) -> int:
-        """Two characters a token, and some JSON around."""
-        return self.characters // 2 + 100
+        """Two characters per token, plus room for the JSON punctuation."""
+        return self.max_characters // 2 + 100
 
 
 def object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of an object with these properties and no other."""
+    """Return the JSON schema of an object with exactly these properties."""
     return {
         "type": "object",
         "properties": dict(properties),
@@ -55,111 +79,173 @@ def object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def text_schema(characters: int) -> dict[str, Any]:
-    """The schema of a text that says something."""
-    return {"type": "string", "minLength": 1, "maxLength": characters}
+def text_schema(max_characters: int) -> dict[str, Any]:
+    """Return the JSON schema of a text that is not empty."""
+    return {"type": "string", "minLength": 1, "maxLength": max_characters}
 
 
-def read_object(reply: str, name: str) -> dict[str, Any]:
-    """The reply's JSON object that has a field of this name, bare or between other words. Raises Unreadable where there
-    is none, or where several differ."""
-    found = [value for value in _objects(reply) if name in value]
-    if not found:
-        raise Unreadable(f"the reply holds no JSON object with {name}")
-    if any(value != found[0] for value in found):
+def read_object(reply: str, key: str) -> dict[str, Any]:
+    """Return the JSON object of a reply that has `key`; text around the object is ignored.
+
+    Raises Unreadable if no object has the key, or if several do and differ.
+    """
+    objects = json_objects(reply, frozenset({key}))
+    if not objects:
+        raise Unreadable(f"the reply holds no JSON object with {key}")
+    if any(value != objects[0] for value in objects):
         raise Unreadable("the reply holds several JSON objects that differ")
-    return found[0]
+    return objects[0]
 
 
-def _objects(text: str) -> Iterator[dict[str, Any]]:
+def json_objects(text: str, keys: frozenset[str]) -> list[dict[str, Any]]:
+    """Return the JSON objects in a text that have at least one of these keys; text around them is ignored.
+
+    Raises Unreadable after too many places with broken JSON, because each costs time in proportion to the text.
+    """
     decoder = json.JSONDecoder(strict=False)
-    at = text.find("{")
+    objects: list[dict[str, Any]] = []
+    text = without_halves(text)
+    at, broken = text.find("{"), 0
     while at >= 0:
         try:
-            value, at_end = decoder.raw_decode(text, at)
+            value, end = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
-            at_end = at + 1
+            end, broken = at + 1, broken + 1
+            if broken == MAX_BROKEN_OBJECTS:
+                raise Unreadable(f"the reply is broken JSON in {broken} places") from None
         else:
-            yield value
-        at = text.find("{", at_end)
+            if value.keys() & keys:
+                objects.append(value)
+        at = text.find("{", end)
+    return objects
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """The sampling parameters of a model. `max_reasoning_tokens` is 0 for a model that does not think."""
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+    max_reasoning_tokens: int = 0
+
+
+SendRequest: TypeAlias = Callable[[ChatRequest], Awaitable[ChatReply]]
+
+
+def _ignore(_: Exception) -> None: ...
+
+
+async def request_structured(
+    send: SendRequest,
+    prompt: Prompt,
+    reply_format: ReplyFormat[T],
+    sampling: Sampling,
+    seed: int,
+    *,
+    sample: int = 0,
+    on_retry: Callable[[Exception], None] = _ignore,
+) -> T:
+    """Send a prompt and return the value of the reply.
+
+    A reply that is unreadable, too long or withheld is requested once more, with the next `sample` and seed and a
+    temperature of at least SECOND_TRY_TEMPERATURE; `on_retry` receives the error of the first reply.
+
+    Raises ChatError if a call failed, ReplyTruncated if the second reply was too long as well, and Unreadable if it
+    could not be read.
+    """
+    first = ChatRequest(
+        prompt.messages,
+        reply_format.max_tokens,
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+        seed=seed,
+        sample=sample,
+        schema=reply_format.schema(),
+        max_reasoning_tokens=sampling.max_reasoning_tokens,
+    )
+    try:
+        return reply_format.read(_complete_text(await send(first), first))
+    except (Unreadable, ReplyTruncated, ReplyWithheld) as error:
+        on_retry(error)
+    temperature = max(sampling.temperature, SECOND_TRY_TEMPERATURE)
+    second = replace(first, sample=sample + 1, seed=seed + 1, temperature=temperature)
+    return reply_format.read(_complete_text(await send(second), second))
+
+
+def _complete_text(reply: ChatReply, request: ChatRequest) -> str:
+    if reply.finish_reason == "length":
+        raise ReplyTruncated(
+            f"the reply was cut at {request.max_tokens} tokens, because the model does not keep to the requested "
+            "format; choose another model"
+        )
+    return reply.text
+
+
+async def fits_window(
+    model: ChatModel, prompt: Prompt, reply_format: ReplyFormat[Any], max_reasoning_tokens: int
+) -> bool:
+    """Return whether the prompt and the longest reply fit the context window; True if the window is unknown.
+
+    A token has at least one byte, so the tokens are counted only if the bytes exceed the window.
+    """
+    window = (await model.capabilities()).context_tokens
+    if window is None:
+        return True
+    room = window - reply_format.max_tokens - max_reasoning_tokens
+    size = TEMPLATE_BYTES + sum(len(message.content.encode()) for message in prompt.messages)
+    return size <= room or await model.count_tokens(prompt.messages) <= room
 
 
 @dataclass(frozen=True, slots=True)
 class StructuredReply(Generic[T]):
-    """What came of one prompt: a value, or else why there is none."""
+    """The value of a reply, or else the reason why there is none."""
 
     value: T | None
     usage: Usage
-    """Of both tries where there were two."""
+    """Of both requests if there were two."""
     failure: Failure | None = None
-    """The call failed, or its reply was not whole: asked again it may succeed."""
+    """The call failed or the reply was incomplete. Another attempt may succeed."""
     unreadable: str | None = None
-    """Neither reply could be read."""
+    """Why neither reply could be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelClient:
-    """A chat model and how it draws."""
+    """A chat model with its sampling parameters, for requests outside a strategy."""
 
     model: ChatModel
     sampling: Sampling = field(default_factory=Sampling)
     seed: int = 0
-    told: Mapping[str, Any] = field(default_factory=dict)
-    """The model as `Pipeline.recipe` tells of one."""
-    at_once: int = 1
-    """Prompts worked on together."""
+    model_recipe: Mapping[str, Any] = field(default_factory=dict)
+    """The model as `Pipeline.recipe` describes it."""
+    concurrency: int = 1
+    """Number of prompts in flight."""
 
-    async def fits(self, prompt: Prompt, form: JsonFormat[T]) -> bool:
-        """Whether the prompt and the longest reply fit the model's window; True where the window is not known."""
-        window = (await self.model.capabilities()).context_tokens
-        if window is None:
-            return True
-        room = window - form.max_tokens - self.sampling.max_reasoning_tokens
-        return await self.model.count_tokens(prompt.messages) <= room
+    async def fits(self, prompt: Prompt, reply_format: ReplyFormat[Any]) -> bool:
+        """Return whether the prompt and the longest reply fit the context window; True if the window is unknown."""
+        return await fits_window(self.model, prompt, reply_format, self.sampling.max_reasoning_tokens)
 
-    async def ask(self, prompt: Prompt, form: JsonFormat[T]) -> StructuredReply[T]:
-        """The reply, read. One that cannot be read, is overlong or withheld is asked for once more, as another draw.
+    async def request(self, prompt: Prompt, reply_format: ReplyFormat[T]) -> StructuredReply[T]:
+        """Send a prompt and return the value of the reply, or its failure.
 
-        Raises what is no failure of the call: BudgetExceeded, ScopeViolation.
+        Raises BudgetExceeded and ScopeViolation, which are not failures of the call.
         """
-        first = ChatRequest(
-            prompt.messages,
-            form.max_tokens,
-            temperature=self.sampling.temperature,
-            top_p=self.sampling.top_p,
-            seed=self.seed,
-            schema=form.schema,
-            max_reasoning_tokens=self.sampling.max_reasoning_tokens,
-        )
-        hotter = max(self.sampling.temperature, SECOND_TRY_TEMPERATURE)
-        second = replace(first, sample=1, seed=self.seed + 1, temperature=hotter)
-        spent = Usage()
-        said: StructuredReply[T] = StructuredReply(None, spent)
-        for request in (first, second):
+        usages: list[Usage] = []
+
+        async def send(request: ChatRequest) -> ChatReply:
             try:
                 reply = await self.model.complete(request)
-                spent += reply.usage
-                if reply.finish_reason == "length":
-                    raise ReplyTruncated(f"the reply was cut at {request.max_tokens} tokens: name another model")
-                return StructuredReply(form.read(reply.text), spent)
-            except Unreadable as error:
-                said = StructuredReply(None, spent, unreadable=str(error))
             except ChatError as error:
-                spent += error.usage
-                said = StructuredReply(None, spent, failure=error.as_failure())
-                if not isinstance(error, ReplyTruncated | ReplyWithheld):
-                    break
-        return said
+                usages.append(error.usage)
+                raise
+            usages.append(reply.usage)
+            return reply
 
-
-@asynccontextmanager
-async def open_model_client(settings: Settings, role: str = "writer") -> AsyncGenerator[ModelClient, None]:
-    """The model of this role in the layers that the settings ask for: cache, budget, retries, recording.
-
-    Raises UserError before any call is made.
-    """
-    alone = {"strategy": "closed-book", "models": Models(writer=settings.model_for(role))}
-    async with Pipeline.open(settings.model_copy(update=alone), None) as pipeline:
-        context = pipeline.context(lambda event: None, Scope())
-        told = pipeline.recipe()["models"]["writer"]
-        yield ModelClient(context.models["writer"], context.sampling["writer"], context.seed, told, pipeline.at_once)
+        value, failure, unreadable = None, None, None
+        try:
+            value = await request_structured(send, prompt, reply_format, self.sampling, self.seed)
+        except Unreadable as error:
+            unreadable = str(error)
+        except ChatError as error:
+            failure = error.as_failure()
+        return StructuredReply(value, sum(usages, Usage()), failure, unreadable)

@@ -154,8 +154,8 @@ async def _solved(
     """Asks what has no line yet. Where that was stopped by a budget or a dead endpoint, why: what is done counts."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from epicrisis.answering.structured_request import open_model_client
     from epicrisis.errors import BudgetExceeded, RunStopped
+    from epicrisis.evaluation.grading.model_client import open_model_client
     from epicrisis.evaluation.synthesis.solved_examples import SolvedFile, recipe, solve
 
     columns: tuple[Any, ...] = (

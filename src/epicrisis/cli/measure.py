@@ -218,11 +218,11 @@ async def _measured(run: Path, measurers: Sequence[Measurer], bars: _Show) -> di
 async def _judged(
     run: Path, settings: Settings, library: Path | None, yes: bool, quiet: bool
 ) -> dict[str, MeasureFile]:
-    from epicrisis.answering.structured_request import open_model_client
     from epicrisis.components import guarded, library_told
     from epicrisis.evaluation.grading.answer_notes import Notes
     from epicrisis.evaluation.grading.cost_estimate import ask_first
     from epicrisis.evaluation.grading.measurers import judge, judge_of_notes
+    from epicrisis.evaluation.grading.model_client import open_model_client
     from epicrisis.library.library import Library
     from epicrisis.privacy import local_path
 
@@ -376,9 +376,9 @@ async def _calibrated(
     yes: bool,
     quiet: bool,
 ) -> JudgeCalibration:
-    from epicrisis.answering.structured_request import open_model_client
     from epicrisis.evaluation.grading.calibration import calibrate as run
     from epicrisis.evaluation.grading.cost_estimate import ask_first
+    from epicrisis.evaluation.grading.model_client import open_model_client
 
     note_demo(settings, ["writer"])
     async with open_model_client(settings) as asker:

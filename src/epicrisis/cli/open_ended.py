@@ -182,7 +182,7 @@ async def _show(replies: AsyncIterator[R], name: Callable[[R], str], total: int,
 async def _judged(
     settings: Settings, role: str, paired: Paired, output: Path, json: bool
 ) -> ReplyFile[PreferenceReply]:
-    from epicrisis.answering.structured_request import open_model_client
+    from epicrisis.evaluation.grading.model_client import open_model_client
     from epicrisis.evaluation.grading.preference import ORDERS, judge, verdict_file
 
     async with open_model_client(settings, role) as asker:
@@ -278,8 +278,8 @@ def mark(
 async def _marked(
     settings: Settings, role: str, cases: Sequence[OpenCase], output: Path, json: bool
 ) -> ReplyFile[CorrectnessMark]:
-    from epicrisis.answering.structured_request import open_model_client
     from epicrisis.evaluation.grading.correctness import mark, mark_file
+    from epicrisis.evaluation.grading.model_client import open_model_client
 
     async with open_model_client(settings, role) as asker:
         file = mark_file(output, asker, cases)

@@ -120,8 +120,8 @@ async def _generated(
 ) -> tuple[QuestionFile, list[GeneratedQuestion]]:
     from rich.progress import Progress
 
-    from epicrisis.answering.structured_request import open_model_client
     from epicrisis.components import scope_of
+    from epicrisis.evaluation.grading.model_client import open_model_client
     from epicrisis.evaluation.synthesis.questions import QuestionFile, generate, recipe
 
     made = []

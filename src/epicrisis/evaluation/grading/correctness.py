@@ -16,8 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
-from epicrisis.answering.reply_parsing import Unreadable
-from epicrisis.answering.structured_request import JsonFormat, ModelClient, read_object, text_schema
+from epicrisis.answering.structured_request import JsonFormat, ModelClient, Unreadable, read_object, text_schema
 from epicrisis.answers import Failure, Usage
 from epicrisis.errors import InputError
 from epicrisis.evaluation.grading.blind_pairs import blinded

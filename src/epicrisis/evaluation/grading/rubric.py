@@ -11,8 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from epicrisis.answering.reply_parsing import Unreadable
-from epicrisis.answering.structured_request import JsonFormat, ModelClient, StructuredReply, read_object, text_schema
+from epicrisis.answering.structured_request import (
+    JsonFormat,
+    ModelClient,
+    StructuredReply,
+    Unreadable,
+    read_object,
+    text_schema,
+)
 from epicrisis.answers import Failure, Usage
 from epicrisis.prompts import Prompt, fence, fence_passages, render
 from epicrisis.serialization import to_json

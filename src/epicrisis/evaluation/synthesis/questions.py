@@ -26,8 +26,14 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from epicrisis.answering.citations import locate
-from epicrisis.answering.reply_parsing import Unreadable
-from epicrisis.answering.structured_request import JsonFormat, ModelClient, object_schema, read_object, text_schema
+from epicrisis.answering.structured_request import (
+    JsonFormat,
+    ModelClient,
+    Unreadable,
+    object_schema,
+    read_object,
+    text_schema,
+)
 from epicrisis.answers import Failure, Quotation, Usage
 from epicrisis.corpus.character_splitting import split
 from epicrisis.corpus.reader_base import Skipped, shown

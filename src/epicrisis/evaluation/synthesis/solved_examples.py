@@ -26,15 +26,15 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from epicrisis.answering.baselines import PROMPTS as ANSWERING
-from epicrisis.answering.reply_parsing import (
-    ANSWER_CHARACTERS,
-    REASONING_CHARACTERS,
-    AnswerFormat,
+from epicrisis.answering.reply_parsing import ANSWER_CHARACTERS, REASONING_CHARACTERS, AnswerFormat
+from epicrisis.answering.structured_request import (
+    SECOND_TRY_TEMPERATURE,
+    JsonFormat,
+    ModelClient,
     Unreadable,
     json_objects,
+    text_schema,
 )
-from epicrisis.answering.strategy_context import SECOND_TRY_TEMPERATURE
-from epicrisis.answering.structured_request import JsonFormat, ModelClient, text_schema
 from epicrisis.answers import Failure, Usage
 from epicrisis.corpus.line_schemas import fault
 from epicrisis.errors import InputError
