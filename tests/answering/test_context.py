@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from epicrisis.answering.reply_parsing import AnswerFormat, ParsedReply
-from epicrisis.answering.strategy_context import ask, failure_of, fits, unanswered
+from epicrisis.answering.strategy_context import ask, fits, make_failure, make_unanswered
 from epicrisis.answering.structured_request import SECOND_TRY_TEMPERATURE, Sampling, Unreadable
 from epicrisis.answers import Called, Delta, Failure, Notice, Usage
 from epicrisis.errors import ChatError, EndpointBusy, EndpointRejected, EndpointTimeout, ReplyTruncated, ReplyWithheld
@@ -267,9 +267,9 @@ def test_an_unknown_window_holds_everything() -> None:
 
 
 def test_what_stands_for_a_failure() -> None:
-    assert failure_of(EndpointBusy("later")) == Failure("EndpointBusy", "later")
-    assert failure_of(Unreadable("no choice")) == Failure("Unreadable", "no choice")
-    assert unanswered(OPEN_QUESTION, "rag", EndpointBusy("later")).state == "failed"
-    unparsed = unanswered(OPEN_QUESTION, "rag", Unreadable("no choice"))
+    assert make_failure(EndpointBusy("later")) == Failure("EndpointBusy", "later")
+    assert make_failure(Unreadable("no choice")) == Failure("Unreadable", "no choice")
+    assert make_unanswered(OPEN_QUESTION, "rag", EndpointBusy("later")).state == "failed"
+    unparsed = make_unanswered(OPEN_QUESTION, "rag", Unreadable("no choice"))
     assert (unparsed.state, unparsed.choice, unparsed.strategy) == ("unparsed", None, "rag")
     assert NOT_FOUND != GOOD

@@ -78,7 +78,7 @@ def marked_by(
 
     async def all_of_them() -> ReplyFile[CorrectnessMark]:
         cases = open_cases(run)
-        asker = ModelClient(model, seed=3, told={**TOLD, "name": name}, at_once=at_once)
+        asker = ModelClient(model, seed=3, model_recipe={**TOLD, "name": name}, concurrency=at_once)
         file = mark_file(run / MARKING / f"{name}.jsonl", asker, cases)
         async for _ in mark(cases, asker, file):
             pass

@@ -102,7 +102,7 @@ def shown(request: ChatRequest) -> list[str]:
 
 
 def asker_of(script: Script, name: str = JUDGE, **more: Any) -> ModelClient:
-    return ModelClient(ScriptedModel(script, **more), told={"name": name})
+    return ModelClient(ScriptedModel(script, **more), model_recipe={"name": name})
 
 
 def requests_of(asker: ModelClient) -> list[ChatRequest]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from epicrisis.answering.citations import cite, locate_all, locate_span
 from epicrisis.answering.extractive import SpanFormat, answer_with, wants_span
 from epicrisis.answering.reply_parsing import AnswerFormat, ParsedReply
-from epicrisis.answering.strategy_context import Context, ask, fits, unanswered
+from epicrisis.answering.strategy_context import Context, ask, fits, make_unanswered
 from epicrisis.answering.structured_request import Unreadable
 from epicrisis.answers import Answer, AnswerStarted, Failure, Quotation, Retrieved
 from epicrisis.errors import ChatError, ContextOverflow
@@ -32,7 +32,7 @@ async def _from_memory(question: Question, context: Context, strategy: str, *, r
     try:
         reply = await ask(context, "writer", strategy, prompt, form, stream=True)
     except (ChatError, Unreadable) as error:
-        return unanswered(question, strategy, error)
+        return make_unanswered(question, strategy, error)
     return conclude(question, strategy, reply, (), ())
 
 
@@ -43,7 +43,7 @@ async def rag(question: Question, context: Context) -> Answer:
     try:
         return await answer_from(question, context, ranking.passages, "rag")
     except (ChatError, Unreadable) as error:
-        return unanswered(question, "rag", error)
+        return make_unanswered(question, "rag", error)
 
 
 async def answer_from(question: Question, context: Context, passages: tuple[Passage, ...], strategy: str) -> Answer:

@@ -17,7 +17,7 @@ from epicrisis.answering.baselines import PROMPTS, answer_from, conclude, docume
 from epicrisis.answering.citations import locate_all, locate_span
 from epicrisis.answering.extractive import SpanFormat, span_answer, wants_span
 from epicrisis.answering.reply_parsing import FINDING_CHARACTERS, AnswerFormat, ParsedReply
-from epicrisis.answering.strategy_context import Context, ask, failure_of, fits, unanswered
+from epicrisis.answering.strategy_context import Context, ask, fits, make_failure, make_unanswered
 from epicrisis.answering.structured_request import Unreadable
 from epicrisis.answers import (
     Answer,
@@ -50,7 +50,7 @@ async def brief_context(question: Question, context: Context) -> Answer:
     try:
         answer = await _answer(question, context, ranking.passages, verdict)
     except (ChatError, Unreadable) as error:
-        answer = unanswered(question, NAME, error)
+        answer = make_unanswered(question, NAME, error)
     return replace(answer, preflight=verdict)
 
 
@@ -158,9 +158,9 @@ async def _map(
     except ContextOverflow as error:
         if len(part) > 1:
             return await _map_halves(question, context, number, part, numbers)
-        partial = Partial(number, ids, "failed", failure=failure_of(error))
+        partial = Partial(number, ids, "failed", failure=make_failure(error))
     except (ChatError, Unreadable) as error:
-        partial = Partial(number, ids, "failed", failure=failure_of(error))
+        partial = Partial(number, ids, "failed", failure=make_failure(error))
     else:
         state: Literal["relevant", "nothing"] = "relevant" if reply.found else "nothing"
         if wants_span(question, context):
@@ -205,7 +205,7 @@ async def _reduce(
         if wants_span(question, context) and (reply.found or not failed):
             return span_answer(question, NAME, reply, quotations, passages)
     except (ChatError, Unreadable) as error:
-        return unanswered(question, NAME, error)
+        return make_unanswered(question, NAME, error)
     if not reply.found and failed:
         return _nothing_found(question, partials, failed)
     return conclude(question, NAME, reply, quotations, passages)

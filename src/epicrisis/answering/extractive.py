@@ -14,7 +14,7 @@ from typing import Any
 from epicrisis.answering.citations import MIN_WORDS, cite, locate_span
 from epicrisis.answering.reply_parsing import ParsedReply
 from epicrisis.answering.strategy_context import Context
-from epicrisis.answering.structured_request import EmptyReply, Unreadable, json_objects
+from epicrisis.answering.structured_request import EmptyReply, Unreadable, json_objects, object_schema
 from epicrisis.answers import Answer, Quotation
 from epicrisis.types import Passage, Question
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from epicrisis.answering.structured_request import EmptyReply, Unreadable, json_objects, object_schema
 from epicrisis.surrogates import without_halves
 from epicrisis.types import first_alike
 

@@ -195,9 +195,7 @@ async def _complete_before_deadline(
 
 async def fits(context: Context, role: str, prompt: Prompt, reply_format: ReplyFormat[Any]) -> bool:
     """Return whether the prompt and the longest reply fit the model's window; True if the window is unknown."""
-    return await fits_window(
-        context.models[role], prompt, reply_format, context.sampling_of(role).max_reasoning_tokens
-    )
+    return await fits_window(context.models[role], prompt, reply_format, context.sampling_of(role).max_reasoning_tokens)
 
 
 def make_failure(error: ChatError | Unreadable) -> Failure:

@@ -219,7 +219,7 @@ def by_model(made: Paired, script: object, folder: Path, name: str = "judge") ->
     path = folder / f"{name}.jsonl"
 
     async def run() -> None:
-        asker = ModelClient(ScriptedModel(script), told={"name": name})  # type: ignore[arg-type]
+        asker = ModelClient(ScriptedModel(script), model_recipe={"name": name})  # type: ignore[arg-type]
         async for _ in judge(made.pairs, asker, verdict_file(path, asker)):
             pass
 

@@ -128,7 +128,7 @@ def test_an_answer_that_gives_orders_is_data_and_stays_in_its_place(tmp_path: Pa
 )
 def test_what_counts_as_a_verdict(text: str, verdict: str | None) -> None:
     asker = ModelClient(ScriptedModel(lambda _: text))
-    found = asyncio.run(asker.ask(prompt_of("Does it?", "Yes.", "No."), FORM))
+    found = asyncio.run(asker.request(prompt_of("Does it?", "Yes.", "No."), FORM))
     assert (found.value[0] if found.value else None) == verdict
     assert (found.unreadable is None) == (verdict is not None)
 
@@ -212,10 +212,10 @@ def test_another_judge_or_other_answers_do_not_go_on_with_the_file(tmp_path: Pat
     run, other = run_of(tmp_path / "run", [RIGHT, WRONG]), run_of(tmp_path / "other", [RIGHT, RIGHT])
     marked_by(run)
     path = run / MARKING / "judge-model.jsonl"
-    another = ModelClient(ScriptedModel(fair), seed=3, told={**TOLD, "name": "another"})
+    another = ModelClient(ScriptedModel(fair), seed=3, model_recipe={**TOLD, "name": "another"})
     with pytest.raises(InputError, match=r"verdicts made otherwise \(judge\.name differ\): name another file"):
         mark_file(path, another, open_cases(run))
-    same = ModelClient(ScriptedModel(fair), seed=3, told=TOLD)
+    same = ModelClient(ScriptedModel(fair), seed=3, model_recipe=TOLD)
     for read in (lambda: marking_of(other, [path]), lambda: mark_file(path, same, open_cases(other))):
         with pytest.raises(InputError, match="holds 1 marks of other answers"):
             read()

@@ -63,7 +63,7 @@ def asked(
     model = ScriptedModel(script)
 
     async def all_of_them() -> tuple[QuestionFile, list[GeneratedQuestion]]:
-        asker = ModelClient(model, seed=seed, told=TOLD)
+        asker = ModelClient(model, seed=seed, model_recipe=TOLD)
         file = QuestionFile(path, recipe(asker))
         return file, [made async for made in generate(drawn.passages, asker, file, SCOPE)]
 

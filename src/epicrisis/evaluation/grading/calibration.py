@@ -131,7 +131,7 @@ async def calibrate(
     replies = verdict_file(folder / "pairs.jsonl", asker)
     async for reply in preference.judge([each.pair for each in pairs], asker, replies):
         tell(reply)
-    model = str(asker.told["name"])
+    model = str(asker.model_recipe["name"])
     grades = _grades(folder, measurers)
     found = JudgeCalibration(
         model,

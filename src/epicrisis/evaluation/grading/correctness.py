@@ -153,7 +153,7 @@ def prompt_of(question: str, reference: str, answer: str) -> Prompt:
 
 def recipe(asker: ModelClient) -> dict[str, Any]:
     """What decides the marks, beside the answers."""
-    return {"judge": to_json(asker.told), "prompt": prompt_of("", "", "").template, "seed": asker.seed}
+    return {"judge": to_json(asker.model_recipe), "prompt": prompt_of("", "", "").template, "seed": asker.seed}
 
 
 def _read(reply: str) -> tuple[CorrectnessVerdict, str]:
@@ -176,14 +176,14 @@ async def mark(
     left = [case for case in cases if case.to_mark and not file.is_done(case.key)]
 
     async def work(case: OpenCase) -> CorrectnessMark:
-        said = await asker.ask(prompt_of(case.question, case.reference or "", case.answer), FORM)
+        said = await asker.request(prompt_of(case.question, case.reference or "", case.answer), FORM)
         if said.value is None:
             state: GradingState = "failed" if said.failure else "unparsed"
             return CorrectnessMark(case.key, case.of, state, None, said.unreadable or "", said.failure, said.usage)
         return CorrectnessMark(case.key, case.of, "judged", *said.value, usage=said.usage)
 
     # Left half-way it must end what it works on now, not when it is collected.
-    async with aclosing(worked_off(left, work, file.append, lambda mark: mark.failure, asker.at_once)) as marks:
+    async with aclosing(worked_off(left, work, file.append, lambda mark: mark.failure, asker.concurrency)) as marks:
         async for each in marks:
             yield each
 

@@ -193,19 +193,19 @@ def bertscore(name: str, home: Path, threads: int | None = None) -> Measurer:
 
 def judge(asker: ModelClient) -> Measurer:
     """The five-point rubric against the reference; of several right answers the first is shown."""
-    name = str(asker.told["name"])
+    name = str(asker.model_recipe["name"])
     metrics = {aspect: metric(f"judge-{aspect}", name) for aspect in ASPECTS}
 
     async def measure(response: ScoredAnswer) -> Measurement:
         said = await grade(asker, response.question, response.references[0], response.answer)
         return _graded(response, said, metrics)
 
-    return Measurer(f"judge {plain_model(name)}", tuple(metrics.values()), measure, recipe(asker), asker.at_once)
+    return Measurer(f"judge {plain_model(name)}", tuple(metrics.values()), measure, recipe(asker), asker.concurrency)
 
 
 def judge_of_notes(asker: ModelClient, notes: Notes) -> Measurer:
     """Faithfulness to the notes: those that the answer cites, else those that it was given."""
-    name = str(asker.told["name"])
+    name = str(asker.model_recipe["name"])
     metrics = {"faithfulness": metric(f"judge-{JUDGED_NOTES}", name)}
 
     async def measure(response: ScoredAnswer) -> Measurement:
@@ -219,7 +219,7 @@ def judge_of_notes(asker: ModelClient, notes: Notes) -> Measurer:
         )
 
     made = {**recipe(asker, against_notes=True), "library": notes.told}
-    return Measurer(f"judge-notes {plain_model(name)}", tuple(metrics.values()), measure, made, asker.at_once)
+    return Measurer(f"judge-notes {plain_model(name)}", tuple(metrics.values()), measure, made, asker.concurrency)
 
 
 def _graded(

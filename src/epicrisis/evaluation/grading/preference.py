@@ -78,7 +78,7 @@ class PairJudgement:
 
 def recipe(asker: ModelClient) -> dict[str, Any]:
     """What decides the verdicts, beside the answers."""
-    return {"judge": to_json(asker.told), "prompt": prompt_of("", "", "").template, "seed": asker.seed}
+    return {"judge": to_json(asker.model_recipe), "prompt": prompt_of("", "", "").template, "seed": asker.seed}
 
 
 def prompt_of(question: str, first: str, second: str) -> Prompt:
@@ -123,14 +123,14 @@ async def judge(
         return await _asked(asker, *item)
 
     # Left half-way it must end what it works on now, not when it is collected.
-    async with aclosing(worked_off(left, work, file.append, lambda reply: reply.failure, asker.at_once)) as replies:
+    async with aclosing(worked_off(left, work, file.append, lambda reply: reply.failure, asker.concurrency)) as replies:
         async for reply in replies:
             yield reply
 
 
 async def _asked(asker: ModelClient, pair: BlindPair, order: PresentationOrder) -> PreferenceReply:
     answers = (pair.first, pair.second) if order == "shown" else (pair.second, pair.first)
-    said = await asker.ask(prompt_of(pair.question, *answers), FORM)
+    said = await asker.request(prompt_of(pair.question, *answers), FORM)
     if said.value is None:
         state: GradingState = "failed" if said.failure else "unparsed"
         return PreferenceReply(

@@ -60,7 +60,7 @@ def notes_prompt_of(question: str, answer: str, notes: Sequence[Passage], scope:
 def recipe(asker: ModelClient, *, against_notes: bool = False) -> dict[str, Any]:
     """What decides the grades, beside the texts."""
     prompt = notes_prompt_of("", "", (), Scope()) if against_notes else prompt_of("", "", "")
-    return {"judge": to_json(asker.told), "prompt": prompt.template, "seed": asker.seed}
+    return {"judge": to_json(asker.model_recipe), "prompt": prompt.template, "seed": asker.seed}
 
 
 def _form(aspects: Sequence[str]) -> JsonFormat[Grades]:
@@ -101,6 +101,6 @@ async def grade_against_notes(
 
 async def _asked(asker: ModelClient, prompt: Prompt, form: JsonFormat[Grades]) -> StructuredReply[Grades]:
     if await asker.fits(prompt, form):
-        return await asker.ask(prompt, form)
+        return await asker.request(prompt, form)
     told = "the texts do not fit the judge's window: name a judge that reads more"
     return StructuredReply(None, Usage(), Failure("ContextOverflow", told))

@@ -203,7 +203,7 @@ def _words(text: str) -> set[str]:
 
 
 async def _made(asker: ModelClient, passage: Passage, scope: Scope) -> GeneratedQuestion:
-    said = await asker.ask(prompt_of(passage, scope), _form(passage))
+    said = await asker.request(prompt_of(passage, scope), _form(passage))
     reason: RejectionReason | None = None
     if said.unreadable is not None:
         reason = _REASONS.get(said.unreadable, "unparsed")
@@ -223,7 +223,7 @@ async def generate(
         return await _made(asker, passage, scope)
 
     # Left half-way it must end what it works on now, not when it is collected.
-    async with aclosing(worked_off(left, work, file.append, lambda made: made.failure, asker.at_once)) as proposals:
+    async with aclosing(worked_off(left, work, file.append, lambda made: made.failure, asker.concurrency)) as proposals:
         async for made in proposals:
             yield made
 
@@ -233,7 +233,11 @@ async def generate(
 
 def recipe(asker: ModelClient) -> dict[str, Any]:
     """What decides the proposals, beside the documents."""
-    return {"model": to_json(asker.told), "prompt": render(PROMPTS, "pico", documents="").template, "seed": asker.seed}
+    return {
+        "model": to_json(asker.model_recipe),
+        "prompt": render(PROMPTS, "pico", documents="").template,
+        "seed": asker.seed,
+    }
 
 
 class QuestionFile:

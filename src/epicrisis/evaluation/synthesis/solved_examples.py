@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from epicrisis.answering.baselines import PROMPTS as ANSWERING
-from epicrisis.answering.reply_parsing import ANSWER_CHARACTERS, REASONING_CHARACTERS, AnswerFormat
+from epicrisis.answering.reply_parsing import ANSWER_CHARACTERS, REASONING_CHARACTERS, REPLY_KEYS, AnswerFormat
 from epicrisis.answering.structured_request import (
     SECOND_TRY_TEMPERATURE,
     JsonFormat,
@@ -175,7 +175,7 @@ def _read(text: str, form: AnswerFormat, concludes: bool) -> Solution:
         return Solution(False)
     said = [each["reasoning"] for each in json_objects(text, frozenset({"reasoning"}))]
     reasoning = next((each.strip() for each in said if isinstance(each, str)), "")
-    if not reasoning and json_objects(text):
+    if not reasoning and json_objects(text, REPLY_KEYS):
         raise Unreadable("the reply has no reasoning")
     if wrong := fault([reasoning, reply.text]):
         raise Unreadable(f"the reply {wrong}")
@@ -223,7 +223,7 @@ async def _solved(asker: ModelClient, question: Question, how: How, tries: int) 
     prompt, form = prompt_of(question, how), _form(question, how)
     usage, state = Usage(), _state(question, None)
     for number in range(1, tries + 1):
-        said = await _drawn(asker, number).ask(prompt, form)
+        said = await _drawn(asker, number).request(prompt, form)
         usage += said.usage
         if said.failure is not None:
             return Solved(question, number, failure=said.failure, usage=usage)
@@ -256,7 +256,7 @@ async def solve(
         return await _solved(asker, question, how, 1 if how == "solved" else tries)
 
     # Left half-way it must end what it works on now, not when it is collected.
-    async with aclosing(worked_off(left, work, file.append, lambda each: each.failure, asker.at_once)) as ended:
+    async with aclosing(worked_off(left, work, file.append, lambda each: each.failure, asker.concurrency)) as ended:
         async for each in ended:
             yield each
 
@@ -267,7 +267,7 @@ async def solve(
 def recipe(asker: ModelClient, how: How, tries: int = TRIES) -> dict[str, Any]:
     """What decides the solutions, beside the questions."""
     template = prompt_of(Question("", gold=""), how).template
-    told = {"how": how, "model": to_json(asker.told), "prompt": template, "seed": asker.seed}
+    told = {"how": how, "model": to_json(asker.model_recipe), "prompt": template, "seed": asker.seed}
     return told if how == "solved" else {**told, "tries": tries}
 
 
