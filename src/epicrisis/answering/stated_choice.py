@@ -73,6 +73,8 @@ _LISTED = re.compile(
     re.DOTALL,
 )
 """A list of letters: `A or B`, `both A and B are correct`."""
+_LINE_LETTER = re.compile(r"(?m)^[ \t]*+[(*]*+([A-Z])\**+[).:]")
+"""The letter of a line of a list: `A. yes`, `(B) no`."""
 _LINE = re.compile(r"[^\n]*+")
 
 
@@ -104,6 +106,9 @@ class ChoiceReader:
         stated |= self._find(_CORRECT, text) | self._find(_MARKUP, text)
         if stated:
             return stated
+        line_letters = self._merge_alike(set(_LINE_LETTER.findall(text)) & set(self._options))
+        if len(line_letters) > 1:
+            return line_letters
         if letter := self.read_words(text):
             return {letter}
         if several := self._read_list(text):
