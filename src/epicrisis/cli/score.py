@@ -56,12 +56,12 @@ def score(
     """
     from epicrisis.configuration import load
     from epicrisis.evaluation.rescoring.readings import SCORINGS
-    from epicrisis.evaluation.rescoring.rescoring import rescored, table
+    from epicrisis.evaluation.rescoring.rescoring import make_table, rescore_runs
 
-    found = rescored(
+    found = rescore_runs(
         runs, load(config=config).home, scorings=(scoring,) if scoring else SCORINGS, dataset=dataset, data=data
     )
     if json:
         show_data(found)
     else:
-        show_table(table(found))
+        show_table(make_table(found))

@@ -12,8 +12,13 @@ from hypothesis import strategies as st
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.rescoring.readings import SCORINGS, Reading
-from epicrisis.evaluation.rescoring.released_replies import Replied, read_outputs, recorded, released
-from epicrisis.evaluation.rescoring.scores import is_right, readings, score
+from epicrisis.evaluation.rescoring.released_replies import (
+    AnsweredQuestion,
+    pair_with_replies,
+    read_recorded_answer,
+    read_released_replies,
+)
+from epicrisis.evaluation.rescoring.scores import is_right, read_replies, score_replies
 from epicrisis.evaluation.rescoring.stated_choice import read
 from epicrisis.types import AnswerState, Question
 
@@ -197,9 +202,12 @@ def test_released_replies(tmp_path: Path) -> None:
     path = tmp_path / "replies.jsonl"
     path.write_text('{"id": "q2", "outputs": []}\n{"id": "q1", "outputs": ["A", "B"]}\n{"id": "q3", "outputs": ["C"]}')
     asked = [question("q1"), question("q2")]
-    assert released(asked, read_outputs(path)) == (Replied(asked[0], ("A", "B")), Replied(asked[1], ()))
+    assert pair_with_replies(asked, read_released_replies(path)) == (
+        AnsweredQuestion(asked[0], ("A", "B")),
+        AnsweredQuestion(asked[1], ()),
+    )
     with pytest.raises(InputError, match=r"2 of 3 questions have no reply \(q4, q5\): give the replies to these very"):
-        released([question("q4"), asked[0], question("q5")], read_outputs(path))
+        pair_with_replies([question("q4"), asked[0], question("q5")], read_released_replies(path))
 
 
 @pytest.mark.parametrize(
@@ -216,22 +224,22 @@ def test_a_broken_line_is_an_error(tmp_path: Path, line: str, said: str) -> None
     path = tmp_path / "replies.jsonl"
     path.write_text(f'{{"id": "q0", "outputs": ["A"]}}\n{line}\n')
     with pytest.raises(InputError, match=said):
-        read_outputs(path)
+        read_released_replies(path)
 
 
 def test_a_folder_as_mirage_releases_it(tmp_path: Path) -> None:
     (tmp_path / "test_clinical_knowledge-001.json").write_text('["A"]')
     (tmp_path / "dev_0009b2fd-7e72.json").write_text("[]")
-    assert read_outputs(tmp_path) == {"clinical_knowledge-001": ("A",), "0009b2fd-7e72": ()}
+    assert read_released_replies(tmp_path) == {"clinical_knowledge-001": ("A",), "0009b2fd-7e72": ()}
     (tmp_path / "test_x.json").write_text('{"A": 1}')
     with pytest.raises(InputError, match=r"test_x.json: not a JSON list of texts"):
-        read_outputs(tmp_path)
+        read_released_replies(tmp_path)
     (tmp_path / "notes.json").write_text("[]")
     with pytest.raises(InputError, match=r"notes.json: name the folder of one run, its files called test_<id>.json or"):
-        read_outputs(tmp_path)
+        read_released_replies(tmp_path)
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match=r"no file called test_<id>.json or dev_<id>.json in it"):
-        read_outputs(tmp_path / "empty")
+        read_released_replies(tmp_path / "empty")
 
 
 @pytest.mark.parametrize(
@@ -247,22 +255,24 @@ def test_records_of_ones_own_keep_their_reading(
     state: AnswerState, choice: str | None, text: str, outputs: tuple[str, ...]
 ) -> None:
     answer = {"state": state, "choice": choice, "text": text}
-    assert recorded(question("q"), answer) == Replied(question("q"), outputs, Reading(state, choice))
+    assert read_recorded_answer(question("q"), answer) == AnsweredQuestion(
+        question("q"), outputs, Reading(state, choice)
+    )
 
 
 # -- counting -------------------------------------------------------------------------------------------------------
 
 RUN = (
-    Replied(question("q2", "A"), ()),  # after q1: 2024 gives it q1's A
-    Replied(question("q1", "A"), ('{"answer_choice": "A"}',)),
-    Replied(question("q3", "A"), ('{"answer_choice": "Unknown"}',)),
-    Replied(question("q4", "B"), ('{"answer_choice": "A or B"}',)),
-    Replied(question("q5", "B", {"A": "x", "B": "y"}), ("The answer is A.",)),
+    AnsweredQuestion(question("q2", "A"), ()),  # after q1: 2024 gives it q1's A
+    AnsweredQuestion(question("q1", "A"), ('{"answer_choice": "A"}',)),
+    AnsweredQuestion(question("q3", "A"), ('{"answer_choice": "Unknown"}',)),
+    AnsweredQuestion(question("q4", "B"), ('{"answer_choice": "A or B"}',)),
+    AnsweredQuestion(question("q5", "B", {"A": "x", "B": "y"}), ("The answer is A.",)),
 )
 
 
 def test_all_scorings_side_by_side() -> None:
-    ours, early, now = (score(RUN, scoring) for scoring in SCORINGS)
+    ours, early, now = (score_replies(RUN, scoring) for scoring in SCORINGS)
     assert (ours.scoring, early.scoring, now.scoring) == SCORINGS
     chance = (4 / 3 + 1 / 2) / 5
     assert (ours.right, ours.wrong, ours.abstained, ours.unparsed, ours.failed) == (1, 1, 1, 1, 1)
@@ -279,40 +289,40 @@ def test_all_scorings_side_by_side() -> None:
     )
 )
 def test_every_question_is_counted_once(rows: list[tuple[list[str], str]]) -> None:
-    run = [Replied(question(str(n), gold), tuple(outputs)) for n, (outputs, gold) in enumerate(rows)]
+    run = [AnsweredQuestion(question(str(n), gold), tuple(outputs)) for n, (outputs, gold) in enumerate(rows)]
     if not run:
         return
-    for each in (score(run, scoring) for scoring in SCORINGS):
+    for each in (score_replies(run, scoring) for scoring in SCORINGS):
         assert each.n == len(run) == each.right + each.wrong + each.abstained + each.unparsed + each.failed
-        read_by = zip(run, readings(run, each.scoring), strict=True)
+        read_by = zip(run, read_replies(run, each.scoring), strict=True)
         marks = [is_right(replied.question, reading, each.scoring) for replied, reading in read_by]
         assert each.right == marks.count(True)
         assert each.accuracy * each.n == pytest.approx(each.right)
 
 
 def test_a_recorded_reading_is_ours() -> None:
-    run = (Replied(question("q", "B"), ("A",), Reading("answered", "B")),)
-    assert [each.right for each in (score(run, scoring) for scoring in SCORINGS)] == [1, 0, 0]
+    run = (AnsweredQuestion(question("q", "B"), ("A",), Reading("answered", "B")),)
+    assert [each.right for each in (score_replies(run, scoring) for scoring in SCORINGS)] == [1, 0, 0]
 
 
 def test_options_of_one_text_are_equal_for_us_and_not_for_mirages_program() -> None:
     asked = Question("Which?", {"A": "same", "B": "same", "C": "other"}, "choice", id="q", gold="B")
-    run = [Replied(asked, ('{"answer_choice": "A"}',)), Replied(replace(asked, id="r"), ("same",))]
-    assert score(run, "ours").right == 2
+    run = [AnsweredQuestion(asked, ('{"answer_choice": "A"}',)), AnsweredQuestion(replace(asked, id="r"), ("same",))]
+    assert score_replies(run, "ours").right == 2
     assert [is_right(asked, Reading("answered", "A"), scoring) for scoring in SCORINGS] == [True, False, False]
-    assert score(run, "ours").chance == pytest.approx(2 / 3)
+    assert score_replies(run, "ours").chance == pytest.approx(2 / 3)
 
 
 def test_no_letter_no_share_of_the_scored() -> None:
-    assert score([Replied(question("q"), ())], "ours").accuracy_scored is None
+    assert score_replies([AnsweredQuestion(question("q"), ())], "ours").accuracy_scored is None
 
 
 @pytest.mark.parametrize("odd", [question("q", None), Question(text="Why?", id="q", gold="Because.")])
 def test_what_cannot_be_scored_by_letters_is_said(odd: Question) -> None:
     with pytest.raises(InputError, match="1 of 2 questions have no options or no gold letter"):
-        score([Replied(question("p"), ()), Replied(odd, ("A",))], "ours")
+        score_replies([AnsweredQuestion(question("p"), ()), AnsweredQuestion(odd, ("A",))], "ours")
     with pytest.raises(InputError, match="no question to score"):
-        score([], "ours")
+        score_replies([], "ours")
 
 
 @pytest.mark.parametrize(

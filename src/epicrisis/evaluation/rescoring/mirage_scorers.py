@@ -26,19 +26,19 @@ _PATTERNS = (
 )
 
 
-def letter(reply: str) -> str | None:
+def find_letter(reply: str) -> str | None:
     """The letter that MIRAGE's patterns find; `None` where it scores A for want of one."""
     said = reply.rpartition(_FIELD)[2].strip()
     return next((found[1] for pattern in _PATTERNS if (found := pattern.search(said))), None)
 
 
-def head(replies: Iterable[Sequence[str]]) -> Iterator[Reading]:
+def read_like_head(replies: Iterable[Sequence[str]]) -> Iterator[Reading]:
     """The readings of the present scorer, in the order given; each item is one question's replies."""
     for outputs in replies:
         yield _scored(outputs[0]) if outputs else Reading("failed")
 
 
-def early_2024(replies: Iterable[Sequence[str]]) -> Iterator[Reading]:
+def read_like_early_2024(replies: Iterable[Sequence[str]]) -> Iterator[Reading]:
     """The readings of the scorer that made the published figures; the order must be that of the sorted keys.
 
     Where the very first question has no reply MIRAGE's program ends with an error; here its reading is `failed`.
@@ -51,9 +51,9 @@ def early_2024(replies: Iterable[Sequence[str]]) -> Iterator[Reading]:
         elif before is None:
             yield Reading("failed")
         else:
-            yield Reading("answered", letter(before) or _DEFAULT, by_default=True)
+            yield Reading("answered", find_letter(before) or _DEFAULT, by_default=True)
 
 
 def _scored(reply: str) -> Reading:
-    found = letter(reply)
+    found = find_letter(reply)
     return Reading("answered", found or _DEFAULT, by_default=found is None)

@@ -19,7 +19,7 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.rescoring.readings import Reading
 from epicrisis.types import AnswerState, Question
 
-Outputs: TypeAlias = Mapping[str, tuple[str, ...]]
+RepliesById: TypeAlias = Mapping[str, tuple[str, ...]]
 """Replies by question id."""
 
 SPLITS = ("test", "dev")
@@ -30,7 +30,7 @@ _CURE = "each line is an object with id and outputs, a list of texts; [] where n
 
 
 @dataclass(frozen=True, slots=True)
-class Replied:
+class AnsweredQuestion:
     """A question and its replies. The first counts; none at all: nothing came back."""
 
     question: Question
@@ -46,7 +46,7 @@ class _Line(BaseModel):
     outputs: list[str]
 
 
-def read_outputs(path: Path) -> Outputs:
+def read_released_replies(path: Path) -> RepliesById:
     """The replies of JSON lines (`{"id": ..., "outputs": [...]}`), or of a folder as MIRAGE releases them: files
     `test_<id>.json` or `dev_<id>.json`, each a list of texts.
 
@@ -55,7 +55,7 @@ def read_outputs(path: Path) -> Outputs:
     return _folder(path) if is_folder(path) else _file(path)
 
 
-def _file(path: Path) -> Outputs:
+def _file(path: Path) -> RepliesById:
     check_file(path)
     outputs: dict[str, tuple[str, ...]] = {}
     for item in jsonl.objects(path):
@@ -72,7 +72,7 @@ def _file(path: Path) -> Outputs:
     return outputs
 
 
-def _folder(folder: Path) -> Outputs:
+def _folder(folder: Path) -> RepliesById:
     texts: TypeAdapter[list[str]] = TypeAdapter(list[str])
     outputs: dict[str, tuple[str, ...]] = {}
     for path in sorted(folder.glob("*.json")):
@@ -90,7 +90,7 @@ def _folder(folder: Path) -> Outputs:
     return outputs
 
 
-def released(questions: Iterable[Question], outputs: Outputs) -> tuple[Replied, ...]:
+def pair_with_replies(questions: Iterable[Question], outputs: RepliesById) -> tuple[AnsweredQuestion, ...]:
     """The questions, in their order, with their replies; replies to other questions are left aside.
 
     Raises InputError where a question has none: an empty reply is `[]`, a missing one another data set.
@@ -102,10 +102,10 @@ def released(questions: Iterable[Question], outputs: Outputs) -> tuple[Replied, 
             f"{len(missing)} of {len(asked)} questions have no reply ({', '.join(missing[:3])}"
             f"{', ...' if len(missing) > 3 else ''}): give the replies to these very questions"
         )
-    return tuple(Replied(question, outputs[question.id]) for question in asked)
+    return tuple(AnsweredQuestion(question, outputs[question.id]) for question in asked)
 
 
-def recorded(question: Question, answer: Mapping[str, Any]) -> Replied:
+def read_recorded_answer(question: Question, answer: Mapping[str, Any]) -> AnsweredQuestion:
     """A question with the answer that a run's record holds for it (`record["answer"]`).
 
     What MIRAGE's scorers read of it is the letter where there is one, else the answer's text, and nothing where the
@@ -114,4 +114,4 @@ def recorded(question: Question, answer: Mapping[str, Any]) -> Replied:
     state: AnswerState = answer["state"]
     choice: str | None = answer["choice"] if state == "answered" else None
     outputs = () if state in ("failed", "over-window") else (choice or answer["text"],)
-    return Replied(question, outputs, Reading(state, choice))
+    return AnsweredQuestion(question, outputs, Reading(state, choice))

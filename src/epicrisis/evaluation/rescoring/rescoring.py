@@ -22,8 +22,14 @@ from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.evaluation.datasets.load import load
 from epicrisis.evaluation.datasets.mirage import SUBSETS
 from epicrisis.evaluation.rescoring.readings import SCORINGS, Scoring
-from epicrisis.evaluation.rescoring.released_replies import Outputs, Replied, read_outputs, recorded, released
-from epicrisis.evaluation.rescoring.scores import Score, score
+from epicrisis.evaluation.rescoring.released_replies import (
+    AnsweredQuestion,
+    RepliesById,
+    pair_with_replies,
+    read_recorded_answer,
+    read_released_replies,
+)
+from epicrisis.evaluation.rescoring.scores import Score, score_replies
 from epicrisis.evaluation.runs.case import Condition, canonical
 from epicrisis.evaluation.runs.recorded_run import RecordedRun, names_of, open_run
 from epicrisis.evaluation.runs.run_folder import MANIFEST
@@ -43,20 +49,20 @@ _KEPT = (
 
 
 @dataclass(frozen=True, slots=True)
-class Replies:
+class RunReplies:
     """What came back for questions that each stand there once."""
 
     run: str
     condition: Condition
     dataset: str
     """Of released replies; of our own the questions are in the records."""
-    replied: tuple[Replied, ...]
+    replied: tuple[AnsweredQuestion, ...]
     left_out: int = 0
     """Questions without options or gold letter."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rescored:
+class RescoredRun:
     """The same replies by one scoring or several."""
 
     run: str
@@ -66,14 +72,14 @@ class Rescored:
     scores: tuple[Score, ...]
 
 
-def rescored(
+def rescore_runs(
     paths: Sequence[Path],
     home: Path,
     *,
     scorings: Sequence[Scoring] = SCORINGS,
     dataset: str | None = None,
     data: Path | None = None,
-) -> tuple[Rescored, ...]:
+) -> tuple[RescoredRun, ...]:
     """The scores of each run; of each condition, where a run has several.
 
     A run is a folder or a file of answers of this program, or released replies as `read_outputs` takes them. Which
@@ -84,15 +90,19 @@ def rescored(
     if dataset is not None and all(ours):
         raise InputError("these runs bring their questions with them: leave --dataset out")
     loaded = cache(partial(load, home=home, place=data))
-    found: list[Replies] = []
+    found: list[RunReplies] = []
     for path, name, is_ours in zip(paths, names_of(paths), ours, strict=True):
         if is_ours:
             found += _of_records(open_run(path, name))
         else:
             found.append(_of_release(path, name, loaded, dataset))
     return tuple(
-        Rescored(
-            each.run, each.condition, each.dataset, each.left_out, tuple(score(each.replied, name) for name in scorings)
+        RescoredRun(
+            each.run,
+            each.condition,
+            each.dataset,
+            each.left_out,
+            tuple(score_replies(each.replied, name) for name in scorings),
         )
         for each in found
     )
@@ -108,9 +118,9 @@ def _is_ours(path: Path) -> bool:
     return "answer" in first[1]
 
 
-def _of_records(run: RecordedRun) -> list[Replies]:
+def _of_records(run: RecordedRun) -> list[RunReplies]:
     """One for each condition of which anything can be scored."""
-    parts: dict[str, list[Question | Replied]] = defaultdict(list)
+    parts: dict[str, list[Question | AnsweredQuestion]] = defaultdict(list)
     conditions: dict[str, Condition] = {}
     for record in run.records():
         question = _question(record["answer"]["question"])
@@ -118,12 +128,12 @@ def _of_records(run: RecordedRun) -> list[Replies]:
         condition: Condition = record.get("condition", {})
         at = canonical(condition)
         conditions[at] = condition
-        parts[at].append(recorded(question, record["answer"]) if scorable else question)
+        parts[at].append(read_recorded_answer(question, record["answer"]) if scorable else question)
     found = []
     for at, cases in parts.items():
-        replied = tuple(each for each in cases if isinstance(each, Replied))
+        replied = tuple(each for each in cases if isinstance(each, AnsweredQuestion))
         if replied:
-            found.append(Replies(run.name, conditions[at], "", replied, len(cases) - len(replied)))
+            found.append(RunReplies(run.name, conditions[at], "", replied, len(cases) - len(replied)))
     if not found:
         raise InputError(f"{run.name} has no question with options and a gold letter: nothing in it can be scored so")
     return found
@@ -135,13 +145,13 @@ def _question(value: Mapping[str, Any]) -> Question:
     return Question(**{**value, **lists, "evidence": places})
 
 
-def _of_release(path: Path, name: str, loaded: Callable[[str], Dataset], dataset: str | None) -> Replies:
-    outputs = read_outputs(path)
+def _of_release(path: Path, name: str, loaded: Callable[[str], Dataset], dataset: str | None) -> RunReplies:
+    outputs = read_released_replies(path)
     of = _same_ids(path, outputs, loaded) if dataset is None else loaded(dataset)
-    return Replies(name, {}, of.name, released(of.questions, outputs))
+    return RunReplies(name, {}, of.name, pair_with_replies(of.questions, outputs))
 
 
-def _same_ids(path: Path, outputs: Outputs, loaded: Callable[[str], Dataset]) -> Dataset:
+def _same_ids(path: Path, outputs: RepliesById, loaded: Callable[[str], Dataset]) -> Dataset:
     """The set of MIRAGE whose ids these are."""
     for subset in SUBSETS:
         dataset = loaded(f"mirage/{subset}")
@@ -156,7 +166,7 @@ def _same_ids(path: Path, outputs: Outputs, loaded: Callable[[str], Dataset]) ->
 # -- the table --------------------------------------------------------------------------------------------------------
 
 
-def table(found: Sequence[Rescored]) -> Table:
+def make_table(found: Sequence[RescoredRun]) -> Table:
     """One row a run, condition and scoring; shares under a heading that ends in percent."""
     conditions = _in_words(found)
     condition = ("condition",) if any(conditions) else ()
@@ -182,7 +192,7 @@ def table(found: Sequence[Rescored]) -> Table:
     return Table("Kept replies scored again", columns, rows, tuple(_notes(found)))
 
 
-def _in_words(found: Sequence[Rescored]) -> list[str]:
+def _in_words(found: Sequence[RescoredRun]) -> list[str]:
     """Each condition, without what is the same throughout its run."""
     told = []
     for each in found:
@@ -204,7 +214,7 @@ def _cells(each: Score) -> tuple[Cell, ...]:
     )
 
 
-def _notes(found: Sequence[Rescored]) -> Iterator[str]:
+def _notes(found: Sequence[RescoredRun]) -> Iterator[str]:
     yield from dict.fromkeys(_SCORINGS[scored.scoring] for each in found for scored in each.scores)
     yield (
         "Right %: of all questions. Empty: nothing came back. Letter by default: right and wrong ones whose letter no "

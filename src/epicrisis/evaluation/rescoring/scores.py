@@ -10,7 +10,7 @@ from statistics import fmean
 from epicrisis.errors import InputError
 from epicrisis.evaluation.rescoring import mirage_scorers, stated_choice
 from epicrisis.evaluation.rescoring.readings import Reading, Scoring
-from epicrisis.evaluation.rescoring.released_replies import Replied
+from epicrisis.evaluation.rescoring.released_replies import AnsweredQuestion
 from epicrisis.types import Question, chance_of, same_option
 
 
@@ -36,7 +36,7 @@ class Score:
     """What guessing among each question's options would get of all."""
 
 
-def readings(replied: Sequence[Replied], scoring: Scoring) -> tuple[Reading, ...]:
+def read_replies(replied: Sequence[AnsweredQuestion], scoring: Scoring) -> tuple[Reading, ...]:
     """How the scoring reads each question's replies, in the order given.
 
     `mirage-2024` reads a question without a reply as the one before it in the order of the ids, of the given questions:
@@ -45,9 +45,11 @@ def readings(replied: Sequence[Replied], scoring: Scoring) -> tuple[Reading, ...
     if scoring == "ours":
         return tuple(each.reading or _read(each) for each in replied)
     if scoring == "mirage-head":
-        return tuple(mirage_scorers.head(each.outputs for each in replied))
+        return tuple(mirage_scorers.read_like_head(each.outputs for each in replied))
     order = sorted(range(len(replied)), key=lambda place: replied[place].question.id)
-    by_place = dict(zip(order, mirage_scorers.early_2024(replied[place].outputs for place in order), strict=True))
+    by_place = dict(
+        zip(order, mirage_scorers.read_like_early_2024(replied[place].outputs for place in order), strict=True)
+    )
     return tuple(by_place[place] for place in range(len(replied)))
 
 
@@ -67,7 +69,7 @@ def _chance(question: Question, scoring: Scoring) -> float:
     return (chance_of(question.options, question.gold) or 0.0) if scoring == "ours" else 1 / len(question.options)
 
 
-def score(replied: Sequence[Replied], scoring: Scoring) -> Score:
+def score_replies(replied: Sequence[AnsweredQuestion], scoring: Scoring) -> Score:
     """The numbers of one scoring. Raises InputError where a question has no options or no gold letter."""
     without = sum(not each.question.options or each.question.gold is None for each in replied)
     if without or not replied:
@@ -76,7 +78,7 @@ def score(replied: Sequence[Replied], scoring: Scoring) -> Score:
             if replied
             else "there is no question to score: give at least one"
         )
-    read = readings(replied, scoring)
+    read = read_replies(replied, scoring)
     marks = [is_right(each.question, reading, scoring) for each, reading in zip(replied, read, strict=True)]
     counts = Counter(reading.state for reading in read)
     right, wrong, n = marks.count(True), marks.count(False), len(replied)
@@ -95,5 +97,5 @@ def score(replied: Sequence[Replied], scoring: Scoring) -> Score:
     )
 
 
-def _read(replied: Replied) -> Reading:
+def _read(replied: AnsweredQuestion) -> Reading:
     return stated_choice.read(replied.outputs[0], replied.question.options) if replied.outputs else Reading("failed")
