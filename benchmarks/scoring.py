@@ -12,9 +12,8 @@ from itertools import cycle, islice
 from pathlib import Path
 
 from epicrisis.evaluation.datasets.load import load
-from epicrisis.evaluation.rescoring.readings import SCORINGS
 from epicrisis.evaluation.rescoring.released_replies import pair_with_replies, read_released_replies
-from epicrisis.evaluation.rescoring.scores import score_replies
+from epicrisis.evaluation.rescoring.scores import SCORINGS, score_replies
 
 REPLIES = 30_000
 RUNS = {"mirage/pubmedqa": "gpt35_cot_pubmedqa.jsonl", "mirage/bioasq": "gpt35_cot_bioasq.jsonl"}

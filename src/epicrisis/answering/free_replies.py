@@ -22,7 +22,8 @@ _FIELD = re.compile(
 _FOUND_NOTHING = re.compile(r'"found"\s*:\s*false\b')
 
 _CUE = re.compile(
-    r"(?i)\b(?:answer|choice|option)\b[^\n.:=]{0,40}?(?:\b(?:is|would be|should be|must be)\b|:|=)[\s:*_]*([^\n]{0,500})"
+    r"(?i)\b(?:answer|choice|option)\b[^\n.:=]{0,40}?(?:\b(?:is|would be|should be|must be)\b|:|=)[\s:*_]*"
+    r"([^\n]{0,500})"
 )
 """The words after `the answer is`."""
 _CUE_VARIANT = re.compile(

@@ -55,8 +55,8 @@ def score(
     give its published figures to the digit.
     """
     from epicrisis.configuration import load
-    from epicrisis.evaluation.rescoring.readings import SCORINGS
     from epicrisis.evaluation.rescoring.rescoring import make_table, rescore_runs
+    from epicrisis.evaluation.rescoring.scores import SCORINGS
 
     found = rescore_runs(
         runs, load(config=config).home, scorings=(scoring,) if scoring else SCORINGS, dataset=dataset, data=data

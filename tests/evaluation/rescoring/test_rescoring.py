@@ -34,7 +34,7 @@ def test_our_own_runs_are_read_by_the_letter_they_keep(tmp_path: Path) -> None:
     # MIRAGE's scorers put A where there is no letter: that is right of question 0, wrong of 1 and 2.
     assert counted(one, "mirage-head") == (18, 21, 0, 0, 1)
     notes = " ".join(make_table([one, other]).notes)
-    assert "keep the letter that was read, not the reply's words" in notes
+    assert "record the letter that was read, not the words of the reply" in notes
 
 
 def test_each_condition_is_scored_by_itself(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_open_questions_are_left_out_and_said(tmp_path: Path) -> None:
     path = answers(tmp_path / "a.jsonl", lambda i: "abstained" if i == 4 else True, questions=asked)
     (found,) = rescore_runs([path], tmp_path)
     assert (found.left_out, counted(found, "ours")) == (1, (4, 0, 0, 0, 0))
-    assert "a: left out without options or gold letter: 1 of its questions." in make_table([found]).notes
+    assert "a: 1 of its questions are left out, without options or gold letter." in make_table([found]).notes
     alone = answers(tmp_path / "b.jsonl", lambda i: "abstained", questions=asked[4:])
     with pytest.raises(InputError, match="no question with options and a gold letter"):
         rescore_runs([alone], tmp_path)
@@ -87,7 +87,9 @@ def test_a_set_of_mirage_is_found_by_its_ids(data_folder: Path, tmp_path: Path) 
     assert [each.dataset for each in found] == ["mirage/bioasq", "mirage/pubmedqa"]
     shorter = tmp_path / "shorter.jsonl"
     shorter.write_text("".join(paths[0].read_text(encoding="utf-8").splitlines(keepends=True)[1:]), encoding="utf-8")
-    with pytest.raises(InputError, match="its 617 ids are not those of a set of MIRAGE: say --dataset"):
+    with pytest.raises(
+        InputError, match="its 617 ids are not those of a set of MIRAGE: pass the questions with --dataset"
+    ):
         rescore_runs([shorter], tmp_path, data=data_folder)
 
 
@@ -96,7 +98,7 @@ def test_what_cannot_be_scored(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="leave --dataset out"):
         rescore_runs([run], tmp_path, dataset="mirage/bioasq")
     (tmp_path / "empty.jsonl").touch()
-    with pytest.raises(InputError, match="holds no JSON object"):
+    with pytest.raises(InputError, match="has no line with a JSON object"):
         rescore_runs([tmp_path / "empty.jsonl"], tmp_path)
     with pytest.raises(InputError, match="no such file"):
         rescore_runs([tmp_path / "nowhere"], tmp_path)
