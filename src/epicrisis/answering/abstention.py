@@ -20,7 +20,7 @@ def withhold_unverified(answer: Answer) -> Answer:
     """
     if answer.state != "answered" or any(citation.verified for citation in answer.citations):
         return answer
-    if says_untold(answer):
+    if chose_unanswerable(answer):
         return answer
     n = len(answer.citations)
     if not n:
@@ -33,6 +33,6 @@ def withhold_unverified(answer: Answer) -> Answer:
     return replace(answer, state="abstained", text="", choice=None, citations=(), withheld=withheld)
 
 
-def says_untold(answer: Answer) -> bool:
+def chose_unanswerable(answer: Answer) -> bool:
     """Return whether the answer chose an option that says that the record does not tell."""
     return answer.choice is not None and is_unanswerable(answer.choice, answer.question.options)

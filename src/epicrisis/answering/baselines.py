@@ -51,7 +51,7 @@ async def answer_from(question: Question, context: Context, passages: tuple[Pass
     if not passages:
         failure = Failure("NothingRetrieved", "no passage of the library matches the question")
         return Answer(question, strategy, "abstained", failure=failure)
-    prompt, form = documents_asked(question, context, passages)
+    prompt, form = build_documents_request(question, context, passages)
     context.emit(AnswerStarted("rag", documents=len(passages)))
     if not await fits(context, "writer", prompt, form):
         raise ContextOverflow(
@@ -65,7 +65,7 @@ async def answer_from(question: Question, context: Context, passages: tuple[Pass
     return conclude(question, strategy, reply, locate_all(reply.quotes, passages), passages)
 
 
-def documents_asked(
+def build_documents_request(
     question: Question, context: Context, passages: tuple[Passage, ...]
 ) -> tuple[Prompt, SpanFormat | AnswerFormat]:
     """The one prompt with all these passages, and what is asked of its reply."""

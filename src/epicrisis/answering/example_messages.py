@@ -19,7 +19,7 @@ from epicrisis.protocols import Message
 from epicrisis.types import Example, Examples
 
 
-def announce(context: Context, found: Examples) -> None:
+def announce_examples(context: Context, found: Examples) -> None:
     """Tells of them, without their texts, and what their search has to say."""
     models = tuple(sorted({each.model for each in found.shown}))
     context.emit(ExamplesFound(tuple(each.id for each in found.shown), found.left_out, models))
@@ -27,7 +27,7 @@ def announce(context: Context, found: Examples) -> None:
         context.emit(Notice("search", f"solved questions: {note}"))
 
 
-def with_examples(prompt: Prompt, template: str, examples: Sequence[Example], *, openly: bool = False) -> Prompt:
+def add_examples(prompt: Prompt, template: str, examples: Sequence[Example], *, openly: bool = False) -> Prompt:
     """The prompt with the examples between its system message and the question, the best one nearest to it.
 
     `openly`: the question has no options, and the examples are shown without theirs.

@@ -17,7 +17,7 @@ from dataclasses import replace
 from statistics import fmean
 
 from epicrisis.answering.baselines import PROMPTS, conclude
-from epicrisis.answering.example_messages import announce, with_examples
+from epicrisis.answering.example_messages import add_examples, announce_examples
 from epicrisis.answering.reply_parsing import AnswerFormat
 from epicrisis.answering.strategy_context import Context, ask, fits, make_failure, make_unanswered, track_usage
 from epicrisis.answering.structured_request import Sampling, Unreadable
@@ -114,10 +114,10 @@ async def _first(question: Question, context: Context, strategy: str) -> tuple[P
     if context.examples is not None:
         found = await context.examples(question)
         examples = found.shown
-        announce(context, found)
+        announce_examples(context, found)
     context.emit(AnswerStarted(strategy, documents=len(examples)))
     prompt = render(PROMPTS, "chain_of_thought", question=question.text, options=question.options)
-    prompt = with_examples(prompt, "chain_of_thought", examples, openly=not question.options)
+    prompt = add_examples(prompt, "chain_of_thought", examples, openly=not question.options)
     form = _form(question)
     if not await fits(context, "writer", prompt, form):
         raise ContextOverflow(

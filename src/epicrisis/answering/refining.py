@@ -8,7 +8,7 @@ from epicrisis.types import DraftSelection
 
 
 @dataclass(frozen=True, slots=True)
-class Refining:
+class RefiningOptions:
     """`drafts` of ensemble refining, `rounds` of self-reflection."""
 
     drafts: int = 5

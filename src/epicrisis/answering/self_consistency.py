@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from epicrisis.answering.baselines import PROMPTS
-from epicrisis.answering.example_messages import announce, with_examples
+from epicrisis.answering.example_messages import add_examples, announce_examples
 from epicrisis.answering.reply_parsing import AnswerFormat
-from epicrisis.answering.shuffling import ShuffledOptions, as_they_are, shuffled
+from epicrisis.answering.shuffling import ShuffledOptions, keep_order, shuffle_options
 from epicrisis.answering.strategy_context import Context, ask, fits, make_failure, make_unanswered, track_usage
 from epicrisis.answering.structured_request import Sampling, Unreadable
-from epicrisis.answering.voting import TIE, tally
+from epicrisis.answering.voting import TIE, count_votes
 from epicrisis.answers import Answer, AnswerStarted, Failure, Notice, Usage, Vote, Voted
 from epicrisis.errors import ChatError, ContextOverflow, InputError
 from epicrisis.prompts import Prompt, render
@@ -41,7 +41,7 @@ async def medprompt(question: Question, context: Context) -> Answer:
     if context.examples is None:
         raise InputError(NO_EXAMPLES)
     found = await context.examples(question)
-    announce(context, found)
+    announce_examples(context, found)
     return await _voted(question, context, MEDPROMPT, found.shown, shuffle=context.voting.shuffle is not False)
 
 
@@ -52,9 +52,9 @@ async def _voted(
         cure = f"{strategy} counts votes for options and this question has none: ask it by ensemble-refining"
         return Answer(question, strategy, "failed", failure=Failure("NoOptions", cure))
     n = context.voting.n
-    orders = (as_they_are(question.options),) * n
+    orders = (keep_order(question.options),) * n
     if shuffle:
-        orders = shuffled(question.options, n, f"{context.seed}/{question.key}")
+        orders = shuffle_options(question.options, n, f"{context.seed}/{question.key}")
     if shuffle and n % len(question.options):
         uneven = f"{n} votes over {len(question.options)} options: not every option stands equally often in every place"
         context.emit(Notice("unbalanced", uneven))
@@ -80,7 +80,7 @@ async def _voted(
 
 def _prompt(question: Question, shown: ShuffledOptions, examples: Sequence[Example]) -> tuple[Prompt, AnswerFormat]:
     prompt = render(PROMPTS, "chain_of_thought", question=question.text, options=shown.options)
-    return with_examples(prompt, "chain_of_thought", examples), AnswerFormat(shown.options, reasoning=True)
+    return add_examples(prompt, "chain_of_thought", examples), AnswerFormat(shown.options, reasoning=True)
 
 
 async def _vote(context: Context, number: int, shown: ShuffledOptions, prompt: Prompt, form: AnswerFormat) -> Vote:
@@ -117,7 +117,7 @@ def _words(question: Question, votes: Sequence[Vote]) -> str:
 
 def _concluded(question: Question, context: Context, strategy: str, votes: Sequence[Vote]) -> Answer:
     """The answer that the votes come to, in the words of a vote for it."""
-    counted = tally(votes, tuple(question.options), context.voting.tie)
+    counted = count_votes(votes, tuple(question.options), context.voting.tie)
     lost = [vote for vote in votes if vote.state in ("failed", "unparsed")]
     if lost:
         numbers = ", ".join(str(vote.number) for vote in lost)

@@ -29,12 +29,12 @@ class ShuffledOptions:
         return first_alike(in_order, self.letters[list(self.options).index(letter)])
 
 
-def as_they_are(options: Mapping[str, str]) -> ShuffledOptions:
+def keep_order(options: Mapping[str, str]) -> ShuffledOptions:
     """The options in their own order."""
     return ShuffledOptions(options, tuple(options))
 
 
-def shuffled(options: Mapping[str, str], votes: int, seed: int | str) -> tuple[ShuffledOptions, ...]:
+def shuffle_options(options: Mapping[str, str], votes: int, seed: int | str) -> tuple[ShuffledOptions, ...]:
     """For each vote an order of the options, drawn by the seed.
 
     Each block of as many votes as there are options is a Latin square: a random order and its rotations, in random

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from epicrisis.answering.refining import Refining
+from epicrisis.answering.refining import RefiningOptions
 from epicrisis.answering.reply_parsing import TextStream
 from epicrisis.answering.structured_request import (
     ReplyFormat,
@@ -17,7 +17,7 @@ from epicrisis.answering.structured_request import (
     fits_window,
     request_structured,
 )
-from epicrisis.answering.voting import Voting
+from epicrisis.answering.voting import VotingOptions
 from epicrisis.answers import Answer, Called, Delta, Event, Failure, Notice, Usage
 from epicrisis.errors import ChatError, ContextOverflow, EndpointTimeout, EpicrisisError
 from epicrisis.prompts import Prompt
@@ -61,10 +61,10 @@ class Context:
     sampling: Mapping[str, Sampling] = field(default_factory=dict)
     """By role."""
     deadline: float | None = None
-    voting: Voting = field(default_factory=Voting)
+    voting: VotingOptions = field(default_factory=VotingOptions)
     examples: Callable[[Question], Awaitable[Examples]] | None = None
     """Find solved questions for the prompt. None without a library of examples."""
-    refining: Refining = field(default_factory=Refining)
+    refining: RefiningOptions = field(default_factory=RefiningOptions)
     reward: Rewarder | None = None
     record: Callable[[Question], Awaitable[Ranking]] = _refuse_record
     """Return every note of the patient's record in chronological order."""

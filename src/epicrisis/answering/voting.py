@@ -17,7 +17,7 @@ MAJORITY, TIE = "majority", "tie"
 
 
 @dataclass(frozen=True, slots=True)
-class Voting:
+class VotingOptions:
     """How votes are drawn and counted. `shuffle`: the options in another order for each; `None`: as the strategy has
     it."""
 
@@ -39,7 +39,7 @@ class Tally:
     distribution: Mapping[str, float] = field(default_factory=dict)
 
 
-def tally(votes: Sequence[Vote], options: Sequence[str], tie: TieRule = "abstain") -> Tally:
+def count_votes(votes: Sequence[Vote], options: Sequence[str], tie: TieRule = "abstain") -> Tally:
     """The option that most votes state. Without any such vote the question is `abstained` if a vote is, else `unparsed`
     if one is, else `failed`."""
     stated = [vote.choice for vote in sorted(votes, key=lambda vote: vote.number) if vote.choice is not None]

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from epicrisis.answering.voting import Voting
+from epicrisis.answering.voting import VotingOptions
 from epicrisis.components import ExampleSearch, open_examples
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.table import Table
@@ -91,7 +91,7 @@ def _by_set(asked: QuestionsBySet, made: Callable[[Sequence[Question]], tuple[Ca
 
 
 def _drawing(study: Study, settings: Settings) -> ensembles.VoteSampling:
-    return ensembles.VoteSampling(Voting(**settings.votes.model_dump()), study.seed, study.repeats)
+    return ensembles.VoteSampling(VotingOptions(**settings.votes.model_dump()), study.seed, study.repeats)
 
 
 def _one(grid: Grid, name: str) -> int:
