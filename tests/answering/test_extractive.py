@@ -9,7 +9,7 @@ import pytest
 
 from epicrisis.answering.baselines import rag
 from epicrisis.answering.brief_context import brief_context
-from epicrisis.answering.extractive import SPAN_CHARACTERS, SpanFormat
+from epicrisis.answering.document_answers import SPAN_CHARACTERS, SpanFormat
 from epicrisis.answering.structured_request import EmptyReply, Unreadable
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.types import Passage, Question

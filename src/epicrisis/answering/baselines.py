@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from epicrisis.answering.citations import cite, locate_all, locate_span
-from epicrisis.answering.extractive import SpanFormat, answer_with, wants_span
+from epicrisis.answering.document_answers import SpanFormat, answer_with, wants_span
 from epicrisis.answering.reply_parsing import AnswerFormat, ParsedReply
 from epicrisis.answering.strategy_context import Context, ask, fits, make_unanswered
 from epicrisis.answering.structured_request import Unreadable

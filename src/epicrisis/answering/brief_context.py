@@ -15,7 +15,7 @@ from typing import Literal
 
 from epicrisis.answering.baselines import PROMPTS, answer_from, conclude, documents_prompt
 from epicrisis.answering.citations import locate_all, locate_span
-from epicrisis.answering.extractive import SpanFormat, span_answer, wants_span
+from epicrisis.answering.document_answers import SpanFormat, span_answer, wants_span
 from epicrisis.answering.reply_parsing import FINDING_CHARACTERS, AnswerFormat, ParsedReply
 from epicrisis.answering.strategy_context import Context, ask, fits, make_failure, make_unanswered
 from epicrisis.answering.structured_request import Unreadable
