@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from epicrisis.answering.baselines import build_documents_request
+from epicrisis.answering.document_answers import build_documents_request
 from epicrisis.answering.strategy_context import Context, fits
 from epicrisis.prompts import passage_text
 from epicrisis.protocols import Message

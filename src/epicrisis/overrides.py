@@ -6,8 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from epicrisis.answering.refining import RefiningOptions
-from epicrisis.answering.strategy_context import Context
+from epicrisis.answering.strategy_context import Context, RefiningOptions
 from epicrisis.answering.structured_request import Sampling
 from epicrisis.answering.voting import VotingOptions
 from epicrisis.retrieval.record_context import IN_TIME

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from epicrisis.answering.open_medprompt import TEMPERATURES, TOP_PS, ensemble_refining, self_reflection
-from epicrisis.answering.refining import RefiningOptions
-from epicrisis.answering.strategy_context import Context, Rewarder
+from epicrisis.answering.strategy_context import Context, RefiningOptions, Rewarder
 from epicrisis.answers import Called, Drafted, ExamplesFound, Notice
 from epicrisis.errors import EndpointRejected
 from epicrisis.protocols import ChatRequest
@@ -88,7 +87,7 @@ def test_lost_drafts_are_named_and_what_is_left_is_summed_up() -> None:
     answer = run(ensemble_refining, asked, OPEN_QUESTION)
     assert [draft.state for draft in answer.drafts] == ["failed", "abstained", "answered"]
     assert answer.state == "answered"
-    assert [notice.message for notice in asked.of(Notice)] == ["1 of 3 drafts could not be had or read: 0"]
+    assert [notice.message for notice in asked.of(Notice)] == ["1 of 3 drafts failed or were unreadable: 0"]
 
 
 @pytest.mark.parametrize(("reply", "state"), [(NOT_FOUND, "abstained"), ("{", "unparsed")])
@@ -213,7 +212,7 @@ def test_a_round_that_fails_leaves_what_came_before() -> None:
     asked = world(ScriptedModel(fails), (), refining=RefiningOptions(rounds=3))
     answer = run(self_reflection, asked, OPEN_QUESTION)
     assert (answer.state, answer.text) == ("answered", "Draft 0.")
-    assert [notice.message for notice in asked.of(Notice)] == ["round 1: no; what came before stands"]
+    assert [notice.message for notice in asked.of(Notice)] == ["round 1: no; the earlier drafts remain"]
 
 
 def test_a_draft_that_is_none_ends_the_rounds_and_is_said() -> None:
@@ -222,7 +221,7 @@ def test_a_draft_that_is_none_ends_the_rounds_and_is_said() -> None:
     asked = world(model, (), refining=RefiningOptions(rounds=5))
     answer = run(self_reflection, asked, OPEN_QUESTION)
     assert (answer.state, answer.text) == ("answered", "One.")
-    assert [notice.message for notice in asked.of(Notice)] == ["round 1 of 5 ended abstained: what came before stands"]
+    assert [notice.message for notice in asked.of(Notice)] == ["round 1 of 5 ended abstained: the earlier drafts remain"]
 
 
 def test_a_first_draft_that_abstains_is_not_pressed() -> None:

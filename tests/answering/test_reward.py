@@ -7,9 +7,8 @@ import json
 import pytest
 
 from epicrisis.answering.open_medprompt import self_reflection
-from epicrisis.answering.refining import RefiningOptions
 from epicrisis.answering.reward import ATTRIBUTES, RewardFormat, request_reward
-from epicrisis.answering.strategy_context import Rewarder
+from epicrisis.answering.strategy_context import RefiningOptions, Rewarder
 from epicrisis.answering.structured_request import Unreadable
 from epicrisis.answers import Called
 from epicrisis.protocols import ChatRequest

@@ -133,7 +133,7 @@ def test_an_uneven_number_of_votes_is_said() -> None:
     asked = world(always("A"), (), voting=VotingOptions(5, shuffle=True))
     run(self_consistency, asked, ASKED)
     assert [notice.message for notice in asked.of(Notice) if notice.kind == "unbalanced"] == [
-        "5 votes over 4 options: not every option stands equally often in every place"
+        "5 votes over 4 options: the options are not equally often in every place"
     ]
 
 
@@ -155,7 +155,7 @@ def test_votes_that_are_lost_are_named_and_none() -> None:
     assert [vote.state for vote in answer.votes] == ["failed", "abstained", "unparsed", "answered"]
     assert (answer.state, answer.choice) == ("answered", "D")
     (lost,) = (notice for notice in asked.of(Notice) if notice.kind == "left-out")
-    assert lost.message == "2 of 4 votes could not be had or read: 0, 2"
+    assert lost.message == "2 of 4 votes failed or were unreadable: 0, 2"
 
 
 def test_where_all_fail_so_does_the_question() -> None:

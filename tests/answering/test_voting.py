@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.answering.shuffling import keep_order, shuffle_options
+from epicrisis.answering.self_consistency import keep_order, shuffle_options
 from epicrisis.answering.voting import count_votes
 from epicrisis.answers import Vote
 from epicrisis.types import AnswerState, TieRule
@@ -96,7 +96,7 @@ def test_letters_are_mapped_back_to_what_stood_there(n: int, times: int, seed: i
     own = options(n)
     for shown in (*shuffle_options(own, times, seed), keep_order(own)):
         assert list(shown.options) == list(own), "letters keep their places"
-        assert all(own[shown.own(letter)] == text for letter, text in shown.options.items())
+        assert all(own[shown.restore_letter(letter)] == text for letter, text in shown.options.items())
 
 
 def test_orders_go_by_the_seed_and_by_nothing_else() -> None:

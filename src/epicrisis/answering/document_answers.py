@@ -1,7 +1,7 @@
-"""Extractive questions, as corrected: the answer is words of one document, found there again (EHR study, 4.2).
+"""Answers from documents: the prompt with the documents, the reply's format, and the answer with its citations.
 
-Words that stand in none of the documents are no answer: they are asked for once more, and then the reply is unreadable.
-Knows no retrieval and no scoring.
+The answer to an extractive question is a span: words of one document, copied word for word (EHR study, 4.2). Words that
+are in no document are no answer; the reply is requested once more and is then unreadable.
 """
 
 from __future__ import annotations
@@ -9,65 +9,166 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-from epicrisis.answering.citations import MIN_WORDS, cite, locate_span
-from epicrisis.answering.reply_parsing import ParsedReply
-from epicrisis.answering.strategy_context import Context
-from epicrisis.answering.structured_request import EmptyReply, Unreadable, json_objects, object_schema
-from epicrisis.answers import Answer, Quotation
+from epicrisis.answering.citations import MIN_WORDS, cite, locate_all, locate_span
+from epicrisis.answering.reply_parsing import FINDING_CHARACTERS, AnswerFormat, ParsedReply
+from epicrisis.answering.strategy_context import PROMPTS, Context, ask, fits
+from epicrisis.answering.structured_request import EmptyReply, Unreadable, json_objects, object_schema, text_schema
+from epicrisis.answers import Answer, AnswerStarted, Failure, Quotation
+from epicrisis.errors import ContextOverflow
+from epicrisis.prompts import Prompt, fence_passages, render
 from epicrisis.types import Passage, Question
 
 SPAN_CHARACTERS = 400
 
 
 def wants_span(question: Question, context: Context) -> bool:
-    """Whether the answer has to be words of a document."""
+    """Return whether the answer must be words of a document."""
     return question.form == "extractive" and context.extract == "span"
+
+
+def build_documents_request(
+    question: Question, context: Context, passages: tuple[Passage, ...], template: Literal["rag", "map"] = "rag"
+) -> tuple[Prompt, AnswerFormat | SpanFormat]:
+    """Return the prompt with these passages, after the question, and the format of its reply.
+
+    `rag` requests an answer and `map` a finding. An extractive question requests a span in both cases.
+    """
+    reply_format: AnswerFormat | SpanFormat = AnswerFormat(question.options, documents=len(passages))
+    if wants_span(question, context):
+        reply_format = SpanFormat(passages)
+    elif template == "map":
+        reply_format = AnswerFormat(
+            question.options,
+            text_field="finding",
+            text_characters=FINDING_CHARACTERS,
+            documents=len(passages),
+            choice_may_be_null=True,
+        )
+    prompt = render(
+        PROMPTS,
+        "extract" if wants_span(question, context) else template,
+        documents=fence_passages(passages, context.scope),
+        question=question.text,
+        options=question.options,
+        about=context.about,
+    )
+    return prompt, reply_format
+
+
+async def answer_from_documents(
+    question: Question, context: Context, passages: tuple[Passage, ...], strategy: str
+) -> Answer:
+    """Return the answer from one prompt with all these passages; an abstention without passages.
+
+    Raises ChatError and Unreadable.
+    """
+    if not passages:
+        failure = Failure("NothingRetrieved", "no passage of the library matches the question")
+        return Answer(question, strategy, "abstained", failure=failure)
+    prompt, reply_format = build_documents_request(question, context, passages)
+    context.emit(AnswerStarted("rag", documents=len(passages)))
+    if not await fits(context, "writer", prompt, reply_format):
+        raise ContextOverflow(
+            f"{len(passages)} passages do not fit the model's window: take fewer (-k), a model with a larger "
+            "window, or --strategy brief-context"
+        )
+    reply = await ask(context, "writer", "rag", prompt, reply_format, stream=True)
+    quotations = locate_quotes(question, context, reply, passages)
+    return conclude_from_documents(question, context, strategy, reply, quotations, passages)
+
+
+def locate_quotes(
+    question: Question, context: Context, reply: ParsedReply, passages: Sequence[Passage]
+) -> tuple[Quotation, ...]:
+    """Return the quotations of a reply with their places in the passages that the reply names."""
+    if not wants_span(question, context):
+        return locate_all(reply.quotes, passages)
+    return tuple(locate_span(words, passages[number - 1]) for number, words in reply.quotes)
+
+
+def conclude_from_documents(
+    question: Question,
+    context: Context,
+    strategy: str,
+    reply: ParsedReply,
+    quotations: Sequence[Quotation],
+    passages: Sequence[Passage],
+) -> Answer:
+    """Return the answer that a reply gives; to an extractive question the first quotation that is in its document.
+
+    Raises Unreadable if no quotation of a reply to an extractive question is in its document.
+    """
+    if not reply.found or not wants_span(question, context):
+        return conclude(question, strategy, reply, quotations, passages)
+    for quotation in quotations:
+        if quotation.verified:
+            _, citations = cite("", (quotation,), _by_id(passages))
+            return Answer(question, strategy, "answered", text=quotation.text, citations=citations)
+    raise Unreadable("the documents contain none of the words that the reply names")
+
+
+def conclude(
+    question: Question,
+    strategy: str,
+    reply: ParsedReply,
+    quotations: Sequence[Quotation] = (),
+    passages: Sequence[Passage] = (),
+) -> Answer:
+    """Return the answer that a reply gives, with its citations; an abstention if the reply found nothing."""
+    if not reply.found:
+        return Answer(question, strategy, "abstained", text=reply.text)
+    text, citations = cite(reply.text, quotations, _by_id(passages))
+    return Answer(question, strategy, "answered", text=text, choice=reply.choice, citations=citations)
+
+
+def _by_id(passages: Sequence[Passage]) -> dict[str, Passage]:
+    return {passage.id: passage for passage in passages}
 
 
 @dataclass(frozen=True, slots=True)
 class SpanFormat:
-    """A reply that copies words out of one of these documents."""
+    """The format of a reply that copies words from one of these documents."""
 
     passages: Sequence[Passage]
 
     @property
     def max_tokens(self) -> int:
-        """Room for the longest span, at two characters a token and some JSON around."""
+        """Room for the longest span: two characters per token, plus the JSON punctuation."""
         return SPAN_CHARACTERS // 2 + 100
 
     def schema(self) -> dict[str, Any]:
-        """`result` is either found with a document and its words, or not found."""
-        found = {
+        """Return the JSON schema: `result` has either `found` true, a document and its words, or `found` false."""
+        span = {
             "found": {"type": "boolean", "enum": [True]},
             "doc": {"type": "integer", "enum": list(range(1, len(self.passages) + 1))},
-            "span": {"type": "string", "minLength": 1, "maxLength": SPAN_CHARACTERS},
+            "span": text_schema(SPAN_CHARACTERS),
         }
         nothing = {"found": {"type": "boolean", "enum": [False]}}
-        return object_schema({"result": {"anyOf": [object_schema(found), object_schema(nothing)]}})
+        return object_schema({"result": {"anyOf": [object_schema(span), object_schema(nothing)]}})
 
     def read(self, text: str) -> ParsedReply:
-        """The words as the document has them, with its number. Raises Unreadable where no document has them."""
+        """Return the words as they are in the document, with its number. Raises Unreadable if no document has them."""
         if not text.strip():
             raise EmptyReply("the reply is empty")
-        results = [found.get("result", found) for found in json_objects(text, frozenset({"result", "found", "span"}))]
-        if len(results) != 1 or not isinstance(results[0], Mapping):
-            raise Unreadable("the reply is no one JSON object with words of a document")
-        (result,) = results
+        objects = json_objects(text, frozenset({"result", "found", "span"}))
+        result = objects[0].get("result", objects[0]) if len(objects) == 1 else None
+        if not isinstance(result, Mapping):
+            raise Unreadable("the reply is not a single JSON object with words of a document")
         if result.get("found") is False:
             return ParsedReply(found=False)
         span = result.get("span")
         if not isinstance(span, str) or not re.search(r"\w", span):
             raise Unreadable("the reply copies no words")
         if len(span) == SPAN_CHARACTERS:
-            # A schema ends a longer copy wherever it is then, and its last letters may only fill the room.
+            # The schema cuts a longer copy, possibly within a word, and some models fill the room with other letters.
             span = span.rsplit(maxsplit=1)[0]
-        number, quotation = self._located(span, result.get("doc"))
+        number, quotation = self._locate(span, result.get("doc"))
         return ParsedReply(True, quotation.text, quotes=((number, quotation.text),))
 
-    def _located(self, span: str, doc: object) -> tuple[int, Quotation]:
-        """In the document that was named; more than a few words also in the first other one that has them."""
+    def _locate(self, span: str, doc: object) -> tuple[int, Quotation]:
+        """Search the document that the reply names, then the others if the span has more than a few words."""
         numbers = list(range(1, len(self.passages) + 1))
         numbers.sort(key=lambda number: number != doc)
         if doc in numbers and len(span.split()) < MIN_WORDS:
@@ -76,25 +177,4 @@ class SpanFormat:
             quotation = locate_span(span, self.passages[number - 1])
             if quotation.verified:
                 return number, quotation
-        raise Unreadable("the words that the reply copies do not stand in the document that it names")
-
-
-def answer_with(question: Question, strategy: str, span: Quotation, passages: Sequence[Passage]) -> Answer:
-    """The answer whose text is the span, word for word."""
-    _, citations = cite("", (span,), {passage.id: passage for passage in passages})
-    return Answer(question, strategy, "answered", text=span.text, citations=citations)
-
-
-def span_answer(
-    question: Question, strategy: str, reply: ParsedReply, quotations: Sequence[Quotation], passages: Sequence[Passage]
-) -> Answer:
-    """Of a reply that sums up what was found: the first of its quotations that stands where it was said to.
-
-    Raises Unreadable where none does.
-    """
-    if not reply.found:
-        return Answer(question, strategy, "abstained", text=reply.text)
-    verified = next((quotation for quotation in quotations if quotation.verified), None)
-    if verified is None:
-        raise Unreadable("none of the words that were named stands in the documents")
-    return answer_with(question, strategy, verified, passages)
+        raise Unreadable("the document that the reply names does not contain the words that the reply copies")

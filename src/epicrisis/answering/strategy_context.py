@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from epicrisis.answering.refining import RefiningOptions
 from epicrisis.answering.reply_parsing import TextStream
 from epicrisis.answering.structured_request import (
     ReplyFormat,
@@ -22,12 +21,35 @@ from epicrisis.answers import Answer, Called, Delta, Event, Failure, Notice, Usa
 from epicrisis.errors import ChatError, ContextOverflow, EndpointTimeout, EpicrisisError
 from epicrisis.prompts import Prompt
 from epicrisis.protocols import ChatModel, ChatReply, ChatRequest, OnDelta
-from epicrisis.types import AnswerState, CountUnit, Examples, ExtractionTarget, Preflight, Question, Ranking, Scope
+from epicrisis.types import (
+    AnswerState,
+    CountUnit,
+    DraftSelection,
+    Examples,
+    ExtractionTarget,
+    Preflight,
+    Question,
+    Ranking,
+    Scope,
+)
 
 T = TypeVar("T")
 
+PROMPTS = "epicrisis.answering.prompts"
+"""The package of the prompt files."""
 ANSWER = "answer"
 """The field of a reply whose text is streamed."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefiningOptions:
+    """How OpenMedprompt drafts and refines open answers."""
+
+    drafts: int = 5
+    """Of ensemble refining."""
+    rounds: int = 5
+    """Of self-reflection."""
+    keep: DraftSelection = "best"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from epicrisis.answering.refining import RefiningOptions
+from epicrisis.answering.strategy_context import RefiningOptions
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.grouping import AccuracyMeasure, Group, table
 from epicrisis.evaluation.analysis.table import Table

@@ -25,8 +25,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from epicrisis.answering.baselines import PROMPTS as ANSWERING
 from epicrisis.answering.reply_parsing import ANSWER_CHARACTERS, REASONING_CHARACTERS, REPLY_KEYS, AnswerFormat
+from epicrisis.answering.strategy_context import PROMPTS as ANSWERING
 from epicrisis.answering.structured_request import (
     SECOND_TRY_TEMPERATURE,
     JsonFormat,
