@@ -51,7 +51,7 @@ from epicrisis.protocols import ChatModel, ChatRequest, Message
 from epicrisis.settings import BudgetSettings, ModelSettings
 from epicrisis.testing.hostile import HostileServer, ServerLog
 from epicrisis.testing.replies import schema_reply
-from epicrisis.testing.wire import prompt_of
+from epicrisis.testing.wire import read_prompt
 from epicrisis.types import Hit, Passage, Question, Ranking, Scope
 
 MODEL = "hostile"
@@ -111,7 +111,7 @@ def _reply(body: Mapping[str, Any]) -> str:
     """About as long in every form that is asked for: a schema's, paper-qa's, or running text."""
     if body.get("response_format"):
         return schema_reply(body)
-    if "relevance_score" in prompt_of(body):
+    if "relevance_score" in read_prompt(body):
         return json.dumps({"summary": EXTRACT, "relevance_score": 8})
     return EXTRACT
 

@@ -70,7 +70,7 @@ class Quotation:
 
 
 @dataclass(frozen=True, slots=True)
-class Partial:
+class PartialAnswer:
     """What one map call found. `nothing` is a report; `failed` is not: it says nothing about the passages."""
 
     partition: int
@@ -140,7 +140,7 @@ class Citation:
 
 
 @dataclass(frozen=True, slots=True)
-class Withheld:
+class WithheldAnswer:
     """What the model answered where that is not trusted, and why not. It is shown and counts as no answer."""
 
     text: str
@@ -162,7 +162,7 @@ class Answer:
     text: str = ""
     choice: str | None = None
     citations: tuple[Citation, ...] = ()
-    partials: tuple[Partial, ...] = ()
+    partials: tuple[PartialAnswer, ...] = ()
     preflight: Preflight | None = None
     usage: Usage = Usage()
     failure: Failure | None = None
@@ -173,7 +173,7 @@ class Answer:
     decided_by: str = ""
     """Of votes: `majority`, the rule that broke a tie, `tie` where none did; of open answers which was taken."""
     drafts: tuple[Draft, ...] = ()
-    withheld: Withheld | None = None
+    withheld: WithheldAnswer | None = None
     """What the model answered, where the state is `abstained` because it is not trusted."""
     patient: str | None = None
     """Whose record was read, by id, whatever the question calls the patient; None where none was."""
@@ -243,7 +243,7 @@ class MapStarted:
 class MapFinished:
     """One map call came back, or was given up."""
 
-    partial: Partial
+    partial: PartialAnswer
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +255,7 @@ class AnswerStarted:
 
 
 @dataclass(frozen=True, slots=True)
-class Delta:
+class TextDelta:
     """A piece of the answer's text as it streams. Not kept in the trace: the whole is in the answer."""
 
     stage: str
@@ -263,7 +263,7 @@ class Delta:
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class ModelCalled:
     """One call of a chat model ended. The prompt is named by its hash, so that a trace can be shared without it."""
 
     stage: str
@@ -303,14 +303,14 @@ Event: TypeAlias = (
     | Voted
     | Drafted
     | AnswerStarted
-    | Delta
-    | Called
+    | TextDelta
+    | ModelCalled
     | Notice
     | Answered
 )
 
 Trace: TypeAlias = tuple[Event, ...]
-"""The recorded events of one question, in order, without `Delta` and `Answered`."""
+"""The recorded events of one question, in order, without `TextDelta` and `Answered`."""
 
 EVENT_NAMES: Mapping[type, str] = {
     Retrieved: "retrieved",
@@ -321,8 +321,8 @@ EVENT_NAMES: Mapping[type, str] = {
     Voted: "voted",
     Drafted: "drafted",
     AnswerStarted: "answer-started",
-    Delta: "delta",
-    Called: "called",
+    TextDelta: "delta",
+    ModelCalled: "called",
     Notice: "notice",
     Answered: "answered",
 }

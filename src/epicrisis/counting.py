@@ -7,27 +7,27 @@ from itertools import groupby
 
 from epicrisis.types import CountUnit, Passage
 
-PASSAGES_A_DOCUMENT = 4
+PASSAGES_PER_DOCUMENT = 4
 """Passages read of one document, at most: an abstract has one to three of MiniLM's 254 tokens."""
 
 
-def units(passages: Sequence[Passage], count: CountUnit) -> list[tuple[Passage, ...]]:
+def group_passages(passages: Sequence[Passage], count: CountUnit) -> list[tuple[Passage, ...]]:
     """Return what is counted, in order: the passages of each document that stand together, or each passage alone."""
     if count == "passages":
         return [(passage,) for passage in passages]
     return [tuple(group) for _, group in groupby(passages, key=lambda passage: passage.document_id)]
 
 
-def parts_of(passages: Sequence[Passage], size: int, count: CountUnit) -> list[tuple[Passage, ...]]:
+def partition_passages(passages: Sequence[Passage], size: int, count: CountUnit) -> list[tuple[Passage, ...]]:
     """Return the passages in their order, `size` documents or passages to a part.
 
     A document counts once for its first PASSAGES_A_DOCUMENT passages and again for each one beyond them.
     """
     parts: list[list[Passage]] = []
     filled = size
-    for unit in units(passages, count):
-        beyond = [(passage,) for passage in unit[PASSAGES_A_DOCUMENT:]]
-        for piece in (unit[:PASSAGES_A_DOCUMENT], *beyond):
+    for unit in group_passages(passages, count):
+        beyond = [(passage,) for passage in unit[PASSAGES_PER_DOCUMENT:]]
+        for piece in (unit[:PASSAGES_PER_DOCUMENT], *beyond):
             if filled == size:
                 parts.append([])
                 filled = 0
@@ -36,8 +36,8 @@ def parts_of(passages: Sequence[Passage], size: int, count: CountUnit) -> list[t
     return [tuple(part) for part in parts]
 
 
-def halves(part: Sequence[Passage], count: CountUnit) -> tuple[tuple[Passage, ...], tuple[Passage, ...]]:
+def split_in_half(part: Sequence[Passage], count: CountUnit) -> tuple[tuple[Passage, ...], tuple[Passage, ...]]:
     """Return both halves of at least two passages, divided between two documents where there are several."""
-    counted = units(part, count)
+    counted = group_passages(part, count)
     middle = sum(map(len, counted[: len(counted) // 2])) or len(part) // 2
     return tuple(part[:middle]), tuple(part[middle:])

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import TypeAlias
 
-Moment: TypeAlias = tuple[datetime, datetime]
+TimeRange: TypeAlias = tuple[datetime, datetime]
 """The first and the last minute that a date can mean."""
 
 
@@ -48,7 +48,7 @@ _TIME = re.compile(r"(\d\d)(?::(\d\d)(?::\d\d(?:\.\d+)?)?)?(?:Z|[+-]\d\d:?\d\d)?
 
 
 @lru_cache(maxsize=65536)
-def moment(date: str) -> Moment:
+def time_range(date: str) -> TimeRange:
     """The first and the last minute of a partial ISO date: `2015-06` is 2015-06-01 00:00 to 2015-06-30 23:59.
 
     A time of day (`T10`, `T10:30`, `T10:30:15`) narrows it to an hour or a minute. It is read as the clock on the wall
@@ -66,12 +66,12 @@ def moment(date: str) -> Moment:
     return since, since + timedelta(minutes=0 if time[2] else 59)
 
 
-def surely_before(a: Moment, b: Moment) -> bool:
+def is_before(a: TimeRange, b: TimeRange) -> bool:
     """True when all that `a` can mean lies before all that `b` can mean."""
     return a[1] < b[0]
 
 
-def may_meet(a: Moment, b: Moment) -> bool:
+def may_overlap(a: TimeRange, b: TimeRange) -> bool:
     """True when both can mean one minute: `2015` and `2015-06-30` may, `2015-05` and `2015-06` may not."""
     return a[0] <= b[1] and b[0] <= a[1]
 
@@ -80,7 +80,7 @@ def may_meet(a: Moment, b: Moment) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class DateMention:
     """A date as it stands in a text, `text[start:end]`.
 
     `readings` are the partial ISO dates that it can be, sorted: `03/04/2150` has two, for nobody says whether the day
@@ -114,20 +114,20 @@ _SPELLINGS = [
 ]
 
 
-def dates_in(text: str) -> tuple[Written, ...]:
+def find_dates(text: str) -> tuple[DateMention, ...]:
     """Dates that name a day or a month and a year, in order of the text, none inside another.
 
     Of the forms `2150-03-04 10:30`, `2150/3/4`, `2150-03`, `3/4/2150`, `3/4/50`, `4.3.2150`, `March 4th, 2150`,
     `4 Mar 2150` and `March 2150`. What no calendar has (`2150-13-01`) is no date. A year alone is a number.
     """
-    found: list[Written] = []
+    found: list[DateMention] = []
     taken = bytearray(len(text))
     for spelling in _SPELLINGS:
         for match in spelling.finditer(text):
             start, end = match.span()
             readings = tuple(sorted(set(_readings(match.groupdict()))))
             if readings and not any(taken[start:end]):
-                found.append(Written(start, end, readings))
+                found.append(DateMention(start, end, readings))
                 taken[start:end] = b"\1" * (end - start)
     return tuple(sorted(found, key=lambda each: each.start))
 
@@ -148,7 +148,7 @@ def _readings(parts: dict[str, str | None]) -> Iterator[str]:
             if hour < 24 and minute < 60:
                 date += f"T{hour:02}:{minute:02}"
             try:
-                moment(date)
+                time_range(date)
             except ValueError:
                 continue
             yield date

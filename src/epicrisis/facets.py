@@ -11,12 +11,12 @@ ArticleMark: TypeAlias = Literal["retracted", "retraction-notice", "expression-o
 """What a reader must know of an article before relying on it. The first two are no evidence."""
 
 RETRACTED = "retracted"
-NOTICE = "retraction-notice"
-MARKED = "marked"
+RETRACTION_NOTICE = "retraction-notice"
+MARKED_BY_OTHERS = "marked"
 """The facet of a document that others than its own record have marked."""
 
 _NOTICE_TYPES = frozenset({"retraction of publication", "retraction notice", "retraction"})
-WITHHELD = frozenset({RETRACTED, NOTICE, *(f"type:{name}" for name in _NOTICE_TYPES)})
+RETRACTION_FACETS = frozenset({RETRACTED, RETRACTION_NOTICE, *(f"type:{name}" for name in _NOTICE_TYPES)})
 """Facets of which a document that is no evidence has at least one."""
 
 _CORRECTIONS: Mapping[str, ArticleMark] = {
@@ -27,7 +27,7 @@ _CORRECTIONS: Mapping[str, ArticleMark] = {
 """What PubMed's record of an article says of it, by `RefType`; of retractions the reader says `retracted`."""
 
 
-def facets(metadata: Mapping[str, Any]) -> frozenset[str]:
+def list_facets(metadata: Mapping[str, Any]) -> frozenset[str]:
     """Return `type:review` for each of `publication_types`, `journal:the lancet`, and what marks a retraction.
 
     `retracted` and `retraction-notice` stand there where the document is one, `marked` where a notice or a list has
@@ -41,25 +41,25 @@ def facets(metadata: Mapping[str, Any]) -> frozenset[str]:
     if metadata.get("retracted") is True or RETRACTED in stated:
         found.add(RETRACTED)
     if metadata.get("retraction_notice") is True:
-        found.add(NOTICE)
+        found.add(RETRACTION_NOTICE)
     if stated:
-        found.add(MARKED)
+        found.add(MARKED_BY_OTHERS)
     return frozenset(found)
 
 
-def is_withheld(metadata: Mapping[str, Any]) -> bool:
+def is_retracted(metadata: Mapping[str, Any]) -> bool:
     """Return whether the document is retracted, or is itself the notice of a retraction."""
-    return bool(WITHHELD & facets(metadata))
+    return bool(RETRACTION_FACETS & list_facets(metadata))
 
 
-def marks_of(metadata: Mapping[str, Any]) -> tuple[ArticleMark, ...]:
+def list_article_marks(metadata: Mapping[str, Any]) -> tuple[ArticleMark, ...]:
     """Return the marks of a document, the gravest first: those of its own record and those that were added to it."""
-    has = facets(metadata)
+    has = list_facets(metadata)
     marks: set[str] = {*_stated(metadata)}
     if RETRACTED in has:
         marks.add(RETRACTED)
-    elif WITHHELD & has:
-        marks.add(NOTICE)
+    elif RETRACTION_FACETS & has:
+        marks.add(RETRACTION_NOTICE)
     corrections = metadata.get("corrections")
     for entry in corrections if isinstance(corrections, list) else ():
         if isinstance(entry, Mapping) and isinstance(entry.get("type"), str):

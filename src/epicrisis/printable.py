@@ -31,7 +31,7 @@ def printable(text: str, *, lines: bool = False) -> str:
     return _SUSPECT.sub(_shown, _BREAKS.sub(" ", text).replace("\t", " "))
 
 
-def printable_lines(text: str) -> list[str]:
+def split_printable_lines(text: str) -> list[str]:
     """Return the lines of a text from outside, each one printable; every kind of line break ends a line."""
     return [printable(line) for line in _BREAKS.split(text)]
 
@@ -41,7 +41,7 @@ def printable_json(text: str) -> str:
     return _SUSPECT.sub(lambda found: found[0] if found[0] == "\n" or _is_safe(found[0]) else _escaped(found[0]), text)
 
 
-def shell_quoted(*words: str | os.PathLike[str]) -> str:
+def quote_for_shell(*words: str | os.PathLike[str]) -> str:
     r"""Return a command's words as a shell reads them back, also where a word holds unsafe characters ($'\x1b')."""
     return " ".join(_quoted(os.fspath(word)) for word in words)
 

@@ -9,10 +9,10 @@ _ESCAPES = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\.",
     re.DOTALL,
 )
-REPAIRED = "the reply holds half of a surrogate pair, which is no character: U+FFFD stands in its place"
+SURROGATES_REPLACED = "the reply holds half of a surrogate pair, which is no character: U+FFFD stands in its place"
 
 
-def without_halves(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """Return the text with U+FFFD for every half of a surrogate pair, as a character or escaped as in JSON.
 
     Two halves that belong together become their character.
@@ -20,12 +20,12 @@ def without_halves(text: str) -> str:
     return _without_escaped(_without_characters(text))
 
 
-def ends_in_half(text: str) -> bool:
+def ends_in_high_surrogate(text: str) -> bool:
     """Return whether the last character is the first half of a pair whose second half may follow."""
     return "\ud800" <= text[-1:] <= "\udbff"
 
 
-def is_broken(text: str) -> bool:
+def has_surrogate(text: str) -> bool:
     """Return whether the text has a character that is half of a surrogate pair."""
     try:
         text.encode()
@@ -35,7 +35,7 @@ def is_broken(text: str) -> bool:
 
 
 def _without_characters(text: str) -> str:
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace") if is_broken(text) else text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace") if has_surrogate(text) else text
 
 
 def _without_escaped(text: str) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from epicrisis.dates import first_day, last_day
-from epicrisis.facets import WITHHELD, ArticleMark, facets, is_withheld, marks_of
+from epicrisis.facets import RETRACTION_FACETS, ArticleMark, is_retracted, list_article_marks, list_facets
 
 Metadata: TypeAlias = Mapping[str, Any]
 """JSON data that a source tells of a document."""
@@ -69,7 +69,7 @@ UnverifiedPolicy: TypeAlias = Literal["abstain", "keep"]
 """What answers an extractive question: a short sentence, as published; or words of a note, found there again."""
 
 
-def first_alike(options: Mapping[str, str], letter: str) -> str:
+def first_same_option(options: Mapping[str, str], letter: str) -> str:
     """Return the first letter whose option has the same text as this letter's, blanks aside: often the letter itself.
 
     Published exams have questions with one text under two letters; then either letter says the same.
@@ -78,18 +78,18 @@ def first_alike(options: Mapping[str, str], letter: str) -> str:
     return next((other for other, text in options.items() if text.split() == wanted), letter)
 
 
-def same_option(options: Mapping[str, str], one: str | None, other: str | None) -> bool:
+def is_same_option(options: Mapping[str, str], one: str | None, other: str | None) -> bool:
     """Return whether two letters say the same: they are equal, or their options have the same text."""
     if one is None or other is None:
         return one is other
-    return first_alike(options, one) == first_alike(options, other)
+    return first_same_option(options, one) == first_same_option(options, other)
 
 
-def chance_of(options: Mapping[str, str], gold: str | None) -> float | None:
+def chance_accuracy(options: Mapping[str, str], gold: str | None) -> float | None:
     """Return the share of the options that are right, one where nobody says which; None without options."""
     if not options:
         return None
-    right = sum(same_option(options, letter, gold) for letter in options)
+    right = sum(is_same_option(options, letter, gold) for letter in options)
     return max(right, 1) / len(options)
 
 
@@ -147,12 +147,12 @@ class Passage:
     @property
     def marks(self) -> tuple[ArticleMark, ...]:
         """What became of the article since it appeared, the gravest first: `retracted`, ..."""
-        return marks_of(self.metadata)
+        return list_article_marks(self.metadata)
 
     @property
     def is_withheld(self) -> bool:
         """Whether the article is retracted, or the notice of a retraction: no evidence."""
-        return is_withheld(self.metadata)
+        return is_retracted(self.metadata)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,13 +249,13 @@ class Scope:
             return False
         if self.since is not None and (day is None or day < first_day(self.since)):
             return False
-        has = facets(passage.metadata)
-        if self.without_retracted and WITHHELD & has:
+        has = list_facets(passage.metadata)
+        if self.without_retracted and RETRACTION_FACETS & has:
             return False
         return all(wanted & has for wanted in self.wanted_facets())
 
     def wanted_facets(self) -> tuple[frozenset[str], ...]:
-        """Of each of these sets a passage must have one, in the form of `facets`; none for no filter."""
+        """Of each of these sets a passage must have one, in the form of `list_facets`; none for no filter."""
         wanted = (
             frozenset(f"type:{name.casefold()}" for name in self.publication_types),
             frozenset(f"journal:{name.casefold()}" for name in self.journals),

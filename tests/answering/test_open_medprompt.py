@@ -11,7 +11,7 @@ import pytest
 from epicrisis.answering.open_medprompt import TEMPERATURES, TOP_PS, ensemble_refining, self_reflection
 from epicrisis.answering.refining import Refining
 from epicrisis.answering.strategy_context import Context, Rewarder
-from epicrisis.answers import Called, Drafted, ExamplesFound, Notice
+from epicrisis.answers import Drafted, ExamplesFound, ModelCalled, Notice
 from epicrisis.errors import EndpointRejected
 from epicrisis.protocols import ChatRequest
 from epicrisis.testing.chat import ScriptedModel
@@ -67,7 +67,7 @@ def test_drafts_are_varied_and_summed_up_once() -> None:
     assert asked.of(ExamplesFound) == [ExamplesFound(("e0",), (), ("",))]
     assert "What helps in gout?" in drafts[0].messages[1].content
     assert len(asked.of(Drafted)) == 6
-    assert len(asked.of(Called)) == 7
+    assert len(asked.of(ModelCalled)) == 7
 
 
 def test_more_drafts_change_none_of_the_first() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from epicrisis.corpus.reader_base import Item, Marked
-from epicrisis.facets import marks_of
+from epicrisis.facets import list_article_marks
 from epicrisis.library.health import check
 from epicrisis.library.health_report import MARKS_DUE
 from epicrisis.library.ingest import add_documents, open_or_create
@@ -250,6 +250,6 @@ def test_own_record_and_stated_marks_are_told_the_gravest_first() -> None:
         "corrections": [{"type": "ErratumIn"}, {"type": "ExpressionOfConcernIn"}, "no entry"],
         "marks": [{"mark": "retracted", "by": "retraction-watch:1"}, 3],
     }
-    assert marks_of(told) == ("retracted", "expression-of-concern", "corrected")
-    assert marks_of({"publication_types": ["Retraction Notice"]}) == ("retraction-notice",)
-    assert marks_of({"marks": "retracted", "corrections": {}, "retracted": "no"}) == ()
+    assert list_article_marks(told) == ("retracted", "expression-of-concern", "corrected")
+    assert list_article_marks({"publication_types": ["Retraction Notice"]}) == ("retraction-notice",)
+    assert list_article_marks({"marks": "retracted", "corrections": {}, "retracted": "no"}) == ()

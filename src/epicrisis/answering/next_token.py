@@ -16,7 +16,7 @@ from epicrisis.answers import Answer, AnswerStarted, Failure, Notice
 from epicrisis.errors import ChatError
 from epicrisis.prompts import render
 from epicrisis.protocols import ChatRequest
-from epicrisis.types import Question, first_alike
+from epicrisis.types import Question, first_same_option
 
 NAME = "zero-shot"
 LITTLE = 0.5
@@ -47,7 +47,7 @@ async def zero_shot(question: Question, context: Context) -> Answer:
     distribution = dict.fromkeys(question.options, 0.0)
     for letter, logprob in told.values.items():
         # What is on two letters of one text is on that text.
-        distribution[first_alike(question.options, letter)] += math.exp(logprob)
+        distribution[first_same_option(question.options, letter)] += math.exp(logprob)
     most = max(distribution.values())
     leaders = [letter for letter, share in distribution.items() if share == most]
     answer = Answer(question, NAME, "abstained", distribution=distribution, decided_by=TIE)

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from epicrisis.surrogates import without_halves
-from epicrisis.types import first_alike
+from epicrisis.surrogates import replace_surrogates
+from epicrisis.types import first_same_option
 
 ANSWER_CHARACTERS = 500
 FINDING_CHARACTERS = 180
@@ -200,7 +200,7 @@ class ReplyForm:
         letter = self._letter(value)
         if letter is None:
             raise Unreadable("the choice is none of the options")
-        return first_alike(self.options, letter)
+        return first_same_option(self.options, letter)
 
     def _letter(self, text: str) -> str | None:
         """The option that these few words are: `B`, `(B) no`, `B: no`, or `no`. A letter goes before an option of the
@@ -214,7 +214,7 @@ class ReplyForm:
             return letters[cleaned]
         same = [letter for letter, option in texts.items() if option == cleaned]
         if same:
-            return same[0] if len({first_alike(self.options, letter) for letter in same}) == 1 else None
+            return same[0] if len({first_same_option(self.options, letter) for letter in same}) == 1 else None
         head, separator, rest = _split_letter(cleaned)
         letter = letters.get(head) if separator else None
         labelled = _LABELLED.fullmatch(cleaned)
@@ -236,7 +236,7 @@ class ReplyForm:
         if separator == "." and head in self.options and rest[:1].islower() and not others:
             return {head} if self._begins_with(rest, head) else set()
         if alone := self._letter(text):
-            return {first_alike(self.options, alone)}
+            return {first_same_option(self.options, alone)}
         return {head} | others if separator and head in self.options else self._several(text)
 
     def _begins_with(self, text: str, letter: str) -> bool:
@@ -261,7 +261,7 @@ class ReplyForm:
     def _in_words(self, text: str) -> set[str]:
         """Return the options that `the answer is` stands before, by their letter or text."""
         letters = {self._letter(words) for words in _STATED_WORDS.findall(text)} - {None}
-        return {first_alike(self.options, letter) for letter in letters if letter}
+        return {first_same_option(self.options, letter) for letter in letters if letter}
 
     def _others(self, letter: str, rest: str) -> set[str]:
         """Return the options that stand beside this one in the rest of its line: "or B", "/B", ", B", " - higher".
@@ -284,8 +284,8 @@ class ReplyForm:
         between = _BETWEEN.match(rest, at)
         remainder = rest[between.end() if between else at :].strip(_EDGES).lower()
         letters |= {other for other, option in texts.items() if option and option == remainder}
-        own_text = first_alike(self.options, letter)
-        return {other for other in letters & set(self.options) if first_alike(self.options, other) != own_text}
+        own_text = first_same_option(self.options, letter)
+        return {other for other in letters & set(self.options) if first_same_option(self.options, other) != own_text}
 
     def _letters(self, pattern: re.Pattern[str], text: str) -> set[str]:
         """Return the options that the pattern finds, with those that are named in one breath with them."""
@@ -304,7 +304,7 @@ class ReplyForm:
                 before = _ANOTHER_BEFORE.search(text[max(0, match.start() - 20) : match.start()])
                 if before and pattern is _CORRECT:
                     letters |= {before[1]} & set(self.options)
-        return {first_alike(self.options, letter) for letter in letters}
+        return {first_same_option(self.options, letter) for letter in letters}
 
     def _quotes(self, result: Mapping[str, Any]) -> tuple[tuple[int, str], ...]:
         raw = result.get("quotes", [])
@@ -348,7 +348,7 @@ class ReplyForm:
         if stated:
             return stated
         if alone := self._letter(text):
-            return {first_alike(self.options, alone)}
+            return {first_same_option(self.options, alone)}
         if several := self._several(text):
             return several
         named = self._letters(_NAMED, text)
@@ -388,7 +388,7 @@ class TextStream:
         if raw is None:
             return ""
         try:
-            text = json.loads(f'"{without_halves(raw[0])}"', strict=False)
+            text = json.loads(f'"{replace_surrogates(raw[0])}"', strict=False)
         except ValueError:
             return ""
         self._at = raw.end()
@@ -412,7 +412,7 @@ def json_objects(text: str, keys: frozenset[str] = _REPLY_KEYS) -> list[dict[str
     """
     decoder = json.JSONDecoder(strict=False)
     objects: list[dict[str, Any]] = []
-    text = without_halves(text)
+    text = replace_surrogates(text)
     at, broken = text.find("{"), 0
     while at >= 0:
         try:

@@ -14,10 +14,10 @@ from typing import Any, Protocol, TypeVar
 from epicrisis.answering.refining import Refining
 from epicrisis.answering.reply_parsing import TextStream, Unreadable
 from epicrisis.answering.voting import Voting
-from epicrisis.answers import Answer, Called, Delta, Event, Failure, Notice, Usage
+from epicrisis.answers import Answer, Event, Failure, ModelCalled, Notice, TextDelta, Usage
 from epicrisis.errors import ChatError, ContextOverflow, EndpointTimeout, EpicrisisError, ReplyTruncated, ReplyWithheld
 from epicrisis.prompts import Prompt
-from epicrisis.protocols import ChatModel, ChatReply, ChatRequest, OnDelta
+from epicrisis.protocols import ChatModel, ChatReply, ChatRequest, DeltaCallback
 from epicrisis.types import AnswerState, CountUnit, Examples, ExtractionTarget, Preflight, Question, Ranking, Scope
 
 Read = TypeVar("Read", covariant=True)
@@ -89,7 +89,7 @@ def spent_by(context: Context) -> tuple[Context, list[Usage]]:
     spent: list[Usage] = []
 
     def emit(event: Event) -> None:
-        if isinstance(event, Called):
+        if isinstance(event, ModelCalled):
             spent.append(event.usage)
         context.emit(event)
 
@@ -148,7 +148,7 @@ async def ask(
     return form.read((await call(context, role, stage, prompt, again, None)).text)
 
 
-def _deltas(context: Context, stage: str) -> OnDelta:
+def _deltas(context: Context, stage: str) -> DeltaCallback:
     """Emits the answer's text, and only that, out of the JSON that streams by."""
     stream = TextStream(ANSWER)
 
@@ -160,20 +160,20 @@ def _deltas(context: Context, stage: str) -> OnDelta:
             return
         text = stream.feed(piece)
         if text:
-            context.emit(Delta(stage, text))
+            context.emit(TextDelta(stage, text))
 
     return on_delta
 
 
 async def call(
-    context: Context, role: str, stage: str, prompt: Prompt, request: ChatRequest, on_delta: OnDelta | None = None
+    context: Context, role: str, stage: str, prompt: Prompt, request: ChatRequest, on_delta: DeltaCallback | None = None
 ) -> ChatReply:
     """One reply as it came; the call is on record however it ends. Raises ChatError, ReplyTruncated."""
     model = context.models[role]
 
     def record(finish_reason: str, usage: Usage) -> None:
         context.emit(
-            Called(
+            ModelCalled(
                 stage,
                 model.name,
                 prompt.sha256,
@@ -204,7 +204,7 @@ async def call(
 
 
 async def _within_deadline(
-    context: Context, model: ChatModel, request: ChatRequest, on_delta: OnDelta | None
+    context: Context, model: ChatModel, request: ChatRequest, on_delta: DeltaCallback | None
 ) -> ChatReply:
     if context.deadline is None:
         return await model.complete(request, on_delta)

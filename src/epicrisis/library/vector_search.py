@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from epicrisis.dates import first_day, last_day
-from epicrisis.facets import WITHHELD
+from epicrisis.facets import RETRACTION_FACETS
 from epicrisis.library.engine_errors import ours
 from epicrisis.library.exact_search import Matrix, rescored
 from epicrisis.library.passage_table import PassageTable, among, quoted
@@ -224,7 +224,7 @@ def in_scope(scope: Scope, patients: bool) -> str:
         conditions.append(f"last_day >= {first_day(scope.since)}")
     conditions += [_with_facet(names) for names in scope.wanted_facets()]
     if scope.without_retracted:
-        conditions.append("NOT " + _with_facet(WITHHELD))
+        conditions.append("NOT " + _with_facet(RETRACTION_FACETS))
     if scope.hidden:
         conditions.append("NOT " + among("document_id", sorted(scope.hidden)))
     return " AND ".join(conditions)

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 
 from epicrisis.answers import Usage
 from epicrisis.models.chat.prices import price_of
-from epicrisis.overrides import AS_SET, RunOverrides
+from epicrisis.overrides import NO_OVERRIDES, RunOverrides
 from epicrisis.pipeline import Pipeline
-from epicrisis.plan.cost_plan import CostPlan, dollars
-from epicrisis.plan.planning import planned, planned_cases
+from epicrisis.plan.cost_plan import CostPlan, format_dollars
+from epicrisis.plan.planning import plan_cases, plan_questions
 from epicrisis.settings import Settings
 from epicrisis.types import Question
 
 QUICK_SAMPLE = 20
 
 
-async def ask_first(
+async def confirmation_question(
     pipeline: Pipeline, settings: Settings, questions: Sequence[Question], treatments: Sequence[RunOverrides] = ()
 ) -> str | None:
     """What to ask before these questions are answered; `None` where they are cheap enough.
@@ -28,16 +28,16 @@ async def ask_first(
     free = all(price_of(settings.model_for(role))(million) == 0 for role in settings.roles)
     if not questions or free or settings.cache.mode == "replay":
         return None
-    if all(treatment == AS_SET for treatment in treatments):
-        return check_threshold(
-            await planned(pipeline, settings, questions, [settings.strategy], sample=QUICK_SAMPLE), settings
+    if all(treatment == NO_OVERRIDES for treatment in treatments):
+        return threshold_question(
+            await plan_questions(pipeline, settings, questions, [settings.strategy], sample=QUICK_SAMPLE), settings
         )
     cases = list(zip(questions, treatments, strict=True))
-    made = await planned_cases(pipeline, settings, cases, sample=QUICK_SAMPLE)
-    return check_threshold(made, settings, of_cases=True)
+    made = await plan_cases(pipeline, settings, cases, sample=QUICK_SAMPLE)
+    return threshold_question(made, settings, of_cases=True)
 
 
-def check_threshold(plan: CostPlan, settings: Settings, *, of_cases: bool = False) -> str | None:
+def threshold_question(plan: CostPlan, settings: Settings, *, of_cases: bool = False) -> str | None:
     """The question to ask where a strategy (`of_cases`: all cases together) is expected to exceed `settings.plan`, else
     `None`."""
     limits = settings.plan
@@ -47,8 +47,8 @@ def check_threshold(plan: CostPlan, settings: Settings, *, of_cases: bool = Fals
         if each.usd is not None:
             if each.usd.expected > limits.ask_above_usd:
                 return (
-                    f"{asked} cost {dollars(each.usd.expected)} (at least {dollars(each.usd.least)}, at most "
-                    f"{dollars(each.usd.most)}), above plan.ask_above_usd ({dollars(limits.ask_above_usd)}). Go on?"
+                    f"{asked} cost {format_dollars(each.usd.expected)} (at least {format_dollars(each.usd.least)}, at most "
+                    f"{format_dollars(each.usd.most)}), above plan.ask_above_usd ({format_dollars(limits.ask_above_usd)}). Go on?"
                 )
             continue
         prompt, completion = each.prompt_tokens, each.completion_tokens

@@ -11,8 +11,8 @@ from epicrisis.evaluation.grading.responses import ScoredAnswer
 from epicrisis.evaluation.grading.rubric import FORM, notes_prompt_of, prompt_of
 from epicrisis.evaluation.grading.structured_requests import Asker
 from epicrisis.models.chat.prices import price_of
-from epicrisis.plan.confirmation import QUICK_SAMPLE, check_threshold
-from epicrisis.plan.cost_plan import CostPlan, Range, StrategyPlan
+from epicrisis.plan.confirmation import QUICK_SAMPLE, threshold_question
+from epicrisis.plan.cost_plan import CostPlan, CostRange, StrategyPlan
 from epicrisis.prompts import Prompt
 from epicrisis.settings import ModelSettings, Settings
 from epicrisis.types import Scope
@@ -50,17 +50,17 @@ async def ask_first(
     usd = [price(size) for size in sizes]
     plan = StrategyPlan(
         strategy="judge",
-        calls=Range(n, n, 2 * n),
-        prompt_tokens=Range(*(size.prompt_tokens for size in sizes)),
-        completion_tokens=Range(*(size.completion_tokens for size in sizes)),
-        usd=None if None in usd else Range(*(each or 0.0 for each in usd)),
+        calls=CostRange(n, n, 2 * n),
+        prompt_tokens=CostRange(*(size.prompt_tokens for size in sizes)),
+        completion_tokens=CostRange(*(size.completion_tokens for size in sizes)),
+        usd=None if None in usd else CostRange(*(each or 0.0 for each in usd)),
         seconds=None,
         exact=False,
         states={},
     )
     named = (model.name,)
     counted = len(shown) + len(bare)
-    return check_threshold(CostPlan(n, counted, named, False, (plan,), {}, {}), settings, of_cases=True)
+    return threshold_question(CostPlan(n, counted, named, False, (plan,), {}, {}), settings, of_cases=True)
 
 
 async def _mean(asker: Asker, prompts: Sequence[Prompt]) -> float:

@@ -18,7 +18,7 @@ from epicrisis.evaluation.grading.responses import ScoredAnswer
 from epicrisis.evaluation.grading.rubric import ASPECTS, Grades, grade, grade_against_notes, recipe
 from epicrisis.evaluation.grading.structured_requests import Asker, Said
 from epicrisis.evaluation.metrics.unscored import Unscored
-from epicrisis.privacy import without_secrets
+from epicrisis.privacy import strip_secrets
 from epicrisis.protocols import NliModel
 from epicrisis.types import Scope
 
@@ -79,7 +79,7 @@ def check_names(which: str, models: Sequence[str]) -> None:
     for model in models:
         name = plain_model(model)
         if by_name.setdefault(name, model) != model:
-            both = f"{without_secrets(by_name[name])} and {without_secrets(model)}"
+            both = f"{strip_secrets(by_name[name])} and {strip_secrets(model)}"
             raise InputError(f"two {which} go by the name {name} ({both}): give one another name (URL#NAME)")
 
 

@@ -18,7 +18,7 @@ from epicrisis.errors import ChatError, ReplyTruncated, ReplyWithheld
 from epicrisis.pipeline import Pipeline
 from epicrisis.prompts import Prompt
 from epicrisis.protocols import ChatModel, ChatRequest
-from epicrisis.settings import Models, Settings
+from epicrisis.settings import ModelsByRole, Settings
 from epicrisis.types import Scope
 
 T = TypeVar("T")
@@ -158,7 +158,7 @@ async def opened(settings: Settings, role: str = "writer") -> AsyncGenerator[Ask
 
     Raises UserError before any call is made.
     """
-    alone = {"strategy": "closed-book", "models": Models(writer=settings.model_for(role))}
+    alone = {"strategy": "closed-book", "models": ModelsByRole(writer=settings.model_for(role))}
     async with Pipeline.open(settings.model_copy(update=alone), None) as pipeline:
         context = pipeline.context(lambda event: None, Scope())
         told = pipeline.recipe()["models"]["writer"]

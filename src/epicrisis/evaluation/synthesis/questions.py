@@ -38,7 +38,7 @@ from epicrisis.evaluation.runs.jsonl_store import alone, append_line, read_lines
 from epicrisis.library.library import Library
 from epicrisis.library.manifest import NAME as MANIFEST
 from epicrisis.library.passage_lookup import at_random
-from epicrisis.prompts import Prompt, fence_passages, passage_text, render
+from epicrisis.prompts import Prompt, fence_passages, format_passage, render
 from epicrisis.serialization import to_json
 from epicrisis.types import Document, Passage, Scope
 
@@ -180,7 +180,7 @@ def _read(reply: str, passage: Passage) -> Proposal | None:
     quotation = locate(values["quote"], passage)
     if not quotation.verified:
         raise Unreadable(_NOT_VERBATIM)
-    if not (_words(values["question"]) - _of_the_form()) & _words(passage_text(passage)):
+    if not (_words(values["question"]) - _of_the_form()) & _words(format_passage(passage)):
         raise Unreadable(_NAMES_NOTHING)
     return Proposal(values["question"], values["answer"], {name: values[name] for name in _PICO}, quotation)
 

@@ -44,7 +44,7 @@ from epicrisis.evaluation.runs.concurrency import worked_off
 from epicrisis.evaluation.runs.jsonl_store import alone, append_line, read_lines
 from epicrisis.prompts import Prompt, render
 from epicrisis.serialization import to_json
-from epicrisis.types import Question, same_option
+from epicrisis.types import Question, is_same_option
 
 PROMPTS = "epicrisis.evaluation.grading.prompts"
 
@@ -204,7 +204,7 @@ def _state(question: Question, solution: Solution | None) -> SolutionState:
     if not solution.found:
         return "abstained"
     if question.options:
-        right = same_option(question.options, solution.choice, question.gold)
+        right = is_same_option(question.options, solution.choice, question.gold)
     else:
         right = arrives(solution.answer, question.gold or "")
     return "kept" if right else "wrong"
