@@ -16,7 +16,6 @@ from epicrisis import prompts
 from epicrisis.answering.baselines import PROMPTS, rag
 from epicrisis.answering.brief_context import brief_context
 from epicrisis.errors import ScopeViolation
-from epicrisis.facets import ArticleMark
 from epicrisis.prompts import (
     CLOSE,
     MARK_LABELS,
@@ -34,7 +33,7 @@ from epicrisis.prompts import (
 )
 from epicrisis.protocols import ChatRequest, Message
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.types import Passage, Question, Scope
+from epicrisis.types import ArticleMark, Passage, Question, Scope
 from tests.support.strategies import by_stage, finding, passages, said, stage_of, world
 
 FRAGMENTS = [

@@ -59,7 +59,7 @@ def protect_patient_data(settings: Settings, *libraries: Path | str | None) -> S
 
 
 def list_remote_hosts(settings: Settings, *libraries: Path | str | None) -> list[str]:
-    """The other machines that patients' notes of these libraries may reach, by settings that `protect_patient_data` gave."""
+    """The other machines that patients' notes of these libraries may reach, by these settings."""
     if settings.local_only or not _with_notes(settings, libraries):
         return []
     return sorted({host for _, host in settings.elsewhere()})
@@ -273,7 +273,7 @@ class ExampleSearch:
         while True:
             passages, notes = self._passages(question, depth)
             found = chosen(passages, question, self.wanted.k, self.wanted.leak_similarity)
-            n = len(found.shown)
+            n = len(found.examples)
             if n == self.wanted.k or len(passages) < depth:
                 fewer = [f"{n} of the {self.wanted.k} wanted: the library has no more"] if n < self.wanted.k else []
                 return replace(found, notes=(*self.notes, *notes, *fewer))

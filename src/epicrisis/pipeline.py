@@ -421,8 +421,7 @@ class Pipeline:
             ),
             reward=scored,
             extract=settings.extract,
-            about=((IN_TIME,) if scope.patient and is_chronological(settings, scope.patient) else ())
-            + time_asked.said,
+            about=((IN_TIME,) if scope.patient and is_chronological(settings, scope.patient) else ()) + time_asked.said,
         )
         return made
 

@@ -20,9 +20,8 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from epicrisis.errors import ScopeViolation
-from epicrisis.facets import ArticleMark
 from epicrisis.protocols import Message
-from epicrisis.types import Passage, Scope
+from epicrisis.types import ArticleMark, Passage, Scope
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template

@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 from epicrisis.corpus.reader_base import Item, Marked
-from epicrisis.facets import list_article_marks
 from epicrisis.library.health import check
 from epicrisis.library.health_report import MARKS_DUE
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import Library
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Document, Passage, Scope
+from epicrisis.types import Document, Passage, Scope, list_article_marks
 
 ENCODER = HashingEncoder(16, max_tokens=16)
 EVERYTHING, DEFAULT = Scope(), Scope(without_retracted=True)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.counting import PASSAGES_PER_DOCUMENT, group_passages, partition_passages, split_in_half
+from epicrisis.partitioning import PASSAGES_PER_DOCUMENT, group_passages, partition_passages, split_in_half
 from epicrisis.protocols import StoredDocument, Vectors
 from epicrisis.retrieval.document_ranking import (
     by_document,

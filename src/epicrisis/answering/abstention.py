@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from epicrisis.answers import Answer, WithheldAnswer
-from epicrisis.unanswerable import is_unanswerable
+from epicrisis.question_options import is_unanswerable
 
 
 def withhold_unverified(answer: Answer) -> Answer:

@@ -33,8 +33,8 @@ from epicrisis.answers import (
     Retrieved,
     Usage,
 )
-from epicrisis.counting import partition_passages, split_in_half
 from epicrisis.errors import ChatError, ContextOverflow
+from epicrisis.partitioning import partition_passages, split_in_half
 from epicrisis.prompts import MARK_LABELS, Prompt, fence, render
 from epicrisis.types import Passage, Preflight, Question
 

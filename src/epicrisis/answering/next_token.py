@@ -16,7 +16,8 @@ from epicrisis.answers import Answer, AnswerStarted, Failure, Notice
 from epicrisis.errors import ChatError
 from epicrisis.prompts import render
 from epicrisis.protocols import ChatRequest
-from epicrisis.types import Question, first_same_option
+from epicrisis.question_options import first_same_option
+from epicrisis.types import Question
 
 NAME = "zero-shot"
 LITTLE = 0.5

@@ -112,7 +112,7 @@ async def _first(question: Question, context: Context, strategy: str) -> tuple[P
     examples: tuple[Example, ...] = ()
     if context.examples is not None:
         found = await context.examples(question)
-        examples = found.shown
+        examples = found.examples
         announce(context, found)
     context.emit(AnswerStarted(strategy, documents=len(examples)))
     prompt = render(PROMPTS, "chain_of_thought", question=question.text, options=question.options)

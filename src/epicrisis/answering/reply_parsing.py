@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from epicrisis.surrogates import replace_surrogates
-from epicrisis.types import first_same_option
+from epicrisis.printable import replace_surrogates
+from epicrisis.question_options import first_same_option
 
 ANSWER_CHARACTERS = 500
 FINDING_CHARACTERS = 180

@@ -41,7 +41,7 @@ async def medprompt(question: Question, context: Context) -> Answer:
         raise InputError(NO_EXAMPLES)
     found = await context.examples(question)
     announce(context, found)
-    return await _voted(question, context, MEDPROMPT, found.shown, shuffle=context.voting.shuffle is not False)
+    return await _voted(question, context, MEDPROMPT, found.examples, shuffle=context.voting.shuffle is not False)
 
 
 async def _voted(
@@ -108,7 +108,7 @@ def _words(question: Question, votes: Sequence[Vote]) -> str:
     # "a" and "I" are words.
     small = letters.lower().replace("a", "").replace("i", "") or letters
     named = re.compile(rf"\b[{letters}{small}]\b|(?i:\b[{letters}][)\].:]|\boptions? [{letters}]\b)")
-    own = (vote.text for vote in votes if vote.shown == tuple(question.options) or not named.search(vote.text))
+    own = (vote.text for vote in votes if vote.letter_order == tuple(question.options) or not named.search(vote.text))
     return next(own, question.options[votes[0].choice or ""])
 
 

@@ -11,7 +11,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from epicrisis.types import first_same_option
+from epicrisis.question_options import first_same_option
 
 
 @dataclass(frozen=True, slots=True)

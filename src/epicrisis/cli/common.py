@@ -13,9 +13,8 @@ import typer
 
 from epicrisis.cli.terminal import say, say_text
 from epicrisis.errors import EpicrisisError, InputError
-from epicrisis.printable import printable, printable_json
+from epicrisis.printable import has_surrogate, printable, printable_json
 from epicrisis.serialization import to_json
-from epicrisis.surrogates import has_surrogate
 
 P = ParamSpec("P")
 T = TypeVar("T")

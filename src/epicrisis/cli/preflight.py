@@ -218,7 +218,7 @@ def questions_of(settings: Settings, names: Sequence[str], data: Path | None) ->
             f"{cloze.NAME} is for probe and experiments: a check of rankings needs questions that were not made from "
             "the library's own sentences; name a set or a file"
         )
-    asked = [(name, load_settings(name, settings.home, data).questions) for name in names]
+    asked = [(name, load(name, settings.home, data).questions) for name in names]
     for name, questions in asked:
         if not any(question.gold_documents for question in questions):
             raise InputError(

@@ -37,10 +37,9 @@ from epicrisis.answers import (
     WithheldAnswer,
 )
 from epicrisis.cli.terminal import open_console
-from epicrisis.facets import ArticleMark
 from epicrisis.printable import GUTTER, printable, split_printable_lines
 from epicrisis.prompts import MARK_LABELS
-from epicrisis.types import Preflight, Question, Ranking
+from epicrisis.types import ArticleMark, Preflight, Question, Ranking
 
 SNIPPET = 90
 LISTED = 5
@@ -149,7 +148,8 @@ class Screen:
 
     def _vote(self, vote: Vote) -> None:
         head = f"[bold]Vote {vote.number + 1}[/bold]"
-        order = "" if list(vote.shown) == sorted(vote.shown) else f" (shown as {''.join(vote.shown)})"
+        letters = "".join(vote.letter_order)
+        order = "" if letters == "".join(sorted(letters)) else f" (shown as {letters})"
         if vote.state == "answered":
             self._told(f"{head}{order}: {vote.choice}. ", _snippet(vote.text))
         else:

@@ -18,13 +18,12 @@ import numpy as np
 
 from epicrisis.dates import last_day
 from epicrisis.errors import LibraryDamaged
-from epicrisis.facets import list_facets
 from epicrisis.library.engine_errors import REPAIR, ours
 from epicrisis.library.manifest import sync_folder
 from epicrisis.library.retraction_statements import with_marks
 from epicrisis.protocols import StoredDocument, Vectors
 from epicrisis.serialization import to_json
-from epicrisis.types import Passage
+from epicrisis.types import Passage, list_facets
 
 if TYPE_CHECKING:
     import pyarrow as pa

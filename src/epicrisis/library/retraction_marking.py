@@ -11,11 +11,10 @@ from typing import Any
 
 from epicrisis.corpus.reader_base import Marked
 from epicrisis.corpus.retractions import names_of, stated_by
-from epicrisis.facets import MARKED_BY_OTHERS
 from epicrisis.library.journal import Journal
 from epicrisis.library.passage_table import PassageTable
 from epicrisis.library.retraction_statements import Statement, standing, stated_in, statements_of
-from epicrisis.types import Document
+from epicrisis.types import MARKED_BY_OTHERS, Document
 
 _PIECE = 500
 _NOTICES = (

@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from epicrisis.dates import first_day, last_day
 from epicrisis.errors import LibraryDamaged
-from epicrisis.facets import RETRACTION_FACETS, list_facets
 from epicrisis.library.engine_errors import REPAIR, ours
 from epicrisis.library.passage_table import StoredPassage
 from epicrisis.temporary_folders import TemporaryFolder
-from epicrisis.types import Passage, Scope
+from epicrisis.types import RETRACTION_FACETS, Passage, Scope, list_facets
 
 if TYPE_CHECKING:
     import tantivy
@@ -198,7 +197,7 @@ class WordIndex:
         if scope.since is not None:
             since = first_day(scope.since)
             filters.append(Query.range_query(schema, "last_day", FieldType.Integer, lower_bound=since))
-        filters += [Query.term_set_query(schema, "facets", sorted(names)) for names in scope.wanted_facets()]
+        filters += [Query.term_set_query(schema, "facets", sorted(names)) for names in scope.required_facets()]
         if within is not None:
             filters.append(Query.term_set_query(schema, "id", list(within)))
         clauses = [(Occur.Must, Query.boolean_query(words))]

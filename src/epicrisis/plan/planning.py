@@ -163,7 +163,7 @@ def _kind(treatment: RunOverrides, strategy: str) -> tuple[str, tuple[int, ...]]
     return treatment.strategy or strategy, (
         voting.n if voting else 0,
         max(refining.drafts, refining.rounds) if refining else 0,
-        len(treatment.examples.shown) if treatment.examples else 0,
+        len(treatment.examples.examples) if treatment.examples else 0,
         len(treatment.ranking.hits) if treatment.ranking else 0,
         treatment.preflight is not False,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from epicrisis.counting import PASSAGES_PER_DOCUMENT
+from epicrisis.partitioning import PASSAGES_PER_DOCUMENT
 from epicrisis.types import CountUnit, Hit, Ranking
 
 _DEEPEST = 16

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from epicrisis.counting import group_passages
+from epicrisis.partitioning import group_passages
 from epicrisis.types import CountUnit, Hit, Passage, Ranking
 
 

@@ -72,7 +72,7 @@ def planned(name: str, *sets: str, **request: Any) -> tuple[RunPlan, tuple[Case,
 def shown(cases: tuple[Case, ...]) -> list[tuple[object, int]]:
     """The condition `examples` of each case and how many are shown."""
     return [
-        (case.condition["examples"], len(case.treatment.examples.shown) if case.treatment.examples else 0)
+        (case.condition["examples"], len(case.treatment.examples.examples) if case.treatment.examples else 0)
         for case in cases
     ]
 

@@ -20,7 +20,7 @@ from epicrisis.evaluation.runs import jsonl_store
 from epicrisis.evaluation.runs.jsonl_store import alone, append_line, read_lines
 from epicrisis.evaluation.runs.runner import RecordFile
 from epicrisis.evaluation.synthesis.questions import QuestionFile
-from epicrisis.surrogates import replace_surrogates
+from epicrisis.printable import replace_surrogates
 
 
 def values(path: Path) -> list[dict[str, Any]]:

@@ -11,13 +11,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from epicrisis.counting import group_passages
 from epicrisis.errors import InputError
 from epicrisis.evaluation.experiments.passage_source import Evidence
 from epicrisis.evaluation.experiments.placement import placed
 from epicrisis.evaluation.experiments.protocol import Protocol
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.overrides import RunOverrides
+from epicrisis.partitioning import group_passages
 from epicrisis.retrieval.document_ranking import first, regrouped
 from epicrisis.retrieval.fusion import reciprocal_rank_fusion
 from epicrisis.retrieval.ordering import at_both_ends, in_order

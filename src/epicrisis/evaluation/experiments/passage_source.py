@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from epicrisis.components import LibrarySearch, build_scope
-from epicrisis.counting import PASSAGES_PER_DOCUMENT
 from epicrisis.library.passage_lookup import at_random, passages_of
+from epicrisis.partitioning import PASSAGES_PER_DOCUMENT
 from epicrisis.protocols import Reranker
 from epicrisis.retrieval.ranking_signals import Scored
 from epicrisis.settings import Settings

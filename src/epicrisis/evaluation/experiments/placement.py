@@ -11,8 +11,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Sequence
 
-from epicrisis.counting import PASSAGES_PER_DOCUMENT, group_passages
 from epicrisis.errors import InputError
+from epicrisis.partitioning import PASSAGES_PER_DOCUMENT, group_passages
 from epicrisis.retrieval.ordering import in_order
 from epicrisis.types import CountUnit, Passage, Ranking
 

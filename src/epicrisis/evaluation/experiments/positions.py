@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import groupby, product
 
-from epicrisis.counting import group_passages
 from epicrisis.evaluation.analysis.grouping import (
     AccuracyMeasure,
     Group,
@@ -28,6 +27,7 @@ from epicrisis.evaluation.experiments.arms import UNPLACED, Study
 from epicrisis.evaluation.experiments.placement import PLACES, distinct
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome
+from epicrisis.partitioning import group_passages
 from epicrisis.types import Question
 
 NAME = "positions"

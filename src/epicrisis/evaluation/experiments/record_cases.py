@@ -30,13 +30,13 @@ from epicrisis.library.manifest import NAME as MANIFEST
 from epicrisis.models.sparse import load_sparse
 from epicrisis.pipeline import Pipeline
 from epicrisis.protocols import ChatModel, Message
+from epicrisis.question_options import is_unanswerable
 from epicrisis.retrieval.event_mentions import stating, telling
 from epicrisis.retrieval.record_context import of_record
 from epicrisis.retrieval.sparse_ranking import sparse_ranking
 from epicrisis.retrieval.timeline import NoteTime, Resolution, resolve
 from epicrisis.settings import Settings
 from epicrisis.types import ExtractionTarget, Passage, Question, Ranking, Scope, SearchMode
-from epicrisis.unanswerable import is_unanswerable
 
 CHUNK_TOKENS = 512
 """The study's chunks (3.3)."""

@@ -11,7 +11,8 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.rescoring import mirage_scorers, stated_choice
 from epicrisis.evaluation.rescoring.readings import Reading, Scoring
 from epicrisis.evaluation.rescoring.released_replies import Replied
-from epicrisis.types import Question, chance_accuracy, is_same_option
+from epicrisis.question_options import chance_accuracy, is_same_option
+from epicrisis.types import Question
 
 
 @dataclass(frozen=True, slots=True)

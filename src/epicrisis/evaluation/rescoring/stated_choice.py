@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from epicrisis.evaluation.rescoring.readings import Reading
-from epicrisis.types import first_same_option
+from epicrisis.question_options import first_same_option
 
 _EDGES = "()[]{}\"'*_.,:;\\ \t\r\n"
 

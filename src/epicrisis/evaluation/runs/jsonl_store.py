@@ -17,9 +17,8 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from epicrisis.errors import InputError, StorageError
-from epicrisis.printable import printable_json
+from epicrisis.printable import printable_json, replace_surrogates
 from epicrisis.privacy import open_private
-from epicrisis.surrogates import replace_surrogates
 
 _BLOCK = 1 << 16
 _DIGITS = 18

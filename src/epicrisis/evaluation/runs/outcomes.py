@@ -16,7 +16,8 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.runs.case import Case, Condition, canonical
 from epicrisis.evaluation.runs.jsonl_store import Line, read_lines
 from epicrisis.evaluation.runs.record import check_record
-from epicrisis.types import AnswerState, chance_accuracy, is_same_option
+from epicrisis.question_options import chance_accuracy, is_same_option
+from epicrisis.types import AnswerState
 
 STATES: tuple[AnswerState, ...] = get_args(AnswerState)
 

@@ -43,8 +43,9 @@ from epicrisis.evaluation.grading.structured_requests import Asker, GraderReplyF
 from epicrisis.evaluation.runs.concurrency import worked_off
 from epicrisis.evaluation.runs.jsonl_store import alone, append_line, read_lines
 from epicrisis.prompts import Prompt, render
+from epicrisis.question_options import is_same_option
 from epicrisis.serialization import to_json
-from epicrisis.types import Question, is_same_option
+from epicrisis.types import Question
 
 PROMPTS = "epicrisis.evaluation.grading.prompts"
 

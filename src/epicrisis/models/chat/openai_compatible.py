@@ -30,8 +30,8 @@ from epicrisis.models.chat.endpoints.thinking import THINKING_MARKS
 from epicrisis.models.chat.endpoints.usage import usage_of
 from epicrisis.models.chat.estimates import UNTOLD
 from epicrisis.models.chat.prices import listed_cost
+from epicrisis.printable import SURROGATES_REPLACED
 from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message, OptionLogprobs
-from epicrisis.surrogates import SURROGATES_REPLACED
 
 if TYPE_CHECKING:
     from epicrisis.models.chat.endpoints.connection import Connection

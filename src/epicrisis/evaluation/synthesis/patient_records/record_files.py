@@ -135,7 +135,7 @@ def _line(asked: RecordQuestion) -> dict[str, Any]:
         "form": question.form,
         **({"options": dict(question.options)} if question.options else {}),
         "gold": question.gold,
-        "also": list(question.also),
+        "also": list(question.other_answers),
         "category": question.category,
         "about": asked.about,
         "patient": question.patient,

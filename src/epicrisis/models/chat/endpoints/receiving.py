@@ -15,8 +15,8 @@ from epicrisis.models.chat.endpoints import counting, wire
 from epicrisis.models.chat.endpoints.failures import ErrorWithin
 from epicrisis.models.chat.endpoints.thinking import ThinkingSplitter, split
 from epicrisis.models.chat.estimates import UNTOLD, most_reply_tokens
+from epicrisis.printable import ends_in_high_surrogate, replace_surrogates
 from epicrisis.protocols import ChatRequest, DeltaCallback
-from epicrisis.surrogates import ends_in_high_surrogate, replace_surrogates
 
 _CHARACTERS_A_TOKEN = 8
 _EVENTS_A_TOKEN = 4
