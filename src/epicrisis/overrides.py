@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from epicrisis.answering.refining import Refining
-from epicrisis.answering.strategy_context import Context, Sampling
+from epicrisis.answering.strategy_context import Context
+from epicrisis.answering.structured_request import Sampling
 from epicrisis.answering.voting import Voting
 from epicrisis.retrieval.record_context import IN_TIME
 from epicrisis.types import CountUnit, Examples, ExtractionTarget, Preflight, Question, Ranking, Scope, StrategyName

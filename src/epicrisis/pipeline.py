@@ -27,9 +27,10 @@ from epicrisis.answering.full_context import full_context
 from epicrisis.answering.next_token import zero_shot
 from epicrisis.answering.open_medprompt import ensemble_refining, self_reflection
 from epicrisis.answering.refining import Refining
-from epicrisis.answering.reward import judged
+from epicrisis.answering.reward import request_reward
 from epicrisis.answering.self_consistency import NO_EXAMPLES, medprompt, self_consistency
-from epicrisis.answering.strategy_context import Context, Rewarder, Sampling
+from epicrisis.answering.strategy_context import Context, Rewarder
+from epicrisis.answering.structured_request import Sampling
 from epicrisis.answering.voting import Voting
 from epicrisis.answers import Answer, Answered, Event, ModelCalled, Notice, TextDelta, Usage
 from epicrisis.components import (
@@ -400,7 +401,7 @@ class Pipeline:
 
         scored = Rewarder(reward) if self._reward is not None else None
         if scored is None and "reward" in settings.roles:
-            scored = Rewarder(judged, settings.model_for("reward").name)
+            scored = Rewarder(request_reward, settings.model_for("reward").name)
         deadline = settings.deadline_seconds
         made = Context(
             models=self._models,

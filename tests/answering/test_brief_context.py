@@ -8,7 +8,7 @@ import re
 import pytest
 
 from epicrisis.answering.brief_context import brief_context
-from epicrisis.answering.strategy_context import Sampling
+from epicrisis.answering.structured_request import Sampling
 from epicrisis.answers import (
     Answer,
     AnswerStarted,

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.answering.extractive import SpanForm
-from epicrisis.answering.reply_parsing import ReplyForm
+from epicrisis.answering.extractive import SpanFormat
+from epicrisis.answering.reply_parsing import AnswerFormat
 from epicrisis.prompts import CLOSE, fence
 from epicrisis.protocols import ChatRequest, Message
 from epicrisis.testing.reader import (
@@ -165,9 +165,9 @@ def test_the_curve_is_a_u_that_deepens(n: int, edge: float, dip: float) -> None:
 
 TWO = "How many admissions were there?"
 FIRST, SECOND = "Admitted on 2150-03-04 to the tenth floor.", "Admitted on 2151-07-01 to the ninth floor."
-MAP: dict[str, Any] = ReplyForm({}, text_field="finding", documents=9).schema()
-READ: dict[str, Any] = ReplyForm({}, documents=9).schema()
-SPAN = dict(SpanForm([Passage("n#0", "n", 0, 0, 1, "x")] * 9).schema())
+MAP: dict[str, Any] = AnswerFormat({}, text_field="finding", documents=9).schema()
+READ: dict[str, Any] = AnswerFormat({}, documents=9).schema()
+SPAN = dict(SpanFormat([Passage("n#0", "n", 0, 0, 1, "x")] * 9).schema())
 
 
 def result_of(
@@ -192,7 +192,7 @@ def test_parts_are_reported_to_who_asks_for_a_finding_and_put_together() -> None
     parts = [result_of(prompt_of([text, "Nothing."], TWO), keys, MAP) for text in (FIRST, SECOND)]
     assert [part["quotes"][0]["quote"] in text for part, text in zip(parts, (FIRST, SECOND), strict=True)] == [True] * 2
     reduce = f"Question: {TWO}\n{fence(['Nothing.', *(part['finding'] for part in parts)], label='finding')}"
-    found = result_of(reduce, keys, ReplyForm({}, sources=3).schema())
+    found = result_of(reduce, keys, AnswerFormat({}, sources=3).schema())
     assert (found["answer"], found["sources"]) == ("two", [2, 3])
     together = result_of(prompt_of([f"{FIRST}\n{SECOND}"], TWO), keys, MAP)["finding"]
     assert result_of(prompt_of([together], TWO), keys, READ)["answer"] == "two"
@@ -218,7 +218,7 @@ def test_one_document_is_attended_to_or_not_whatever_keys_stand_in_it() -> None:
 def test_an_option_is_chosen_by_its_text_wherever_it_stands() -> None:
     options = {"A": "three", "B": "two", "C": "one"}
     content = f"Question: {TWO}\n\nOptions:\nA. three\nB. two\nC. one\n\n{fence([FIRST])}"
-    schema = ReplyForm(options, documents=9).schema()
+    schema = AnswerFormat(options, documents=9).schema()
     assert result_of(content, {TWO: KeyPassage(FIRST, "A", "two")}, schema)["choice"] == "B"
 
 

@@ -10,7 +10,8 @@ import math
 from dataclasses import replace
 
 from epicrisis.answering.baselines import PROMPTS
-from epicrisis.answering.strategy_context import Context, Sampling, call, unanswered
+from epicrisis.answering.strategy_context import Context, call_model, make_unanswered
+from epicrisis.answering.structured_request import Sampling
 from epicrisis.answering.voting import TIE
 from epicrisis.answers import Answer, AnswerStarted, Failure, Notice
 from epicrisis.errors import ChatError
@@ -36,9 +37,9 @@ async def zero_shot(question: Question, context: Context) -> Answer:
     )
     context.emit(AnswerStarted(NAME, documents=0))
     try:
-        reply = await call(context, "writer", NAME, prompt, request)
+        reply = await call_model(context, "writer", NAME, prompt, request)
     except ChatError as error:
-        return unanswered(question, NAME, error)
+        return make_unanswered(question, NAME, error)
     told = reply.option_logprobs
     if told is None or not told.values:
         cure = "the endpoint told the probability of no option: name a model that tells log-probabilities"

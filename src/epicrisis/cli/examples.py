@@ -155,7 +155,7 @@ async def _solved(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from epicrisis.errors import BudgetExceeded, RunStopped
-    from epicrisis.evaluation.grading.structured_requests import opened
+    from epicrisis.evaluation.grading.model_client import open_model_client
     from epicrisis.evaluation.synthesis.solved_examples import SolvedFile, recipe, solve
 
     columns: tuple[Any, ...] = (
@@ -165,7 +165,7 @@ async def _solved(
         TimeRemainingColumn(),
         TextColumn("{task.fields[so_far]}", markup=False),
     )
-    async with opened(settings) as asker:
+    async with open_model_client(settings) as asker:
         file = SolvedFile(output, questions.name, recipe(asker, how, tries))
         made.states = file.states
         done = sum(map(file.has, questions.questions))

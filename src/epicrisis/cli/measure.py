@@ -222,7 +222,7 @@ async def _judged(
     from epicrisis.evaluation.grading.answer_notes import Notes
     from epicrisis.evaluation.grading.cost_estimate import ask_first
     from epicrisis.evaluation.grading.measurers import judge, judge_of_notes
-    from epicrisis.evaluation.grading.structured_requests import opened
+    from epicrisis.evaluation.grading.model_client import open_model_client
     from epicrisis.library.library import Library
     from epicrisis.privacy import local_path
 
@@ -230,7 +230,7 @@ async def _judged(
     note_demo(settings, ["writer"])
     async with AsyncExitStack() as held:
         store = None if library is None else held.enter_context(Library.open(local_path(library)))
-        asker = await held.enter_async_context(opened(settings))
+        asker = await held.enter_async_context(open_model_client(settings))
         measurers = [judge(asker)]
         if store is not None:
             measurers.append(judge_of_notes(asker, Notes(store, describe_library(store))))
@@ -378,10 +378,10 @@ async def _calibrated(
 ) -> JudgeCalibration:
     from epicrisis.evaluation.grading.calibration import calibrate as run
     from epicrisis.evaluation.grading.cost_estimate import ask_first
-    from epicrisis.evaluation.grading.structured_requests import opened
+    from epicrisis.evaluation.grading.model_client import open_model_client
 
     note_demo(settings, ["writer"])
-    async with opened(settings) as asker:
+    async with open_model_client(settings) as asker:
         answers: list[ScoredAnswer] = [each.response for each in summaries]
         talks = answers if sample["against_talk"] else []
         # A pair is two calls of about the same length.

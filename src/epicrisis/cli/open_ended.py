@@ -182,10 +182,10 @@ async def _show(replies: AsyncIterator[R], name: Callable[[R], str], total: int,
 async def _judged(
     settings: Settings, role: str, paired: Paired, output: Path, json: bool
 ) -> ReplyFile[PreferenceReply]:
+    from epicrisis.evaluation.grading.model_client import open_model_client
     from epicrisis.evaluation.grading.preference import ORDERS, judge, verdict_file
-    from epicrisis.evaluation.grading.structured_requests import opened
 
-    async with opened(settings, role) as asker:
+    async with open_model_client(settings, role) as asker:
         file = verdict_file(output, asker)
         total = len(paired.pairs) * len(ORDERS)
         done = sum(file.is_done((pair.id, order)) for pair in paired.pairs for order in ORDERS)
@@ -279,9 +279,9 @@ async def _marked(
     settings: Settings, role: str, cases: Sequence[OpenCase], output: Path, json: bool
 ) -> ReplyFile[CorrectnessMark]:
     from epicrisis.evaluation.grading.correctness import mark, mark_file
-    from epicrisis.evaluation.grading.structured_requests import opened
+    from epicrisis.evaluation.grading.model_client import open_model_client
 
-    async with opened(settings, role) as asker:
+    async with open_model_client(settings, role) as asker:
         file = mark_file(output, asker, cases)
         to_mark = [case for case in cases if case.to_mark]
         done = sum(file.is_done(case.key) for case in to_mark)

@@ -128,7 +128,7 @@ def test_measures_by_another_recipe_do_not_count(tmp_path: Path) -> None:
     run = folder_of(tmp_path, [record(question(i), "one two") for i in range(2)])
     judged_by(run, by_length)
     other = asker_of(by_length)
-    other = type(other)(other.model, seed=7, told=other.told)
+    other = type(other)(other.model, seed=7, model_recipe=other.model_recipe)
     files = measured_by(run, judge(other))
     assert len(requests_of(other)) == 2
     assert [recipe["seed"] for recipe in recipes(run)] == [7]

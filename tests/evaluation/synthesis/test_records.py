@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from epicrisis.answering.extractive import SpanForm
-from epicrisis.answering.reply_parsing import ReplyForm
+from epicrisis.answering.extractive import SpanFormat
+from epicrisis.answering.reply_parsing import AnswerFormat
 from epicrisis.corpus.note_cleaning import cleaned
 from epicrisis.corpus.note_tables import Columns
 from epicrisis.corpus.questions import read_questions
@@ -391,7 +391,7 @@ def replied(model: ScriptedModel, question: Question, notes: Iterable[str]) -> d
     texts = list(notes)
     span = question.form == "extractive"
     passages = [Passage(f"n#{i}", "n", i, 0, len(text), text) for i, text in enumerate(texts)]
-    form = SpanForm(passages) if span else ReplyForm(question.options, documents=len(texts))
+    form = SpanFormat(passages) if span else AnswerFormat(question.options, documents=len(texts))
     asked = render(
         "epicrisis.answering.prompts",
         "extract" if span else "rag",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from epicrisis.answering.baselines import PROMPTS
-from epicrisis.answering.reply_parsing import ReplyForm
+from epicrisis.answering.reply_parsing import AnswerFormat
 from epicrisis.answers import Usage
 from epicrisis.evaluation.analysis.statistics import Mean
 from epicrisis.evaluation.analysis.table import Cell, Table
@@ -86,7 +86,7 @@ def estimated_shape(
         context=fmean(context for context, _ in measured),
         instruction=fmean(instruction for _, instruction in measured),
         # Four characters a token in running text, where the form reckons with two.
-        output=fmean(ReplyForm(question.options, documents=k).max_tokens / 4 for question, _ in drawn),
+        output=fmean(AnswerFormat(question.options, documents=k).max_tokens / 4 for question, _ in drawn),
         parts=fmean(math.ceil(len(recorded.documents_read(k)) / partition) for _, recorded in drawn),
     )
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
+from epicrisis.answering.structured_request import ModelClient
 from epicrisis.answers import Usage
 from epicrisis.evaluation.grading.human_scores import drawn
 from epicrisis.evaluation.grading.responses import ScoredAnswer
 from epicrisis.evaluation.grading.rubric import FORM, notes_prompt_of, prompt_of
-from epicrisis.evaluation.grading.structured_requests import Asker
 from epicrisis.models.chat.prices import price_of
 from epicrisis.plan.confirmation import QUICK_SAMPLE, threshold_question
 from epicrisis.plan.cost_plan import CostPlan, CostRange, StrategyPlan
@@ -22,7 +22,7 @@ CHARACTERS = 4
 
 
 async def ask_first(
-    asker: Asker,
+    asker: ModelClient,
     settings: Settings,
     model: ModelSettings,
     answers: Sequence[ScoredAnswer],
@@ -63,7 +63,7 @@ async def ask_first(
     return threshold_question(CostPlan(n, counted, named, False, (plan,), {}, {}), settings, of_cases=True)
 
 
-async def _mean(asker: Asker, prompts: Sequence[Prompt]) -> float:
+async def _mean(asker: ModelClient, prompts: Sequence[Prompt]) -> float:
     return fmean([await asker.model.count_tokens(prompt.messages) for prompt in prompts]) if prompts else 0.0
 
 
