@@ -22,7 +22,7 @@ from epicrisis.answering.reply_parsing import (
     MAX_QUOTES,
     MAX_SOURCES,
     QUOTE_CHARACTERS,
-    ReplyForm,
+    AnswerFormat,
 )
 from epicrisis.answers import Answer, Usage
 from epicrisis.components import LibrarySearch
@@ -129,18 +129,18 @@ def sized(size: ReplySize, document: int = 0) -> Callable[[ChatRequest], str]:
 # -- replies --------------------------------------------------------------------------------------------------------
 
 FORMS = [
-    ReplyForm(OPTIONS),
-    ReplyForm({}, reasoning=True),
-    ReplyForm(OPTIONS, documents=4),
-    ReplyForm({}, documents=1),
-    ReplyForm(OPTIONS, text_field="finding", documents=3, choice_may_be_null=True),
-    ReplyForm({}, sources=2),
-    ReplyForm(OPTIONS, sources=40),
+    AnswerFormat(OPTIONS),
+    AnswerFormat({}, reasoning=True),
+    AnswerFormat(OPTIONS, documents=4),
+    AnswerFormat({}, documents=1),
+    AnswerFormat(OPTIONS, text_field="finding", documents=3, choice_may_be_null=True),
+    AnswerFormat({}, sources=2),
+    AnswerFormat(OPTIONS, sources=40),
 ]
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_replies_can_be_read_and_grow(form: ReplyForm) -> None:
+def test_replies_can_be_read_and_grow(form: AnswerFormat) -> None:
     texts = [synthetic_reply(form.schema(), size) for size in REPLY_SIZES]
     least, expected, most = (form.read(text) for text in texts)
     assert not least.found
@@ -151,7 +151,7 @@ def test_replies_can_be_read_and_grow(form: ReplyForm) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_the_longest_reply_fills_all_there_is_room_for(form: ReplyForm) -> None:
+def test_the_longest_reply_fills_all_there_is_room_for(form: AnswerFormat) -> None:
     most = form.read(synthetic_reply(form.schema(), "most", 2))
     assert len(most.text) >= ANSWER_CHARACTERS - 1
     assert count_words(most.text) == ANSWER_CHARACTERS // 2
@@ -424,8 +424,8 @@ def test_calls_side_by_side_take_the_time_of_the_longest(monkeypatch: pytest.Mon
     timed = planned_for(settings, store_of(papers(12)), QUESTIONS[:1], "brief-context", timed=True)
     (row,) = timed.strategies
     assert row.seconds is not None
-    map_call = ReplyForm(OPTIONS, "finding", FINDING_CHARACTERS, documents=3, choice_may_be_null=True).max_tokens
-    reduce_call = ReplyForm(OPTIONS, sources=9).max_tokens
+    map_call = AnswerFormat(OPTIONS, "finding", FINDING_CHARACTERS, documents=3, choice_may_be_null=True).max_tokens
+    reduce_call = AnswerFormat(OPTIONS, sources=9).max_tokens
     assert row.seconds.most == pytest.approx(map_call + reduce_call, abs=0.01)
 
 
@@ -661,4 +661,4 @@ def test_the_servers_own_count_is_the_plans(model_home: Path) -> None:
     assert [row.prompt_tokens] == [CostRange(n, n, n) for n in counted]
     assert row.exact
     least, expected, most = (getattr(row.completion_tokens, size) for size in REPLY_SIZES)
-    assert least < 20 < 100 < expected < most == ReplyForm(OPTIONS, documents=2).max_tokens
+    assert least < 20 < 100 < expected < most == AnswerFormat(OPTIONS, documents=2).max_tokens

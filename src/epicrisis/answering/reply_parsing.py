@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from epicrisis.answering.structured_request import EmptyReply, Unreadable, json_objects, object_schema
-from epicrisis.surrogates import without_halves
+from epicrisis.printable import replace_surrogates
 from epicrisis.types import first_alike
 
 ANSWER_CHARACTERS = 500
@@ -379,7 +379,7 @@ class TextStream:
         if raw is None:
             return ""
         try:
-            text = json.loads(f'"{without_halves(raw[0])}"', strict=False)
+            text = json.loads(f'"{replace_surrogates(raw[0])}"', strict=False)
         except ValueError:
             return ""
         self._at = raw.end()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from epicrisis.answering.structured_request import ModelClient
-from epicrisis.components import Opened
+from epicrisis.components import LibrarySearch
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.published import published
 from epicrisis.evaluation.analysis.statistics import Mean, sign_test, wilson
@@ -94,7 +94,7 @@ def test_open_questions_run_through_to_verdicts(tmp_path: Path) -> None:
         from epicrisis.library.library import Library
 
         library = Library.open(tmp_path / "library")
-        opened = Opened(library, Retriever(library, encoder()))
+        opened = LibrarySearch(library, Retriever(library, encoder()))
         async with Pipeline(Settings(k=8), dict.fromkeys(ROLES, model), opened) as pipeline:
             records = RecordFile(tmp_path / RECORDS, pipeline.recipe(), texts=False)
             async for _ in answer_cases(pipeline, open_ended.cases(asked), records):
