@@ -242,8 +242,8 @@ async def _sum_up(
     context.emit(
         Notice("re-partitioned", f"{len(findings)} findings do not fit the model's window: summed up by halves")
     )
-    split_in_half = (findings[: len(findings) // 2], findings[len(findings) // 2 :])
-    replies = [await _sum_up(question, context, half, places) for half in split_in_half]
+    halves = (findings[: len(findings) // 2], findings[len(findings) // 2 :])
+    replies = [await _sum_up(question, context, half, places) for half in halves]
     merged = [_Finding(reply.text, reply.choice, quotations) for reply, quotations in replies if reply.found]
     return await _sum_up(question, context, merged, places) if merged else (ParsedReply(found=False), ())
 

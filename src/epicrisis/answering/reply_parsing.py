@@ -14,7 +14,7 @@ from typing import Any
 
 from epicrisis.answering.structured_request import EmptyReply, Unreadable, json_objects, object_schema
 from epicrisis.printable import replace_surrogates
-from epicrisis.types import first_alike
+from epicrisis.question_options import first_same_option
 
 ANSWER_CHARACTERS = 500
 FINDING_CHARACTERS = 180
@@ -191,7 +191,7 @@ class AnswerFormat:
         letter = self._letter(value)
         if letter is None:
             raise Unreadable("the choice is none of the options")
-        return first_alike(self.options, letter)
+        return first_same_option(self.options, letter)
 
     def _letter(self, text: str) -> str | None:
         """The option that these few words are: `B`, `(B) no`, `B: no`, or `no`. A letter goes before an option of the
@@ -205,7 +205,7 @@ class AnswerFormat:
             return letters[cleaned]
         same = [letter for letter, option in texts.items() if option == cleaned]
         if same:
-            return same[0] if len({first_alike(self.options, letter) for letter in same}) == 1 else None
+            return same[0] if len({first_same_option(self.options, letter) for letter in same}) == 1 else None
         head, separator, rest = _split_letter(cleaned)
         letter = letters.get(head) if separator else None
         labelled = _LABELLED.fullmatch(cleaned)
@@ -227,7 +227,7 @@ class AnswerFormat:
         if separator == "." and head in self.options and rest[:1].islower() and not others:
             return {head} if self._begins_with(rest, head) else set()
         if alone := self._letter(text):
-            return {first_alike(self.options, alone)}
+            return {first_same_option(self.options, alone)}
         return {head} | others if separator and head in self.options else self._several(text)
 
     def _begins_with(self, text: str, letter: str) -> bool:
@@ -252,7 +252,7 @@ class AnswerFormat:
     def _in_words(self, text: str) -> set[str]:
         """Return the options that `the answer is` stands before, by their letter or text."""
         letters = {self._letter(words) for words in _STATED_WORDS.findall(text)} - {None}
-        return {first_alike(self.options, letter) for letter in letters if letter}
+        return {first_same_option(self.options, letter) for letter in letters if letter}
 
     def _others(self, letter: str, rest: str) -> set[str]:
         """Return the options that stand beside this one in the rest of its line: "or B", "/B", ", B", " - higher".
@@ -275,8 +275,8 @@ class AnswerFormat:
         between = _BETWEEN.match(rest, at)
         remainder = rest[between.end() if between else at :].strip(_EDGES).lower()
         letters |= {other for other, option in texts.items() if option and option == remainder}
-        own_text = first_alike(self.options, letter)
-        return {other for other in letters & set(self.options) if first_alike(self.options, other) != own_text}
+        own_text = first_same_option(self.options, letter)
+        return {other for other in letters & set(self.options) if first_same_option(self.options, other) != own_text}
 
     def _letters(self, pattern: re.Pattern[str], text: str) -> set[str]:
         """Return the options that the pattern finds, with those that are named in one breath with them."""
@@ -295,7 +295,7 @@ class AnswerFormat:
                 before = _ANOTHER_BEFORE.search(text[max(0, match.start() - 20) : match.start()])
                 if before and pattern is _CORRECT:
                     letters |= {before[1]} & set(self.options)
-        return {first_alike(self.options, letter) for letter in letters}
+        return {first_same_option(self.options, letter) for letter in letters}
 
     def _quotes(self, result: Mapping[str, Any]) -> tuple[tuple[int, str], ...]:
         raw = result.get("quotes", [])
@@ -339,7 +339,7 @@ class AnswerFormat:
         if stated:
             return stated
         if alone := self._letter(text):
-            return {first_alike(self.options, alone)}
+            return {first_same_option(self.options, alone)}
         if several := self._several(text):
             return several
         named = self._letters(_NAMED, text)
