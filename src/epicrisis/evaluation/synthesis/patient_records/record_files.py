@@ -23,7 +23,7 @@ from epicrisis.evaluation.synthesis.patient_records.random_draws import Draws
 from epicrisis.evaluation.synthesis.patient_records.record_questions import CATEGORIES, RecordQuestion, draw_questions
 from epicrisis.printable import printable_json
 from epicrisis.serialization import to_json
-from epicrisis.temporary_folders import Scratch, sweep
+from epicrisis.temporary_folders import TemporaryFolder, remove_abandoned_folders
 
 NOTES, QUESTIONS, README = "notes.csv", "questions.jsonl", "README.md"
 _SCRATCH_PREFIX = ".records-"
@@ -69,7 +69,7 @@ def write_records(
     for length in tokens:
         check_length(length)
     try:
-        sweep(_SCRATCH_PREFIX, folder)
+        remove_abandoned_folders(_SCRATCH_PREFIX, folder)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise InputError(f"{shown(folder)} exists already: choose a new or empty folder (-o)")
         with _all_or_nothing(folder) as scratch:
@@ -85,7 +85,7 @@ def _all_or_nothing(folder: Path) -> Iterator[Path]:
     """Yield a scratch folder on the same disk. On success, move its files into `folder`."""
     parent = folder if folder.exists() else folder.parent
     parent.mkdir(parents=True, exist_ok=True)
-    with Scratch(_SCRATCH_PREFIX, parent) as scratch:
+    with TemporaryFolder(_SCRATCH_PREFIX, parent) as scratch:
         yield scratch
         folder.mkdir(exist_ok=True)
         for name in (README, NOTES, QUESTIONS):
