@@ -34,7 +34,7 @@ ERRATA: Mapping[str, str] = {
     "votes; the code's self-consistency has fixed examples besides.",
     "P7": "The reranker compares question with question, though it was trained on query and article.",
     "P8": "The writer sees the reward, but it never selects: the last round wins, and only the first has examples.",
-    "P10": "The multiple-choice accuracy comes from next-token prediction, the others from free text marked by a judge.",
+    "P10": "Multiple-choice accuracy comes from next-token prediction, the others from free text marked by a judge.",
     "P11": "One model, Llama-3.1-70B, writes the databases of open answers and judges the answers.",
     "P12": "Votes, rounds and databases were chosen on the test questions; on MedQA the standard error is 1.4 points.",
     "P13": "MedMCQA is tested on its validation split, which is its validation database too; the repository's file of "

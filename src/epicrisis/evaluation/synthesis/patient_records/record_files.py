@@ -138,7 +138,7 @@ def _question_line(record_question: RecordQuestion) -> str:
         line["options"] = dict(question.options)
     line |= {
         "gold": question.gold,
-        "also": list(question.also),
+        "also": list(question.other_answers),
         "category": question.category,
         "about": record_question.about,
         "patient": question.patient,

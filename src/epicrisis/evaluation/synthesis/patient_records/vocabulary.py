@@ -103,7 +103,7 @@ def acute_conditions() -> tuple[AcuteCondition, ...]:
     """Return the acute conditions in the order of the file."""
     conditions = []
     for row in read_table("conditions")["acute"]:
-        values = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
+        values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
         conditions.append(AcuteCondition(**values))
     return tuple(conditions)
 
