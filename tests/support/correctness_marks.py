@@ -22,7 +22,7 @@ from epicrisis.evaluation.grading.correctness import (
     mark_file,
     open_cases,
 )
-from epicrisis.evaluation.grading.grader_replies import ReplyFile
+from epicrisis.evaluation.grading.grader import ReplyFile
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.prompts import unfence
 from epicrisis.protocols import ChatRequest

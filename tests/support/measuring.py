@@ -10,7 +10,7 @@ from typing import Any
 
 from epicrisis.answering.structured_request import ModelClient
 from epicrisis.answers import Answer, Citation, Failure, Retrieved
-from epicrisis.evaluation.grading.measure_file import MeasureFile
+from epicrisis.evaluation.grading.measurements import MeasureFile
 from epicrisis.evaluation.grading.measurers import Measurer, judge
 from epicrisis.evaluation.grading.run_measures import measure_run
 from epicrisis.evaluation.runs.case import Case

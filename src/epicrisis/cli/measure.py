@@ -36,9 +36,9 @@ from epicrisis.cli.terminal import open_console, say, say_above
 if TYPE_CHECKING:
     from epicrisis.evaluation.grading.calibration import JudgeCalibration
     from epicrisis.evaluation.grading.human_scores import Preferred, Summary
-    from epicrisis.evaluation.grading.measure_file import MeasureFile, Measurement
+    from epicrisis.evaluation.grading.measurements import MeasureFile, Measurement
     from epicrisis.evaluation.grading.measurers import Measurer
-    from epicrisis.evaluation.grading.responses import ScoredAnswer
+    from epicrisis.evaluation.grading.scored_answers import ScoredAnswer
     from epicrisis.settings import Settings
 
 NOT_MEASURED = 2
@@ -141,7 +141,7 @@ def measure_run(
     from epicrisis.errors import InputError
     from epicrisis.evaluation.grading.judge_independence import keep_calibrations
     from epicrisis.evaluation.grading.measurers import check_names
-    from epicrisis.evaluation.grading.responses import responses
+    from epicrisis.evaluation.grading.scored_answers import responses
 
     if not any(each.measurable for each in responses(run)):
         raise InputError(f"{run} has no answer to measure: name a run of open questions that have a reference")
@@ -160,7 +160,7 @@ def measure_run(
 def _settings(settings: Settings, run: Path, judge: str) -> Settings:
     """The same with this judge, as far as the run's patients allow."""
     from epicrisis.components import protect_run_folder
-    from epicrisis.evaluation.grading.responses import responses
+    from epicrisis.evaluation.grading.scored_answers import responses
 
     patients = any(each.patient is not None for each in responses(run))
     made = protect_run_folder(_with_judge(settings, judge), run if run.is_dir() else run.parent, patients)
@@ -202,8 +202,8 @@ def _metrics(settings: Settings, nli: Sequence[str], bertscore: Sequence[str], *
 
 
 async def _measured(run: Path, measurers: Sequence[Measurer], bars: _Show) -> dict[str, MeasureFile]:
-    from epicrisis.evaluation.grading.responses import responses
     from epicrisis.evaluation.grading.run_measures import folder_of, measure, measure_file
+    from epicrisis.evaluation.grading.scored_answers import responses
 
     files = {}
     for measurer in measurers:
@@ -243,8 +243,8 @@ async def _judged(
 
 def _left(run: Path, measurer: Measurer) -> list[ScoredAnswer]:
     """What this measurer has not measured yet."""
-    from epicrisis.evaluation.grading.responses import responses
     from epicrisis.evaluation.grading.run_measures import folder_of, measure_file
+    from epicrisis.evaluation.grading.scored_answers import responses
 
     file = measure_file(folder_of(run), measurer)
     return [each for each in responses(run) if each.measurable and not file.is_done(each.key, each.of)]

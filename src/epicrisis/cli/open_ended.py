@@ -36,7 +36,7 @@ from epicrisis.printable import quote_for_shell
 if TYPE_CHECKING:
     from epicrisis.evaluation.grading.blind_pairs import Paired
     from epicrisis.evaluation.grading.correctness import CorrectnessMark, OpenCase
-    from epicrisis.evaluation.grading.grader_replies import ReplyFile
+    from epicrisis.evaluation.grading.grader import ReplyFile
     from epicrisis.evaluation.grading.preference import PreferenceReply
     from epicrisis.settings import Settings
 

@@ -132,7 +132,7 @@ def _tell(path: Path, report: IngestReport) -> None:
 def _measure(folder: Path, measures: Measures, settings: Settings, library: Path, *, yes: bool, quiet: bool) -> int:
     """Measures what can be measured of the answers; how many measures failed."""
     from epicrisis.cli.measure import measure_run
-    from epicrisis.evaluation.grading.responses import responses
+    from epicrisis.evaluation.grading.scored_answers import responses
 
     if not any(each.measurable for each in responses(folder)):
         return 0

@@ -14,7 +14,7 @@ import pytest
 from epicrisis.answering.structured_request import ModelClient
 from epicrisis.errors import BudgetExceeded, ContextOverflow, EndpointUnreachable, InputError, RunStopped
 from epicrisis.evaluation.grading.blind_pairs import BlindPair
-from epicrisis.evaluation.grading.grader_replies import ReplyFile
+from epicrisis.evaluation.grading.grader import ReplyFile
 from epicrisis.evaluation.grading.preference import (
     FORM,
     PairJudgement,

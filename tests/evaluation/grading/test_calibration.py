@@ -21,7 +21,7 @@ from epicrisis.evaluation.grading.calibration import (
 from epicrisis.evaluation.grading.calibration_tables import tables
 from epicrisis.evaluation.grading.human_scores import RATES, Preferred, Summary, drawn, read_pairs, read_summaries
 from epicrisis.evaluation.grading.measurers import metric
-from epicrisis.evaluation.grading.responses import ScoredAnswer
+from epicrisis.evaluation.grading.scored_answers import ScoredAnswer
 from epicrisis.prompts import unfence
 from epicrisis.protocols import ChatRequest
 from epicrisis.types import Passage

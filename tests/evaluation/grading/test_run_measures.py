@@ -10,7 +10,7 @@ import pytest
 
 from epicrisis.errors import BudgetExceeded, EndpointTimeout, InputError, ScopeViolation
 from epicrisis.evaluation.grading.answer_notes import Notes
-from epicrisis.evaluation.grading.measure_file import MEASURES, checked, file_name, read_measures
+from epicrisis.evaluation.grading.measurements import MEASURES, checked, file_name, read_measures
 from epicrisis.evaluation.grading.measurers import (
     Measurer,
     bertscore,
@@ -25,8 +25,8 @@ from epicrisis.evaluation.grading.measurers import (
     words,
 )
 from epicrisis.evaluation.grading.metric_tables import model_of
-from epicrisis.evaluation.grading.responses import responses
 from epicrisis.evaluation.grading.run_measures import measure_run, measured, recipes
+from epicrisis.evaluation.grading.scored_answers import responses
 from epicrisis.protocols import ChatRequest
 from epicrisis.testing.judges import TermOverlapNli
 from epicrisis.testing.stores import MemoryStore

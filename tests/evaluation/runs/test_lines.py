@@ -15,7 +15,7 @@ import pytest
 
 from epicrisis.errors import InputError, StorageError
 from epicrisis.evaluation.experiments.recorded_rankings import RankingFile
-from epicrisis.evaluation.grading.grader_replies import ReplyFile
+from epicrisis.evaluation.grading.grader import ReplyFile
 from epicrisis.evaluation.runs import jsonl_store
 from epicrisis.evaluation.runs.jsonl_store import alone, append_line, read_lines
 from epicrisis.evaluation.runs.runner import RecordFile

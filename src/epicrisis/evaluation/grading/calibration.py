@@ -22,10 +22,10 @@ from epicrisis.evaluation.analysis.correlation import correlation
 from epicrisis.evaluation.analysis.statistics import Interval, Mean, mean_of
 from epicrisis.evaluation.grading import preference
 from epicrisis.evaluation.grading.answer_notes import Notes
-from epicrisis.evaluation.grading.grader_replies import ReplyFile
+from epicrisis.evaluation.grading.grader import ReplyFile
 from epicrisis.evaluation.grading.human_scores import Preferred, Summary
 from epicrisis.evaluation.grading.human_verdicts import PreferredAnswer
-from epicrisis.evaluation.grading.measure_file import Measurement, file_name, read_measures
+from epicrisis.evaluation.grading.measurements import Measurement, file_name, read_measures
 from epicrisis.evaluation.grading.measurers import JUDGED_NOTES, Measurer, judge, judge_of_notes, metric
 from epicrisis.evaluation.grading.preference import ORDERS, PreferenceReply, PresentationOrder, verdict_file
 from epicrisis.evaluation.grading.rubric import recipe

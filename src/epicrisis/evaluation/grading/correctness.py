@@ -20,7 +20,7 @@ from epicrisis.answering.structured_request import JsonFormat, ModelClient, Unre
 from epicrisis.answers import Failure, Usage
 from epicrisis.errors import InputError
 from epicrisis.evaluation.grading.blind_pairs import blinded
-from epicrisis.evaluation.grading.grader_replies import STATES, GradingState, ReplyFile, read_replies
+from epicrisis.evaluation.grading.grader import STATES, GradingState, ReplyFile, read_replies
 from epicrisis.evaluation.runs.concurrency import worked_off
 from epicrisis.evaluation.runs.outcomes import Outcome, RunRecord, outcome_of_record, read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS

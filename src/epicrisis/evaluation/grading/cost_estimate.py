@@ -8,8 +8,8 @@ from statistics import fmean
 from epicrisis.answering.structured_request import ModelClient
 from epicrisis.answers import Usage
 from epicrisis.evaluation.grading.human_scores import drawn
-from epicrisis.evaluation.grading.responses import ScoredAnswer
 from epicrisis.evaluation.grading.rubric import FORM, notes_prompt_of, prompt_of
+from epicrisis.evaluation.grading.scored_answers import ScoredAnswer
 from epicrisis.models.chat.prices import price_of
 from epicrisis.plan.confirmation import QUICK_SAMPLE, threshold_question
 from epicrisis.plan.cost_plan import CostPlan, CostRange, StrategyPlan

@@ -19,7 +19,7 @@ from epicrisis.corpus.reader_base import check_file, shown
 from epicrisis.errors import InputError
 from epicrisis.evaluation.grading.blind_pairs import BlindPair
 from epicrisis.evaluation.grading.human_verdicts import PreferredAnswer
-from epicrisis.evaluation.grading.responses import ScoredAnswer
+from epicrisis.evaluation.grading.scored_answers import ScoredAnswer
 from epicrisis.types import Passage
 
 SUMMARIES = "MTS-Dialog-Automatic-Summaries-ValidationSet.csv"

@@ -11,7 +11,7 @@ from typing import Any
 
 from epicrisis.evaluation.grading.calibration import CALIBRATION, JudgeCalibration, read_calibration
 from epicrisis.evaluation.grading.correctness import Judge, marking_of
-from epicrisis.evaluation.grading.measure_file import file_name
+from epicrisis.evaluation.grading.measurements import file_name
 from epicrisis.evaluation.grading.measurers import plain_model
 from epicrisis.evaluation.grading.run_measures import folder_of, recipes
 from epicrisis.printable import quote_for_shell

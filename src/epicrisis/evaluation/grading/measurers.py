@@ -13,10 +13,10 @@ from typing import Any, TypeAlias
 from epicrisis.answering.structured_request import ModelClient, StructuredReply
 from epicrisis.errors import InputError
 from epicrisis.evaluation.grading.answer_notes import Notes
-from epicrisis.evaluation.grading.grader_replies import GradingState
-from epicrisis.evaluation.grading.measure_file import Measurement, checked
-from epicrisis.evaluation.grading.responses import ScoredAnswer
+from epicrisis.evaluation.grading.grader import GradingState
+from epicrisis.evaluation.grading.measurements import Measurement, checked
 from epicrisis.evaluation.grading.rubric import ASPECTS, Grades, grade, grade_against_notes, recipe
+from epicrisis.evaluation.grading.scored_answers import ScoredAnswer
 from epicrisis.evaluation.metrics.unscored import Unscored
 from epicrisis.privacy import strip_secrets
 from epicrisis.protocols import NliModel

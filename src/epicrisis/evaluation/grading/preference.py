@@ -16,7 +16,7 @@ from epicrisis.answering.structured_request import JsonFormat, ModelClient, Unre
 from epicrisis.answers import Failure, Usage
 from epicrisis.errors import InputError
 from epicrisis.evaluation.grading.blind_pairs import BlindPair
-from epicrisis.evaluation.grading.grader_replies import STATES, GradingState, ReplyFile, read_replies
+from epicrisis.evaluation.grading.grader import STATES, GradingState, ReplyFile, read_replies
 from epicrisis.evaluation.grading.human_verdicts import CHOICES, PreferredAnswer
 from epicrisis.evaluation.runs.concurrency import worked_off
 from epicrisis.prompts import Prompt, fence, render

@@ -15,10 +15,10 @@ from typing import Any
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.grading.case_outcomes import Ending
-from epicrisis.evaluation.grading.grader_replies import GradingState
-from epicrisis.evaluation.grading.measure_file import MEASURES, MeasureFile, Measurement, file_name, read_measures
+from epicrisis.evaluation.grading.grader import GradingState
+from epicrisis.evaluation.grading.measurements import MEASURES, MeasureFile, Measurement, file_name, read_measures
 from epicrisis.evaluation.grading.measurers import Measurer, model_of_recipe
-from epicrisis.evaluation.grading.responses import ScoredAnswer, responses
+from epicrisis.evaluation.grading.scored_answers import ScoredAnswer, responses
 from epicrisis.evaluation.metrics.ranking import evidence_recall
 from epicrisis.evaluation.runs.case import Condition
 from epicrisis.evaluation.runs.concurrency import worked_off

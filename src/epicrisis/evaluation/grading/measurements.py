@@ -15,7 +15,7 @@ from typing import Any
 
 from epicrisis.answers import Failure, Usage
 from epicrisis.errors import InputError
-from epicrisis.evaluation.grading.grader_replies import STATES, GradingState
+from epicrisis.evaluation.grading.grader import STATES, GradingState
 from epicrisis.evaluation.runs.jsonl_store import alone, append_line, read_lines
 from epicrisis.serialization import to_json
 
