@@ -15,11 +15,11 @@ import pytest
 
 from epicrisis.errors import InputError, StorageError
 from epicrisis.evaluation.experiments.recorded_rankings import RankingFile
-from epicrisis.evaluation.grading.grader import ReplyFile
+from epicrisis.evaluation.grading.grader import GradeStore
 from epicrisis.evaluation.runs import jsonl_store
 from epicrisis.evaluation.runs.jsonl_store import alone, append_line, read_lines
 from epicrisis.evaluation.runs.runner import RecordFile
-from epicrisis.evaluation.synthesis.questions import QuestionFile
+from epicrisis.evaluation.synthesis.questions import QuestionStore
 from epicrisis.printable import replace_surrogates
 
 
@@ -162,8 +162,8 @@ def test_one_process_at_a_time_adds_to_it(tmp_path: Path) -> None:
     )
     assert other.stdout is not None
     assert other.stdout.readline() == "taken\n"
-    judge_file = partial(ReplyFile[Any], read=dict)
-    for adds in (alone, *(partial(file, recipe={}) for file in (RecordFile, RankingFile, judge_file, QuestionFile))):
+    judge_file = partial(GradeStore[Any], read=dict)
+    for adds in (alone, *(partial(file, recipe={}) for file in (RecordFile, RankingFile, judge_file, QuestionStore))):
         with pytest.raises(InputError, match=r"another process is at work on .*: wait until it ends, or stop it"):
             adds(path)
     assert values(path) == []

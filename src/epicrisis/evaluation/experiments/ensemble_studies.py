@@ -18,8 +18,8 @@ from epicrisis.evaluation.experiments import model_comparison as models
 from epicrisis.evaluation.experiments.arms import Study, rank_of
 from epicrisis.evaluation.experiments.experiment import Experiment, Grid, QuestionsBySet, Request, Runs
 from epicrisis.evaluation.experiments.passage_source import Evidence
-from epicrisis.evaluation.grading.correctness import marking_of
-from epicrisis.evaluation.grading.correctness_tables import remarks as marks_told
+from epicrisis.evaluation.grading.correctness import read_correctness
+from epicrisis.evaluation.grading.correctness_tables import correctness_remarks as marks_told
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.evaluation.runs.outcomes import Outcome, RunRecord, outcomes
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
@@ -126,7 +126,7 @@ def _openmedprompt(asked: QuestionsBySet, study: Study, grid: Grid, settings: Se
 
 def _marked(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
     """Of the marks that lie beside the records; of a run that nobody has marked only what it took, and what to do."""
-    markings = [(run, marking_of(run.path.parent)) for run in runs]
+    markings = [(run, read_correctness(run.path.parent)) for run in runs]
     marked = [(run, marking) for run, marking in markings if marking.judges]
     found = {run.name: _in_order(run, marking.outcomes()) for run, marking in marked}
     notes = dict.fromkeys(note for _, marking in marked for note in marks_told(marking))
