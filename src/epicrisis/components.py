@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from epicrisis.corpus.sentence_chunking import sentences
+from epicrisis.corpus.sentence_chunking import find_sentences
 from epicrisis.errors import ModelMissing, SettingsError, StorageError
 from epicrisis.library.fusion_checks import check_same
 from epicrisis.library.library import Library
@@ -206,7 +206,7 @@ def open_retriever(settings: Settings, library: Path | str, search: bool = True)
         also=[Searched(store, other) for store, other in also],
         beside=[Searched(store, other, store.path.name) for store, other in beside],
         remedy=settings.long_questions,
-        sentences=sentences,
+        sentences=find_sentences,
         reranker=reranker,
         rerank_depth=settings.rerank.depth,
         fusion_times=settings.fusion_times,

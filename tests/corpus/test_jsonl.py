@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epicrisis.corpus import jsonl
-from epicrisis.corpus.line_schemas import fault
+from epicrisis.corpus.line_schemas import find_json_fault
 from epicrisis.corpus.reader_base import Skipped
 from epicrisis.types import Document
 
@@ -22,7 +22,7 @@ GOOD = b'{"id": "a", "text": "Aspirin."}'
 def _read(folder: Path, content: bytes, name: str = "lines.jsonl") -> list[Document | Skipped]:
     path = folder / name
     path.write_bytes(content)
-    return list(jsonl.read(path))
+    return list(jsonl.read_documents(path))
 
 
 def test_every_field_finds_its_place(tmp_path: Path) -> None:
@@ -196,13 +196,13 @@ def test_what_has_no_fault_can_be_written_as_strict_json(value: object) -> None:
     try:
         strict = json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
     except ValueError:
-        assert fault(value) is not None
+        assert find_json_fault(value) is not None
     else:
-        assert (fault(value) is None) == (b"\\u0000" not in strict.replace(b"\\\\", b""))
+        assert (find_json_fault(value) is None) == (b"\\u0000" not in strict.replace(b"\\\\", b""))
 
 
 @pytest.mark.data
 def test_the_real_abstracts_are_all_read(data_folder: Path) -> None:
-    items = list(jsonl.read(data_folder / "bioasq" / "passages.jsonl.gz"))
+    items = list(jsonl.read_documents(data_folder / "bioasq" / "passages.jsonl.gz"))
     assert len(items) == 41_310
     assert all(isinstance(item, Document) and item.id.startswith("pubmed:") for item in items)

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-from epicrisis.corpus.sentence_chunking import passages
+from epicrisis.corpus.sentence_chunking import build_passages
 from epicrisis.types import Document, Passage
 
 Span: TypeAlias = tuple[int, int]
@@ -22,7 +22,7 @@ _SEPARATORS = (re.compile("\n\n"), re.compile("\n"), re.compile(" "))
 _INK = re.compile(r"\S")
 
 
-def split(document: Document, size: int = 1000, overlap: int = 200) -> tuple[Passage, ...]:
+def split_by_characters(document: Document, size: int = 1000, overlap: int = 200) -> tuple[Passage, ...]:
     """The document's passages in order, each of at most `size` characters, consecutive ones sharing up to `overlap`.
 
     A text is cut before the coarsest of blank line, line end, space and any character that it holds; a piece that is
@@ -37,7 +37,7 @@ def split(document: Document, size: int = 1000, overlap: int = 200) -> tuple[Pas
     text = document.text
     whole = _stripped(text, (0, len(text)))
     ranges = (_stripped(text, span) for span in _split(text, whole, 0, size, overlap)) if whole[0] < whole[1] else ()
-    return passages(document, (span for span in ranges if span[0] < span[1]))
+    return build_passages(document, (span for span in ranges if span[0] < span[1]))
 
 
 def _split(text: str, span: Span, level: int, size: int, overlap: int) -> Iterator[Span]:

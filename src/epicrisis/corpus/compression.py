@@ -36,7 +36,7 @@ def is_packed(path: Path) -> bool:
         return file.read(2) == _GZIP
 
 
-def check_values(raw: bytes, most: int = MOST_VALUES) -> None:
+def check_value_count(raw: bytes, most: int = MOST_VALUES) -> None:
     """Raise ValueError for JSON of more than `most` values, counted from above by its commas and brackets."""
     if sum(raw.count(mark) for mark in (b",", b"[", b"{")) > most:
         raise ValueError(f"holds more than {most:,} values; split it")

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from epicrisis.corpus.note_times import normalised
+from epicrisis.corpus.note_times import parse_note_time
 
 _NUMBERS = frozenset(" \t0123456789.+-<>=")
 """What a cell of a table of findings may begin with."""
@@ -89,7 +89,7 @@ def _masked(cell: str, what: str) -> str:
 def _is_time(cell: str, own: str) -> bool:
     """A year alone, which any number of four digits is, counts only where the row's own time is one; a time that cannot
     be read where the row's own has its shape."""
-    if read := normalised(cell):
+    if read := parse_note_time(cell):
         return len(read[0]) > 4 or len(own.strip()) == 4
     return _shape(cell.strip()) == _shape(own.strip()) and abs(len(cell.strip()) - len(own.strip())) <= 2
 

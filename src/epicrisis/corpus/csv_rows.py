@@ -17,7 +17,7 @@ from typing import IO
 
 from epicrisis.corpus.csv_layout import CsvLayout
 from epicrisis.corpus.jsonl import open_packed
-from epicrisis.corpus.reader_base import Skipped, because, check_file, shown
+from epicrisis.corpus.reader_base import Skipped, check_file, os_error_reason, printable_path
 from epicrisis.errors import InputError
 
 LARGEST = 10 * 1024 * 1024
@@ -38,7 +38,7 @@ class CsvRow:
     cells: list[str]
 
 
-def header(path: Path) -> tuple[list[str], str]:
+def read_header(path: Path) -> tuple[list[str], str]:
     """The cells of the first line, stripped, and the delimiter: of comma, tab, semicolon and bar what parts it most.
 
     Raises InputError for a path that is no file, and for a first line that cannot be one of column names.
@@ -48,20 +48,20 @@ def header(path: Path) -> tuple[list[str], str]:
         with open_packed(path) as file:
             raw = file.readline(_PIECE).removeprefix(_BOM)
     except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{shown(path)}: {_why(error)}; fetch or make it again") from error
+        raise InputError(f"{printable_path(path)}: {_why(error)}; fetch or make it again") from error
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in raw:
-        raise InputError(f"{shown(path)}: not UTF-8; if it is UTF-16: iconv -f UTF-16 -t UTF-8 FILE > NEW")
+        raise InputError(f"{printable_path(path)}: not UTF-8; if it is UTF-16: iconv -f UTF-16 -t UTF-8 FILE > NEW")
     if raw.startswith(b"PK\x03\x04"):
-        raise InputError(f"{shown(path)}: a ZIP or Excel file; save the sheet as CSV (UTF-8)")
+        raise InputError(f"{printable_path(path)}: a ZIP or Excel file; save the sheet as CSV (UTF-8)")
     try:
         line = raw.decode()
     except UnicodeDecodeError as error:
         raise InputError(
-            f"{shown(path)}: its first line is not UTF-8: iconv -f WINDOWS-1252 -t UTF-8 FILE > NEW"
+            f"{printable_path(path)}: its first line is not UTF-8: iconv -f WINDOWS-1252 -t UTF-8 FILE > NEW"
         ) from error
     parted = {mark: _parted(line, mark) for mark in _DELIMITERS}
     if not any(parted.values()):
-        raise InputError(f"{shown(path)}: its first line is not one of column names: {_QUOTES}")
+        raise InputError(f"{printable_path(path)}: its first line is not one of column names: {_QUOTES}")
     delimiter = max(_DELIMITERS, key=lambda mark: len(parted[mark]))
     return [cell.strip() for cell in parted[delimiter]], delimiter
 
@@ -84,7 +84,7 @@ class _Read:
     is_broken: bool = False
 
 
-def rows(path: Path, form: CsvLayout) -> Iterator[CsvRow | Skipped]:
+def read_rows(path: Path, form: CsvLayout) -> Iterator[CsvRow | Skipped]:
     """The rows behind the first line, blank ones passed over; each with as many cells as the form has columns.
 
     A quote left open may be closed by one of another row. Each of these betrays it and ends the file in front of that
@@ -98,7 +98,7 @@ def rows(path: Path, form: CsvLayout) -> Iterator[CsvRow | Skipped]:
                 f"line {read.first} begins a row that is broken, directly behind one of several lines (from line "
                 f"{held.first}): the quotes of either may be, so both are left out and nothing more was read: {_QUOTES}"
             )
-            yield Skipped(shown(path), f"after line {held.first - 1}", reason)
+            yield Skipped(printable_path(path), f"after line {held.first - 1}", reason)
             return
         if held:
             yield held.item
@@ -125,7 +125,11 @@ def _read(path: Path, form: CsvLayout) -> Iterator[_Read]:
                     raise csv.Error
                 if cells:
                     fault = lines.fault or _fault(cells, form.columns)
-                    item = Skipped(shown(path), f"line {lines.first}", fault) if fault else CsvRow(lines.first, cells)
+                    item = (
+                        Skipped(printable_path(path), f"line {lines.first}", fault)
+                        if fault
+                        else CsvRow(lines.first, cells)
+                    )
                     yield _Read(item, lines.first, has_more_lines, len(cells) != form.columns)
                 lines.begin()
     except _EndlessRow:
@@ -134,15 +138,15 @@ def _read(path: Path, form: CsvLayout) -> Iterator[_Read]:
             f"line {lines.first} begins a row of more than {_ENDLESS // 2**20} MB, and nothing more was read: look for "
             "a missing quote"
         )
-        yield _Read(Skipped(shown(path), f"after line {lines.first - 1}", reason), lines.first, is_broken=True)
+        yield _Read(Skipped(printable_path(path), f"after line {lines.first - 1}", reason), lines.first, is_broken=True)
     except csv.Error:
         assert lines is not None, "the file was opened"
         reason = f"from the next row on the quotes or line ends are broken, and nothing more was read: {_QUOTES}"
-        yield _Read(Skipped(shown(path), f"after line {lines.first - 1}", reason), lines.first, is_broken=True)
+        yield _Read(Skipped(printable_path(path), f"after line {lines.first - 1}", reason), lines.first, is_broken=True)
     except (OSError, EOFError, zlib.error) as error:
         reason = f"the file breaks off ({_why(error)}); fetch or make it again"
         number = lines.number if lines else 0
-        yield _Read(Skipped(shown(path), f"after line {number}", reason), number)
+        yield _Read(Skipped(printable_path(path), f"after line {number}", reason), number)
 
 
 def _is_torn(cells: list[str], has_more_lines: bool, form: CsvLayout) -> bool:
@@ -156,7 +160,7 @@ def _drawn_in(path: Path, first: int, line: int) -> Skipped:
         f"line {line} has the form of a row but stands within quotes of the row of line {first}, and nothing more was "
         "read: close those quotes, or, if the line is part of the note, put a word in front of it"
     )
-    return Skipped(shown(path), f"after line {first - 1}", reason)
+    return Skipped(printable_path(path), f"after line {first - 1}", reason)
 
 
 class _EndlessRow(csv.Error):
@@ -218,4 +222,4 @@ def _fault(cells: list[str], columns: int) -> str:
 
 
 def _why(error: Exception) -> str:
-    return because(error) if isinstance(error, OSError) else str(error)
+    return os_error_reason(error) if isinstance(error, OSError) else str(error)

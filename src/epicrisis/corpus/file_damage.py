@@ -6,16 +6,16 @@ import zlib
 from pathlib import Path
 
 from epicrisis.corpus.compression import is_packed, open_packed
-from epicrisis.corpus.reader_base import because
+from epicrisis.corpus.reader_base import os_error_reason
 
-BROKEN = (OSError, EOFError, zlib.error)
+READ_ERRORS = (OSError, EOFError, zlib.error)
 """What reading an opened file may raise; gzip's own error is an OSError."""
 _PIECE = 1 << 20
 
 
-def breakage(error: Exception) -> str:
+def describe_read_error(error: Exception) -> str:
     """Return why the file breaks off, as a sentence with its cure."""
-    cause = because(error) if isinstance(error, OSError) else str(error)
+    cause = os_error_reason(error) if isinstance(error, OSError) else str(error)
     return f"the file breaks off ({cause}); fetch or make it again"
 
 
@@ -30,12 +30,12 @@ def check_unpacks(path: Path) -> None:
                 pass
 
 
-def damage(path: Path, *, cut_short: bool = True) -> str:
+def describe_damage(path: Path, *, cut_short: bool = True) -> str:
     """Return why the file does not unpack, empty where it does. One that is `cut_short` has right bytes up to there."""
     try:
         check_unpacks(path)
     except EOFError as error:
-        return breakage(error) if cut_short else ""
+        return describe_read_error(error) if cut_short else ""
     except (OSError, zlib.error) as error:
-        return breakage(error)
+        return describe_read_error(error)
     return ""

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from epicrisis.corpus.compression import check_values, open_packed
-from epicrisis.corpus.reader_base import Skipped, because, shown
+from epicrisis.corpus.compression import check_value_count, open_packed
+from epicrisis.corpus.reader_base import Skipped, os_error_reason, printable_path
 from epicrisis.types import Document
 
 __all__ = ["LONGEST", "objects", "open_packed", "read"]
@@ -27,7 +27,7 @@ _BOM = b"\xef\xbb\xbf"
 _PIECE = 1 << 20
 
 
-def read(path: Path) -> Iterator[Document | Skipped]:
+def read_documents(path: Path) -> Iterator[Document | Skipped]:
     """The documents in the file's order.
 
     `id` (or `_id`, or `pmid`: then the id is `pubmed:<pmid>`) and `text` are required; `title`, `source`, `date` and
@@ -36,9 +36,9 @@ def read(path: Path) -> Iterator[Document | Skipped]:
     """
     from pydantic import ValidationError
 
-    from epicrisis.corpus.line_schemas import DocumentLine, reason
+    from epicrisis.corpus.line_schemas import DocumentLine, describe_errors
 
-    for item in objects(path):
+    for item in read_objects(path):
         if isinstance(item, Skipped):
             yield item
             continue
@@ -46,7 +46,7 @@ def read(path: Path) -> Iterator[Document | Skipped]:
         try:
             line = DocumentLine.model_validate(value)
         except ValidationError as error:
-            yield Skipped(shown(path), f"line {number}", reason(error))
+            yield Skipped(printable_path(path), f"line {number}", describe_errors(error))
             continue
         yield Document(
             id=line.id,
@@ -59,7 +59,7 @@ def read(path: Path) -> Iterator[Document | Skipped]:
         )
 
 
-def objects(path: Path) -> Iterator[tuple[int, dict[str, Any]] | Skipped]:
+def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]] | Skipped]:
     """The file's objects with their line numbers, from 1; blank lines are passed over.
 
     A line of more than LONGEST bytes is passed over without being held. A file that breaks off (a gzip file cut short,
@@ -73,7 +73,7 @@ def objects(path: Path) -> Iterator[tuple[int, dict[str, Any]] | Skipped]:
             for number, raw in enumerate(iter(lambda: file.readline(LONGEST + 1), b""), 1):
                 if len(raw) > LONGEST and not raw.endswith(b"\n"):
                     empty = False
-                    yield Skipped(shown(path), f"line {number}", _too_long(len(raw) + _passed_over(file)))
+                    yield Skipped(printable_path(path), f"line {number}", _too_long(len(raw) + _passed_over(file)))
                     continue
                 line = raw.removeprefix(_BOM) if number == 1 else raw
                 if not line.strip():
@@ -82,13 +82,15 @@ def objects(path: Path) -> Iterator[tuple[int, dict[str, Any]] | Skipped]:
                 try:
                     yield number, _parse(line)
                 except ValueError as error:
-                    yield Skipped(shown(path), f"line {number}", str(error))
+                    yield Skipped(printable_path(path), f"line {number}", str(error))
     except (OSError, EOFError, zlib.error) as error:
-        cause = because(error) if isinstance(error, OSError) else str(error)
-        yield Skipped(shown(path), f"after line {number}", f"the file breaks off ({cause}); fetch or make it again")
+        cause = os_error_reason(error) if isinstance(error, OSError) else str(error)
+        yield Skipped(
+            printable_path(path), f"after line {number}", f"the file breaks off ({cause}); fetch or make it again"
+        )
         return
     if empty:
-        yield Skipped(shown(path), "", "holds no line but blank ones")
+        yield Skipped(printable_path(path), "", "holds no line but blank ones")
 
 
 def _passed_over(file: IO[bytes]) -> int:
@@ -108,9 +110,9 @@ def _too_long(size: int) -> str:
 
 def _parse(line: bytes) -> dict[str, Any]:
     """Raises ValueError with a reason that repeats nothing of the line."""
-    from epicrisis.corpus.line_schemas import fault
+    from epicrisis.corpus.line_schemas import find_json_fault
 
-    check_values(line, MOST_VALUES)
+    check_value_count(line, MOST_VALUES)
     try:
         value = json.loads(line.rstrip().decode())
     except UnicodeDecodeError as error:
@@ -121,6 +123,6 @@ def _parse(line: bytes) -> dict[str, Any]:
         raise ValueError("not JSON that can be read: a number too long, or nested too deep") from error
     if not isinstance(value, dict):
         raise ValueError("not a JSON object; each line must be one, with id and text")  # noqa: TRY004
-    if wrong := fault(value):
+    if wrong := find_json_fault(value):
         raise ValueError(wrong)
     return value

@@ -29,7 +29,7 @@ _FIELDS = frozenset(("document_id", "start", "end", "fact", *string.ascii_upperc
 """Fields within a field whose names are the program's own, and the letters of options."""
 
 
-def fault(value: Any, depth: int = 0) -> str | None:
+def find_json_fault(value: Any, depth: int = 0) -> str | None:
     """What of parsed JSON no store, prompt or record could hold; `None` when nothing is wrong."""
     if depth > MAX_DEPTH:
         return f"nested deeper than {MAX_DEPTH} levels"
@@ -43,13 +43,13 @@ def fault(value: Any, depth: int = 0) -> str | None:
     elif isinstance(value, float) and not math.isfinite(value):
         return "holds a number that is not finite"
     elif isinstance(value, dict):
-        return next((f for pair in value.items() for part in pair if (f := fault(part, depth + 1))), None)
+        return next((f for pair in value.items() for part in pair if (f := find_json_fault(part, depth + 1))), None)
     elif isinstance(value, list):
-        return next((f for item in value if (f := fault(item, depth + 1))), None)
+        return next((f for item in value if (f := find_json_fault(item, depth + 1))), None)
     return None
 
 
-def reason(error: ValidationError) -> str:
+def describe_errors(error: ValidationError) -> str:
     """One line: every field that is wrong and why. Of a field's keys, which the file made up, only the place."""
     faults = []
     for item in error.errors():
@@ -96,16 +96,16 @@ def _empty_to_null(value: Any) -> Any:
     return None if value == "" else value
 
 
-Filled = Annotated[str, AfterValidator(_not_blank)]
-Name = Annotated[Filled, BeforeValidator(_number_to_text)]
-Text = Annotated[str, BeforeValidator(_null_to_empty)]
-Gold = Annotated[Annotated[str, AfterValidator(_empty_or_filled)], BeforeValidator(_number_to_text)]
-Date = Annotated[
+NonBlank = Annotated[str, AfterValidator(_not_blank)]
+Identifier = Annotated[NonBlank, BeforeValidator(_number_to_text)]
+NullableText = Annotated[str, BeforeValidator(_null_to_empty)]
+GoldAnswer = Annotated[Annotated[str, AfterValidator(_empty_or_filled)], BeforeValidator(_number_to_text)]
+PartialDate = Annotated[
     Annotated[str, AfterValidator(_date)] | None,
     BeforeValidator(_empty_to_null),
     BeforeValidator(_number_to_text),
 ]
-Patient = Annotated[Annotated[str, AfterValidator(_patient)] | None, BeforeValidator(_number_to_text)]
+PatientId = Annotated[Annotated[str, AfterValidator(_patient)] | None, BeforeValidator(_number_to_text)]
 
 
 class DocumentLine(BaseModel):
@@ -113,12 +113,12 @@ class DocumentLine(BaseModel):
 
     model_config = ConfigDict(extra="allow", strict=True)
 
-    id: Name
-    text: Filled
-    title: Text = ""
-    source: Text = ""
-    date: Date = None
-    patient: Patient = None
+    id: Identifier
+    text: NonBlank
+    title: NullableText = ""
+    source: NullableText = ""
+    date: PartialDate = None
+    patient: PatientId = None
     metadata: dict[str, Any] | None = None
 
     @model_validator(mode="before")
@@ -133,18 +133,18 @@ class DocumentLine(BaseModel):
         return line
 
 
-class PlaceLine(BaseModel):
+class EvidenceLine(BaseModel):
     """Where in a document something stands, offsets in characters; other keys are not read."""
 
     model_config = ConfigDict(strict=True)
 
-    document_id: Name
+    document_id: Identifier
     start: int = Field(ge=0)
     end: int = Field(ge=1)
-    fact: Text = ""
+    fact: NullableText = ""
 
     @model_validator(mode="after")
-    def _not_empty(self) -> PlaceLine:
+    def _not_empty(self) -> EvidenceLine:
         if self.end <= self.start:
             raise ValueError("end: not behind start; offsets are in characters, the end not included")
         return self
@@ -155,16 +155,16 @@ class QuestionLine(BaseModel):
 
     model_config = ConfigDict(strict=True)
 
-    id: Name | None = None
-    text: Filled = Field(validation_alias=AliasChoices("text", "question"))
-    options: dict[str, Filled] | None = None
+    id: Identifier | None = None
+    text: NonBlank = Field(validation_alias=AliasChoices("text", "question"))
+    options: dict[str, NonBlank] | None = None
     form: QuestionForm | None = None
-    gold: Gold | None = None
-    also: list[Name] | None = None
-    gold_documents: list[Name] | None = None
-    evidence: list[PlaceLine] | None = None
-    category: Text = ""
-    patient: Patient = None
+    gold: GoldAnswer | None = None
+    also: list[Identifier] | None = None
+    gold_documents: list[Identifier] | None = None
+    evidence: list[EvidenceLine] | None = None
+    category: NullableText = ""
+    patient: PatientId = None
 
     @model_validator(mode="before")
     @classmethod
@@ -201,9 +201,9 @@ class PubMedQAEntry(BaseModel):
 
     model_config = ConfigDict(strict=True)
 
-    question: Filled = Field(validation_alias="QUESTION")
+    question: NonBlank = Field(validation_alias="QUESTION")
     contexts: list[str] = Field(validation_alias="CONTEXTS")
     labels: list[str] = Field(default=[], validation_alias="LABELS")
     meshes: list[str] = Field(default=[], validation_alias="MESHES")
-    year: Date = Field(default=None, validation_alias="YEAR")
+    year: PartialDate = Field(default=None, validation_alias="YEAR")
     final_decision: str | None = None

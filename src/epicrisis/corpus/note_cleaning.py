@@ -21,14 +21,14 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from epicrisis.corpus.note_footers import FOOTERS
-from epicrisis.corpus.note_sections import sections
+from epicrisis.corpus.note_sections import find_sections
 
-NOTES = 20
-PATIENTS = 10
-SHARE = 0.5
-SHORTEST = 80
+MIN_NOTES = 20
+MIN_PATIENTS = 10
+MIN_SHARE = 0.5
+MIN_CHARACTERS = 80
 """Characters of a text that can recur, white space folded."""
-COUNTED = 100_000
+MAX_COUNTED_TEXTS = 100_000
 """Texts counted at once. Where there are more, the rarest are forgotten: counts are then too low, never too high."""
 
 ParagraphHash: TypeAlias = bytes
@@ -105,7 +105,7 @@ _FINDINGS = re.compile(
 """In a heading: nothing below it recurs."""
 
 
-def cleaned(text: str) -> str:
+def clean_text(text: str) -> str:
     """The text with line feeds as line ends, without control characters and byte order marks, without blanks at the
     ends of lines, with one blank line for several, and none at its ends. All else stays, indents and the marks of
     de-identification (`[**Name**]`, `___`) among it. Cleaned twice is cleaned once."""
@@ -114,7 +114,7 @@ def cleaned(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Recurring:
+class RecurringText:
     """A text that recurs: as it stood in the first note that had it, and in how many it was counted."""
 
     text: str
@@ -141,10 +141,10 @@ class _Count:
     patients: frozenset[str]
 
 
-class Counts:
+class RecurringTextCounter:
     """What recurs over the notes of a file, counted in bounded memory: at most `limit` texts at once."""
 
-    def __init__(self, limit: int = COUNTED) -> None:
+    def __init__(self, limit: int = MAX_COUNTED_TEXTS) -> None:
         self._limit = limit
         self._texts: dict[ParagraphHash, _Count] = {}
         self._floor = 0
@@ -154,7 +154,7 @@ class Counts:
     def add(self, note_type: str, patient: str, text: str) -> None:
         """Counts the texts of one cleaned note, each once."""
         self._notes[note_type] += 1
-        met = {key_of(note_type, text[start:end]): (start, end) for start, end in _candidates(text)}
+        met = {hash_paragraph(note_type, text[start:end]): (start, end) for start, end in _candidates(text)}
         for key, (start, end) in met.items():
             count = self._texts.get(key)
             if count is None:
@@ -162,18 +162,18 @@ class Counts:
                 self._types[key] = note_type
             else:
                 count.notes += 1
-                if len(count.patients) < PATIENTS:
+                if len(count.patients) < MIN_PATIENTS:
                     count.patients |= {patient}
         if len(self._texts) > self._limit:
             self._forget()
 
-    def recurring(self) -> dict[ParagraphHash, Recurring]:
+    def recurring(self) -> dict[ParagraphHash, RecurringText]:
         """The texts that recur, in no order."""
         return {
-            key: Recurring(count.text, count.notes, of)
+            key: RecurringText(count.text, count.notes, of)
             for key, count in self._texts.items()
-            if count.notes >= max(NOTES, SHARE * (of := self._notes[self._types[key]]))
-            and len(count.patients) >= PATIENTS
+            if count.notes >= max(MIN_NOTES, MIN_SHARE * (of := self._notes[self._types[key]]))
+            and len(count.patients) >= MIN_PATIENTS
         }
 
     def _forget(self) -> None:
@@ -183,20 +183,20 @@ class Counts:
         self._types = {key: self._types[key] for key in self._texts}
 
 
-def key_of(note_type: str, text: str) -> ParagraphHash:
+def hash_paragraph(note_type: str, text: str) -> ParagraphHash:
     """What a text is counted by: its note type and its words; how its lines are broken does not matter."""
     words = f"{note_type}\0{' '.join(text.split())}"
     return hashlib.blake2b(words.encode(), digest_size=16).digest()
 
 
-def without_boilerplate(
-    note_type: str, text: str, recurring: Mapping[ParagraphHash, Recurring]
+def remove_boilerplate(
+    note_type: str, text: str, recurring: Mapping[ParagraphHash, RecurringText]
 ) -> tuple[str, list[RemovedText]]:
     """The cleaned text without footers and recurring texts, cleaned again; and what was taken out, in its order."""
     spans: list[tuple[int, int, RemovedText]] = []
     if recurring:
         for start, end in _candidates(text):
-            key = key_of(note_type, text[start:end])
+            key = hash_paragraph(note_type, text[start:end])
             if key in recurring:
                 spans.append((start, end, RemovedText("recurring", text[start:end], key)))
     for name, pattern in FOOTERS.items():
@@ -210,7 +210,7 @@ def without_boilerplate(
             kept.append(text[place:start])
             taken.append(what)
             place = end
-    return cleaned("".join((*kept, text[place:]))), taken
+    return clean_text("".join((*kept, text[place:]))), taken
 
 
 def _candidates(text: str) -> Iterator[tuple[int, int]]:
@@ -218,7 +218,7 @@ def _candidates(text: str) -> Iterator[tuple[int, int]]:
     spans = list(_spans(text))
     told = [
         (int(start), int(end))
-        for start, end, title in (sections(text) if spans else ())
+        for start, end, title in (find_sections(text) if spans else ())
         if _FINDINGS.search(str(title))
     ]
     for start, end in spans:
@@ -242,7 +242,7 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
 
 def _may_recur(text: str) -> bool:
     folded = " ".join(text.split())
-    if len(folded) < SHORTEST or _NEVER.search(folded) or not _SAYS.search(folded):
+    if len(folded) < MIN_CHARACTERS or _NEVER.search(folded) or not _SAYS.search(folded):
         return False
     words = set(_WORD.findall(_NO_REPLY.sub("", folded).lower()))
     return words.isdisjoint(_TOLD_WITH) and not any(

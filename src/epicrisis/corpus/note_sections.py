@@ -46,7 +46,7 @@ _LETTERS = 5
 """A heading that is not known has at least so many: `BP:` and `NPO` are none."""
 
 
-def sections(text: str) -> list[list[int | str]]:
+def find_sections(text: str) -> list[list[int | str]]:
     """`[start, end, title]` of each section in the text's order, offsets in characters; they follow each other without
     gaps from the first heading to the text's end. A title is as written, without its colon."""
     found: list[tuple[int, str]] = []

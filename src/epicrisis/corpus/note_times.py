@@ -46,7 +46,7 @@ _DIRECTIVES = tuple("YymbBdjHIpMSfzaA")
 """Of formats that are told; the others of `strptime` are read otherwise on another machine, or are of no export."""
 
 
-def check_format(form: str) -> None:
+def check_time_format(form: str) -> None:
     """Raises InputError for what `strptime` could not read times by, or what holds no year."""
     told = _directives(form)
     fault = ""
@@ -65,7 +65,7 @@ def check_format(form: str) -> None:
         raise InputError(f"--time-format {form!r}: {fault}")
 
 
-def normalised(given: str, form: str = "") -> tuple[str, str] | None:
+def parse_note_time(given: str, form: str = "") -> tuple[str, str] | None:
     """(`2150-03-04T10:30`, `2150-03-04`, `2150-03` or `2150`; the offset from UTC, empty where none is written), or
     `None` where it cannot be read.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from epicrisis.corpus.reader_base import Skipped, because, shown
+from epicrisis.corpus.reader_base import Skipped, os_error_reason, printable_path
 from epicrisis.types import Document
 
 LARGEST = 64 * 1024 * 1024
@@ -13,7 +13,7 @@ LARGEST = 64 * 1024 * 1024
 MARKDOWN = (".md", ".markdown")
 
 
-def read(path: Path, name: str) -> Iterator[Document | Skipped]:
+def read_document(path: Path, name: str) -> Iterator[Document | Skipped]:
     """The one document, or why it was left out.
 
     `name` is the path relative to what the user named, with forward slashes: it makes the id (`file:<name>`) and the
@@ -24,19 +24,19 @@ def read(path: Path, name: str) -> Iterator[Document | Skipped]:
         size = path.stat().st_size
         if size > LARGEST:
             reason = f"{size / 2**20:,.0f} MB, and the limit is {LARGEST // 2**20}; split it"
-            yield Skipped(shown(path), "", reason)
+            yield Skipped(printable_path(path), "", reason)
             return
         text = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except OSError as error:
-        yield Skipped(shown(path), "", f"{because(error)}; check the file and its permissions")
+        yield Skipped(printable_path(path), "", f"{os_error_reason(error)}; check the file and its permissions")
         return
     except UnicodeDecodeError as error:
-        yield Skipped(shown(path), "", f"not UTF-8 at byte {error.start + 1}; save the file as UTF-8")
+        yield Skipped(printable_path(path), "", f"not UTF-8 at byte {error.start + 1}; save the file as UTF-8")
         return
     if "\0" in text:
-        yield Skipped(shown(path), "", "holds a NUL character: not a text file")
+        yield Skipped(printable_path(path), "", "holds a NUL character: not a text file")
     elif not text.strip():
-        yield Skipped(shown(path), "", "holds no text")
+        yield Skipped(printable_path(path), "", "holds no text")
     else:
         heading = _heading(text) if path.suffix.lower() in MARKDOWN else ""
         yield Document(id=f"file:{name}", text=text, title=heading or path.stem, source=name)

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from epicrisis.corpus.compression import check_values
-from epicrisis.corpus.reader_base import Skipped, because, check_file, shown
+from epicrisis.corpus.compression import check_value_count
+from epicrisis.corpus.reader_base import Skipped, check_file, os_error_reason, printable_path
 from epicrisis.errors import InputError
 from epicrisis.types import Document, Question
 
@@ -25,40 +25,42 @@ OPTIONS = {"A": "yes", "B": "no", "C": "maybe"}
 _LETTERS = {text: letter for letter, text in OPTIONS.items()}
 
 
-def load(path: Path) -> Mapping[str, Any]:
+def load_entries(path: Path) -> Mapping[str, Any]:
     """The file's entries by PMID, not yet looked at. Raises InputError for any other file."""
     cure = "it must map PMIDs to objects with CONTEXTS; for other data write JSON lines with id and text"
     try:
         if path.stat().st_size > LARGEST:
-            raise InputError(f"{shown(path)}: larger than {LARGEST // 2**20} MB; {cure}")
+            raise InputError(f"{printable_path(path)}: larger than {LARGEST // 2**20} MB; {cure}")
         raw = path.read_bytes()
         if too_many := _too_many(raw):
-            raise InputError(f"{shown(path)}: {too_many}")
+            raise InputError(f"{printable_path(path)}: {too_many}")
         value = json.loads(raw.decode("utf-8-sig"))
     except OSError as error:
-        raise InputError(f"{shown(path)}: {because(error)}; check the path and its permissions") from error
+        raise InputError(
+            f"{printable_path(path)}: {os_error_reason(error)}; check the path and its permissions"
+        ) from error
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{shown(path)}: not a JSON file in UTF-8; {cure}") from error
+        raise InputError(f"{printable_path(path)}: not a JSON file in UTF-8; {cure}") from error
     if not isinstance(value, dict) or not any(isinstance(v, dict) and "CONTEXTS" in v for v in value.values()):
-        raise InputError(f"{shown(path)}: not PubMedQA's file; {cure}")
+        raise InputError(f"{printable_path(path)}: not PubMedQA's file; {cure}")
     return value
 
 
 def _too_many(raw: bytes) -> str:
     try:
-        check_values(raw)
+        check_value_count(raw)
     except ValueError as error:
         return str(error)
     return ""
 
 
-def documents(path: Path, entries: Mapping[str, Any]) -> Iterator[Document | Skipped]:
-    """The abstracts of `load(path)`, in the file's order: `pubmed:<PMID>`, the sections joined by a line feed."""
+def read_documents(path: Path, entries: Mapping[str, Any]) -> Iterator[Document | Skipped]:
+    """The abstracts of `load_entries(path)`, in the file's order: `pubmed:<PMID>`, the sections joined by a line feed."""
     for key, value in entries.items():
         try:
             entry = _entry(key, value)
         except ValueError as error:
-            yield Skipped(shown(path), f"entry {key!a}", str(error))
+            yield Skipped(printable_path(path), f"entry {key!a}", str(error))
             continue
         yield Document(
             id=f"pubmed:{key}",
@@ -69,14 +71,14 @@ def documents(path: Path, entries: Mapping[str, Any]) -> Iterator[Document | Ski
         )
 
 
-def questions(path: Path) -> Iterator[Question]:
+def read_questions(path: Path) -> Iterator[Question]:
     """The questions in the file's order, with yes, no and maybe as A, B and C.
 
     Raises InputError at the call for a file that is not PubMedQA's, and at an entry that is broken: with a question
     less it would be another benchmark.
     """
     check_file(path)
-    return _questions(path, load(path))
+    return _questions(path, load_entries(path))
 
 
 def _questions(path: Path, entries: Mapping[str, Any]) -> Iterator[Question]:
@@ -87,7 +89,7 @@ def _questions(path: Path, entries: Mapping[str, Any]) -> Iterator[Question]:
             if gold == "":
                 raise ValueError("final_decision: neither yes, no nor maybe")
         except ValueError as error:
-            raise InputError(f"{shown(path)}: entry {key!a}: {error}; fetch the file again") from error
+            raise InputError(f"{printable_path(path)}: entry {key!a}: {error}; fetch the file again") from error
         yield Question(
             text=entry.question,
             options=OPTIONS,
@@ -102,14 +104,14 @@ def _entry(key: str, value: Any) -> PubMedQAEntry:
     """Raises ValueError with the reason."""
     from pydantic import ValidationError
 
-    from epicrisis.corpus.line_schemas import PubMedQAEntry, fault, reason
+    from epicrisis.corpus.line_schemas import PubMedQAEntry, describe_errors, find_json_fault
 
-    if wrong := fault([key, value]):
+    if wrong := find_json_fault([key, value]):
         raise ValueError(wrong)
     try:
         entry = PubMedQAEntry.model_validate(value)
     except ValidationError as error:
-        raise ValueError(reason(error)) from error
+        raise ValueError(describe_errors(error)) from error
     if not "".join(entry.contexts).strip():
         raise ValueError("CONTEXTS: empty")
     return entry

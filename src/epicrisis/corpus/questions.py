@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.corpus import jsonl, pubmedqa
-from epicrisis.corpus.reader_base import Skipped, check_file, shown
+from epicrisis.corpus.reader_base import Skipped, check_file, printable_path
 from epicrisis.errors import InputError
 from epicrisis.types import EvidenceSpan, Question
 
@@ -30,16 +30,18 @@ def read_questions(path: Path) -> Iterator[Question | Skipped]:
     check_file(path)
     name = path.name.lower()
     if name.endswith(".json"):
-        return pubmedqa.questions(path)
+        return pubmedqa.read_questions(path)
     if name.endswith((".jsonl", ".jsonl.gz")):
         return _lines(path)
-    raise InputError(f"{shown(path)}: questions come as .jsonl, .jsonl.gz or PubMedQA's .json; rename or convert it")
+    raise InputError(
+        f"{printable_path(path)}: questions come as .jsonl, .jsonl.gz or PubMedQA's .json; rename or convert it"
+    )
 
 
 def _lines(path: Path) -> Iterator[Question | Skipped]:
     from pydantic import ValidationError
 
-    from epicrisis.corpus.line_schemas import QuestionLine, reason
+    from epicrisis.corpus.line_schemas import QuestionLine, describe_errors
 
     seen: set[str] = set()
     for item in _accepted(path):
@@ -51,11 +53,11 @@ def _lines(path: Path) -> Iterator[Question | Skipped]:
         try:
             line = QuestionLine.model_validate(value)
         except ValidationError as error:
-            yield Skipped(shown(path), where, reason(error))
+            yield Skipped(printable_path(path), where, describe_errors(error))
             continue
         question_id = line.id or str(number)
         if question_id in seen:
-            yield Skipped(shown(path), where, "id: the same as an earlier question's; give each its own")
+            yield Skipped(printable_path(path), where, "id: the same as an earlier question's; give each its own")
             continue
         seen.add(question_id)
         yield Question(
@@ -75,7 +77,7 @@ def _lines(path: Path) -> Iterator[Question | Skipped]:
 def _accepted(path: Path) -> Iterator[tuple[int, dict[str, Any]] | Skipped]:
     """The lines, without those whose state says that they are no questions, or not yet."""
     passed_over, left = 0, 0
-    for item in jsonl.objects(path):
+    for item in jsonl.read_objects(path):
         state = _ACCEPTED if isinstance(item, Skipped) else item[1].get("state", _ACCEPTED)
         if state in _PASSED_OVER:
             passed_over += 1
@@ -85,7 +87,7 @@ def _accepted(path: Path) -> Iterator[tuple[int, dict[str, Any]] | Skipped]:
             yield item
         else:
             known = ", ".join((_ACCEPTED, *_PASSED_OVER))
-            yield Skipped(shown(path), f"line {item[0]}", f"state: none of {known}")
+            yield Skipped(printable_path(path), f"line {item[0]}", f"state: none of {known}")
     if passed_over and not left:
         cure = f'set the state of those that are good to "{_ACCEPTED}"'
-        yield Skipped(shown(path), "", f"none of its {passed_over} lines is accepted; {cure}")
+        yield Skipped(printable_path(path), "", f"none of its {passed_over} lines is accepted; {cure}")

@@ -32,7 +32,7 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True)
-class Deleted:
+class DeletedDocument:
     """A document its source has taken back, as of `revision` (see `Document.revision`).
 
     Without a revision (`""`) it is deleted if it is there and of this `patient`; what is added later counts again.
@@ -44,7 +44,7 @@ class Deleted:
 
 
 @dataclass(frozen=True, slots=True)
-class Marked:
+class ArticleStatement:
     """What a notice or a list says of an article that is, or will be, in the library."""
 
     source: str
@@ -58,7 +58,7 @@ class Marked:
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
+class EncodedDocument:
     """A document that comes with the vector `(d,)` of its one passage, the whole text."""
 
     document: Document
@@ -66,7 +66,7 @@ class Encoded:
 
 
 @dataclass(frozen=True, slots=True)
-class FromFile:
+class FileDocument:
     """A document without a revision, with the file it was read from."""
 
     document: Document
@@ -74,7 +74,7 @@ class FromFile:
 
 
 @dataclass(frozen=True, slots=True)
-class WholeFile:
+class FileFingerprint:
     """A file of which everything was given: it comes after its last document. `name` without its folder."""
 
     name: str
@@ -83,7 +83,7 @@ class WholeFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class PatientIdentity:
     """Who is meant by a patient's id, as far as a source says; it comes before the patient's first note."""
 
     patient: str
@@ -98,11 +98,20 @@ class Identity:
     """Record numbers and other identifiers: (system, value); the system may be empty."""
 
 
-Item: TypeAlias = Document | Encoded | FromFile | Deleted | Identity | Marked | Skipped | WholeFile
+ReaderItem: TypeAlias = (
+    Document
+    | EncodedDocument
+    | FileDocument
+    | DeletedDocument
+    | PatientIdentity
+    | ArticleStatement
+    | Skipped
+    | FileFingerprint
+)
 """What a reader gives."""
 
 
-def marked(path: Path, items: Iterable[Item]) -> Iterator[Item]:
+def append_fingerprint(path: Path, items: Iterable[ReaderItem]) -> Iterator[ReaderItem]:
     """The items, and the mark of the whole file unless it could not be read to its end."""
     broken = False
     for item in items:
@@ -110,25 +119,27 @@ def marked(path: Path, items: Iterable[Item]) -> Iterator[Item]:
         broken = broken or (isinstance(item, Skipped) and item.where.partition(" ")[0] in ("", "after"))
         yield item
     if not broken:
-        yield whole_file(path)
+        yield fingerprint_file(path)
 
 
-def whole_file(path: Path) -> WholeFile:
+def fingerprint_file(path: Path) -> FileFingerprint:
     """Raises InputError where the file can no longer be read."""
     try:
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return WholeFile(shown(path.name), digest, path.stat().st_size)
+        return FileFingerprint(printable_path(path.name), digest, path.stat().st_size)
     except OSError as error:
-        raise InputError(f"{shown(path)}: {because(error)}; check the path and its permissions") from error
+        raise InputError(
+            f"{printable_path(path)}: {os_error_reason(error)}; check the path and its permissions"
+        ) from error
 
 
-def shown(path: Path | str) -> str:
+def printable_path(path: Path | str) -> str:
     """Return the path as one printable line: bytes of a file name that are not UTF-8 become U+FFFD."""
     return printable(os.fsencode(path).decode("utf-8", "replace"))
 
 
-def because(error: OSError) -> str:
+def os_error_reason(error: OSError) -> str:
     """Why the operating system refused, without the path."""
     return error.strerror or str(error)
 
@@ -139,25 +150,29 @@ def is_folder(path: Path) -> bool:
         mode = path.stat().st_mode
     except FileNotFoundError:
         raise InputError(
-            f"{shown(path)}: no such file or folder; check the spelling and the folder you are in"
+            f"{printable_path(path)}: no such file or folder; check the spelling and the folder you are in"
         ) from None
     except OSError as error:
-        raise InputError(f"{shown(path)}: {because(error)}; check the path and its permissions") from error
+        raise InputError(
+            f"{printable_path(path)}: {os_error_reason(error)}; check the path and its permissions"
+        ) from error
     if stat.S_ISDIR(mode):
         return True
     if stat.S_ISREG(mode):
         return False
-    raise InputError(f"{shown(path)}: neither a file nor a folder; write the data to a file first")
+    raise InputError(f"{printable_path(path)}: neither a file nor a folder; write the data to a file first")
 
 
 def check_file(path: Path) -> None:
     """Raises InputError unless this is a file that can be opened and holds at least one byte."""
     if is_folder(path):
-        raise InputError(f"{shown(path)}: a folder; name the file in it")
+        raise InputError(f"{printable_path(path)}: a folder; name the file in it")
     try:
         with path.open("rb") as file:
             first = file.read(1)
     except OSError as error:
-        raise InputError(f"{shown(path)}: {because(error)}; check the path and its permissions") from error
+        raise InputError(
+            f"{printable_path(path)}: {os_error_reason(error)}; check the path and its permissions"
+        ) from error
     if not first:
-        raise InputError(f"{shown(path)}: the file is empty; leave it out, or make it again")
+        raise InputError(f"{printable_path(path)}: the file is empty; leave it out, or make it again")

@@ -42,7 +42,7 @@ class _Piece(NamedTuple):
     whole: bool
 
 
-def chunk(
+def chunk_document(
     document: Document, spans: Callable[[str], Sequence[Span]], max_tokens: int, overlap: int
 ) -> tuple[Passage, ...]:
     """The document's passages in order, each of at most `max_tokens` tokens by the offsets that `spans` gives.
@@ -70,10 +70,10 @@ def chunk(
     else:
         pieces = list(_pieces(text, tokens, limit))
         ranges = [(pieces[i].start, pieces[j - 1].end) for i, j in _pack(pieces, limit, overlap)]
-    return passages(document, ranges)
+    return build_passages(document, ranges)
 
 
-def passages(document: Document, ranges: Iterable[Span]) -> tuple[Passage, ...]:
+def build_passages(document: Document, ranges: Iterable[Span]) -> tuple[Passage, ...]:
     """The spans of the document's text that these offsets give, numbered in their order."""
     return tuple(
         Passage(
@@ -118,7 +118,7 @@ def _pack(pieces: Sequence[_Piece], limit: int, overlap: int) -> Iterator[Span]:
 
 
 def _pieces(text: str, tokens: Sequence[Span], limit: int) -> Iterator[_Piece]:
-    for start, end in sentences(text):
+    for start, end in find_sentences(text):
         first = bisect_right(tokens, start, key=lambda span: span[1])
         last = bisect_left(tokens, end, key=lambda span: span[0])
         if last - first <= limit:
@@ -158,7 +158,7 @@ def _cut(text: str, tokens: Sequence[Span], first: int, last: int, limit: int) -
     return last
 
 
-def sentences(text: str) -> Iterator[Span]:
+def find_sentences(text: str) -> Iterator[Span]:
     """Offsets of the sentences in order, without the white space between them. A line end always ends one."""
     start = len(text) - len(text.lstrip())
     for match in _BOUNDARY.finditer(text, start):

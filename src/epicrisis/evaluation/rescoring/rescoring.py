@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.corpus import jsonl
-from epicrisis.corpus.reader_base import Skipped, is_folder, shown
+from epicrisis.corpus.reader_base import Skipped, is_folder, printable_path
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.statistics import Mean, wilson
 from epicrisis.evaluation.analysis.table import Cell, Table
@@ -102,9 +102,11 @@ def _is_ours(path: Path) -> bool:
     """Whether it is a run of this program. Raises InputError where it is nothing that could be read."""
     if is_folder(path):
         return (path / MANIFEST).exists()
-    first = next((item for item in jsonl.objects(path) if not isinstance(item, Skipped)), None)
+    first = next((item for item in jsonl.read_objects(path) if not isinstance(item, Skipped)), None)
     if first is None:
-        raise InputError(f"{shown(path)}: holds no JSON object a line; name a run, or a file of released replies")
+        raise InputError(
+            f"{printable_path(path)}: holds no JSON object a line; name a run, or a file of released replies"
+        )
     return "answer" in first[1]
 
 
@@ -148,7 +150,7 @@ def _same_ids(path: Path, outputs: Outputs, loaded: Callable[[str], Dataset]) ->
         if {question.id for question in dataset.questions} == outputs.keys():
             return dataset
     raise InputError(
-        f"{shown(path)}: its {len(outputs)} ids are not those of a set of MIRAGE: say --dataset, whose questions it "
+        f"{printable_path(path)}: its {len(outputs)} ids are not those of a set of MIRAGE: say --dataset, whose questions it "
         "answers"
     )
 

@@ -28,9 +28,9 @@ from typing import Any, Literal, TypeAlias
 from epicrisis.answering.citations import locate
 from epicrisis.answering.reply_parsing import Unreadable
 from epicrisis.answers import Failure, Quotation, Usage
-from epicrisis.corpus.character_splitting import split
-from epicrisis.corpus.reader_base import Skipped, shown
-from epicrisis.corpus.readers import read
+from epicrisis.corpus.character_splitting import split_by_characters
+from epicrisis.corpus.reader_base import Skipped, printable_path
+from epicrisis.corpus.readers import read_sources
 from epicrisis.errors import InputError
 from epicrisis.evaluation.grading.structured_requests import Asker, GraderReplyFormat, object_of, read_object, text_of
 from epicrisis.evaluation.runs.concurrency import worked_off
@@ -131,7 +131,7 @@ def draw(sources: Sequence[Path], n: int, seed: int, scope: Scope) -> Drawn:
         drawn = Drawn(tuple(heapq.nsmallest(n, passages, key=lambda each: _place(seed, each.id))), tuple(skipped))
     if not drawn.passages:
         raise InputError(
-            f"{', '.join(map(shown, sources))}: no passage to make a question of (patients' records are left aside): "
+            f"{', '.join(map(printable_path, sources))}: no passage to make a question of (patients' records are left aside): "
             "name documents with text"
         )
     return drawn
@@ -139,12 +139,12 @@ def draw(sources: Sequence[Path], n: int, seed: int, scope: Scope) -> Drawn:
 
 def _passages(sources: Sequence[Path], skipped: list[Skipped]) -> Iterator[Passage]:
     seen: set[str] = set()
-    for item in read(sources):
+    for item in read_sources(sources):
         if isinstance(item, Skipped):
             skipped.append(item)
         elif isinstance(item, Document) and item.id not in seen:
             seen.add(item.id)
-            yield from split(item, CHARACTERS, 0)
+            yield from split_by_characters(item, CHARACTERS, 0)
 
 
 def _place(seed: int, passage_id: str) -> bytes:

@@ -35,7 +35,7 @@ from epicrisis.answering.reply_parsing import (
 )
 from epicrisis.answering.strategy_context import SECOND_TRY_TEMPERATURE
 from epicrisis.answers import Failure, Usage
-from epicrisis.corpus.line_schemas import fault
+from epicrisis.corpus.line_schemas import find_json_fault
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.evaluation.datasets.sampling import at_random
@@ -179,7 +179,7 @@ def _read(text: str, form: ReplyForm, concludes: bool) -> Solution:
     reasoning = next((each.strip() for each in said if isinstance(each, str)), "")
     if not reasoning and json_objects(text):
         raise Unreadable("the reply has no reasoning")
-    if wrong := fault([reasoning, reply.text]):
+    if wrong := find_json_fault([reasoning, reply.text]):
         raise Unreadable(f"the reply {wrong}")
     if concludes and form.options and _concluded(reasoning, form.options) not in (None, reply.choice):
         raise Unreadable("the reasoning comes to another choice than the reply states")

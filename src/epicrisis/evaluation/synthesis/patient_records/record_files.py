@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from epicrisis.corpus.reader_base import because, shown
+from epicrisis.corpus.reader_base import os_error_reason, printable_path
 from epicrisis.errors import InputError, StorageError
 from epicrisis.evaluation.synthesis.patient_records.fictional_record import FictionalRecord, check_length, make_record
 from epicrisis.evaluation.synthesis.patient_records.note_writing import FictionalNote
@@ -73,12 +73,12 @@ def write_records(
     try:
         sweep(_PREFIX, folder)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise InputError(f"{shown(folder)} is there already: name a new or empty folder (-o)")
+            raise InputError(f"{printable_path(folder)} is there already: name a new or empty folder (-o)")
         with _whole(folder) as place:
             return _written(place, patients, tokens, stays, seed, questions_each)
     except OSError as error:
         raise StorageError(
-            f"{shown(folder)} cannot be written ({because(error)}): free some space, or name another folder (-o)"
+            f"{printable_path(folder)} cannot be written ({os_error_reason(error)}): free some space, or name another folder (-o)"
         ) from error
 
 
