@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from epicrisis.corpus.sentence_chunking import find_sentences
+from epicrisis.corpus.chunking import find_sentences
 from epicrisis.errors import ModelMissing, SettingsError, StorageError
 from epicrisis.library.fusion_checks import check_same
 from epicrisis.library.library import Library

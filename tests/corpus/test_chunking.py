@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from epicrisis.corpus.chunking import chunk_document, find_sentences
 from epicrisis.corpus.readers import read_sources
-from epicrisis.corpus.sentence_chunking import chunk_document, find_sentences
 from epicrisis.types import Document, Passage
 
 TEXT = "Aspirin was given. It helped a lot. Nobody died. The end came in 1990."

@@ -83,7 +83,7 @@ def test_counting_is_bounded_and_still_finds_what_recurs() -> None:
         letters = "".join(chr(ord("a") + int(digit)) for digit in str(n))
         own = f"A sentence of this one note {letters} that is long enough to be counted among all the others."
         counts.add("x", f"p{n}", f"{TEMPLATE}\n\n{own}")
-        assert len(counts._texts) <= 51
+        assert len(counts) <= 51
     assert [each.text for each in counts.recurring().values()] == [TEMPLATE]
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.corpus import compression, csv_rows, fhir, jsonl, medcpt, plain_text, pubmedqa
-from epicrisis.corpus.csv_layout import CsvLayout
+from epicrisis.corpus import compression, csv_rows, fhir, json_checks, jsonl, medcpt, plain_text, pubmedqa
+from epicrisis.corpus.csv_rows import CsvLayout
 from epicrisis.corpus.csv_rows import read_rows
 from epicrisis.corpus.reader_base import Skipped
 from epicrisis.corpus.xml_text import BrokenXML, read_records
@@ -30,7 +30,7 @@ def packed_zeros(size: int, repeated: bytes = b"0") -> bytes:
 def test_a_line_of_any_length_is_passed_over_and_the_others_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jsonl, "LONGEST", 1024 * 1024)
+    monkeypatch.setattr(jsonl, "MAX_LINE_BYTES", 1024 * 1024)
     path = tmp_path / "lines.jsonl.gz"
     path.write_bytes(
         gzip.compress(GOOD) + packed_zeros(64 * 2**20) + gzip.compress(b"\n" + GOOD.replace(b"a", b"b", 1))
@@ -41,20 +41,20 @@ def test_a_line_of_any_length_is_passed_over_and_the_others_are_read(
     tracemalloc.stop()
     assert [item.where if isinstance(item, Skipped) else item.id for item in items[:2]] == ["a", "line 2"]
     assert isinstance(items[1], Skipped)
-    assert items[1].reason == "a line of 64 MB, and the limit is 1; make it several documents, a line each"
+    assert items[1].reason == "a line of 64 MB, and the limit is 1; split it into several documents, one a line"
     assert len(items) == 3
     assert peak < 16 * 2**20
 
 
 def test_a_line_of_the_longest_length_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jsonl, "LONGEST", len(GOOD) - 1)
+    monkeypatch.setattr(jsonl, "MAX_LINE_BYTES", len(GOOD) - 1)
     path = tmp_path / "lines.jsonl"
     path.write_bytes(GOOD + GOOD.strip())
     assert [type(item) for item in jsonl.read_documents(path)] == [Document, Document]
 
 
 def test_a_line_of_too_many_values_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jsonl, "MOST_VALUES", 1000)
+    monkeypatch.setattr(jsonl, "MAX_LINE_VALUES", 1000)
     path = tmp_path / "lines.jsonl"
     path.write_bytes(b'{"id": "x", "text": "t", "more": [' + b"[]," * 1000 + b"[]]}\n" + GOOD)
     skipped, good = jsonl.read_documents(path)
@@ -63,7 +63,7 @@ def test_a_line_of_too_many_values_is_passed_over(tmp_path: Path, monkeypatch: p
 
 
 def test_a_gzip_file_that_unpacks_to_far_too_much_ends_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compression, "ALWAYS", 8 * 2**20)
+    monkeypatch.setattr(compression, "UNPACK_ALLOWANCE", 8 * 2**20)
     path = tmp_path / "lines.jsonl.gz"
     path.write_bytes(gzip.compress(GOOD) + packed_zeros(64 * 2**20))
     good, skipped = jsonl.read_documents(path)
@@ -77,7 +77,7 @@ def test_a_gzip_file_that_unpacks_to_far_too_much_ends_there(tmp_path: Path, mon
 
 
 def test_a_gzip_file_of_text_is_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compression, "ALWAYS", 0)
+    monkeypatch.setattr(compression, "UNPACK_ALLOWANCE", 0)
     path = tmp_path / "lines.jsonl.gz"
     lines = [json.dumps({"id": n, "text": f"Note {n} of many that are much alike."}) for n in range(2000)]
     path.write_bytes(gzip.compress("\n".join(lines).encode()))
@@ -86,8 +86,8 @@ def test_a_gzip_file_of_text_is_read_to_its_end(tmp_path: Path, monkeypatch: pyt
 
 def test_a_row_without_an_end_ends_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a row that is too long the delimiters are held, to find its end: a row of nothing else was held whole."""
-    monkeypatch.setattr(csv_rows, "_ENDLESS", 4 * 2**20)
-    monkeypatch.setattr(csv_rows, "LARGEST", 2**20)
+    monkeypatch.setattr(csv_rows, "_MAX_SEARCH_BYTES", 4 * 2**20)
+    monkeypatch.setattr(csv_rows, "MAX_ROW_BYTES", 2**20)
     path = tmp_path / "notes.csv"
     path.write_bytes(b"patient,text\np1,fever\np2," + b"," * (8 * 2**20) + b"\np3,chills\n")
     tracemalloc.start()
@@ -106,8 +106,8 @@ def test_a_row_without_an_end_ends_the_file(tmp_path: Path, monkeypatch: pytest.
 def test_files_that_are_parsed_as_a_whole_have_a_limit_of_values(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compression, "MOST_VALUES", 1000)
-    monkeypatch.setattr(compression.check_value_count, "__defaults__", (1000,))
+    monkeypatch.setattr(json_checks, "MAX_VALUES", 1000)
+    monkeypatch.setattr(json_checks.check_value_count, "__defaults__", (1000,))
     many = b"[" + b"[]," * 1000 + b"[]]"
     bundle, entries, ids = (tmp_path / name for name in ("bundle.json", "entries.json", "pmids_chunk_0.json"))
     bundle.write_bytes(b'{"resourceType": "Bundle", "entry": ' + many + b"}")
@@ -123,7 +123,7 @@ def test_files_that_are_parsed_as_a_whole_have_a_limit_of_values(
 
 
 def test_a_text_file_that_is_too_large_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain_text, "LARGEST", 2**20)
+    monkeypatch.setattr(plain_text, "MAX_FILE_BYTES", 2**20)
     path = tmp_path / "a.txt"
     path.write_bytes(b"x" * (3 * 2**20))
     assert list(plain_text.read_document(path, "a.txt")) == [

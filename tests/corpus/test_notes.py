@@ -106,7 +106,7 @@ def test_noteevents_of_mimic_iii_is_known_by_its_header(tmp_path: Path) -> None:
 def test_mimic_iv_is_known_wherever_it_is_met(tmp_path: Path) -> None:
     put(tmp_path, table(MIMIC_4, ["10-DS-1", 10, 5, "DS", 1, "2180-05-07 00:00:00", "", "Home."]), "discharge.csv")
     put(tmp_path, b"name,colour\nA,red\n", "colours.csv")
-    document, skip, _whole = sorted(read_sources([tmp_path]), key=lambda item: type(item).__name__)
+    document, _fingerprint, skip = sorted(read_sources([tmp_path]), key=lambda item: type(item).__name__)
     assert isinstance(document, Document)
     assert (document.id, document.metadata["note_type"]) == ("note:10-DS-1", "discharge summary")
     assert isinstance(skip, Skipped)
@@ -224,7 +224,7 @@ def test_two_encodings_in_one_file(tmp_path: Path) -> None:
 def test_a_note_that_is_too_long_costs_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line_ends: bool
 ) -> None:
-    monkeypatch.setattr(csv_rows, "LARGEST", 200_000)
+    monkeypatch.setattr(csv_rows, "MAX_ROW_BYTES", 200_000)
     long = ('He said ""no"", twice, and so on' + ("\n" if line_ends else " ")) * 20_000
     path = put(tmp_path, HEAD + b"1,2150,a,First\n" + f'1,2150,a,"{long}"\n'.encode() + b"1,2150,a,Last\n")
     assert [note.text for note in given_by(path, OWN)] == ["First", "Last"]
@@ -267,7 +267,7 @@ def test_rows_of_another_width_and_nul_bytes(tmp_path: Path) -> None:
         (b"PK\x03\x04xxxx", OWN, "save the sheet as CSV"),
         (b"", OWN, "the file is empty"),
         (b'"pid"x,body\n', OWN, "quotes within a field must be doubled"),
-        (b"\n1,2150,a,b\n", OWN, "its first line is not one of column names"),
+        (b"\n1,2150,a,b\n", OWN, "its first line does not consist of column names"),
     ],
 )
 def test_a_file_that_is_none_of_notes(tmp_path: Path, content: bytes, columns: NoteColumns | None, cure: str) -> None:

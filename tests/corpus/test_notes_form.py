@@ -42,7 +42,7 @@ def test_a_row_drawn_into_the_text_of_another_ends_the_file(
     ((where, reason),) = skipped(path, columns)
     assert where == "after line 2"
     if line:
-        assert f"line {line} has the form of a row but stands within quotes of the row of line 3," in reason
+        assert f"line {line} has the form of a row but is within quotes of the row of line 3," in reason
     assert "close those quotes" in reason if line else "doubled" in reason
     assert "Other" not in reason
     assert not any(isinstance(item, FileFingerprint) for item in read_sources([path], "notes", columns=columns))
@@ -54,7 +54,7 @@ def test_a_broken_row_behind_one_of_several_lines_takes_that_one_along(tmp_path:
     assert [note.text for note in given_by(path, OWN)] == ["Fine\nindeed"]
     ((where, reason),) = skipped(path)
     assert where == "after line 3"
-    assert "line 7 begins a row that is broken" in reason
+    assert "line 7 begins a broken row" in reason
     assert "from line 4" in reason
     torn = put(tmp_path, LONG_HEAD + drawn_in.replace(b"More of", b'"More" of'))
     assert [note.text for note in given_by(torn, OWN)] == ["Fine\nindeed"]

@@ -66,7 +66,7 @@ def html_document(path: Path, data: bytes | str) -> Document:
 
 def reason(path: Path, data: bytes) -> str:
     path.write_bytes(data)
-    (item,) = (pdf if path.suffix == ".pdf" else html).read(path, path.name)
+    (item,) = (pdf if path.suffix == ".pdf" else html).read_document(path, path.name)
     assert isinstance(item, Skipped)
     assert (item.path, item.where) == (str(path), "")
     return item.reason

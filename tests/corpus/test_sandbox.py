@@ -183,7 +183,7 @@ def test_ctrl_c_ends_the_reading_and_the_child(tmp_path: Path, slow_pdf: bytes) 
         # A shell starts its background jobs with Ctrl-C ignored.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "sandbox._CHILD._is_sent(b'', b''); print(sandbox._CHILD._process.pid, flush=True)\n"
-        "list(sandbox.read('pdf', Path(sys.argv[1]), 'a.pdf'))"
+        "list(sandbox.read_file('pdf', Path(sys.argv[1]), 'a.pdf'))"
     )
     parent = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert parent.stdout is not None

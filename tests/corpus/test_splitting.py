@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.corpus.character_splitting import split_by_characters
+from epicrisis.corpus.chunking import split_by_characters
 from epicrisis.types import Document
 
 COUNT = 890

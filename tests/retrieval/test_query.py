@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.corpus.sentence_chunking import find_sentences
+from epicrisis.corpus.chunking import find_sentences
 from epicrisis.protocols import Encoder
 from epicrisis.retrieval.long_questions import Fit, cut_share, last_sentence_first, prepare, segments
 from epicrisis.testing.encoders import HashingEncoder

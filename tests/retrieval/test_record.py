@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.corpus.sentence_chunking import chunk_document
+from epicrisis.corpus.chunking import chunk_document
 from epicrisis.retrieval.ordering import in_order
 from epicrisis.retrieval.record_context import (
     as_notes,

@@ -8,7 +8,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from epicrisis.corpus.sentence_chunking import find_sentences
+from epicrisis.corpus.chunking import find_sentences
 from epicrisis.protocols import StoredDocument, Vectors
 from epicrisis.retrieval.fusion import reciprocal_rank_fusion
 from epicrisis.retrieval.ranking_signals import BY_WORDS, Signal, measured, score_gap

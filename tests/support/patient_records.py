@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from epicrisis.components import ExampleSearch, Opened
-from epicrisis.corpus.sentence_chunking import find_sentences
+from epicrisis.corpus.chunking import find_sentences
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import Library
 from epicrisis.library.patients import Roster

@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.corpus import fhir_observation, fhir_references, jsonl, sandbox
-from epicrisis.corpus.compression import check_value_count
+from epicrisis.corpus.compression import READ_ERRORS, check_unpacks, describe_read_error, open_packed
 from epicrisis.corpus.fhir_observation import WITHDRAWN
 from epicrisis.corpus.fhir_references import FhirReferences
-from epicrisis.corpus.file_damage import READ_ERRORS, check_unpacks, describe_read_error
+from epicrisis.corpus.json_checks import check_value_count
 from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, build_items
 from epicrisis.corpus.reader_base import (
     DeletedDocument,
@@ -53,7 +53,7 @@ _LOOK = "not built as FHIR says; look at this resource"
 def is_fhir(path: Path) -> bool:
     """True for a JSON file that begins as a FHIR resource does."""
     try:
-        with jsonl.open_packed(path) as file:
+        with open_packed(path) as file:
             start = file.read(_LOOKED_AT).removeprefix(b"\xef\xbb\xbf").lstrip()
     except READ_ERRORS:
         return False
@@ -304,7 +304,7 @@ def _unpacked(path: Path, where: str, found: Mapping[str, Any]) -> Iterator[tupl
 
 def _is_lines(path: Path) -> bool:
     """True where the first line is an object of its own and another follows."""
-    with jsonl.open_packed(path) as file:
+    with open_packed(path) as file:
         first = file.readline(LARGEST)
         if not file.readline(2):
             return path.name.lower().removesuffix(".gz").endswith((".ndjson", ".jsonl"))
@@ -317,10 +317,10 @@ def _is_lines(path: Path) -> bool:
 
 def _whole(path: Path) -> Mapping[str, Any]:
     """Raises ValueError with the reason."""
-    from epicrisis.corpus.line_schemas import find_json_fault
+    from epicrisis.corpus.json_checks import find_json_fault
 
     try:
-        with jsonl.open_packed(path) as file:
+        with open_packed(path) as file:
             raw = file.read(LARGEST + 1)
         if len(raw) > LARGEST:
             raise ValueError(f"larger than {LARGEST // 2**20} MB; export it as NDJSON, one resource a line")

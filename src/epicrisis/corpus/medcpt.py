@@ -24,7 +24,7 @@ from pathlib import Path
 from tokenize import TokenError
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from epicrisis.corpus.compression import check_value_count
+from epicrisis.corpus.json_checks import check_value_count
 from epicrisis.corpus.reader_base import (
     EncodedDocument,
     Skipped,
@@ -273,7 +273,7 @@ def _encoded(chunk: EmbeddingChunk, batch: Sequence[tuple[int, Document]]) -> It
 
 def _document(pmid: int, value: Any) -> Document:
     """Raises ValueError with the reason."""
-    from epicrisis.corpus.line_schemas import find_json_fault
+    from epicrisis.corpus.json_checks import find_json_fault
 
     if wrong := find_json_fault(value):
         raise ValueError(wrong)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from epicrisis.corpus.csv_rows import LARGEST
+from epicrisis.corpus.csv_rows import MAX_ROW_BYTES
 from epicrisis.corpus.note_cleaning import (
     ParagraphHash,
     RecurringText,
@@ -100,7 +100,7 @@ def build_items(
             if _is_left_out(note, treatment) and normalize_id(note.patient):
                 yield from _withdrawn(note, source, ledger)
                 continue
-            whole = clean_text(note.text) if len(note.text) <= LARGEST else note.text
+            whole = clean_text(note.text) if len(note.text) <= MAX_ROW_BYTES else note.text
             if reason := _fault(note, whole):
                 yield Skipped(printable_path(path), note.where, reason)
                 continue
@@ -141,7 +141,7 @@ def _is_left_out(note: ClinicalNote, treatment: NoteCleaning) -> bool:
 def _recurring(notes: Iterator[ClinicalNote | Skipped], treatment: NoteCleaning) -> dict[ParagraphHash, RecurringText]:
     counts = RecurringTextCounter()
     for note in notes:
-        if isinstance(note, ClinicalNote) and not _is_left_out(note, treatment) and len(note.text) <= LARGEST:
+        if isinstance(note, ClinicalNote) and not _is_left_out(note, treatment) and len(note.text) <= MAX_ROW_BYTES:
             counts.add(note.note_type, normalize_id(note.patient), clean_text(note.text))
     return counts.recurring()
 
@@ -149,8 +149,8 @@ def _recurring(notes: Iterator[ClinicalNote | Skipped], treatment: NoteCleaning)
 def _fault(note: ClinicalNote, whole: str) -> str:
     if not normalize_id(note.patient):
         return "names no patient: whose record it is must be known; fill the cell in, or name another column"
-    if len(whole) > LARGEST:
-        return f"longer than {LARGEST // 2**20} MB: no note; split it"
+    if len(whole) > MAX_ROW_BYTES:
+        return f"longer than {MAX_ROW_BYTES // 2**20} MB: no note; split it"
     return "" if whole.strip() else "holds no text"
 
 
@@ -231,7 +231,7 @@ def _account(
     for each in taken:
         if each.kind == "recurring":
             found = recurring[each.key]
-            ledger.take(source, each.kind, document.id, [found.text], notes=found.notes, of=found.of)
+            ledger.take(source, each.kind, document.id, [found.text], notes=found.notes, of=found.notes_of_type)
         else:
             footers.setdefault(each.kind, []).append(each.text)
     for kind, texts in footers.items():

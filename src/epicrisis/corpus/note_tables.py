@@ -12,8 +12,7 @@ from dataclasses import dataclass, fields, replace
 from itertools import chain
 from pathlib import Path
 
-from epicrisis.corpus.csv_layout import CsvLayout
-from epicrisis.corpus.csv_rows import CsvRow, read_header, read_rows
+from epicrisis.corpus.csv_rows import CsvLayout, CsvRow, read_header, read_rows
 from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, build_items, normalize_id
 from epicrisis.corpus.note_times import parse_note_time
 from epicrisis.corpus.reader_base import DeletedDocument, PatientIdentity, Skipped, printable_path

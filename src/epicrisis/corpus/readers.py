@@ -21,7 +21,7 @@ from epicrisis.corpus import (
     retractions,
     sandbox,
 )
-from epicrisis.corpus.file_damage import describe_damage
+from epicrisis.corpus.compression import describe_damage
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.note_tables import NoteColumns
 from epicrisis.corpus.reader_base import (
@@ -265,7 +265,7 @@ def _notes(columns: NoteColumns | None, treatment: NoteCleaning, file: Path, nam
 
     A garbled file is left out whole: text from before the damage may stand under another patient's id.
     """
-    if garbled := describe_damage(file, cut_short=False):
+    if garbled := describe_damage(file, include_truncated=False):
         return partial(_skip, file, garbled)
     try:
         note_tables.locate_columns(file, columns)

@@ -10,8 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from epicrisis.corpus.character_splitting import split_by_characters
-from epicrisis.corpus.sentence_chunking import build_passages, chunk_document
+from epicrisis.corpus.chunking import build_passages, chunk_document, split_by_characters
 from epicrisis.types import Document, Metadata, Passage
 
 

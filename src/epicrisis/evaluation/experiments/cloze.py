@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from epicrisis.corpus.sentence_chunking import find_sentences
+from epicrisis.corpus.chunking import find_sentences
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import Dataset, classes_by_gold
 from epicrisis.types import Passage, Question

@@ -16,13 +16,13 @@ from typing import Any, TypeAlias
 from pydantic import ValidationError
 
 from epicrisis.corpus import jsonl
+from epicrisis.corpus.json_checks import find_json_fault
 from epicrisis.corpus.line_schemas import (
     Identifier,
     NonBlank,
     NullableText,
     QuestionLine,
     describe_errors,
-    find_json_fault,
 )
 from epicrisis.corpus.reader_base import Skipped, check_file, printable_path
 from epicrisis.evaluation.runs.jsonl_store import read_lines

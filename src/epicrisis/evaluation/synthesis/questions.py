@@ -28,7 +28,7 @@ from typing import Any, Literal, TypeAlias
 from epicrisis.answering.citations import locate
 from epicrisis.answering.reply_parsing import Unreadable
 from epicrisis.answers import Failure, Quotation, Usage
-from epicrisis.corpus.character_splitting import split_by_characters
+from epicrisis.corpus.chunking import split_by_characters
 from epicrisis.corpus.reader_base import Skipped, printable_path
 from epicrisis.corpus.readers import read_sources
 from epicrisis.errors import InputError

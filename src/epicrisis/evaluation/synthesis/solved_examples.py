@@ -35,7 +35,7 @@ from epicrisis.answering.reply_parsing import (
 )
 from epicrisis.answering.strategy_context import SECOND_TRY_TEMPERATURE
 from epicrisis.answers import Failure, Usage
-from epicrisis.corpus.line_schemas import find_json_fault
+from epicrisis.corpus.json_checks import find_json_fault
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.evaluation.datasets.sampling import at_random
