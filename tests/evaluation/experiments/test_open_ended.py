@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.components import Opened
+from epicrisis.answering.structured_request import ModelClient
+from epicrisis.components import LibrarySearch
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.published import published
 from epicrisis.evaluation.analysis.statistics import Mean, sign_test, wilson
@@ -19,7 +20,6 @@ from epicrisis.evaluation.experiments.open_ended import Judging, conclusions, ju
 from epicrisis.evaluation.grading.blind_pairs import Paired, pairs_of, write
 from epicrisis.evaluation.grading.human_verdicts import HumanVerdict, PreferredAnswer
 from epicrisis.evaluation.grading.preference import judge, verdict_file
-from epicrisis.evaluation.grading.structured_requests import Asker
 from epicrisis.evaluation.runs.outcomes import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.evaluation.runs.runner import RecordFile, answer_cases
@@ -94,7 +94,7 @@ def test_open_questions_run_through_to_verdicts(tmp_path: Path) -> None:
         from epicrisis.library.library import Library
 
         library = Library.open(tmp_path / "library")
-        opened = Opened(library, Retriever(library, encoder()))
+        opened = LibrarySearch(library, Retriever(library, encoder()))
         async with Pipeline(Settings(k=8), dict.fromkeys(ROLES, model), opened) as pipeline:
             records = RecordFile(tmp_path / RECORDS, pipeline.recipe(), texts=False)
             async for _ in answer_cases(pipeline, open_ended.cases(asked), records):
@@ -219,7 +219,7 @@ def by_model(made: Paired, script: object, folder: Path, name: str = "judge") ->
     path = folder / f"{name}.jsonl"
 
     async def run() -> None:
-        asker = Asker(ScriptedModel(script), told={"name": name})  # type: ignore[arg-type]
+        asker = ModelClient(ScriptedModel(script), model_recipe={"name": name})  # type: ignore[arg-type]
         async for _ in judge(made.pairs, asker, verdict_file(path, asker)):
             pass
 

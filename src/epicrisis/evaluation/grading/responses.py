@@ -18,8 +18,8 @@ from epicrisis.evaluation.grading.case_outcomes import Ending, ending_of
 from epicrisis.evaluation.runs.case import Condition, canonical
 from epicrisis.evaluation.runs.outcomes import RunRecord, outcome_of_record, read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
+from epicrisis.question_options import is_unanswerable
 from epicrisis.types import EvidenceSpan, Passage, QuestionForm
-from epicrisis.unanswerable import is_unanswerable
 
 
 @dataclass(frozen=True, slots=True)

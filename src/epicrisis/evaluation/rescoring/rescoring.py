@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
 
 from epicrisis.corpus import jsonl
 from epicrisis.corpus.reader_base import Skipped, is_folder, printable_path
@@ -27,7 +26,8 @@ from epicrisis.evaluation.rescoring.scores import Score, score
 from epicrisis.evaluation.runs.case import Condition, canonical
 from epicrisis.evaluation.runs.recorded_run import RecordedRun, names_of, open_run
 from epicrisis.evaluation.runs.run_folder import MANIFEST
-from epicrisis.types import EvidenceSpan, Question
+from epicrisis.serialization import question_from_json
+from epicrisis.types import Question
 
 _SCORINGS: Mapping[Scoring, str] = {
     "ours": "ours: the choice that a reply states; abstained, unparsed and empty replies are neither right nor wrong, "
@@ -115,7 +115,7 @@ def _of_records(run: RecordedRun) -> list[Replies]:
     parts: dict[str, list[Question | Replied]] = defaultdict(list)
     conditions: dict[str, Condition] = {}
     for record in run.records():
-        question = _question(record["answer"]["question"])
+        question = question_from_json(record["answer"]["question"])
         scorable = question.options and question.gold is not None
         condition: Condition = record.get("condition", {})
         at = canonical(condition)
@@ -129,12 +129,6 @@ def _of_records(run: RecordedRun) -> list[Replies]:
     if not found:
         raise InputError(f"{run.name} has no question with options and a gold letter: nothing in it can be scored so")
     return found
-
-
-def _question(value: Mapping[str, Any]) -> Question:
-    places = tuple(EvidenceSpan(**place) for place in value.get("evidence", ()))
-    lists = {name: tuple(value.get(name, ())) for name in ("gold_documents", "also")}
-    return Question(**{**value, **lists, "evidence": places})
 
 
 def _of_release(path: Path, name: str, loaded: Callable[[str], Dataset], dataset: str | None) -> Replies:

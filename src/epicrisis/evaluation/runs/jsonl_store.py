@@ -17,9 +17,8 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from epicrisis.errors import InputError, StorageError
-from epicrisis.printable import printable_json
+from epicrisis.printable import printable_json, replace_surrogates
 from epicrisis.privacy import open_private
-from epicrisis.surrogates import without_halves
 
 _BLOCK = 1 << 16
 _DIGITS = 18
@@ -130,7 +129,7 @@ def alone(path: Path, lock: FileLock | None = None) -> FileLock:
 def _object(line: bytes) -> dict[str, Any] | None:
     try:
         # Earlier versions wrote halves of surrogate pairs, escaped, as models had written them.
-        value = parsed(without_halves(line.decode("utf-8-sig", "surrogatepass")))
+        value = parsed(replace_surrogates(line.decode("utf-8-sig", "surrogatepass")))
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None

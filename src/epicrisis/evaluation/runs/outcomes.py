@@ -16,7 +16,8 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.runs.case import Case, Condition, canonical
 from epicrisis.evaluation.runs.jsonl_store import Line, read_lines
 from epicrisis.evaluation.runs.record import check_record
-from epicrisis.types import AnswerState, chance_of, same_option
+from epicrisis.question_options import chance_accuracy, is_same_option
+from epicrisis.types import AnswerState
 
 STATES: tuple[AnswerState, ...] = get_args(AnswerState)
 
@@ -105,10 +106,10 @@ def outcome_of(case: Case, answer: Answer) -> Outcome:
         question=question.key,
         condition=case.condition,
         state=answer.state,
-        right=same_option(question.options, answer.choice, question.gold)
+        right=is_same_option(question.options, answer.choice, question.gold)
         if answered and question.options and question.gold is not None
         else None,
-        chance=chance_of(question.options, question.gold),
+        chance=chance_accuracy(question.options, question.gold),
         failed_parts=sum(partial.state == "failed" for partial in answer.partials),
     )
 
@@ -127,8 +128,8 @@ def outcome_of_record(record: RunRecord) -> Outcome:
         question=key.removesuffix(f" {canonical(condition)}") if condition else key,
         condition=condition,
         state=state,
-        right=same_option(question["options"], answer["choice"], question["gold"]) if has_right else None,
-        chance=chance_of(question["options"], question["gold"]),
+        right=is_same_option(question["options"], answer["choice"], question["gold"]) if has_right else None,
+        chance=chance_accuracy(question["options"], question["gold"]),
         failed_parts=sum(partial["state"] == "failed" for partial in answer["partials"]),
     )
 
