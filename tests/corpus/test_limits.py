@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from epicrisis.corpus import compression, csv_rows, fhir, json_checks, jsonl, medcpt, plain_text, pubmedqa
-from epicrisis.corpus.csv_rows import CsvLayout
-from epicrisis.corpus.csv_rows import read_rows
+from epicrisis.corpus.csv_rows import CsvLayout, read_rows
 from epicrisis.corpus.reader_base import Skipped
 from epicrisis.corpus.xml_text import BrokenXML, read_records
 from epicrisis.errors import InputError
