@@ -330,7 +330,7 @@ def check(path: LibraryPath, json: Json = False) -> None:
 
     with Library.open(path) as opened, Progress(console=open_console(stderr=True), disable=json) as bar:
         task = bar.add_task("Checking")
-        report = checked(opened, lambda read, all_: bar.update(task, completed=read_sources, total=all_))
+        report = checked(opened, lambda read, all_: bar.update(task, completed=read, total=all_))
     if json:
         show_json(report)
     else:

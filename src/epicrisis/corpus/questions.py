@@ -76,7 +76,7 @@ def _read_lines(path: Path) -> Iterator[Question | Skipped]:
             gold=line.gold,
             gold_documents=tuple(line.gold_documents or ()),
             patient=line.patient,
-            also=tuple(line.also or ()),
+            other_answers=tuple(line.also or ()),
             evidence=tuple(EvidenceSpan(**span.model_dump()) for span in line.evidence or ()),
             category=line.category,
         )
