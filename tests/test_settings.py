@@ -218,7 +218,7 @@ def test_a_key_like_no_other_lists_what_there_is() -> None:
 def test_a_bad_value_is_refused_in_one_line(flags: dict[str, Any], key: str, value: str) -> None:
     said = refusal(flags)
     assert said.startswith(f"setting {key}: ")
-    assert said.endswith(f"(it says {value})")
+    assert said.endswith(f"(got {value})")
 
 
 def test_a_file_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -328,13 +328,13 @@ def test_what_only_begins_like_json_is_its_own_text(monkeypatch: pytest.MonkeyPa
     ("flags", "said"),
     [
         ({"log_text": True}, "setting log_text: there is no log for the texts: name its file with log (--log FILE)"),
-        ({"log": "a", "record": "a"}, "settings log, record and cache.path name one file: give each a file of its own"),
-        ({"log": "a", "cache": {"path": "a"}}, "settings log, record and cache.path name one file"),
-        ({"budget": {"tokens": 0}}, "setting budget.tokens: input should be greater than or equal to 1 (it says 0)"),
-        ({"budget": {"usd": float("inf")}}, "setting budget.usd: input should be a finite number (it says inf)"),
+        ({"log": "a", "record": "a"}, "settings log, record and cache.path are the same file: give each its own"),
+        ({"log": "a", "cache": {"path": "a"}}, "settings log, record and cache.path are the same file"),
+        ({"budget": {"tokens": 0}}, "setting budget.tokens: input should be greater than or equal to 1 (got 0)"),
+        ({"budget": {"usd": float("inf")}}, "setting budget.usd: input should be a finite number (got inf)"),
         ({"budget": {"minutes": float("nan")}}, "setting budget.minutes: input should be "),
-        ({"questions_at_once": 0}, "setting questions_at_once: input should be greater than or equal to 1 (it says 0)"),
-        ({"cache": {"mode": "maybe"}}, "setting cache.mode: input should be 'on', 'off' or 'replay' (it says 'maybe')"),
+        ({"questions_at_once": 0}, "setting questions_at_once: input should be greater than or equal to 1 (got 0)"),
+        ({"cache": {"mode": "maybe"}}, "setting cache.mode: input should be 'on', 'off' or 'replay' (got 'maybe')"),
         ({"models": {"writer": {"price": {"input": 1}}}}, "setting models.writer.price.output: field required"),
         ({"models": {"writer": {"price": {"input": -1, "output": 0}}}}, "setting models.writer.price.input: "),
         ({"models": {"writer": {"tries": 0}}}, "setting models.writer.tries: "),

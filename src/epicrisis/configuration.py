@@ -168,4 +168,4 @@ def _told(value: Any, key: str) -> str:
     """What the setting says, where that cannot be a secret."""
     if _UNTOLD & set(key.split(".")) or not isinstance(value, (str, int, float)):
         return ""
-    return f" (it says {(strip_secrets(value.strip()) if isinstance(value, str) else value)!r})"
+    return f" (got {(strip_secrets(value.strip()) if isinstance(value, str) else value)!r})"

@@ -489,7 +489,7 @@ class Settings(_Table):
         if check.threshold is not None and check.threshold >= 1 and not (check.signal or "overlap").endswith("gap"):
             raise ValueError(
                 "setting preflight.threshold: no overlap is above 1: give a lower one, or enabled = false to read all "
-                f"questions in partitions (it is {check.threshold:g})"
+                f"questions in partitions (got {check.threshold:g})"
             )
         if check.enabled and check.signal == "reranker-overlap" and self.rerank.name is None:
             raise ValueError(
