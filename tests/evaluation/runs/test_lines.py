@@ -17,8 +17,8 @@ from epicrisis.errors import InputError, StorageError
 from epicrisis.evaluation.experiments.recorded_rankings import RankingFile
 from epicrisis.evaluation.grading.grader_replies import ReplyFile
 from epicrisis.evaluation.runs import jsonl_store
-from epicrisis.evaluation.runs.jsonl_store import alone, append_line, read_lines
-from epicrisis.evaluation.runs.runner import RecordFile
+from epicrisis.evaluation.runs.jsonl_store import acquire_lock, append_line, read_lines
+from epicrisis.evaluation.runs.runner import RecordStore
 from epicrisis.evaluation.synthesis.questions import QuestionFile
 from epicrisis.surrogates import without_halves
 
@@ -125,7 +125,7 @@ def test_a_disk_that_does_not_take_it(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"cannot be written .*free some space and run the same command again"):
         append_line(tmp_path / "file" / "lines.jsonl", {})
     with pytest.raises(StorageError, match="cannot be written"):
-        alone(tmp_path / "file" / "lines.jsonl")
+        acquire_lock(tmp_path / "file" / "lines.jsonl")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
@@ -163,13 +163,16 @@ def test_one_process_at_a_time_adds_to_it(tmp_path: Path) -> None:
     assert other.stdout is not None
     assert other.stdout.readline() == "taken\n"
     judge_file = partial(ReplyFile[Any], read=dict)
-    for adds in (alone, *(partial(file, recipe={}) for file in (RecordFile, RankingFile, judge_file, QuestionFile))):
-        with pytest.raises(InputError, match=r"another process is at work on .*: wait until it ends, or stop it"):
+    for adds in (
+        acquire_lock,
+        *(partial(file, recipe={}) for file in (RecordStore, RankingFile, judge_file, QuestionFile)),
+    ):
+        with pytest.raises(InputError, match=r"another process is using .*: wait until it ends, or stop it"):
             adds(path)
     assert values(path) == []
     other.kill()
     other.wait()
     other.stdout.close()
-    first = alone(path)
+    first = acquire_lock(path)
     assert first.is_locked
-    assert alone(path).is_locked, "whoever asks again in this process"
+    assert acquire_lock(path).is_locked, "whoever asks again in this process"
