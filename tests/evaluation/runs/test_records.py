@@ -100,12 +100,16 @@ def test_half_a_line_at_the_end_is_left_aside(tmp_path: Path) -> None:
 
 
 def test_anything_else_is_no_file_of_records(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no such file; name the folder or the file of a run"):
+    with pytest.raises(InputError, match="does not exist: name the folder of a run, or a file of answers"):
         list(read_records(tmp_path / "nowhere"))
     path = tmp_path / "r.jsonl"
-    for text, said in (("{}", "a record"), ("no", "no JSON object"), ('{"key": "1", "answer": 3}', "a record")):
+    for text, said in (
+        ("{}", "a file of answers"),
+        ("no", "a JSON object"),
+        ('{"key": "1", "answer": 3}', "a file of answers"),
+    ):
         path.write_text(text + "\n", encoding="utf-8")
-        with pytest.raises(InputError, match=f"line 1, is .*{said}"):
+        with pytest.raises(InputError, match=f"line 1, .*{said}"):
             list(read_records(path))
 
 
@@ -139,7 +143,7 @@ def test_a_record_that_somebody_changed_is_told_by_its_line(tmp_path: Path, at: 
         inner[name] = value
     path.write_text(first + json.dumps(record) + "\n", encoding="utf-8")
     for read in (lambda: RecordStore(path, {"model": "m"}), lambda: list(read_records(path))):
-        with pytest.raises(InputError, match="line 2, is not a record of answers: mend it, or name another file"):
+        with pytest.raises(InputError, match="line 2, does not belong to a file of answers: repair or remove the line"):
             read()
 
 
