@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from epicrisis.configuration import load
+from epicrisis.configuration import load_settings
 from epicrisis.corpus.readers import read
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.ingest_report import IngestReport
@@ -50,7 +50,7 @@ def encoding(passages: list[Passage], encoder: Encoder) -> float:
 def main() -> None:
     source = Path(os.environ["EPICRISIS_DATA"]) / "pubmedqa" / "ori_pqal.json"
     documents = [item for item in read([source], "pubmedqa") if isinstance(item, Document)]
-    encoder = load_encoder("minilm", load().home.expanduser())
+    encoder = load_encoder("minilm", load_settings().home.expanduser())
     with tempfile.TemporaryDirectory() as scratch:
         report, passages, size = ingest(Path(scratch) / "library", documents, encoder)
     alone = encoding(passages, encoder)

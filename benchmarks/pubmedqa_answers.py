@@ -18,7 +18,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from epicrisis.configuration import load
+from epicrisis.configuration import load_settings
 from epicrisis.corpus.questions import read_questions
 from epicrisis.corpus.readers import read
 from epicrisis.evaluation.runs.runner import RecordStore, answer_questions
@@ -43,7 +43,7 @@ def library_in(folder: Path, file: Path) -> Path:
     """The library of all 1,000 abstracts, made if it is not there."""
     path = folder / "library"
     if not (path / "manifest.json").exists():
-        encoder = load_encoder("minilm", load().home)
+        encoder = load_encoder("minilm", load_settings().home)
         with open_or_create(path, encoder, "minilm") as made:
             add_documents(made, read([file]), encoder)
     return path
@@ -88,7 +88,7 @@ def main() -> None:
     questions = [item for item in read_questions(file) if isinstance(item, Question)][:QUESTIONS]
     rows = []
     for name in sys.argv[3:] or ARMS:
-        settings = load({**ARMS[name], "k": K, "models": {"writer": {"name": model}}})
+        settings = load_settings({**ARMS[name], "k": K, "models": {"writer": {"name": model}}})
         output = folder / f"{Path(model).name}-{name}.jsonl"
         asyncio.run(run(settings, library, questions, output))
         rows.append(summary(name, output))

@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from epicrisis.configuration import load
+from epicrisis.configuration import load_settings
 from epicrisis.corpus.questions import read_questions
 from epicrisis.corpus.readers import read
 from epicrisis.library.ingest import add_documents, open_or_create
@@ -27,7 +27,7 @@ METHODS: tuple[SearchMode, ...] = ("dense", "bm25", "hybrid")
 def main() -> None:
     """Prints one line a method."""
     file = Path(os.environ["EPICRISIS_DATA"]) / "pubmedqa" / "ori_pqal.json"
-    encoder = load_encoder("minilm", load().home)
+    encoder = load_encoder("minilm", load_settings().home)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "library"
         with open_or_create(path, encoder, "minilm") as library:

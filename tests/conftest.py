@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
-from epicrisis.configuration import load
+from epicrisis.configuration import load_settings
 from epicrisis.corpus.questions import read_questions
 from epicrisis.corpus.readers import read
 from epicrisis.models.encoder import load_encoder
@@ -69,7 +69,7 @@ def data_folder() -> Path:
 @pytest.fixture(scope="session")
 def model_home() -> Path:
     """The folder of pulled models, with the embedded two in it."""
-    home = load().home
+    home = load_settings().home
     if not {"minilm", "smollm2-135m"} <= {model.name for model in installed(home)}:
         _missing("the embedded models: epicrisis models pull minilm smollm2-135m")
     return home
@@ -78,7 +78,7 @@ def model_home() -> Path:
 @pytest.fixture(scope="session")
 def encoder(model_home: Path) -> Encoder:
     """The embedded encoder."""
-    return load_encoder("minilm", model_home, load().threads)
+    return load_encoder("minilm", model_home, load_settings().threads)
 
 
 @pytest.fixture(scope="session")

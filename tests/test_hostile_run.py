@@ -8,7 +8,7 @@ from pathlib import Path
 
 from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.strategy_context import Context
-from epicrisis.answers import Answer, Called, Event, Usage
+from epicrisis.answers import Answer, Event, ModelCalled, Usage
 from epicrisis.models.chat.layers.stack import layered
 from epicrisis.models.model_loading import load_chat
 from epicrisis.settings import ModelSettings
@@ -43,7 +43,7 @@ async def answers(server: HostileServer, numbers: range) -> tuple[list[Answer], 
     spent: list[Usage] = []
 
     def emit(event: Event) -> None:
-        if isinstance(event, Called):
+        if isinstance(event, ModelCalled):
             spent.append(event.usage)
 
     async def retrieve(asked: Question) -> Ranking:

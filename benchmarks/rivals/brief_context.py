@@ -9,7 +9,7 @@ from pathlib import Path
 
 from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.strategy_context import Context
-from epicrisis.answers import Called, Event, Usage
+from epicrisis.answers import Event, ModelCalled, Usage
 from epicrisis.models.chat.layers.stack import layered
 from epicrisis.models.model_loading import load_chat
 from epicrisis.settings import ModelSettings
@@ -27,7 +27,7 @@ async def prepared(job: Job) -> AsyncIterator[Answer]:
     used: list[Usage] = []
 
     def emit(event: Event) -> None:
-        if isinstance(event, Called):
+        if isinstance(event, ModelCalled):
             used.append(event.usage)
 
     async def retrieve(_: Question) -> Ranking:

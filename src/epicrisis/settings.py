@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializ
 
 from epicrisis.dates import last_day
 from epicrisis.errors import InputError
-from epicrisis.privacy import host_of, local_path, outside, without_secrets
+from epicrisis.privacy import local_path, parse_host, remote_host, strip_secrets
 from epicrisis.types import (
     CountUnit,
     DraftSelection,
@@ -33,7 +33,7 @@ from epicrisis.types import (
 
 ROLES = ("writer", "map", "reduce")
 
-KEYS = "EPICRISIS_API_KEY"
+API_KEY_VARIABLE = "EPICRISIS_API_KEY"
 """Begins the names of variables that hold endpoints' keys (`EPICRISIS_API_KEY_MAP`)."""
 
 
@@ -61,7 +61,7 @@ def _address(name: str) -> str:
     name = name.strip()
     if not re.match(r"https?:", name, re.IGNORECASE):
         return name
-    if host_of(name) is None or without_secrets(name).endswith("://..."):
+    if parse_host(name) is None or strip_secrets(name).endswith("://..."):
         raise ValueError("this URL cannot be read: write it as http://HOST:PORT/v1#model-name")
     scheme, _, rest = name.partition(":")
     return f"{scheme.lower()}:{rest}"
@@ -77,7 +77,7 @@ Date = Annotated[str, AfterValidator(_date)]
 LocalPath = Annotated[Path, AfterValidator(_local)]
 Installed = Annotated[str, AfterValidator(_installed)]
 """A name of the catalogue, or a path."""
-Address = Annotated[str, AfterValidator(_address), PlainSerializer(without_secrets)]
+Address = Annotated[str, AfterValidator(_address), PlainSerializer(strip_secrets)]
 """A name, a path or a URL. Written out it has lost its secrets."""
 Variable = Annotated[str, AfterValidator(_variable)]
 
@@ -87,7 +87,7 @@ class _Table(BaseModel):
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for key, value in super().__repr_args__():
-            yield key, without_secrets(value) if isinstance(value, str) else value
+            yield key, strip_secrets(value) if isinstance(value, str) else value
 
     def __hash__(self) -> int:
         """Tables with free parameters hold dictionaries, which have no hash of their own."""
@@ -108,7 +108,7 @@ class ModelSettings(_Table):
     name: Address = "smollm2-135m"
     """A name of the catalogue, a `.gguf` file, or the URL of an OpenAI-compatible endpoint
     (`http://127.0.0.1:8000/v1#model-name`)."""
-    api_key_env: Variable = KEYS
+    api_key_env: Variable = API_KEY_VARIABLE
     """The environment variable that holds the endpoint's key. Read when a client is made. Not `OPENAI_API_KEY` by
     default: a key meant for one service would go to whatever endpoint is named."""
     api_key_file: LocalPath | None = None
@@ -144,7 +144,7 @@ class ModelSettings(_Table):
         return "://" in self.name
 
 
-class Models(_Table):
+class ModelsByRole(_Table):
     """One chat model a role; without a name of its own it is the writer's. `judge` judges finished runs' answers,
     `reward` scores drafts of answers."""
 
@@ -183,7 +183,7 @@ class RerankSettings(_Table):
 
     name: Address | None = None
     depth: int = Field(64, ge=1, le=MAX_RERANKED)
-    api_key_env: Variable = KEYS
+    api_key_env: Variable = API_KEY_VARIABLE
 
 
 class VoteSettings(_Table):
@@ -289,7 +289,7 @@ class Settings(_Table):
     """Where pulled models lie."""
     encoder: Installed | None = None
     """Name or folder; where not said, the one the library was made with, and `minilm` for a new library."""
-    models: Models = Models()
+    models: ModelsByRole = ModelsByRole()
     by: SearchMode = "hybrid"
     strategy: StrategyName = "brief-context"
     k: int = Field(16, ge=1, le=1000)
@@ -394,7 +394,7 @@ class Settings(_Table):
     def elsewhere(self) -> Iterator[tuple[str, str]]:
         """What the settings name beyond this machine: keys, dotted, and the hosts, without what is secret of them."""
         for key, value in _places(self):
-            if (host := outside(value)) is not None:
+            if (host := remote_host(value)) is not None:
                 yield key, host
 
     def counted(self, patient: str | None = None) -> CountUnit:

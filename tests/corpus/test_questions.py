@@ -140,7 +140,7 @@ def test_a_line_says_of_what_form_it_is_and_where_its_answer_stands(tmp_path: Pa
             id="1",
             gold="5 mg",
             patient="1",
-            also=("five mg",),
+            other_answers=("five mg",),
             evidence=(EvidenceSpan("note:7", 3, 9),),
             category="temporal",
         ),

@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 from epicrisis.corpus.reader_base import Item, Marked
-from epicrisis.facets import marks_of
 from epicrisis.library.health import check
 from epicrisis.library.health_report import MARKS_DUE
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import Library
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Document, Passage, Scope
+from epicrisis.types import Document, Passage, Scope, list_article_marks
 
 ENCODER = HashingEncoder(16, max_tokens=16)
 EVERYTHING, DEFAULT = Scope(), Scope(without_retracted=True)
@@ -250,6 +249,6 @@ def test_own_record_and_stated_marks_are_told_the_gravest_first() -> None:
         "corrections": [{"type": "ErratumIn"}, {"type": "ExpressionOfConcernIn"}, "no entry"],
         "marks": [{"mark": "retracted", "by": "retraction-watch:1"}, 3],
     }
-    assert marks_of(told) == ("retracted", "expression-of-concern", "corrected")
-    assert marks_of({"publication_types": ["Retraction Notice"]}) == ("retraction-notice",)
-    assert marks_of({"marks": "retracted", "corrections": {}, "retracted": "no"}) == ()
+    assert list_article_marks(told) == ("retracted", "expression-of-concern", "corrected")
+    assert list_article_marks({"publication_types": ["Retraction Notice"]}) == ("retraction-notice",)
+    assert list_article_marks({"marks": "retracted", "corrections": {}, "retracted": "no"}) == ()

@@ -16,7 +16,7 @@ from epicrisis.answers import Usage
 from epicrisis.errors import EndpointRejected, NotCached, ReplyInvalid
 from epicrisis.models.chat.layers.cache import ReplyCache
 from epicrisis.models.chat.layers.cached import CachedModel, reply_key
-from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, Message, OnDelta
+from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
 from tests.support.virtual_clock import asked
 
@@ -49,7 +49,7 @@ class Named(ScriptedModel):
 class Unreachable(Named):
     """Must not be asked anything but its fingerprint."""
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         raise AssertionError("a call was made")
 
     async def count_tokens(self, messages: Sequence[Message]) -> int:
@@ -224,7 +224,7 @@ class Gated(Named):
         super().__init__()
         self.gates: list[asyncio.Future[None]] = []
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         gate = asyncio.get_running_loop().create_future()
         self.gates.append(gate)
         await gate

@@ -21,7 +21,7 @@ from epicrisis.protocols import ChatModel
 from epicrisis.retrieval.ordering import in_order
 from epicrisis.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.testing.reader import Curve, KeyPassage, position_biased_reader
+from epicrisis.testing.reader import KeyPassage, PositionCurve, position_biased_reader
 from epicrisis.testing.rerankers import TermOverlapReranker
 from epicrisis.types import Passage, Question, Ranking
 
@@ -83,7 +83,7 @@ def evidence(**changes: Any) -> Evidence:
     return Evidence(**{**made, **changes})
 
 
-def reader(asked: Sequence[Question], curve: Curve) -> ScriptedModel:
+def reader(asked: Sequence[Question], curve: PositionCurve) -> ScriptedModel:
     return position_biased_reader({q.text: KeyPassage(key_of(q).text, q.gold or "") for q in asked}, curve)
 
 

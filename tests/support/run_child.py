@@ -18,7 +18,7 @@ from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.protocol import PROTOCOLS
 from epicrisis.models.chat.layers.cache import ReplyCache
 from epicrisis.models.chat.layers.stack import layered
-from epicrisis.protocols import ChatReply, ChatRequest, OnDelta
+from epicrisis.protocols import ChatReply, ChatRequest, DeltaCallback
 from epicrisis.settings import ModelSettings
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.reader import u_curve
@@ -36,7 +36,7 @@ class Mortal(ScriptedModel):
         self._inner = reader(questions(QUESTIONS), u_curve())
         self._calls, self._left = calls, left
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         if self._left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
         self._left -= 1

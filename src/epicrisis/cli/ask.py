@@ -148,10 +148,10 @@ def ask(
 
 
 def _settings(context: typer.Context, config: Path | None) -> Settings:
-    from epicrisis.api import checked
-    from epicrisis.configuration import load
+    from epicrisis.api import check_settings
+    from epicrisis.configuration import load_settings
 
-    return checked(load(said(context), config))
+    return check_settings(load_settings(said(context), config))
 
 
 def _one(settings: Settings, library: Path, question: Question, output: Path | None, json: bool) -> None:
@@ -220,13 +220,13 @@ async def _recorded(
 
     from epicrisis.evaluation.runs.runner import RecordStore, answer_questions
     from epicrisis.pipeline import Pipeline
-    from epicrisis.plan.confirmation import ask_first
+    from epicrisis.plan.confirmation import confirmation_question
 
     async with Pipeline.open(settings, library) as pipeline:
         await pipeline.check(questions, by_number=True)
         records = RecordStore(output, pipeline.recipe())
         left = [question for question in questions if not records.is_done(question.key)]
-        if not yes and (asked := await ask_first(pipeline, settings, left)) is not None:
+        if not yes and (asked := await confirmation_question(pipeline, settings, left)) is not None:
             confirm(asked)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, console=open_console(stderr=True), disable=json) as progress:

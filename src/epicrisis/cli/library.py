@@ -95,21 +95,21 @@ def add(
     Interrupted, the same command goes on where it stopped. PubMed's files may come in any order: the latest revision
     and the latest deletion count.
     """
-    from epicrisis.components import encoder_to_add
-    from epicrisis.configuration import load
+    from epicrisis.components import load_ingest_encoder
+    from epicrisis.configuration import load_settings
     from epicrisis.corpus.readers import read
     from epicrisis.library.ingest import add_documents, check_vectors, open_or_create
     from epicrisis.models.precomputed_encoder import PrecomputedEncoder
     from epicrisis.privacy import local_path, set_local_only
 
-    settings = load({"encoder": encoder, "local_only": local_only or None}, config)
+    settings = load_settings({"encoder": encoder, "local_only": local_only or None}, config)
     # Notes may be among what comes, and nothing of another machine is needed to add it.
     set_local_only(True)
     path = local_path(path)
     columns, treatment = notes.said(context)
     items = _begun(read(sources, format, _known(path), columns, treatment, with_files=True))
     ready_made = format == "medcpt"
-    used, name = encoder_to_add(settings, path, ready_made)
+    used, name = load_ingest_encoder(settings, path, ready_made)
     cut_by = _splitter_of(path) or splitter or "tokens"
     if cut_by != "tokens" and not ready_made:
         _check_notes(lambda told: read(sources, format, (), columns, told, notes_alone=True), treatment, cut_by, used)

@@ -22,11 +22,11 @@ def register(app: typer.Typer) -> None:
 @translated
 def list_(config: Config = None, json: Json = False) -> None:
     """Every model of the catalogue: its kind, size, licence, and whether it is here."""
-    from epicrisis.configuration import load
+    from epicrisis.configuration import load_settings
     from epicrisis.models.catalogue import catalogue
     from epicrisis.models.model_download import installed
 
-    here = {model.name for model in installed(load({}, config).home)}
+    here = {model.name for model in installed(load_settings({}, config).home)}
     rows: list[dict[str, Any]] = [
         {
             "name": model.name,
@@ -61,11 +61,11 @@ def pull(
     """Fetch models and check their sha256. What is here already is not fetched again."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
-    from epicrisis.configuration import load
+    from epicrisis.configuration import load_settings
     from epicrisis.models import model_download as pulling
     from epicrisis.models.catalogue import catalogue, pinned
 
-    settings = load({"local_only": local_only or None}, config)
+    settings = load_settings({"local_only": local_only or None}, config)
     for name in names:
         pinned(name, catalogue())
     folders = {}

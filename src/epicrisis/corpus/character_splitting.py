@@ -11,12 +11,9 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias
 
 from epicrisis.corpus.sentence_chunking import passages
-from epicrisis.types import Document, Passage
-
-Span: TypeAlias = tuple[int, int]
+from epicrisis.types import CharacterSpan, Document, Passage
 
 _SEPARATORS = (re.compile("\n\n"), re.compile("\n"), re.compile(" "))
 _INK = re.compile(r"\S")
@@ -40,7 +37,7 @@ def split(document: Document, size: int = 1000, overlap: int = 200) -> tuple[Pas
     return passages(document, (span for span in ranges if span[0] < span[1]))
 
 
-def _split(text: str, span: Span, level: int, size: int, overlap: int) -> Iterator[Span]:
+def _split(text: str, span: CharacterSpan, level: int, size: int, overlap: int) -> Iterator[CharacterSpan]:
     """Passages of one span, not yet stripped. `level` is the coarsest separator that may be looked for."""
     level = next((n for n in range(level, len(_SEPARATORS)) if _SEPARATORS[n].search(text, *span)), len(_SEPARATORS))
     for short, pieces in itertools.groupby(_pieces(text, span, level), key=lambda piece: piece[1] - piece[0] < size):
@@ -51,7 +48,7 @@ def _split(text: str, span: Span, level: int, size: int, overlap: int) -> Iterat
                 yield from _split(text, piece, level + 1, size, overlap)
 
 
-def _pieces(text: str, span: Span, level: int) -> Iterator[Span]:
+def _pieces(text: str, span: CharacterSpan, level: int) -> Iterator[CharacterSpan]:
     """The span cut before each separator, without gaps; at the finest level, between all characters."""
     start, end = span
     if level == len(_SEPARATORS):
@@ -61,7 +58,7 @@ def _pieces(text: str, span: Span, level: int) -> Iterator[Span]:
     yield from ((a, b) for a, b in itertools.pairwise((start, *cuts, end)) if a < b)
 
 
-def _merged(pieces: Sequence[Span], size: int, overlap: int) -> Iterator[Span]:
+def _merged(pieces: Sequence[CharacterSpan], size: int, overlap: int) -> Iterator[CharacterSpan]:
     """As many neighbouring pieces as fit, again and again; the next steps back over whole pieces of the overlap."""
     first = 0
     for last, (start, end) in enumerate(pieces):
@@ -72,7 +69,7 @@ def _merged(pieces: Sequence[Span], size: int, overlap: int) -> Iterator[Span]:
     yield pieces[first][0], pieces[-1][1]
 
 
-def _stripped(text: str, span: Span) -> Span:
+def _stripped(text: str, span: CharacterSpan) -> CharacterSpan:
     ink = _INK.search(text, *span)
     if ink is None:
         return span[1], span[1]

@@ -32,7 +32,7 @@ from epicrisis.corpus import pubmed_record
 from epicrisis.corpus.reader_base import Deleted, Item, Skipped, marked, shown
 from epicrisis.corpus.xml_text import BrokenXML, records
 from epicrisis.errors import InputError
-from epicrisis.temporary_folders import Scratch
+from epicrisis.temporary_folders import TemporaryFolder
 from epicrisis.types import Document
 
 Found: TypeAlias = Document | Deleted | Skipped
@@ -106,7 +106,7 @@ def read_files(paths: Sequence[Path], workers: int | None = None, details: bool 
     # Spawned: a fork copies the locks of threads that it does not copy.
     context = multiprocessing.get_context("spawn")
     ahead: deque[tuple[Path, Path, SpawnProcess]] = deque()
-    scratch = Scratch("epicrisis-pubmed-")
+    scratch = TemporaryFolder("epicrisis-pubmed-")
     folder = scratch.path
     waiting = iter(enumerate(paths))
 

@@ -66,7 +66,7 @@ def _lines(path: Path) -> Iterator[Question | Skipped]:
             gold=line.gold,
             gold_documents=tuple(line.gold_documents or ()),
             patient=line.patient,
-            also=tuple(line.also or ()),
+            other_answers=tuple(line.also or ()),
             evidence=tuple(EvidenceSpan(**place.model_dump()) for place in line.evidence or ()),
             category=line.category,
         )

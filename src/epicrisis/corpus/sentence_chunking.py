@@ -10,11 +10,9 @@ import itertools
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
-from epicrisis.types import Document, Passage
-
-Span: TypeAlias = tuple[int, int]
+from epicrisis.types import CharacterSpan, Document, Passage
 
 _NEWLINE = "\n\r\v\f\x85\u2028\u2029"
 # Each alternative begins at one fixed character and ends greedily: the search is linear in any text.
@@ -43,7 +41,7 @@ class _Piece(NamedTuple):
 
 
 def chunk(
-    document: Document, spans: Callable[[str], Sequence[Span]], max_tokens: int, overlap: int
+    document: Document, spans: Callable[[str], Sequence[CharacterSpan]], max_tokens: int, overlap: int
 ) -> tuple[Passage, ...]:
     """The document's passages in order, each of at most `max_tokens` tokens by the offsets that `spans` gives.
 
@@ -73,7 +71,7 @@ def chunk(
     return passages(document, ranges)
 
 
-def passages(document: Document, ranges: Iterable[Span]) -> tuple[Passage, ...]:
+def passages(document: Document, ranges: Iterable[CharacterSpan]) -> tuple[Passage, ...]:
     """The spans of the document's text that these offsets give, numbered in their order."""
     return tuple(
         Passage(
@@ -93,7 +91,7 @@ def passages(document: Document, ranges: Iterable[Span]) -> tuple[Passage, ...]:
     )
 
 
-def _pack(pieces: Sequence[_Piece], limit: int, overlap: int) -> Iterator[Span]:
+def _pack(pieces: Sequence[_Piece], limit: int, overlap: int) -> Iterator[CharacterSpan]:
     """Passages as ranges of pieces: each takes as many as fit, the next steps back over whole sentences.
 
     It steps back only as far as leaves room for a new piece, so that every passage says something new.
@@ -117,7 +115,7 @@ def _pack(pieces: Sequence[_Piece], limit: int, overlap: int) -> Iterator[Span]:
         begin = back
 
 
-def _pieces(text: str, tokens: Sequence[Span], limit: int) -> Iterator[_Piece]:
+def _pieces(text: str, tokens: Sequence[CharacterSpan], limit: int) -> Iterator[_Piece]:
     for start, end in sentences(text):
         first = bisect_right(tokens, start, key=lambda span: span[1])
         last = bisect_left(tokens, end, key=lambda span: span[0])
@@ -127,7 +125,7 @@ def _pieces(text: str, tokens: Sequence[Span], limit: int) -> Iterator[_Piece]:
             yield from _fragments(text, tokens, _Piece(start, end, first, last, whole=False), limit)
 
 
-def _fragments(text: str, tokens: Sequence[Span], sentence: _Piece, limit: int) -> Iterator[_Piece]:
+def _fragments(text: str, tokens: Sequence[CharacterSpan], sentence: _Piece, limit: int) -> Iterator[_Piece]:
     start, first = sentence.start, sentence.first
     while sentence.last - first > limit:
         cut = _cut(text, tokens, first, sentence.last, limit)
@@ -142,7 +140,7 @@ def _fragments(text: str, tokens: Sequence[Span], sentence: _Piece, limit: int) 
     yield _Piece(start, sentence.end, first, sentence.last, whole=False)
 
 
-def _cut(text: str, tokens: Sequence[Span], first: int, last: int, limit: int) -> int:
+def _cut(text: str, tokens: Sequence[CharacterSpan], first: int, last: int, limit: int) -> int:
     """The token that begins the next fragment, or `last` where there is no place to cut.
 
     Between words where there is such a place in the second half, because half a word makes other tokens than in the
@@ -158,7 +156,7 @@ def _cut(text: str, tokens: Sequence[Span], first: int, last: int, limit: int) -
     return last
 
 
-def sentences(text: str) -> Iterator[Span]:
+def sentences(text: str) -> Iterator[CharacterSpan]:
     """Offsets of the sentences in order, without the white space between them. A line end always ends one."""
     start = len(text) - len(text.lstrip())
     for match in _BOUNDARY.finditer(text, start):

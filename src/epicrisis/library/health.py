@@ -22,7 +22,6 @@ import numpy.typing as npt
 
 from epicrisis.corpus.text_quality import NearDuplicates, is_empty, markup_left
 from epicrisis.errors import LibraryBusy, LibraryDamaged
-from epicrisis.facets import RETRACTED
 from epicrisis.library.checksums import Damage, verified
 from epicrisis.library.engine_errors import ours
 from epicrisis.library.health_report import (
@@ -45,6 +44,7 @@ from epicrisis.library.passage_table import PassageTable
 from epicrisis.library.patients import MIXED, Roster
 from epicrisis.library.row_keys import Numbers, RowKeys
 from epicrisis.library.word_index import WordIndex, version_of
+from epicrisis.types import RETRACTED
 
 if TYPE_CHECKING:
     import pyarrow as pa

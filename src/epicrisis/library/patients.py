@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.corpus.reader_base import Identity
-from epicrisis.dates import dates_in, first_day, last_day
+from epicrisis.dates import find_dates, first_day, last_day
 from epicrisis.errors import InputError
 from epicrisis.library.engine_errors import ours
 from epicrisis.library.library import Library
@@ -26,7 +26,7 @@ from epicrisis.library.manifest import NAME, read_manifest
 from epicrisis.library.passage_table import PassageTable, among
 from epicrisis.library.patient_identities import forget, literature_is_declared, read_identities, version
 from epicrisis.library.person_names import bare, is_common, mentions, name_keys
-from epicrisis.printable import shell_quoted
+from epicrisis.printable import quote_for_shell
 from epicrisis.types import Question
 
 MIXED = (
@@ -285,7 +285,7 @@ def check_patient(rosters: Sequence[Roster], question: Question) -> None:
     if not rosters:
         return
     known, where = rosters[0].patients(), rosters[0].path
-    listed = f"`epicrisis library patients {shell_quoted(where)}` lists them"
+    listed = f"`epicrisis library patients {quote_for_shell(where)}` lists them"
     which = f"question {question.id!a}: " if question.id else "the question: "
     if question.patient is not None and question.patient not in known:
         raise InputError(f"{which}{where} has no notes of patient {question.patient!a}: {listed}")
@@ -387,7 +387,7 @@ def _calls(text: str, id_: str) -> bool:
         return re.search(rf"{_alone(id_)}|{_CALLED_LONG}{_written(id_)}(?!\w|[-./:]\d)", text) is not None
     called = re.compile(rf"{_CALLED}{_written(id_)}(?![-./:]?\w){_MEASURE}")
     return any(
-        not any(date.start < match.end() <= date.end for date in dates_in(text)) for match in called.finditer(text)
+        not any(date.start < match.end() <= date.end for date in find_dates(text)) for match in called.finditer(text)
     )
 
 

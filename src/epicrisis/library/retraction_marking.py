@@ -11,11 +11,10 @@ from typing import Any
 
 from epicrisis.corpus.reader_base import Marked
 from epicrisis.corpus.retractions import names_of, stated_by
-from epicrisis.facets import MARKED
 from epicrisis.library.journal import Journal
 from epicrisis.library.passage_table import PassageTable
 from epicrisis.library.retraction_statements import Statement, standing, stated_in, statements_of
-from epicrisis.types import Document
+from epicrisis.types import MARKED_BY_OTHERS, Document
 
 _PIECE = 500
 _NOTICES = (
@@ -45,7 +44,7 @@ def marks_for(journal: Journal, documents: Sequence[Document]) -> dict[str, list
 
 def statements_in(table: PassageTable) -> Iterator[Statement]:
     """Yield what the documents of a library say that has kept no statements so far: its notices, and its marks."""
-    named = ", ".join(f"'{name}'" for name in (MARKED, *(f"type:{kind}" for kind in _NOTICES)))
+    named = ", ".join(f"'{name}'" for name in (MARKED_BY_OTHERS, *(f"type:{kind}" for kind in _NOTICES)))
     for document_id, metadata, date in table.known_by(f"array_has_any(facets, [{named}])"):
         # Every record of PubMed's files has a revision; here its id says as much.
         notice = Document(document_id, "", date=date, metadata=metadata, revision="")

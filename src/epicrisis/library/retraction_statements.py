@@ -16,7 +16,7 @@ from typing import Any
 
 from epicrisis.corpus.reader_base import Marked
 from epicrisis.corpus.retractions import REINSTATED
-from epicrisis.facets import RETRACTED
+from epicrisis.types import RETRACTED
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS marks(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from epicrisis.configuration import load
+from epicrisis.configuration import load_settings
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.table import Cell
 from epicrisis.evaluation.experiments.ensembles import COT, SC
@@ -64,7 +64,7 @@ def asked(path: Path, form: str = "choice", n: int = 4) -> str:
 
 
 def planned(name: str, *sets: str, **request: Any) -> tuple[RunPlan, tuple[Case, ...]]:
-    settings = load({"strategy": experiment(name).strategy})
+    settings = load_settings({"strategy": experiment(name).strategy})
     pipeline = Pipeline(settings, dict.fromkeys(settings.roles, ScriptedModel(lambda _: "")), None)
     return prepared(experiment(name), Request(sets=sets, questions=2, **request), settings, pipeline)
 
@@ -72,7 +72,7 @@ def planned(name: str, *sets: str, **request: Any) -> tuple[RunPlan, tuple[Case,
 def shown(cases: tuple[Case, ...]) -> list[tuple[object, int]]:
     """The condition `examples` of each case and how many are shown."""
     return [
-        (case.condition["examples"], len(case.treatment.examples.shown) if case.treatment.examples else 0)
+        (case.condition["examples"], len(case.treatment.examples.examples) if case.treatment.examples else 0)
         for case in cases
     ]
 

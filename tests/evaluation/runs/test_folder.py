@@ -24,7 +24,7 @@ from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import MANIFEST, RECORDS, Run, describe_dataset, read_manifest
 from epicrisis.evaluation.runs.runner import answer_cases
 from epicrisis.pipeline import Pipeline
-from epicrisis.protocols import ChatReply, ChatRequest, OnDelta
+from epicrisis.protocols import ChatReply, ChatRequest, DeltaCallback
 from epicrisis.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.reader import u_curve
@@ -43,7 +43,7 @@ class Failing(ScriptedModel):
         self._inner = reader(ASKED, u_curve())
         self._every, self.asked = every, 0
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         self.asked += 1
         if self.asked % self._every == 0:
             raise EndpointUnreachable("nobody there")

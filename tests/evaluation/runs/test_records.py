@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from epicrisis.answers import Answer, Called, Notice, Partial, Usage
+from epicrisis.answers import Answer, ModelCalled, Notice, PartialAnswer, Usage
 from epicrisis.errors import InputError
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome, score_case, score_records
@@ -41,7 +41,7 @@ def test_the_last_record_of_a_case_counts(tmp_path: Path) -> None:
 
 
 def test_outcomes_know_question_condition_and_whether_it_is_right(tmp_path: Path) -> None:
-    failed = Partial(1, ("d#0",), "failed")
+    failed = PartialAnswer(1, ("d#0",), "failed")
     path = written(
         tmp_path / "r.jsonl",
         (answer(), {}),
@@ -156,7 +156,9 @@ def test_an_editors_last_line_counts_for_the_run_and_for_its_tables(tmp_path: Pa
 
 def test_without_what_is_volatile_two_tellings_are_one(tmp_path: Path) -> None:
     def told(at: float, calls: int, *notices: Notice, turned: bool = False) -> Any:
-        parts = [Called(f"map {i}", "m", "0", "map@1", 0, 0, "stop", Usage(calls, seconds=at), at) for i in range(2)]
+        parts = [
+            ModelCalled(f"map {i}", "m", "0", "map@1", 0, 0, "stop", Usage(calls, seconds=at), at) for i in range(2)
+        ]
         trace = (*notices, *(parts[::-1] if turned else parts))
         path = written(tmp_path / f"{at}.jsonl", (answer(trace=trace, usage=Usage(2 * calls)), {}))
         return next(read_records(path))

@@ -14,7 +14,7 @@ from epicrisis.answers import Answer, Usage
 from epicrisis.errors import BudgetExceeded, ChatError, ContextOverflow, EndpointUnreachable, InputError, RunStopped
 from epicrisis.evaluation.runs.runner import RecordStore, answer_questions
 from epicrisis.pipeline import Pipeline
-from epicrisis.protocols import ChatReply, ChatRequest, OnDelta
+from epicrisis.protocols import ChatReply, ChatRequest, DeltaCallback
 from epicrisis.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.types import Question
@@ -31,7 +31,7 @@ class Slow(ScriptedModel):
         self._fails, self._wait = fails, wait
         self.in_flight = self.most = self.asked = self.replied = 0
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         number, self.asked = self.asked, self.asked + 1
         self.in_flight += 1
         self.most = max(self.most, self.in_flight)

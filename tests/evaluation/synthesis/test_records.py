@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from epicrisis.answering.extractive import SpanForm
-from epicrisis.answering.reply_parsing import ReplyForm
+from epicrisis.answering.extractive import SpanFormat
+from epicrisis.answering.reply_parsing import AnswerFormat
 from epicrisis.corpus.note_cleaning import cleaned
 from epicrisis.corpus.note_tables import Columns
 from epicrisis.corpus.questions import read_questions
@@ -43,7 +43,7 @@ from epicrisis.models.chat.embedded import EmbeddedModel
 from epicrisis.prompts import fence, render
 from epicrisis.protocols import ChatRequest, Message
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.testing.reader import keys_of, position_biased_reader
+from epicrisis.testing.reader import find_key_passages, position_biased_reader
 from epicrisis.types import Document, Passage, Question
 
 LENGTHS = (4000, 8000, 16000, 32000)
@@ -374,7 +374,7 @@ def test_questions_are_read_back_and_have_keys_that_stand_in_their_notes(made: M
     assert [(q.id, q.form, q.category, q.gold, len(q.evidence)) for q in questions] == [
         (line["id"], line["form"], line["category"], line["gold"], len(line["evidence"])) for line in made.lines
     ]
-    keys = keys_of(questions, made.texts)
+    keys = find_key_passages(questions, made.texts)
     assert len(keys) == len({q.text for q in questions if q.evidence})
     passages = [passage for several in keys.values() for key in several for passage in key.passages]
     assert all(any(passage in text for text in made.texts.values()) for passage in passages)
@@ -391,7 +391,7 @@ def replied(model: ScriptedModel, question: Question, notes: Iterable[str]) -> d
     texts = list(notes)
     span = question.form == "extractive"
     passages = [Passage(f"n#{i}", "n", i, 0, len(text), text) for i, text in enumerate(texts)]
-    form = SpanForm(passages) if span else ReplyForm(question.options, documents=len(texts))
+    form = SpanFormat(passages) if span else AnswerFormat(question.options, documents=len(texts))
     asked = render(
         "epicrisis.answering.prompts",
         "extract" if span else "rag",
@@ -409,7 +409,7 @@ def replied(model: ScriptedModel, question: Question, notes: Iterable[str]) -> d
 def test_the_reader_answers_from_the_whole_record_and_not_without_its_evidence(made: Made) -> None:
     """Keys of all patients at once: which one is asked of is told by what is in the prompt."""
     questions = [each for each in read_questions(made.folder / QUESTIONS) if isinstance(each, Question)]
-    model = position_biased_reader(keys_of(questions, made.texts), lambda place, documents: 1.0)
+    model = position_biased_reader(find_key_passages(questions, made.texts), lambda place, documents: 1.0)
     for question in questions:
         if question.patient not in ("fict0-001", "fict0-002", "fict0-006"):
             continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from epicrisis.components import scope_of
+from epicrisis.components import build_scope
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.load import load
 from epicrisis.evaluation.datasets.sampling import at_random
@@ -58,7 +58,7 @@ def _case(question: Question, settings: Settings, pipeline: Pipeline, guard: Gua
             f"question {question.id!r} names no source document, so nothing can be hidden from it: give it "
             "gold_documents, or leave the leak guard out"
         )
-    scope = guard_scope(question, guard, scope_of(settings.scope, question=question), pipeline.opened.library)
+    scope = guard_scope(question, guard, build_scope(settings.scope, question=question), pipeline.opened.library)
     if scope is None:
         raise InputError(
             f"none of the documents of question {question.id!r} has a date in the library, so nobody can say what is "

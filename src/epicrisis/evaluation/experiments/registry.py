@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import fields, replace
 from typing import Any
 
-from epicrisis.components import ExampleSearch, Opened, examples_told, scope_of
+from epicrisis.components import ExampleSearch, LibrarySearch, build_scope, describe_examples
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.datasets.dataset import Dataset
@@ -277,7 +277,7 @@ def prepared(
         finds = {name: search.find for name, search in examples.items()}
         study = Study(evidence, protocol, request.repeats, settings.seed, finds)
         cases = wanted.make({sample.name: sample.questions for sample in samples}, study, grid, settings)
-        shown = {name: examples_told(search.opened.library) for name, search in examples.items()}
+        shown = {name: describe_examples(search.opened.library) for name, search in examples.items()}
     plan = RunPlan(
         name=wanted.name,
         arguments={
@@ -309,7 +309,7 @@ def _check(wanted: Experiment, request: Request, pipeline: Pipeline) -> None:
 
 
 def _evidence(
-    opened: Opened, request: Request, settings: Settings, protocol: Protocol, names: Sequence[str]
+    opened: LibrarySearch, request: Request, settings: Settings, protocol: Protocol, names: Sequence[str]
 ) -> tuple[Evidence, list[Dataset]]:
     """Out of the library, and the questions that it answers itself where they are asked for."""
     reranker = None
@@ -319,7 +319,7 @@ def _evidence(
     if cloze.NAME not in names:
         return evidence, []
     n = request.questions or probe.N
-    own, keys = cloze.drawn(at_random(opened.library, CANDIDATES * n, request.draw, scope_of(settings.scope)), n)
+    own, keys = cloze.drawn(at_random(opened.library, CANDIDATES * n, request.draw, build_scope(settings.scope)), n)
     return probe.within(evidence, keys), [own]
 
 

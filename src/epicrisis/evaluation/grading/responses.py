@@ -18,8 +18,8 @@ from epicrisis.evaluation.runs.case import Condition
 from epicrisis.evaluation.runs.outcomes import score_record
 from epicrisis.evaluation.runs.record import RunRecord, read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
+from epicrisis.question_options import is_unanswerable
 from epicrisis.types import EvidenceSpan, Passage, QuestionForm
-from epicrisis.unanswerable import is_unanswerable
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from epicrisis.overrides import AS_SET, RunOverrides
+from epicrisis.overrides import NO_OVERRIDES, RunOverrides
 from epicrisis.types import Question
 
 Condition: TypeAlias = Mapping[str, str | int | float | bool]
@@ -21,7 +21,7 @@ class Case:
 
     question: Question
     condition: Condition = field(default_factory=dict)
-    treatment: RunOverrides = AS_SET
+    treatment: RunOverrides = NO_OVERRIDES
 
     @property
     def key(self) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Literal, Self, TypeAlias
 
-from epicrisis.privacy import host_of, outside
+from epicrisis.privacy import parse_host, remote_host
 from epicrisis.settings import Settings
 
 EnergyBasis: TypeAlias = Literal["measured", "estimated", "unknown"]
@@ -257,8 +257,8 @@ class Meter:
     def _of_endpoints(self, seconds: float) -> EquipmentEnergy | None:
         """What answers on the network, if anything was asked."""
         asked, watts = _endpoints(self._settings) if self.calls else (), self._settings.energy.endpoint_watts
-        elsewhere = [host for address in asked if (host := outside(address)) is not None]
-        hosts = " and ".join(dict.fromkeys(elsewhere or filter(None, map(host_of, asked))))
+        elsewhere = [host for address in asked if (host := remote_host(address)) is not None]
+        hosts = " and ".join(dict.fromkeys(elsewhere or filter(None, map(parse_host, asked))))
         if not asked or (watts is None and not elsewhere and self._processors.meter is not None):
             return None
         if watts is not None:

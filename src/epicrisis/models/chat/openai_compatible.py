@@ -30,8 +30,8 @@ from epicrisis.models.chat.endpoints.thinking import THINKING_MARKS
 from epicrisis.models.chat.endpoints.usage import usage_of
 from epicrisis.models.chat.estimates import UNTOLD
 from epicrisis.models.chat.prices import listed_cost
-from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, Message, OnDelta, OptionLogprobs
-from epicrisis.surrogates import REPAIRED
+from epicrisis.printable import SURROGATES_REPLACED
+from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message, OptionLogprobs
 
 if TYPE_CHECKING:
     from epicrisis.models.chat.endpoints.connection import Connection
@@ -125,7 +125,7 @@ class OpenAICompatibleModel:
         return self._name
 
     @_outward
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         started = time.monotonic()
         try:
             reply = await self._complete(request, on_delta)
@@ -166,7 +166,7 @@ class OpenAICompatibleModel:
 
     # -- one call ---------------------------------------------------------------------------------------------------
 
-    async def _complete(self, request: ChatRequest, on_delta: OnDelta | None) -> ChatReply:
+    async def _complete(self, request: ChatRequest, on_delta: DeltaCallback | None) -> ChatReply:
         if request.options and self._tells_logprobs is False:
             raise self._no_logprobs(Usage())
         conforms = None if request.schema is None else checker(request.schema)
@@ -184,7 +184,7 @@ class OpenAICompatibleModel:
         if received.thinking and not request.max_reasoning_tokens:
             notes += ("the model thinks, in the room of its answer: set max_reasoning_tokens",)
         if received.repaired:
-            notes += (REPAIRED,)
+            notes += (SURROGATES_REPLACED,)
         if counting.must_be_cut(request, usage.prompt_tokens):
             read = f"the endpoint read {usage.prompt_tokens} tokens, too few for this prompt"
             notes += (f"{read}: its window cut it (Ollama: raise num_ctx, and set context_tokens)",)
@@ -200,7 +200,7 @@ class OpenAICompatibleModel:
         )
 
     async def _tried(
-        self, request: ChatRequest, model: str, on_delta: OnDelta | None
+        self, request: ChatRequest, model: str, on_delta: DeltaCallback | None
     ) -> tuple[CompletedReply, Usage, frozenset[str]]:
         """The reply; the usage of the calls that were refused because of a parameter, each asked again without; and all
         that it was asked without."""
@@ -228,7 +228,7 @@ class OpenAICompatibleModel:
                 raise self._no_logprobs(failed)
             self._refused |= {name}
 
-    async def _sent(self, body: dict[str, Any], request: ChatRequest, on_delta: OnDelta | None) -> CompletedReply:
+    async def _sent(self, body: dict[str, Any], request: ChatRequest, on_delta: DeltaCallback | None) -> CompletedReply:
         async with self._until_closed(UNTOLD) as connection:
             if on_delta is not None and body.get("stream"):
                 events = connection.events("/chat/completions", body)

@@ -51,7 +51,10 @@ class RecordSet:
     @property
     def sha256(self) -> str:
         """Of what is asked and what is right, in order; not of the notes."""
-        rows = [[q.id, q.text, dict(q.options), q.gold, q.gold_documents, q.also, q.patient] for q in self.questions]
+        rows = [
+            [q.id, q.text, dict(q.options), q.gold, q.gold_documents, q.other_answers, q.patient]
+            for q in self.questions
+        ]
         return hashlib.sha256(json.dumps(rows, ensure_ascii=False, separators=(",", ":")).encode()).hexdigest()
 
 

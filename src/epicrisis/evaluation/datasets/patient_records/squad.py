@@ -98,7 +98,7 @@ def question(
         form="extractive",
         id=asked.id,
         gold=found.texts[0] if found.texts else "",
-        also=found.texts[1:],
+        other_answers=found.texts[1:],
         gold_documents=(note,),
         patient=patient,
         evidence=() if place is None else (EvidenceSpan(note, *place),),

@@ -25,7 +25,7 @@ from epicrisis.evaluation.synthesis.patient_records.random_draws import Draws
 from epicrisis.evaluation.synthesis.patient_records.record_questions import CATEGORIES, RecordQuestion, ask
 from epicrisis.printable import printable_json
 from epicrisis.serialization import to_json
-from epicrisis.temporary_folders import Scratch, sweep
+from epicrisis.temporary_folders import TemporaryFolder, remove_abandoned_folders
 
 NOTES, QUESTIONS, README = "notes.csv", "questions.jsonl", "README.md"
 _PREFIX = ".records-"
@@ -71,7 +71,7 @@ def write_records(
     for length in tokens:
         check_length(length)
     try:
-        sweep(_PREFIX, folder)
+        remove_abandoned_folders(_PREFIX, folder)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise InputError(f"{shown(folder)} is there already: name a new or empty folder (-o)")
         with _whole(folder) as place:
@@ -87,7 +87,7 @@ def _whole(folder: Path) -> Iterator[Path]:
     """A place on the folder's disk to write into. What was written moves into the folder when all of it is there."""
     beside = folder if folder.exists() else folder.parent
     beside.mkdir(parents=True, exist_ok=True)
-    with Scratch(_PREFIX, beside) as place:
+    with TemporaryFolder(_PREFIX, beside) as place:
         yield place
         folder.mkdir(exist_ok=True)
         for name in (README, NOTES, QUESTIONS):
@@ -135,7 +135,7 @@ def _line(asked: RecordQuestion) -> dict[str, Any]:
         "form": question.form,
         **({"options": dict(question.options)} if question.options else {}),
         "gold": question.gold,
-        "also": list(question.also),
+        "also": list(question.other_answers),
         "category": question.category,
         "about": asked.about,
         "patient": question.patient,

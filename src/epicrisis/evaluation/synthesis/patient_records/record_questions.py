@@ -163,7 +163,7 @@ def _asked(
         gold=gold,
         gold_documents=tuple(dict.fromkeys(place.document_id for place in places)),
         patient=record.patient.id,
-        also=idea.also if form == "open" else (),
+        other_answers=idea.also if form == "open" else (),
         evidence=places,
         category=idea.category,
     )

@@ -21,7 +21,7 @@ from openai.providers import bedrock
 
 from epicrisis.errors import ModelMissing, ReplyInvalid
 from epicrisis.models.chat.endpoints.endpoint import Endpoint
-from epicrisis.privacy import quiet_logs
+from epicrisis.privacy import silence_dependency_logs
 
 CONNECT_SECONDS = 10.0
 """What does not even accept a connection in this time is not there."""
@@ -45,7 +45,7 @@ class Connection:
     """
 
     def __init__(self, endpoint: Endpoint, key: str | None, timeout: float | None, concurrency: int) -> None:
-        quiet_logs()
+        silence_dependency_logs()
         # A kept connection can be closed by the server in the very moment it is used again (llama.cpp and vLLM close
         # after 5 s), and some servers lend a thread to each: on this machine each call has its own.
         limits = httpx2.Limits(

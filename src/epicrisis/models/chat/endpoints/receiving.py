@@ -15,8 +15,8 @@ from epicrisis.models.chat.endpoints import counting, wire
 from epicrisis.models.chat.endpoints.failures import ErrorWithin
 from epicrisis.models.chat.endpoints.thinking import ThinkingSplitter, split
 from epicrisis.models.chat.estimates import UNTOLD, most_reply_tokens
-from epicrisis.protocols import ChatRequest, OnDelta
-from epicrisis.surrogates import ends_in_half, without_halves
+from epicrisis.printable import ends_in_high_surrogate, replace_surrogates
+from epicrisis.protocols import ChatRequest, DeltaCallback
 
 _CHARACTERS_A_TOKEN = 8
 _EVENTS_A_TOKEN = 4
@@ -51,8 +51,8 @@ def receive_whole(raw: object, request: ChatRequest, host: str) -> CompletedRepl
     raw_text, raw_thinking = piece.text, piece.thinking
     if len(raw_text) + len(raw_thinking) > _most_characters(request):
         return CompletedReply("", "", "", reply.model, reply.usage, flaw=_endless(host))
-    text, thought = split(without_halves(raw_text), expected=request.max_reasoning_tokens > 0)
-    thinking = without_halves(raw_thinking) + thought
+    text, thought = split(replace_surrogates(raw_text), expected=request.max_reasoning_tokens > 0)
+    thinking = replace_surrogates(raw_thinking) + thought
     return CompletedReply(
         text=text,
         thinking=thinking,
@@ -61,12 +61,16 @@ def receive_whole(raw: object, request: ChatRequest, host: str) -> CompletedRepl
         usage=reply.usage,
         refusal=bool(piece.refusal) and not text,
         logprobs=tuple(choice.positions) if request.options else (),
-        repaired=without_halves(raw_text) != raw_text or without_halves(raw_thinking) != raw_thinking,
+        repaired=replace_surrogates(raw_text) != raw_text or replace_surrogates(raw_thinking) != raw_thinking,
     )
 
 
 async def receive_stream(
-    events: AsyncGenerator[object, None], request: ChatRequest, on_delta: OnDelta, host: str, timeout: float | None
+    events: AsyncGenerator[object, None],
+    request: ChatRequest,
+    on_delta: DeltaCallback,
+    host: str,
+    timeout: float | None,
 ) -> CompletedReply:
     """`on_delta` gets the answer's text alone. Where it ends otherwise than by its last event, the stream is closed.
 
@@ -100,7 +104,7 @@ def _endless(host: str) -> str:
 class _Growing:
     """A streamed reply while it grows."""
 
-    def __init__(self, request: ChatRequest, on_delta: OnDelta, host: str) -> None:
+    def __init__(self, request: ChatRequest, on_delta: DeltaCallback, host: str) -> None:
         allowed = most_reply_tokens(request)
         self._most_characters = _most_characters(request)
         self._events_left = _EVENTS_A_TOKEN * allowed + _SLACK
@@ -152,11 +156,11 @@ class _Growing:
     def _whole(self, piece: str) -> str:
         """Return the piece as whole characters; a first half at its end waits for the next piece."""
         piece = self._half + piece
-        self._half = piece[-1] if ends_in_half(piece) else ""
+        self._half = piece[-1] if ends_in_high_surrogate(piece) else ""
         return self._repair(piece.removesuffix(self._half) if self._half else piece)
 
     def _repair(self, text: str) -> str:
-        whole = without_halves(text)
+        whole = replace_surrogates(text)
         if len(whole) == len(text) and whole != text:
             self._last = replace(self._last, repaired=True)
         return whole

@@ -9,9 +9,9 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, Field, ValidationError
 
-from epicrisis.surrogates import without_halves
+from epicrisis.printable import replace_surrogates
 
-Name: TypeAlias = Annotated[str, AfterValidator(without_halves)]
+Name: TypeAlias = Annotated[str, AfterValidator(replace_surrogates)]
 """A text that is stored or shown as it is. A message's own text is repaired where its pieces are put together."""
 
 MOST_CHOICES = 128

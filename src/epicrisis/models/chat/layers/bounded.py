@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from epicrisis.models.chat.layers.layer import Layer
-from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, Message, OnDelta
+from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, DeltaCallback, Message
 
 
 class BoundedModel(Layer):
@@ -20,7 +20,7 @@ class BoundedModel(Layer):
         super().__init__(inner)
         self._turn = asyncio.Semaphore(limit)
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         async with self._turn:
             return await self._inner.complete(request, on_delta)
 

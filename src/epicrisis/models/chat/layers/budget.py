@@ -17,7 +17,7 @@ from epicrisis.answers import Usage
 from epicrisis.errors import BudgetExceeded, EpicrisisError, SettingsError
 from epicrisis.models.chat.estimates import UNTOLD, most_prompt_tokens, most_reply_tokens, used_tokens
 from epicrisis.models.chat.layers.layer import Layer
-from epicrisis.protocols import ChatModel, ChatReply, ChatRequest, OnDelta
+from epicrisis.protocols import ChatModel, ChatReply, ChatRequest, DeltaCallback
 from epicrisis.settings import BudgetSettings
 
 GO_ON = "what is answered is kept, and the same command goes on from there"
@@ -128,7 +128,7 @@ class BudgetedModel(Layer):
                 "settings (price = {input = ..., output = ...}, for a million tokens), or give --budget-tokens instead"
             )
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         most = await self._most(request)
         await self._budget.reserve(most)
         spent = most
@@ -162,7 +162,7 @@ class TimedModel(Layer):
         super().__init__(inner)
         self._budget = budget
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         async with self._budget.in_time():
             return await self._inner.complete(request, on_delta)
 

@@ -18,7 +18,7 @@ from epicrisis.answers import Usage
 from epicrisis.errors import InputError, NotCached, StorageError
 from epicrisis.models.chat.layers.cache import ReplyCache
 from epicrisis.models.chat.layers.layer import Layer
-from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, Message, OnDelta
+from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, DeltaCallback, Message
 
 KEY_VERSION = 1
 """Of what a key means; another one makes every reply kept so far a stranger."""
@@ -51,7 +51,7 @@ class CachedModel(Layer):
         self._fingerprint: str | None = None
         self._flights: dict[bytes, _Flight] = {}
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         key = reply_key(await self.fingerprint(), request)
         kept = self._cache.get(key)
         if kept is None and not self._cache.replay:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from epicrisis.errors import ChatError
 from epicrisis.logs import log_call
 from epicrisis.models.chat.layers.layer import Layer
-from epicrisis.protocols import ChatReply, ChatRequest, OnDelta
+from epicrisis.protocols import ChatReply, ChatRequest, DeltaCallback
 
 
 class LoggedModel(Layer):
     """Wraps a ChatModel; each prompt and what came of it goes to the log (see `logs.log_call`)."""
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         try:
             reply = await self._inner.complete(request, on_delta)
         except ChatError as error:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from epicrisis.errors import EpicrisisError
 from epicrisis.models.chat.estimates import likely_prompt_tokens, most_reply_tokens, used_tokens
 from epicrisis.models.chat.layers.layer import Layer
-from epicrisis.protocols import ChatModel, ChatReply, ChatRequest, OnDelta
+from epicrisis.protocols import ChatModel, ChatReply, ChatRequest, DeltaCallback
 
 MINUTE = 60.0
 LOOK_AGAIN_SECONDS = 0.25
@@ -61,7 +61,7 @@ class RateLimitedModel(Layer):
         self._starts: deque[_Start] = deque()
         self._tokens_started = 0
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         most = likely_prompt_tokens(request.messages) + most_reply_tokens(request)
         start = await self._let_through(most)
         try:
