@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.answers import Called, Usage
+from epicrisis.answers import ModelCalled, Usage
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.published import published
 from epicrisis.evaluation.analysis.statistics import Mean
@@ -198,7 +198,7 @@ def test_replies_out_of_the_cache_did_not_skip_the_parts(tmp_path: Path) -> None
     """They are read in parts, though no token of them is counted."""
     (record,) = asked(tmp_path, ASKED[:1], ("brief-context",))
     calls = [
-        replace(event, usage=replace(event.usage, calls=0)) if isinstance(event, Called) else event
+        replace(event, usage=replace(event.usage, calls=0)) if isinstance(event, ModelCalled) else event
         for event in record.answer.trace
     ]
     usage = replace(record.answer.usage, calls=0, replayed_calls=3)

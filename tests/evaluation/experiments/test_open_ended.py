@@ -22,7 +22,7 @@ from epicrisis.evaluation.grading.human_verdicts import HumanVerdict, PreferredA
 from epicrisis.evaluation.grading.preference import judge, verdict_file
 from epicrisis.evaluation.runs.outcomes import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
-from epicrisis.evaluation.runs.runner import RecordFile, answer_cases
+from epicrisis.evaluation.runs.runner import RecordStore, answer_cases
 from epicrisis.pipeline import Pipeline
 from epicrisis.prompts import unfence
 from epicrisis.protocols import ChatRequest
@@ -96,7 +96,7 @@ def test_open_questions_run_through_to_verdicts(tmp_path: Path) -> None:
         library = Library.open(tmp_path / "library")
         opened = LibrarySearch(library, Retriever(library, encoder()))
         async with Pipeline(Settings(k=8), dict.fromkeys(ROLES, model), opened) as pipeline:
-            records = RecordFile(tmp_path / RECORDS, pipeline.recipe(), texts=False)
+            records = RecordStore(tmp_path / RECORDS, pipeline.recipe(), texts=False)
             async for _ in answer_cases(pipeline, open_ended.cases(asked), records):
                 pass
         library.close()

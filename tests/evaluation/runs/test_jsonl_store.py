@@ -26,7 +26,7 @@ from epicrisis.evaluation.runs.jsonl_store import (
     read_stored_lines,
 )
 from epicrisis.evaluation.runs.runner import RecordStore
-from epicrisis.surrogates import without_halves
+from epicrisis.printable import replace_surrogates
 
 
 def values(path: Path) -> list[dict[str, Any]]:
@@ -49,7 +49,7 @@ def test_what_was_appended_is_read_in_its_order(tmp_path: Path) -> None:
     assert whole.startswith('{"name": "α"}\n'.encode())
     assert whole.decode("utf-8"), "what is no text is escaped"
     raw = [whole[line.start :].split(b"\n")[0].decode() for line in found]
-    assert [json.loads(without_halves(line)) for line in raw] == values(path)
+    assert [json.loads(replace_surrogates(line)) for line in raw] == values(path)
 
 
 def test_killed_at_any_byte_the_file_goes_on(tmp_path: Path) -> None:

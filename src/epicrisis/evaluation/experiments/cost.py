@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from epicrisis.answers import Called, Usage
+from epicrisis.answers import ModelCalled, Usage
 from epicrisis.evaluation.analysis.statistics import Mean, mean_of
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.runs.case import Condition, canonical_condition
@@ -141,7 +141,7 @@ def spent(records: Iterable[RunRecord]) -> tuple[CaseCost, ...]:
 
 def _spent(record: RunRecord) -> CaseCost:
     answer, condition = record.answer, record.condition
-    calls = [event for event in answer.trace if isinstance(event, Called)]
+    calls = [event for event in answer.trace if isinstance(event, ModelCalled)]
     stages = {"map": TokenTotals(0, 0, 0), "reduce": TokenTotals(0, 0, 0), "one": TokenTotals(0, 0, 0)}
     names = [call.stage.partition(" ")[0] for call in calls]
     for name, call in zip(names, calls, strict=True):

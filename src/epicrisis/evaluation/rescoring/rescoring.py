@@ -23,8 +23,8 @@ from epicrisis.evaluation.datasets.mirage import SUBSETS
 from epicrisis.evaluation.rescoring.readings import SCORINGS, Scoring
 from epicrisis.evaluation.rescoring.released_replies import Outputs, Replied, read_outputs, recorded, released
 from epicrisis.evaluation.rescoring.scores import Score, score
-from epicrisis.evaluation.runs.case import Condition, canonical
-from epicrisis.evaluation.runs.recorded_run import RecordedRun, names_of, open_run
+from epicrisis.evaluation.runs.case import Condition, canonical_condition
+from epicrisis.evaluation.runs.recorded_run import RecordedRun, name_runs, open_run
 from epicrisis.evaluation.runs.run_folder import MANIFEST
 from epicrisis.serialization import question_from_json
 from epicrisis.types import Question
@@ -85,7 +85,7 @@ def rescored(
         raise InputError("these runs bring their questions with them: leave --dataset out")
     loaded = cache(partial(load, home=home, place=data))
     found: list[Replies] = []
-    for path, name, is_ours in zip(paths, names_of(paths), ours, strict=True):
+    for path, name, is_ours in zip(paths, name_runs(paths), ours, strict=True):
         if is_ours:
             found += _of_records(open_run(path, name))
         else:
@@ -116,7 +116,7 @@ def _of_records(run: RecordedRun) -> list[Replies]:
         question = question_from_json(record["answer"]["question"])
         scorable = question.options and question.gold is not None
         condition: Condition = record.get("condition", {})
-        at = canonical(condition)
+        at = canonical_condition(condition)
         conditions[at] = condition
         parts[at].append(recorded(question, record["answer"]) if scorable else question)
     found = []

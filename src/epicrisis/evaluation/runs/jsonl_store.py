@@ -29,10 +29,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from epicrisis.errors import InputError, StorageError
 from epicrisis.evaluation.runs.recipe_differences import changed
-from epicrisis.printable import printable_json
+from epicrisis.printable import printable_json, replace_surrogates
 from epicrisis.privacy import open_private
 from epicrisis.serialization import to_json
-from epicrisis.surrogates import without_halves
 
 _BLOCK = 1 << 16
 _MAX_DIGITS = 18
@@ -258,7 +257,7 @@ def parse_json(text: str | bytes) -> Any:
 def _parse_object(line: bytes) -> dict[str, Any] | None:
     try:
         # Earlier versions wrote halves of surrogate pairs, escaped, as models had written them.
-        value = parse_json(without_halves(line.decode("utf-8-sig", "surrogatepass")))
+        value = parse_json(replace_surrogates(line.decode("utf-8-sig", "surrogatepass")))
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None

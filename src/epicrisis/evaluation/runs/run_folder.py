@@ -38,7 +38,7 @@ from epicrisis.evaluation.runs.runner import RecordStore
 from epicrisis.evaluation.runs.versions import git_commit, package_versions
 from epicrisis.library.manifest import sync_folder
 from epicrisis.printable import printable_json
-from epicrisis.privacy import close_to_others, open_private
+from epicrisis.privacy import open_private, restrict_to_owner
 from epicrisis.serialization import to_json
 
 MANIFEST, RECORDS, LOCK = "manifest.json", "records.jsonl", "run.lock"
@@ -136,7 +136,7 @@ class Run:
             known = read_manifest(folder) if (folder / MANIFEST).exists() else None
             _check(folder, known, plan)
             # It may have been there before, empty and open to others.
-            close_to_others(folder)
+            restrict_to_owner(folder)
             records = RecordStore(folder / RECORDS, plan.recipe, texts=False, lock=lock)
             sessions = (*(known.sessions if known else ()), _begun())
             run = cls(folder, RunManifest(plan, len(cases), sessions), records, lock, keys)
