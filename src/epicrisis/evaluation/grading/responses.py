@@ -99,7 +99,7 @@ def response_of(record: RunRecord) -> ScoredAnswer:
     return ScoredAnswer(
         key=record.key,
         question=question.text.strip(),
-        references=() if options or not gold else tuple(dict.fromkeys((gold, *question.also))),
+        references=() if options or not gold else tuple(dict.fromkeys((gold, *question.other_answers))),
         answer=_said(answer.text, form, answer.citations),
         ending=ending_of(record),
         question_key=record.question_key,

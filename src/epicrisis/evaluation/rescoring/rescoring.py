@@ -26,7 +26,6 @@ from epicrisis.evaluation.rescoring.scores import Score, score
 from epicrisis.evaluation.runs.case import Condition, canonical_condition
 from epicrisis.evaluation.runs.recorded_run import RecordedRun, name_runs, open_run
 from epicrisis.evaluation.runs.run_folder import MANIFEST
-from epicrisis.serialization import question_from_json
 from epicrisis.types import Question
 
 _SCORINGS: Mapping[Scoring, str] = {
@@ -113,12 +112,11 @@ def _of_records(run: RecordedRun) -> list[Replies]:
     parts: dict[str, list[Question | Replied]] = defaultdict(list)
     conditions: dict[str, Condition] = {}
     for record in run.records():
-        question = question_from_json(record["answer"]["question"])
+        question = record.answer.question
         scorable = question.options and question.gold is not None
-        condition: Condition = record.get("condition", {})
-        at = canonical_condition(condition)
-        conditions[at] = condition
-        parts[at].append(recorded(question, record["answer"]) if scorable else question)
+        at = canonical_condition(record.condition)
+        conditions[at] = record.condition
+        parts[at].append(recorded(record.answer) if scorable else question)
     found = []
     for at, cases in parts.items():
         replied = tuple(each for each in cases if isinstance(each, Replied))

@@ -10,7 +10,8 @@ from epicrisis.answers import Answer
 from epicrisis.errors import InputError
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.evaluation.runs.record import RunRecord
-from epicrisis.types import AnswerState, chance_of, same_option
+from epicrisis.question_options import chance_accuracy, is_same_option
+from epicrisis.types import AnswerState
 
 STATES: tuple[AnswerState, ...] = get_args(AnswerState)
 
@@ -59,12 +60,12 @@ def score_records(records: Iterable[RunRecord]) -> tuple[Outcome, ...]:
 def _score(question_key: str, condition: Condition, answer: Answer) -> Outcome:
     question, right = answer.question, None
     if answer.state == "answered" and question.options and question.gold is not None:
-        right = same_option(question.options, answer.choice, question.gold)
+        right = is_same_option(question.options, answer.choice, question.gold)
     return Outcome(
         question=question_key,
         condition=condition,
         state=answer.state,
         right=right,
-        chance=chance_of(question.options, question.gold),
+        chance=chance_accuracy(question.options, question.gold),
         failed_parts=sum(partial.state == "failed" for partial in answer.partials),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -18,11 +19,12 @@ from pydantic import (
     model_validator,
 )
 
-from epicrisis.answers import EVENT_NAMES, Answer, MapFinished, Retrieved
+from epicrisis.answers import EVENT_NAMES, Answer, MapFinished, Retrieved, Vote, Voted
 from epicrisis.dates import last_day
 from epicrisis.errors import InputError
 from epicrisis.evaluation.runs.case import canonical_condition
 from epicrisis.evaluation.runs.jsonl_store import StoredLine, parse_line, read_latest_lines
+from epicrisis.types import Question
 
 SCHEMA_VERSION = 2
 """Version 1 had no condition."""
@@ -43,12 +45,22 @@ def _read_answer(value: Any) -> Answer:
     try:
         if _REQUIRED - value.keys() or _REQUIRED_OF_QUESTION - value["question"].keys():
             raise ValueError("a field of the answer is missing")
-        partials = tuple(map(_without_verified, value["partials"]))
-        trace = tuple(map(_read_event, value["trace"]))
+        fields = {
+            **value,
+            "question": _validate(Question, value["question"]),
+            "partials": tuple(map(_without_verified, value["partials"])),
+            "votes": tuple(map(_read_vote, value.get("votes", ()))),
+            "trace": tuple(map(_read_event, value["trace"])),
+        }
     except (AttributeError, KeyError, TypeError):
         raise ValueError("a field of the answer has the wrong type") from None
-    answer: Answer = _validate(Answer, {**value, "partials": partials, "trace": trace})
+    answer: Answer = _validate(Answer, fields)
     return answer
+
+
+def _read_vote(value: Mapping[str, Any]) -> Vote:
+    vote: Vote = _validate(Vote, value)
+    return vote
 
 
 def _read_event(value: Mapping[str, Any]) -> Any:
@@ -56,6 +68,8 @@ def _read_event(value: Mapping[str, Any]) -> Any:
     fields = {name: field for name, field in value.items() if name != "event"}
     if event_type is MapFinished:
         fields["partial"] = _without_verified(value["partial"])
+    elif event_type is Voted:
+        fields["vote"] = _read_vote(value["vote"])
     elif event_type is Retrieved:
         fields["ranking"] = {**value["ranking"], "hits": list(map(_complete_hit, value["ranking"]["hits"]))}
     return _validate(event_type, fields)
@@ -75,9 +89,10 @@ def _complete_hit(hit: Mapping[str, Any]) -> dict[str, Any]:
     return {**fields, "passage": {"text": "", **hit["passage"]}}
 
 
-def _validate(value_type: Any, fields: Mapping[str, Any]) -> Any:
-    """Return a dataclass with these fields. Raises ValueError for a field that it does not have."""
-    (value,) = _adapter(value_type).validate_python((fields,))
+def _validate(value_type: Any, data: Mapping[str, Any]) -> Any:
+    """Return the dataclass with this JSON form. Raises ValueError for a key that it does not have."""
+    names = {field.metadata.get("json", field.name): field.name for field in dataclasses.fields(value_type)}
+    (value,) = _adapter(value_type).validate_python(({names.get(key, key): item for key, item in data.items()},))
     return value
 
 
