@@ -243,8 +243,6 @@ def test_records_under_the_manifest_of_another_experiment_are_no_traceback(
     assert said in run("report", folder, "--json").stderr
 
 
-# -- at random --------------------------------------------------------------------------------------------------------
-
 VALUES: tuple[Any, ...] = (
     None,
     -1,
