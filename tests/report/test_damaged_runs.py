@@ -86,7 +86,9 @@ def go_on(folder: Path, name: str) -> None:
     with Run.open(folder, plan(name), cases(name)) as opened:
         for case in cases(name):
             if not opened.records.is_done(case.key):
-                opened.records.append(answer(case.question, str(case.condition.get("arm", "rag"))), case.condition)
+                opened.records.append_answer(
+                    answer(case.question, str(case.condition.get("arm", "rag"))), case.condition
+                )
 
 
 @pytest.fixture(scope="module")
@@ -240,8 +242,6 @@ def test_records_under_the_manifest_of_another_experiment_are_no_traceback(
     check_ends_well(folder, whole)
     assert said in run("report", folder, "--json").stderr
 
-
-# -- at random --------------------------------------------------------------------------------------------------------
 
 VALUES: tuple[Any, ...] = (
     None,

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from epicrisis.components import open_library_search, protect_patient_data
 from epicrisis.dates import first_day
 from epicrisis.errors import InputError
-from epicrisis.evaluation.runs.jsonl_store import Line, alone, append_line, read_lines
+from epicrisis.evaluation.runs.jsonl_store import Line, acquire_lock, append_line, read_lines
 from epicrisis.evaluation.runs.recipe_differences import changed
 from epicrisis.models.rerankers import load_reranker
 from epicrisis.privacy import strip_secrets
@@ -160,7 +160,7 @@ class RankingFile:
 
     def __init__(self, path: Path, recipe: Mapping[str, Any]) -> None:
         self._path = path
-        self._lock = alone(path)
+        self._lock = acquire_lock(path)
         self._recipe = {"schema_version": SCHEMA_VERSION, **to_json(recipe)}
         self.recorded: dict[str, Recorded] = {}
         """By question key, in the order of the file."""
