@@ -319,7 +319,12 @@ def test_who_starts_processes_and_who_logs() -> None:
             for name in imported.keys() & set(names):
                 imported[name].add(str(PurePosixPath(path.relative_to(source))))
     assert imported == {
-        "subprocess": {"models/download_sources.py", "cli/doctor.py", "corpus/sandbox.py", "evaluation/runs/versions.py"},
+        "subprocess": {
+            "models/download_sources.py",
+            "cli/doctor.py",
+            "corpus/sandbox.py",
+            "evaluation/runs/versions.py",
+        },
         "logging": {"logs.py", "privacy.py"},
         "multiprocessing": {"corpus/pubmed.py"},
     }
