@@ -62,7 +62,7 @@ def list_remote_hosts(settings: Settings, *libraries: Path | str | None) -> list
     """The other machines that patients' notes of these libraries may reach, by these settings."""
     if settings.local_only or not _with_notes(settings, libraries):
         return []
-    return sorted({host for _, host in settings.elsewhere()})
+    return sorted({host for _, host in settings.remote_hosts()})
 
 
 def _with_notes(settings: Settings, libraries: Iterable[Path | str | None]) -> list[Path]:
@@ -81,7 +81,7 @@ def protect_run_folder(settings: Settings, folder: Path, patients: bool) -> Sett
 
 
 def _held(settings: Settings, folders: Sequence[Path]) -> Settings:
-    hosts = dict(settings.elsewhere())
+    hosts = dict(settings.remote_hosts())
     for folder in folders:
         if settings.allow_remote or (hosts and not settings.local_only and read_remote(folder).allowed):
             allow_remote(folder, hosts.values())

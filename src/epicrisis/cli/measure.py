@@ -277,11 +277,11 @@ def _show(runs: Sequence[Path], json: bool) -> None:
     from epicrisis.evaluation.grading.judge_independence import remarks
     from epicrisis.evaluation.grading.metric_tables import endings, overview
     from epicrisis.evaluation.grading.run_measures import folder_of, measured
-    from epicrisis.evaluation.runs.recorded_run import read_back
+    from epicrisis.evaluation.runs.recorded_run import refuse_mismatched_records
 
     told = []
     for run in runs:
-        with read_back([run]):
+        with refuse_mismatched_records([run]):
             cases = measured(run)
             table, said_of_judges, ended = overview(cases), remarks(run), dict(endings(cases))
         if json:

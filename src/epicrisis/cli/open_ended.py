@@ -85,7 +85,7 @@ def pairs(
 
     from epicrisis.evaluation.experiments.open_ended import ARMS, JUDGING
     from epicrisis.evaluation.grading.blind_pairs import KEY, pairs_of, write
-    from epicrisis.evaluation.runs.outcomes import read_records
+    from epicrisis.evaluation.runs.record import read_records
     from epicrisis.evaluation.runs.run_folder import RECORDS
 
     records = chain.from_iterable(read_records(run / RECORDS if run.is_dir() else run) for run in runs)

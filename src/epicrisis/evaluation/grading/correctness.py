@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 from epicrisis.answering.structured_request import JsonFormat, ModelClient, Unreadable, read_object, text_schema
-from epicrisis.answers import Failure, Usage
+from epicrisis.answers import ExamplesFound, Failure, Usage
 from epicrisis.errors import InputError
 from epicrisis.evaluation.grading.blind_pairs import blinded
 from epicrisis.evaluation.grading.grader_replies import STATES, GradingState, ReplyFile, read_replies
-from epicrisis.evaluation.runs.concurrency import worked_off
-from epicrisis.evaluation.runs.outcomes import Outcome, RunRecord, outcome_of_record, read_records
+from epicrisis.evaluation.runs.concurrency import run_concurrently
+from epicrisis.evaluation.runs.outcomes import Outcome, score_record
+from epicrisis.evaluation.runs.record import RunRecord, read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.prompts import Prompt, fence, render
 from epicrisis.serialization import to_json
@@ -172,7 +173,7 @@ FORM: JsonFormat[tuple[CorrectnessVerdict, str]] = JsonFormat(
 async def mark(
     cases: Iterable[OpenCase], asker: ModelClient, file: ReplyFile[CorrectnessMark]
 ) -> AsyncGenerator[CorrectnessMark, None]:
-    """The marks that were not there yet, as they come. Raises as `worked_off` does."""
+    """The marks that were not there yet, as they come. Raises as `run_concurrently` does."""
     left = [case for case in cases if case.to_mark and not file.is_done(case.key)]
 
     async def work(case: OpenCase) -> CorrectnessMark:
@@ -183,7 +184,9 @@ async def mark(
         return CorrectnessMark(case.key, case.of, "judged", *said.value, usage=said.usage)
 
     # Left half-way it must end what it works on now, not when it is collected.
-    async with aclosing(worked_off(left, work, file.append, lambda mark: mark.failure, asker.concurrency)) as marks:
+    async with aclosing(
+        run_concurrently(left, work, file.append, lambda mark: mark.failure, asker.concurrency)
+    ) as marks:
         async for each in marks:
             yield each
 
@@ -250,26 +253,25 @@ def _read_run(run: Path) -> tuple[tuple[OpenCase, ...], dict[str, frozenset[str]
     models: dict[str, set[str]] = {WROTE: set(), SCORED: set(), EXAMPLES: set()}
     # Not the records themselves: the traces of thousands would fill the memory.
     for record in read_records(run / RECORDS if run.is_dir() else run):
-        if record["answer"]["question"]["options"]:
+        if record.answer.question.options:
             continue
         cases.append(_open_case(record))
-        for role, model in record["recipe"].get("models", {}).items():
+        for role, model in record.recipe.get("models", {}).items():
             models[SCORED if role == "reward" else WROTE].add(str(model["name"]))
-        for event in record["answer"]["trace"]:
-            if event["event"] == "examples":
-                models[EXAMPLES].update(event["models"])
+        for event in record.answer.trace:
+            if isinstance(event, ExamplesFound):
+                models[EXAMPLES].update(event.models)
     known = {did: frozenset(names - {""}) for did, names in models.items()}
     return tuple(cases), known, "" in models[EXAMPLES]
 
 
 def _open_case(record: RunRecord) -> OpenCase:
-    answer = record["answer"]
-    question = answer["question"]
+    answer, question = record.answer, record.answer.question
     return OpenCase(
-        key=record["key"],
-        outcome=outcome_of_record(record),
-        question=question["text"].strip(),
-        reference=question["gold"] or None,
-        answer=blinded(answer["text"]),
-        patient=question["patient"] is not None,
+        key=record.key,
+        outcome=score_record(record),
+        question=question.text.strip(),
+        reference=question.gold or None,
+        answer=blinded(answer.text),
+        patient=question.patient is not None,
     )

@@ -9,15 +9,16 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
+from epicrisis.answers import Answer
 from epicrisis.corpus import jsonl
 from epicrisis.corpus.reader_base import Skipped, check_file, is_folder, os_error_reason, printable_path
 from epicrisis.errors import InputError
 from epicrisis.evaluation.rescoring.readings import Reading
-from epicrisis.types import AnswerState, Question
+from epicrisis.types import Question
 
 Outputs: TypeAlias = Mapping[str, tuple[str, ...]]
 """Replies by question id."""
@@ -107,13 +108,12 @@ def released(questions: Iterable[Question], outputs: Outputs) -> tuple[Replied, 
     return tuple(Replied(question, outputs[question.id]) for question in asked)
 
 
-def recorded(question: Question, answer: Mapping[str, Any]) -> Replied:
-    """A question with the answer that a run's record holds for it (`record["answer"]`).
+def recorded(answer: Answer) -> Replied:
+    """Return the question and the answer of a run's record as a reply.
 
     What MIRAGE's scorers read of it is the letter where there is one, else the answer's text, and nothing where the
     answer failed: a record does not keep the reply's own words.
     """
-    state: AnswerState = answer["state"]
-    choice: str | None = answer["choice"] if state == "answered" else None
-    outputs = () if state in ("failed", "over-window") else (choice or answer["text"],)
-    return Replied(question, outputs, Reading(state, choice))
+    choice = answer.choice if answer.state == "answered" else None
+    outputs = () if answer.state in ("failed", "over-window") else (choice or answer.text,)
+    return Replied(answer.question, outputs, Reading(answer.state, choice))

@@ -23,10 +23,9 @@ from epicrisis.evaluation.datasets.mirage import SUBSETS
 from epicrisis.evaluation.rescoring.readings import SCORINGS, Scoring
 from epicrisis.evaluation.rescoring.released_replies import Outputs, Replied, read_outputs, recorded, released
 from epicrisis.evaluation.rescoring.scores import Score, score
-from epicrisis.evaluation.runs.case import Condition, canonical
-from epicrisis.evaluation.runs.recorded_run import RecordedRun, names_of, open_run
+from epicrisis.evaluation.runs.case import Condition, canonical_condition
+from epicrisis.evaluation.runs.recorded_run import RecordedRun, name_runs, open_run
 from epicrisis.evaluation.runs.run_folder import MANIFEST
-from epicrisis.serialization import question_from_json
 from epicrisis.types import Question
 
 _SCORINGS: Mapping[Scoring, str] = {
@@ -85,7 +84,7 @@ def rescored(
         raise InputError("these runs bring their questions with them: leave --dataset out")
     loaded = cache(partial(load, home=home, place=data))
     found: list[Replies] = []
-    for path, name, is_ours in zip(paths, names_of(paths), ours, strict=True):
+    for path, name, is_ours in zip(paths, name_runs(paths), ours, strict=True):
         if is_ours:
             found += _of_records(open_run(path, name))
         else:
@@ -115,12 +114,11 @@ def _of_records(run: RecordedRun) -> list[Replies]:
     parts: dict[str, list[Question | Replied]] = defaultdict(list)
     conditions: dict[str, Condition] = {}
     for record in run.records():
-        question = question_from_json(record["answer"]["question"])
+        question = record.answer.question
         scorable = question.options and question.gold is not None
-        condition: Condition = record.get("condition", {})
-        at = canonical(condition)
-        conditions[at] = condition
-        parts[at].append(recorded(question, record["answer"]) if scorable else question)
+        at = canonical_condition(record.condition)
+        conditions[at] = record.condition
+        parts[at].append(recorded(record.answer) if scorable else question)
     found = []
     for at, cases in parts.items():
         replied = tuple(each for each in cases if isinstance(each, Replied))

@@ -39,8 +39,8 @@ from epicrisis.corpus.chunking import split_by_characters
 from epicrisis.corpus.reader_base import Skipped, printable_path
 from epicrisis.corpus.readers import read_sources
 from epicrisis.errors import InputError
-from epicrisis.evaluation.runs.concurrency import worked_off
-from epicrisis.evaluation.runs.jsonl_store import alone, append_line, read_lines
+from epicrisis.evaluation.runs.concurrency import run_concurrently
+from epicrisis.evaluation.runs.jsonl_store import acquire_lock, append_line, read_lines
 from epicrisis.library.library import Library
 from epicrisis.library.manifest import NAME as MANIFEST
 from epicrisis.library.passage_lookup import at_random
@@ -223,7 +223,9 @@ async def generate(
         return await _made(asker, passage, scope)
 
     # Left half-way it must end what it works on now, not when it is collected.
-    async with aclosing(worked_off(left, work, file.append, lambda made: made.failure, asker.concurrency)) as proposals:
+    async with aclosing(
+        run_concurrently(left, work, file.append, lambda made: made.failure, asker.concurrency)
+    ) as proposals:
         async for made in proposals:
             yield made
 
@@ -246,7 +248,7 @@ class QuestionFile:
 
     def __init__(self, path: Path, recipe: Mapping[str, Any]) -> None:
         self._path = path
-        self._lock = alone(path)
+        self._lock = acquire_lock(path)
         self._recipe = to_json(recipe)
         self.passages: set[str] = set()
         """Ids of those that were asked about."""
