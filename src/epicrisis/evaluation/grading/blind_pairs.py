@@ -21,7 +21,7 @@ from pathlib import Path
 
 from epicrisis.answering.citations import cite
 from epicrisis.answers import Answer
-from epicrisis.corpus.reader_base import because, shown
+from epicrisis.corpus.reader_base import os_error_reason, printable_path
 from epicrisis.errors import InputError, StorageError
 from epicrisis.evaluation.runs.record import RunRecord
 from epicrisis.printable import printable_json
@@ -233,7 +233,7 @@ def read(folder: Path) -> Paired:
         key = BlindingKey(**{**values, **{name: tuple(values[name]) for name in ("arms", "writers", "same")}})
     except OSError as error:
         raise InputError(
-            f"{shown(error.filename)}: {because(error)}; name a folder that `epicrisis open-ended pairs` wrote"
+            f"{printable_path(error.filename)}: {os_error_reason(error)}; name a folder that `epicrisis open-ended pairs` wrote"
         ) from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise changed from None
