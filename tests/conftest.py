@@ -13,7 +13,7 @@ import pytest
 
 from epicrisis.configuration import load_settings
 from epicrisis.corpus.questions import read_questions
-from epicrisis.corpus.readers import read
+from epicrisis.corpus.readers import read_sources
 from epicrisis.models.encoder import load_encoder
 from epicrisis.models.model_download import installed
 from epicrisis.privacy import set_local_only
@@ -89,7 +89,7 @@ def pubmedqa_library(tmp_path_factory: pytest.TempPathFactory, data_folder: Path
 
     path = tmp_path_factory.mktemp("pubmedqa") / "library"
     with open_or_create(path, encoder, "minilm") as made:
-        add_documents(made, read([data_folder / "pubmedqa" / "ori_pqal.json"]), encoder)
+        add_documents(made, read_sources([data_folder / "pubmedqa" / "ori_pqal.json"]), encoder)
     return Library.open(path)
 
 

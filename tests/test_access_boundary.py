@@ -17,7 +17,7 @@ import pytest
 from epicrisis.answers import Answer
 from epicrisis.components import ExampleSearch, LibrarySearch
 from epicrisis.errors import InputError, ScopeViolation
-from epicrisis.evaluation.runs.runner import RecordFile, answer_all
+from epicrisis.evaluation.runs.runner import RecordStore, answer_questions
 from epicrisis.library.passage_lookup import at_random, passages_of
 from epicrisis.models.chat.layers.cache import ReplyCache
 from epicrisis.models.chat.layers.stack import layered
@@ -174,8 +174,8 @@ def test_a_run_over_all_patients_at_once_keeps_them_apart(plain: LibrarySearch, 
     async def run() -> int:
         settings = Settings(strategy="brief-context", k=12)
         async with Pipeline(settings, dict.fromkeys(ROLES, model), plain) as pipeline:
-            records = RecordFile(tmp_path / "records.jsonl", pipeline.recipe())
-            return len([each async for each in answer_all(pipeline, questions, records, at_once=8)])
+            records = RecordStore(tmp_path / "records.jsonl", pipeline.recipe())
+            return len([each async for each in answer_questions(pipeline, questions, records, concurrency=8)])
 
     assert asyncio.run(run()) == len(questions)
     assert (looked_at(model.requests).leaks, looked_at(model.requests).own) == ([], set(ALL))

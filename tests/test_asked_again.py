@@ -16,8 +16,8 @@ from epicrisis.answers import Answer, ModelCalled, Notice, Retrieved
 from epicrisis.cli.screen import Screen
 from epicrisis.components import LibrarySearch
 from epicrisis.errors import EndpointUnreachable
-from epicrisis.evaluation.runs.outcomes import read_records
-from epicrisis.evaluation.runs.runner import RecordFile
+from epicrisis.evaluation.runs.record import read_records
+from epicrisis.evaluation.runs.runner import RecordStore
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import Library
 from epicrisis.overrides import NO_OVERRIDES, RunOverrides
@@ -190,10 +190,10 @@ def test_which_asking_answered_stands_on_the_screen_in_json_and_in_a_run(ward: L
     Screen(Console(file=out, width=200)).answer(answer)
     assert "From the whole record: the notes that were left in by time did not answer it." in out.getvalue()
     assert to_json(answer)["narrowing"] == "lifted"
-    records = RecordFile(tmp_path / "answers.jsonl", {})
-    records.append(answer)
+    records = RecordStore(tmp_path / "answers.jsonl", {})
+    records.append_answer(answer)
     (record,) = read_records(tmp_path / "answers.jsonl")
-    assert record["answer"]["narrowing"] == "lifted"
+    assert record.answer.narrowing == "lifted"
 
 
 @pytest.mark.parametrize("strategy", ["rag", "brief-context"])

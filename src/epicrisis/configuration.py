@@ -12,16 +12,16 @@ import difflib
 import json
 import os
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from epicrisis.errors import SettingsError
 from epicrisis.privacy import strip_secrets
-from epicrisis.settings import API_KEY_VARIABLE, Settings
+from epicrisis.settings import API_KEY_VARIABLE, Settings, setting_rows
 
 # Read by others than these settings: the folder of test data, the file of settings, the keys.
 _OTHER_VARIABLES = {"EPICRISIS_DATA", "EPICRISIS_CONFIG", "EPICRISIS_REQUIRE_ALL"}
@@ -150,25 +150,15 @@ def _without_none(flags: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in cleaned.items() if value != {}}
 
 
-def list_keys(table: type[BaseModel] = Settings, prefix: str = "") -> Iterator[str]:
-    """Every key there is, dotted."""
-    for name, field in table.model_fields.items():
-        kinds = (field.annotation, *get_args(field.annotation))
-        inner = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
-        if inner is None:
-            yield prefix + name
-        else:
-            yield from list_keys(inner, f"{prefix}{name}.")
-
-
 def _explain(error: ValidationError) -> str:
     """One thing wrong, in one line: an unknown key where there is one, as what seems to be missing may be that."""
     wrong = error.errors(include_url=False)
     first = next((each for each in wrong if each["type"] == "extra_forbidden"), wrong[0])
     key = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(key, list(list_keys()), n=1, cutoff=0.5)
-        cure = f"did you mean {near[0]}?" if near else f"known are {', '.join(list_keys())}"
+        keys = [row.key for row in setting_rows()]
+        near = difflib.get_close_matches(key, keys, n=1, cutoff=0.5)
+        cure = f"did you mean {near[0]}?" if near else f"known are {', '.join(keys)}"
         return f"unknown setting {key}: {cure}"
     said = first["msg"].removeprefix("Value error, ")
     return said if not key else f"setting {key}: {said[:1].lower()}{said[1:]}{_told(first['input'], key)}"
@@ -178,4 +168,4 @@ def _told(value: Any, key: str) -> str:
     """What the setting says, where that cannot be a secret."""
     if _UNTOLD & set(key.split(".")) or not isinstance(value, (str, int, float)):
         return ""
-    return f" (it says {(strip_secrets(value.strip()) if isinstance(value, str) else value)!r})"
+    return f" (got {(strip_secrets(value.strip()) if isinstance(value, str) else value)!r})"

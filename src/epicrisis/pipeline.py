@@ -330,7 +330,7 @@ class Pipeline:
     def recipe(self) -> dict[str, Any]:
         """All that decides the answers: settings, models, the library's identity and size, this version."""
         settings = self._settings.model_dump(include=_DECIDES, exclude={"examples": {"library", "encoder"}})
-        if self._settings.preflight.is_named:
+        if self._settings.preflight.uses_named_rule:
             settings["preflight"]["rules"] = to_json(named_rules())
         recipe: dict[str, Any] = {
             "epicrisis": version("epicrisis"),
@@ -388,7 +388,7 @@ class Pipeline:
                 n=check.n,
                 threshold=check.threshold,
                 depth=check.depth,
-                count=settings.counted(searched.patient),
+                count=settings.count_unit(searched.patient),
             )
 
         async def examples(question: Question) -> Examples:
@@ -411,7 +411,7 @@ class Pipeline:
             record=record,
             preflight=preflight if settings.preflight.enabled else None,
             partition=settings.partition,
-            count=settings.counted(scope.patient),
+            count=settings.count_unit(scope.patient),
             seed=settings.seed,
             sampling={role: _sampling(settings.model_for(role)) for role in settings.roles},
             deadline=None if deadline is None else time.monotonic() + deadline,

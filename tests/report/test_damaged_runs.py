@@ -86,7 +86,9 @@ def go_on(folder: Path, name: str) -> None:
     with Run.open(folder, plan(name), cases(name)) as opened:
         for case in cases(name):
             if not opened.records.is_done(case.key):
-                opened.records.append(answer(case.question, str(case.condition.get("arm", "rag"))), case.condition)
+                opened.records.append_answer(
+                    answer(case.question, str(case.condition.get("arm", "rag"))), case.condition
+                )
 
 
 @pytest.fixture(scope="module")

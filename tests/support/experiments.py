@@ -12,7 +12,8 @@ from typing import Any
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.experiments.passage_source import Evidence
 from epicrisis.evaluation.runs.case import Case
-from epicrisis.evaluation.runs.outcomes import Outcome, outcomes, read_records
+from epicrisis.evaluation.runs.outcomes import Outcome, score_records
+from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS, Run, RunPlan
 from epicrisis.evaluation.runs.runner import answer_cases
 from epicrisis.pipeline import Pipeline
@@ -108,7 +109,7 @@ async def answer(cases: Sequence[Case], model: ChatModel, folder: Path, at_once:
 def run(cases: Sequence[Case], model: ChatModel, folder: Path) -> tuple[Outcome, ...]:
     """The cases' outcomes, through the records."""
     asyncio.run(answer(cases, model, folder))
-    return outcomes(read_records(folder / RECORDS))
+    return score_records(read_records(folder / RECORDS))
 
 
 def rows(table: Table) -> list[Mapping[str, Any]]:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections import Counter
 
     from epicrisis.answers import Usage
-    from epicrisis.corpus.reader_base import Item
+    from epicrisis.corpus.reader_base import ReaderItem
     from epicrisis.errors import EpicrisisError
     from epicrisis.evaluation.synthesis.leaks import Leak
     from epicrisis.evaluation.synthesis.solved_examples import SelectedQuestions, SolvingMethod
@@ -265,7 +265,7 @@ def _encoder(settings: Settings, path: Path) -> tuple[Path, Encoder, str]:
     return path, used, name
 
 
-def _added(path: Path, items: Iterable[Item], encoder: Encoder, name: str, quiet: bool) -> IngestReport:
+def _added(path: Path, items: Iterable[ReaderItem], encoder: Encoder, name: str, quiet: bool) -> IngestReport:
     from rich.status import Status
 
     from epicrisis.library.ingest import add_documents, open_or_create

@@ -55,8 +55,9 @@ async def run_cases(
     """Asks what has no record in the folder yet. `planned` says what the run asks, over the open pipeline."""
     from epicrisis.errors import InputError
     from epicrisis.evaluation.analysis.run_progress import Standing
-    from epicrisis.evaluation.runs.energy import SessionEnergy, metered
-    from epicrisis.evaluation.runs.outcomes import outcome_of_record, read_records
+    from epicrisis.evaluation.runs.energy import SessionEnergy, measure_energy
+    from epicrisis.evaluation.runs.outcomes import score_record
+    from epicrisis.evaluation.runs.record import read_records
     from epicrisis.evaluation.runs.run_folder import MANIFEST, RECORDS, Run
     from epicrisis.evaluation.runs.runner import answer_cases
     from epicrisis.pipeline import Pipeline
@@ -85,16 +86,16 @@ async def run_cases(
                 await agreed([case for case in cases if not run.records.is_done(case.key)])
             standing = Standing()
             if run.records.states:
-                standing.known(map(outcome_of_record, read_records(folder / RECORDS)))
+                standing.known(map(score_record, read_records(folder / RECORDS)))
             told: set[str] = set()
             keep = run.took if run.left else _forget
-            with _bars(cases, standing, quiet) as show, metered(settings, keep) as meter:
+            with _bars(cases, standing, quiet) as show, measure_energy(settings, keep) as meter:
                 async for case, answer in answer_cases(pipeline, cases, run.records, pipeline.at_once):
                     if answer is not None:
                         meter.calls += answer.usage.calls
                         standing.add(case, answer)
                         show(_remarks(case, answer, told))
-            _tell_long(cases, run.records.long, settings)
+            _tell_long(cases, run.records.long_questions, settings)
             return run.close()
 
 

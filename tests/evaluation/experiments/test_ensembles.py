@@ -13,7 +13,7 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.grouping import STATES
 from epicrisis.evaluation.experiments import ensembles, medprompt, model_comparison
 from epicrisis.evaluation.experiments.ensembles import COT, SC, SHUFFLED, ZERO, VoteSampling
-from epicrisis.evaluation.runs.outcomes import read_records
+from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.protocols import ChatRequest
 from epicrisis.testing.chat import ScriptedModel

@@ -238,8 +238,8 @@ def test_another_judge_does_not_go_on_with_the_file(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ('{"pair": "p"}\n', "line 1, is no verdict of a model"),
-        ("notes of mine\n", "line 1, is no JSON object"),
-        ("notes of mine", "line 1, is no JSON object"),
+        ("notes of mine\n", "line 1, is not a JSON object"),
+        ("notes of mine", "line 1, is not a JSON object"),
     ],
 )
 def test_a_file_of_something_else_is_left_alone(tmp_path: Path, text: str, message: str) -> None:

@@ -249,7 +249,7 @@ def test_a_mark_that_somebody_changed_is_told_by_its_line(tmp_path: Path, field:
         read_correctness_verdicts(run)
 
 
-@pytest.mark.parametrize(("text", "message"), [("\n", "of nobody"), ("notes\n", "line 1, is no JSON object")])
+@pytest.mark.parametrize(("text", "message"), [("\n", "of nobody"), ("notes\n", "line 1, is not a JSON object")])
 def test_a_file_of_something_else_is_told(tmp_path: Path, text: str, message: str) -> None:
     run = run_of(tmp_path / "run", [RIGHT])
     (run / CORRECTNESS_FOLDER).mkdir()

@@ -10,7 +10,7 @@ from epicrisis.evaluation.datasets.load import load
 from epicrisis.evaluation.datasets.sampling import at_random
 from epicrisis.evaluation.experiments.recorded_rankings import Guard, guard_scope
 from epicrisis.evaluation.runs.case import Case
-from epicrisis.evaluation.runs.run_folder import RunPlan, told
+from epicrisis.evaluation.runs.run_folder import RunPlan, describe_dataset
 from epicrisis.overrides import RunOverrides
 from epicrisis.pipeline import WITHOUT_LIBRARY, Pipeline
 from epicrisis.settings import Settings
@@ -41,7 +41,7 @@ def prepared(
         name=NAME,
         arguments={"guard": guard},
         recipe=pipeline.recipe(),
-        dataset=told(dataset),
+        dataset=describe_dataset(dataset),
         sample={"how": "all"} if n is None else {"how": "at-random", "n": n, "seed": draw},
         seed=settings.seed,
     )

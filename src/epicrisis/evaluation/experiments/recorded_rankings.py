@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from epicrisis.components import open_library_search, protect_patient_data
 from epicrisis.dates import first_day
 from epicrisis.errors import InputError
-from epicrisis.evaluation.runs.jsonl_store import Line, alone, append_line, read_lines
+from epicrisis.evaluation.runs.jsonl_store import Line, acquire_lock, append_line, read_lines
 from epicrisis.evaluation.runs.recipe_differences import changed
 from epicrisis.models.rerankers import load_reranker
 from epicrisis.privacy import strip_secrets
@@ -138,13 +138,15 @@ def open_rankers(
             "guard": guard,
             "depth": depth,
         }
-        made = Rankers(opened.retriever, opened.library, settings.by, reranker, depth, settings.k, settings.counted())
+        made = Rankers(
+            opened.retriever, opened.library, settings.by, reranker, depth, settings.k, settings.count_unit()
+        )
         yield made, to_json(recipe)
 
 
 def _counted(settings: Settings) -> dict[str, Any]:
     """Return what the recipe says of counting: nothing by passages, as in files made before documents were counted."""
-    if settings.counted() == "passages":
+    if settings.count_unit() == "passages":
         return {}
     return {"count": "documents"} if settings.by == "dense" else {"count": "documents", "k": settings.k}
 
@@ -158,7 +160,7 @@ class RankingFile:
 
     def __init__(self, path: Path, recipe: Mapping[str, Any]) -> None:
         self._path = path
-        self._lock = alone(path)
+        self._lock = acquire_lock(path)
         self._recipe = {"schema_version": SCHEMA_VERSION, **to_json(recipe)}
         self.recorded: dict[str, Recorded] = {}
         """By question key, in the order of the file."""

@@ -37,9 +37,9 @@ from epicrisis.evaluation.experiments.protocol import PROTOCOLS, Protocol
 from epicrisis.evaluation.experiments.record_studies import EXPERIMENTS as RECORDS
 from epicrisis.evaluation.grading.blind_pairs import make_pairs
 from epicrisis.evaluation.runs.case import Case
-from epicrisis.evaluation.runs.outcomes import Outcome, outcomes
+from epicrisis.evaluation.runs.outcomes import Outcome, score_records
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
-from epicrisis.evaluation.runs.run_folder import RunPlan, told
+from epicrisis.evaluation.runs.run_folder import RunPlan, describe_dataset
 from epicrisis.library.passage_lookup import at_random
 from epicrisis.models.rerankers import load_reranker
 from epicrisis.pipeline import WITHOUT_LIBRARY, Pipeline
@@ -91,7 +91,7 @@ def _once(cases: Iterable[Case]) -> tuple[Case, ...]:
 
 
 def _outcomes(run: RecordedRun) -> list[Outcome]:
-    return sorted(outcomes(run.records()), key=lambda each: (rank_of(each.condition), each.question))
+    return sorted(score_records(run.records()), key=lambda each: (rank_of(each.condition), each.question))
 
 
 def _spent(run: RecordedRun) -> list[cost.CaseCost]:
@@ -355,12 +355,12 @@ def _grid(wanted: Experiment, request: Request) -> Grid:
 def together(sets: Sequence[Dataset]) -> Mapping[str, Any]:
     """One question set or several, as a plan tells of them."""
     if len(sets) == 1:
-        return told(sets[0])
+        return describe_dataset(sets[0])
     return {
         "name": " + ".join(each.name for each in sets),
         "sha256": hashlib.sha256(" ".join(each.sha256 for each in sets).encode()).hexdigest(),
         "n": sum(len(each.questions) for each in sets),
-        "sets": [told(each) for each in sets],
+        "sets": [describe_dataset(each) for each in sets],
     }
 
 

@@ -30,9 +30,9 @@ class Case:
 
 def case_key(question_key: str, condition: Condition) -> str:
     """The question's key, and the condition in canonical form where there is one."""
-    return f"{question_key} {canonical(condition)}" if condition else question_key
+    return f"{question_key} {canonical_condition(condition)}" if condition else question_key
 
 
-def canonical(condition: Condition) -> str:
+def canonical_condition(condition: Condition) -> str:
     """The same text for the same condition, whatever its order."""
     return json.dumps(dict(condition), sort_keys=True, separators=(",", ":"), ensure_ascii=False)

@@ -35,12 +35,12 @@ from epicrisis.answering.structured_request import (
     text_schema,
 )
 from epicrisis.answers import Failure, Quotation, Usage
-from epicrisis.corpus.character_splitting import split
-from epicrisis.corpus.reader_base import Skipped, shown
-from epicrisis.corpus.readers import read
+from epicrisis.corpus.chunking import split_by_characters
+from epicrisis.corpus.reader_base import Skipped, printable_path
+from epicrisis.corpus.readers import read_sources
 from epicrisis.errors import InputError
-from epicrisis.evaluation.runs.concurrency import worked_off
-from epicrisis.evaluation.runs.jsonl_store import alone, append_line, read_lines
+from epicrisis.evaluation.runs.concurrency import run_concurrently
+from epicrisis.evaluation.runs.jsonl_store import acquire_lock, append_line, read_lines
 from epicrisis.library.library import Library
 from epicrisis.library.manifest import NAME as MANIFEST
 from epicrisis.library.passage_lookup import at_random
@@ -139,7 +139,7 @@ def draw_passages(sources: Sequence[Path], n: int, seed: int, scope: Scope) -> P
         )
     if not drawn.passages:
         raise InputError(
-            f"{', '.join(map(shown, sources))}: no passage to make a question of (patients' records are left aside): "
+            f"{', '.join(map(printable_path, sources))}: no passage to make a question of (patients' records are left aside): "
             "name documents with text"
         )
     return drawn
@@ -147,12 +147,12 @@ def draw_passages(sources: Sequence[Path], n: int, seed: int, scope: Scope) -> P
 
 def _passages(sources: Sequence[Path], skipped: list[Skipped]) -> Iterator[Passage]:
     seen: set[str] = set()
-    for item in read(sources):
+    for item in read_sources(sources):
         if isinstance(item, Skipped):
             skipped.append(item)
         elif isinstance(item, Document) and item.id not in seen:
             seen.add(item.id)
-            yield from split(item, CHARACTERS, 0)
+            yield from split_by_characters(item, CHARACTERS, 0)
 
 
 def _place(seed: int, passage_id: str) -> bytes:
@@ -225,7 +225,9 @@ async def generate_questions(
         return await _made(asker, passage, scope)
 
     # Left half-way it must end what it works on now, not when it is collected.
-    async with aclosing(worked_off(left, work, file.append, lambda made: made.failure, asker.concurrency)) as proposals:
+    async with aclosing(
+        run_concurrently(left, work, file.append, lambda made: made.failure, asker.concurrency)
+    ) as proposals:
         async for made in proposals:
             yield made
 
@@ -248,7 +250,7 @@ class QuestionStore:
 
     def __init__(self, path: Path, recipe: Mapping[str, Any]) -> None:
         self._path = path
-        self._lock = alone(path)
+        self._lock = acquire_lock(path)
         self._recipe = to_json(recipe)
         self.passages: set[str] = set()
         """Ids of those that were asked about."""

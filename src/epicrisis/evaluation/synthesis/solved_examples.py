@@ -36,12 +36,12 @@ from epicrisis.answering.structured_request import (
     text_schema,
 )
 from epicrisis.answers import Failure, Usage
-from epicrisis.corpus.line_schemas import fault
+from epicrisis.corpus.json_checks import find_json_fault
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.evaluation.datasets.sampling import at_random
-from epicrisis.evaluation.runs.concurrency import worked_off
-from epicrisis.evaluation.runs.jsonl_store import alone, append_line, read_lines
+from epicrisis.evaluation.runs.concurrency import run_concurrently
+from epicrisis.evaluation.runs.jsonl_store import acquire_lock, append_line, read_lines
 from epicrisis.prompts import Prompt, render
 from epicrisis.question_options import is_same_option
 from epicrisis.serialization import to_json
@@ -178,7 +178,7 @@ def _read(text: str, form: AnswerFormat, concludes: bool) -> Solution:
     reasoning = next((each.strip() for each in said if isinstance(each, str)), "")
     if not reasoning and json_objects(text, REPLY_KEYS):
         raise Unreadable("the reply has no reasoning")
-    if wrong := fault([reasoning, reply.text]):
+    if wrong := find_json_fault([reasoning, reply.text]):
         raise Unreadable(f"the reply {wrong}")
     if concludes and form.options and _concluded(reasoning, form.options) not in (None, reply.choice):
         raise Unreadable("the reasoning comes to another choice than the reply states")
@@ -257,7 +257,9 @@ async def solve_questions(
         return await _solved(asker, question, how, 1 if how == "solved" else tries)
 
     # Left half-way it must end what it works on now, not when it is collected.
-    async with aclosing(worked_off(left, work, file.append, lambda each: each.failure, asker.concurrency)) as ended:
+    async with aclosing(
+        run_concurrently(left, work, file.append, lambda each: each.failure, asker.concurrency)
+    ) as ended:
         async for each in ended:
             yield each
 
@@ -279,7 +281,7 @@ class SolutionStore:
 
     def __init__(self, path: Path, set_name: str, recipe: Mapping[str, Any]) -> None:
         self._path = path
-        self._lock = alone(path)
+        self._lock = acquire_lock(path)
         self._set = set_name
         self._recipe = recipe
         self._asked: dict[str, str] = {}
