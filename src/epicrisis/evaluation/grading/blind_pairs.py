@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.answering.citations import cite
-from epicrisis.corpus.reader_base import because, shown
+from epicrisis.corpus.reader_base import os_error_reason, printable_path
 from epicrisis.errors import InputError, StorageError
-from epicrisis.evaluation.runs.case import canonical
+from epicrisis.evaluation.runs.case import canonical_condition
 from epicrisis.evaluation.runs.outcomes import RunRecord
 from epicrisis.printable import printable_json
 from epicrisis.privacy import open_private
@@ -121,7 +121,7 @@ def make_pairs(records: Iterable[RunRecord], arms: tuple[str, str], seed: int) -
         arm = condition.get(_ARM, record["answer"]["strategy"])
         if arm not in arms:
             continue
-        key = record["key"].removesuffix(f" {canonical(condition)}") if condition else record["key"]
+        key = record["key"].removesuffix(f" {canonical_condition(condition)}") if condition else record["key"]
         if arm in answers.setdefault(key, {}):
             raise InputError(
                 f"{arm} answered question {record['answer']['question']['id']!r} twice: name runs of one model that "
@@ -236,7 +236,7 @@ def read_pairs(folder: Path) -> BlindPairs:
         key = BlindingKey(**{**values, **{name: tuple(values[name]) for name in ("arms", "writers", "same")}})
     except OSError as error:
         raise InputError(
-            f"{shown(error.filename)}: {because(error)}; name a folder that `epicrisis open-ended pairs` wrote"
+            f"{printable_path(error.filename)}: {os_error_reason(error)}; name a folder that `epicrisis open-ended pairs` wrote"
         ) from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise changed from None

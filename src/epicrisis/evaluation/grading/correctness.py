@@ -21,8 +21,8 @@ from epicrisis.answers import Failure, Usage
 from epicrisis.errors import InputError
 from epicrisis.evaluation.grading.blind_pairs import remove_citations
 from epicrisis.evaluation.grading.grader import STATES, GradeState, GradeStore, read_grades
-from epicrisis.evaluation.runs.concurrency import worked_off
-from epicrisis.evaluation.runs.outcomes import Outcome, RunRecord, outcome_of_record, read_records
+from epicrisis.evaluation.runs.concurrency import run_concurrently
+from epicrisis.evaluation.runs.outcomes import Outcome, RunRecord, read_records, score_record
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.prompts import Prompt, fence, render
 from epicrisis.serialization import to_json
@@ -172,7 +172,7 @@ FORM: JsonFormat[tuple[CorrectnessVerdict, str]] = JsonFormat(
 async def grade_cases(
     cases: Iterable[OpenCase], asker: ModelClient, file: GradeStore[CorrectnessGrade]
 ) -> AsyncGenerator[CorrectnessGrade, None]:
-    """The marks that were not there yet, as they come. Raises as `worked_off` does."""
+    """The marks that were not there yet, as they come. Raises as `run_concurrently` does."""
     left = [case for case in cases if case.to_mark and not file.is_done(case.key)]
 
     async def work(case: OpenCase) -> CorrectnessGrade:
@@ -184,7 +184,7 @@ async def grade_cases(
 
     # Left half-way it must end what it works on now, not when it is collected.
     async with aclosing(
-        worked_off(left, work, file.append, lambda mark: mark.failure, asker.concurrency)
+        run_concurrently(left, work, file.append, lambda mark: mark.failure, asker.concurrency)
     ) as marks:
         async for each in marks:
             yield each
@@ -269,7 +269,7 @@ def _open_case(record: RunRecord) -> OpenCase:
     question = answer["question"]
     return OpenCase(
         key=record["key"],
-        outcome=outcome_of_record(record),
+        outcome=score_record(record),
         question=question["text"].strip(),
         reference=question["gold"] or None,
         answer=remove_citations(answer["text"]),

@@ -18,7 +18,7 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.grading.blind_pairs import BlindPair
 from epicrisis.evaluation.grading.grader import STATES, GradeState, GradeStore, read_grades
 from epicrisis.evaluation.grading.human_verdicts import CHOICES, PreferredAnswer
-from epicrisis.evaluation.runs.concurrency import worked_off
+from epicrisis.evaluation.runs.concurrency import run_concurrently
 from epicrisis.prompts import Prompt, fence, render
 from epicrisis.serialization import to_json
 
@@ -116,14 +116,16 @@ def _reply(**told: Any) -> PairGrade:
 async def grade_pairs(
     pairs: Iterable[BlindPair], asker: ModelClient, file: GradeStore[PairGrade]
 ) -> AsyncGenerator[PairGrade, None]:
-    """The replies that were not there yet, as they come. Raises as `worked_off` does."""
+    """The replies that were not there yet, as they come. Raises as `run_concurrently` does."""
     left = [(pair, order) for pair in pairs for order in ORDERS if not file.is_done((pair.id, order))]
 
     async def work(item: tuple[BlindPair, PresentationOrder]) -> PairGrade:
         return await _asked(asker, *item)
 
     # Left half-way it must end what it works on now, not when it is collected.
-    async with aclosing(worked_off(left, work, file.append, lambda reply: reply.failure, asker.concurrency)) as replies:
+    async with aclosing(
+        run_concurrently(left, work, file.append, lambda reply: reply.failure, asker.concurrency)
+    ) as replies:
         async for reply in replies:
             yield reply
 

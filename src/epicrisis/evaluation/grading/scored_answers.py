@@ -15,8 +15,8 @@ from typing import Any
 from epicrisis.answers import Citation
 from epicrisis.evaluation.grading.blind_pairs import remove_citations
 from epicrisis.evaluation.grading.case_outcomes import Ending, classify_ending
-from epicrisis.evaluation.runs.case import Condition, canonical
-from epicrisis.evaluation.runs.outcomes import RunRecord, outcome_of_record, read_records
+from epicrisis.evaluation.runs.case import Condition, canonical_condition
+from epicrisis.evaluation.runs.outcomes import RunRecord, read_records, score_record
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.question_options import is_unanswerable
 from epicrisis.types import EvidenceSpan, Passage, QuestionForm
@@ -104,13 +104,13 @@ def answer_from_record(record: RunRecord) -> ScoredAnswer:
         references=() if options or not gold else tuple(dict.fromkeys((gold, *question.get("also", ())))),
         answer=_said(answer["text"], form, citations),
         ending=classify_ending(record),
-        question_key=record["key"].removesuffix(f" {canonical(condition)}") if condition else record["key"],
+        question_key=record["key"].removesuffix(f" {canonical_condition(condition)}") if condition else record["key"],
         condition=condition,
         form=form,
         # The question may have been asked by a record number.
         patient=answer.get("patient") or question["patient"],
         category=question.get("category", ""),
-        right=outcome_of_record(record).right,
+        right=score_record(record).right,
         unanswerable=is_unanswerable(gold, options),
         evidence=tuple(EvidenceSpan(**each) for each in question.get("evidence", ())),
         citations=citations,
