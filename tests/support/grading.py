@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from epicrisis.answers import Answer
 from epicrisis.evaluation.grading.blind_pairs import BlindPairs, make_pairs
 from epicrisis.evaluation.runs.case import Case
+from epicrisis.evaluation.runs.record import RunRecord
 from epicrisis.serialization import to_json
 from epicrisis.types import AnswerState, Question
 
@@ -37,8 +38,13 @@ def records(n: int) -> list[dict[str, Any]]:
     ]
 
 
+def pair_records(lines: Iterable[Mapping[str, Any]], arms: tuple[str, str] = ARMS, seed: int = 0) -> BlindPairs:
+    """Return the blind pairs of records given as JSON data."""
+    return make_pairs(map(RunRecord.model_validate, lines), arms, seed)
+
+
 def paired(n: int, seed: int = 0) -> BlindPairs:
-    return make_pairs(records(n), ARMS, seed)
+    return pair_records(records(n), ARMS, seed)
 
 
 def place_of(made: BlindPairs, pair: str, arm: str) -> str:

@@ -53,7 +53,7 @@ def register(app: typer.Typer) -> None:
         "measure",
         epilog="Examples: epicrisis measure runs/ehr   |   epicrisis measure runs/ehr --judge URL#one --judge URL#two "
         "--nli FOLDER --bertscore minilm   |   epicrisis measure runs/ehr --judge URL --against-notes ~/ward",
-    )(measure_answers)
+    )(measure)
     group = typer.Typer(no_args_is_help=True, help="Judges of open answers: how far they go with people.")
     group.callback()(_judges)
     group.command(epilog="Example: epicrisis judge calibrate --model URL#judge -n 100")(calibrate)
@@ -102,13 +102,13 @@ def measure(
     from epicrisis.configuration import load_settings
     from epicrisis.errors import InputError
 
-    if against_notes is not None and not rubric_measurer:
+    if against_notes is not None and not judge:
         raise InputError("--against-notes needs a judge: name one with --judge")
     settings, failed = load_settings(said(context), config), 0
     for run in runs:
         failed += measure_run(
             run,
-            rubric_measurer or (),
+            judge or (),
             nli or (),
             bertscore or (),
             settings,
@@ -163,7 +163,7 @@ def _settings(settings: Settings, run: Path, judge: str) -> Settings:
     from epicrisis.evaluation.grading.scored_answers import read_answers
 
     patients = any(each.patient is not None for each in read_answers(run))
-    made = protect_run_folder(_with_judge(settings, rubric_measurer), run if run.is_dir() else run.parent, patients)
+    made = protect_run_folder(_with_judge(settings, judge), run if run.is_dir() else run.parent, patients)
     if patients and made.cache.path is None:
         # What quotes patients' records is not kept among the models.
         made = made.model_copy(update={"cache": made.cache.model_copy(update={"mode": "off"})})
@@ -305,7 +305,7 @@ def calibrate(
     data: Annotated[
         Path | None,
         typer.Option(
-            "--data", envvar="EPICRISIS_DATA", help="A folder whose `rubric_measurer` holds what people have scored."
+            "--data", envvar="EPICRISIS_DATA", help="A folder whose `judge` holds what people have scored."
         ),
     ] = None,
     n: Annotated[
@@ -345,7 +345,7 @@ def calibrate(
     from epicrisis.evaluation.grading.judge_independence import calibration_folder
 
     if data is None:
-        raise InputError("name the folder that holds `rubric_measurer` (MTS-Dialog's and LLMBar's files) with --data")
+        raise InputError("name the folder that holds `judge` (MTS-Dialog's and LLMBar's files) with --data")
     summaries = sample_items(read_summaries(data / "judge"), n, draw)
     pairs = sample_items(read_preference_pairs(data / "judge"), n, draw)
     settings = _with_judge(load_settings({**said(context), "models": {}}, config), model)

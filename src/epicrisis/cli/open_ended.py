@@ -55,12 +55,12 @@ def register(app: typer.Typer) -> None:
         help="Judge open answers: those of `experiment open-ended` blindly, in pairs; any against their references.",
     )
     group.command(epilog="Example: epicrisis open-ended pairs runs/medq")(pairs)
-    group.command(epilog="Example: epicrisis open-ended judge runs/medq/judging --model URL")(grade_pairs)
+    group.command(epilog="Example: epicrisis open-ended judge runs/medq/judging --model URL")(judge)
     group.command(
         epilog="Examples: epicrisis open-ended verdicts runs/medq/judging   |   "
         "epicrisis open-ended verdicts runs/medq/judging anna.csv ben.csv"
     )(verdicts)
-    group.command(epilog="Example: epicrisis open-ended mark runs/openmedqa --model URL")(grade_cases)
+    group.command(epilog="Example: epicrisis open-ended mark runs/openmedqa --model URL")(mark)
     group.command(epilog="Example: epicrisis open-ended marks runs/openmedqa")(marks)
     app.add_typer(group, name="open-ended")
 
@@ -204,7 +204,7 @@ def verdicts(
     They stand in `epicrisis report` of the run too.
     """
     from epicrisis.errors import InputError
-    from epicrisis.evaluation.experiments.open_ended import judging_in, judging_of
+    from epicrisis.evaluation.experiments.open_ended import conclusions, judging_in, judging_of, tables
 
     named = bool(files or judged)
     judging = judging_of(folder, files or (), judged or ()) if named else judging_in(folder)
@@ -212,11 +212,11 @@ def verdicts(
         raise InputError("there is no verdict: name the files of reviewers, or a model's with --judged")
     found = {" and ".join(judging.paired.key.writers): judging}
     if json:
-        show_data({"conclusions": correctness_conclusions(found), "tables": correctness_tables(found)})
+        show_data({"conclusions": conclusions(found), "tables": tables(found)})
         return
-    for table in correctness_tables(found):
+    for table in tables(found):
         show_table(table)
-    for sentence in correctness_conclusions(found):
+    for sentence in conclusions(found):
         say_sentence(sentence)
 
 

@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 from epicrisis.answering.structured_request import JsonFormat, ModelClient, Unreadable, read_object, text_schema
-from epicrisis.answers import Failure, Usage
+from epicrisis.answers import ExamplesFound, Failure, Usage
 from epicrisis.errors import InputError
 from epicrisis.evaluation.grading.blind_pairs import remove_citations
 from epicrisis.evaluation.grading.grader import STATES, GradeState, GradeStore, read_grades
 from epicrisis.evaluation.runs.concurrency import run_concurrently
-from epicrisis.evaluation.runs.outcomes import Outcome, RunRecord, read_records, score_record
+from epicrisis.evaluation.runs.outcomes import Outcome, score_record
+from epicrisis.evaluation.runs.record import RunRecord, read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.prompts import Prompt, fence, render
 from epicrisis.serialization import to_json
@@ -252,26 +253,25 @@ def _read_run(run: Path) -> tuple[tuple[OpenCase, ...], dict[str, frozenset[str]
     models: dict[str, set[str]] = {WROTE: set(), SCORED: set(), EXAMPLES: set()}
     # Not the records themselves: the traces of thousands would fill the memory.
     for record in read_records(run / RECORDS if run.is_dir() else run):
-        if record["answer"]["question"]["options"]:
+        if record.answer.question.options:
             continue
         cases.append(_open_case(record))
-        for role, model in record["recipe"].get("models", {}).items():
+        for role, model in record.recipe.get("models", {}).items():
             models[SCORED if role == "reward" else WROTE].add(str(model["name"]))
-        for event in record["answer"]["trace"]:
-            if event["event"] == "examples":
-                models[EXAMPLES].update(event["models"])
+        for event in record.answer.trace:
+            if isinstance(event, ExamplesFound):
+                models[EXAMPLES].update(event.models)
     known = {did: frozenset(names - {""}) for did, names in models.items()}
     return tuple(cases), known, "" in models[EXAMPLES]
 
 
 def _open_case(record: RunRecord) -> OpenCase:
-    answer = record["answer"]
-    question = answer["question"]
+    answer, question = record.answer, record.answer.question
     return OpenCase(
-        key=record["key"],
+        key=record.key,
         outcome=score_record(record),
-        question=question["text"].strip(),
-        reference=question["gold"] or None,
-        answer=remove_citations(answer["text"]),
-        patient=question["patient"] is not None,
+        question=question.text.strip(),
+        reference=question.gold or None,
+        answer=remove_citations(answer.text),
+        patient=question.patient is not None,
     )
