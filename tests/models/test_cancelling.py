@@ -10,8 +10,8 @@ import pytest
 
 from epicrisis.answers import Usage
 from epicrisis.errors import ChatError, EndpointTimeout, ReplyInvalid, ReplyTruncated
-from epicrisis.models.chat.endpoints import connection, receiving
-from epicrisis.models.chat.layers.stack import layered
+from epicrisis.models.chat.endpoints import connection, reply
+from epicrisis.models.chat.layers.stack import add_layers
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 from epicrisis.protocols import ChatRequest, Message
 from epicrisis.settings import ModelSettings
@@ -88,7 +88,7 @@ def test_closing_ends_what_is_asked_and_what_waits_for_its_turn(shown: int | Non
 
     async def run(server: HostileServer) -> list[object]:
         model = OpenAICompatibleModel(server.url, "m", timeout_seconds=None)
-        stack = layered(model, ModelSettings(concurrency=2, tries=5))
+        stack = add_layers(model, ModelSettings(concurrency=2, tries=5))
         calls = [stack.complete(REQUEST, None if shown is None else deltas.append) for _ in range(4)]
         tasks = [asyncio.create_task(call) for call in calls]
         await until(server, lambda ledger: ledger.in_flight == 2 and len(deltas) >= (shown or 0))
@@ -172,7 +172,7 @@ def test_a_reply_that_came_is_not_lost_when_the_model_is_closed_while_its_tokens
 @pytest.mark.parametrize("streams", [False, True])
 @pytest.mark.parametrize("fault", [Fault.ENDLESS_TEXT, Fault.ENDLESS_COMMENTS, Fault.SLOW])
 def test_whatever_has_no_end_is_ended(monkeypatch: pytest.MonkeyPatch, fault: Fault, streams: bool) -> None:
-    monkeypatch.setattr(receiving, "_SLACK", 100)
+    monkeypatch.setattr(reply, "_SLACK", 100)
     request = ChatRequest(REQUEST.messages, max_tokens=10)
 
     async def run(server: HostileServer) -> None:

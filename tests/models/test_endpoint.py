@@ -21,7 +21,7 @@ from epicrisis.errors import (
     ReplyInvalid,
     ReplyWithheld,
 )
-from epicrisis.models.chat.endpoints.body import sampling_seed
+from epicrisis.models.chat.endpoints.request import derive_seed
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 from epicrisis.privacy import set_local_only
 from epicrisis.protocols import ChatReply, ChatRequest, Message
@@ -99,7 +99,7 @@ def test_a_stream_gives_its_pieces_and_the_whole(endpoint: Endpoint) -> None:
 
 
 def test_samples_draw_with_seeds_of_their_own() -> None:
-    seeds = [sampling_seed(ChatRequest((), 1, seed=7, sample=sample)) for sample in range(50)]
+    seeds = [derive_seed(ChatRequest((), 1, seed=7, sample=sample)) for sample in range(50)]
     assert seeds[0] == 7
     assert len(set(seeds)) == 50
     assert all(0 <= seed < 2**31 for seed in seeds)

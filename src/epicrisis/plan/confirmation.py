@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from epicrisis.answers import Usage
-from epicrisis.models.chat.prices import price_of
+from epicrisis.models.chat.prices import build_cost_function
 from epicrisis.overrides import AS_SET, RunOverrides
 from epicrisis.pipeline import Pipeline
 from epicrisis.plan.cost_plan import CostPlan, dollars
@@ -25,7 +25,7 @@ async def ask_first(
     all where no model charges, or where kept replies alone are replayed. Raises what `planned` raises.
     """
     million = Usage(prompt_tokens=1_000_000, completion_tokens=1_000_000)
-    free = all(price_of(settings.model_for(role))(million) == 0 for role in settings.roles)
+    free = all(build_cost_function(settings.model_for(role))(million) == 0 for role in settings.roles)
     if not questions or free or settings.cache.mode == "replay":
         return None
     if all(treatment == AS_SET for treatment in treatments):

@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from epicrisis.answers import Usage
 from epicrisis.errors import ChatError, EndpointRejected, EpicrisisError, ReplyInvalid, ReplyWithheld
 from epicrisis.models.chat.endpoints import counting
-from epicrisis.models.chat.endpoints.body import body_of, notes_of, refused_parameter
 from epicrisis.models.chat.endpoints.endpoint import Endpoint, parse_endpoint
-from epicrisis.models.chat.endpoints.failures import FAILED, chat_error, foreign_errors, refusal_of
-from epicrisis.models.chat.endpoints.logprobs import option_logprobs as renormalised
+from epicrisis.models.chat.endpoints.failures import FAILED_CALL, get_foreign_errors, map_error, read_error_response
+from epicrisis.models.chat.endpoints.logprobs import compute_option_logprobs as renormalised
 from epicrisis.models.chat.endpoints.probing import EndpointProbe
-from epicrisis.models.chat.endpoints.receiving import CompletedReply, receive_stream, receive_whole, thought_too_long
-from epicrisis.models.chat.endpoints.schemas import checker
+from epicrisis.models.chat.endpoints.reply import CompletedReply, make_thinking_error, receive_stream, receive_whole
+from epicrisis.models.chat.endpoints.request import build_body, find_refused_parameter, list_notes
+from epicrisis.models.chat.endpoints.schemas import build_schema_check
 from epicrisis.models.chat.endpoints.thinking import THINKING_MARKS
-from epicrisis.models.chat.endpoints.usage import usage_of
-from epicrisis.models.chat.estimates import UNTOLD
-from epicrisis.models.chat.prices import listed_cost
+from epicrisis.models.chat.endpoints.usage import measure_usage
+from epicrisis.models.chat.prices import look_up_cost
+from epicrisis.models.chat.token_estimates import UNKNOWN_USAGE
 from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, Message, OnDelta, OptionLogprobs
 from epicrisis.surrogates import REPAIRED
 
@@ -169,23 +169,23 @@ class OpenAICompatibleModel:
     async def _complete(self, request: ChatRequest, on_delta: OnDelta | None) -> ChatReply:
         if request.options and self._tells_logprobs is False:
             raise self._no_logprobs(Usage())
-        conforms = None if request.schema is None else checker(request.schema)
+        conforms = None if request.schema is None else build_schema_check(request.schema)
         model = await self._model_name()
         received, failed, refused = await self._tried(request, model, None if request.options else on_delta)
         price = partial(self._cost, model=model)
-        usage = failed + await usage_of(received, request, model, self._probing, price)
+        usage = failed + await measure_usage(received, request, model, self._probing, price)
         in_vain = replace(usage, failed_calls=usage.failed_calls + 1)
         if received.flaw:
             raise ReplyInvalid(received.flaw, usage=in_vain)
         logprobs = self._logprobs(received, request, in_vain) if request.options else None
         if not request.options:
             self._judge(received, in_vain)
-        notes = notes_of(refused, request)
+        notes = list_notes(refused, request)
         if received.thinking and not request.max_reasoning_tokens:
             notes += ("the model thinks, in the room of its answer: set max_reasoning_tokens",)
         if received.repaired:
             notes += (REPAIRED,)
-        if counting.must_be_cut(request, usage.prompt_tokens):
+        if counting.is_prompt_truncated(request, usage.prompt_tokens):
             read = f"the endpoint read {usage.prompt_tokens} tokens, too few for this prompt"
             notes += (f"{read}: its window cut it (Ollama: raise num_ctx, and set context_tokens)",)
         return ChatReply(
@@ -207,29 +207,29 @@ class OpenAICompatibleModel:
         extra, failed = self._extra | dict(request.extra), Usage()
         while True:
             refused = self._refused
-            body = body_of(request, model, extra, refused, stream=on_delta is not None)
+            body = build_body(request, model, extra, refused, stream=on_delta is not None)
             try:
                 return await self._sent(body, request, on_delta), failed, refused
             except ChatError as error:
                 error.usage = failed + error.usage
                 raise
-            except foreign_errors() as error:
-                refusal = refusal_of(error)
+            except get_foreign_errors() as error:
+                refusal = read_error_response(error)
                 # What is extra is never left out: whoever wrote it meant it.
                 ours = {name: value for name, value in body.items() if name not in extra}
-                name = refusal and refused_parameter(refusal, ours)
+                name = refusal and find_refused_parameter(refusal, ours)
                 if not name or (name == "response_format" and self._json_schema):
                     secrets = [message.content for message in request.messages]
-                    mapped = chat_error(error, self._host, self._timeout, [*secrets, *self._secrets])
+                    mapped = map_error(error, self._host, self._timeout, [*secrets, *self._secrets])
                     mapped.usage = failed + mapped.usage
                     raise mapped from None
-            failed += FAILED
+            failed += FAILED_CALL
             if name == "logprobs":
                 raise self._no_logprobs(failed)
             self._refused |= {name}
 
     async def _sent(self, body: dict[str, Any], request: ChatRequest, on_delta: OnDelta | None) -> CompletedReply:
-        async with self._until_closed(UNTOLD) as connection:
+        async with self._until_closed(UNKNOWN_USAGE) as connection:
             if on_delta is not None and body.get("stream"):
                 events = connection.events("/chat/completions", body)
                 return await receive_stream(events, request, on_delta, self._host, self._timeout)
@@ -252,7 +252,7 @@ class OpenAICompatibleModel:
         if received.text.strip():
             return
         if received.finish == "length" and (received.thinking or usage.reasoning_tokens):
-            error = thought_too_long(self._host, usage.reasoning_tokens)
+            error = make_thinking_error(self._host, usage.reasoning_tokens)
             error.usage = usage
             raise error
         if received.finish != "length":
@@ -287,7 +287,7 @@ class OpenAICompatibleModel:
     def _cost(self, usage: Usage, model: str) -> float | None:
         if self._price is not None:
             return self._price(usage)
-        return 0.0 if self._endpoint.local else listed_cost(usage, model, self._endpoint.base_url)
+        return 0.0 if self._endpoint.local else look_up_cost(usage, model, self._endpoint.base_url)
 
     def _timed(self, usage: Usage, started: float) -> Usage:
         free = usage.cost is None and self._endpoint.local and self._price is None
@@ -308,8 +308,8 @@ class OpenAICompatibleModel:
         try:
             async with self._until_closed(Usage()) as connection, asyncio.timeout(limit):
                 return await (connection.get(path) if body is None else connection.post(path, body))
-        except foreign_errors() as error:
-            mapped = chat_error(error, self._host, limit, [*_texts(body or {}), *self._secrets])
+        except get_foreign_errors() as error:
+            mapped = map_error(error, self._host, limit, [*_texts(body or {}), *self._secrets])
             mapped.usage = Usage()
             raise mapped from None
 

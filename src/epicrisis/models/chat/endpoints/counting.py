@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from epicrisis.models.chat.estimates import most_prompt_tokens, most_reply_tokens
+from epicrisis.models.chat.token_estimates import compute_max_prompt_tokens, compute_max_reply_tokens
 from epicrisis.protocols import ChatRequest
 
 _MOST_TEMPLATE = 10_000
@@ -15,7 +15,7 @@ _MOST_BYTES_A_TOKEN = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ReportedUsage:
     """Tokens of one call. `cached` are of the prompt's, `reasoning` of the completion's; `None`: not told."""
 
     prompt: int
@@ -24,7 +24,7 @@ class Told:
     reasoning: int | None = None
 
 
-def told(raw: object, request: ChatRequest, said: bool) -> Told | None:
+def read_reported_usage(raw: object, request: ChatRequest, said: bool) -> ReportedUsage | None:
     """What the wire's usage says; `None` where there is none, or none that can be true: no numbers, numbers below zero,
     no tokens for a prompt or a text that was `said`, more cached tokens than the prompt has, more prompt than it has
     bytes, more reply than was allowed.
@@ -41,15 +41,15 @@ def told(raw: object, request: ChatRequest, said: bool) -> Told | None:
         return None
     beside = max(0, (total or 0) - prompt - completion)
     completion, thought = completion + beside, max(thought, beside)
-    most = 2 * most_reply_tokens(request) + 1000
-    if not 0 < prompt <= most_prompt_tokens(request) + _MOST_TEMPLATE or cached > prompt:
+    most = 2 * compute_max_reply_tokens(request) + 1000
+    if not 0 < prompt <= compute_max_prompt_tokens(request) + _MOST_TEMPLATE or cached > prompt:
         return None
     if completion > most or thought > completion or (said and completion == 0):
         return None
-    return Told(prompt, completion, cached, None if reasoning is None and not beside else thought)
+    return ReportedUsage(prompt, completion, cached, None if reasoning is None and not beside else thought)
 
 
-def must_be_cut(request: ChatRequest, prompt_tokens: int) -> bool:
+def is_prompt_truncated(request: ChatRequest, prompt_tokens: int) -> bool:
     """Whether a prompt of so many tokens cannot have been all of it. Some servers drop what exceeds their window."""
     size = sum(len(message.content.encode(errors="surrogatepass")) for message in request.messages)
     return size > _MOST_BYTES_A_TOKEN * (prompt_tokens + 20)
@@ -67,6 +67,6 @@ def _count(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
-def least_tokens(characters: int, events: int) -> int:
+def compute_min_tokens(characters: int, events: int) -> int:
     """Of a stream of running text, from below: an event is a token at least, but where it has hardly a letter."""
     return max(min(events, characters // 2), characters // _CHARACTERS_A_TOKEN)

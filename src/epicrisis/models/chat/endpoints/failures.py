@@ -26,10 +26,10 @@ from epicrisis.errors import (
     NetworkRefused,
     ReplyInvalid,
 )
-from epicrisis.models.chat.endpoints.retry_after import retry_after
-from epicrisis.models.chat.estimates import UNTOLD
+from epicrisis.models.chat.endpoints.retry_after import read_retry_after
+from epicrisis.models.chat.token_estimates import UNKNOWN_USAGE
 
-FAILED = Usage(calls=1, failed_calls=1)
+FAILED_CALL = Usage(calls=1, failed_calls=1)
 """A call that surely was not worked on."""
 
 _OVERFLOW_CODES = ("exceed_context_size_error", "context_length_exceeded")
@@ -53,7 +53,7 @@ _ECHO = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class ErrorResponse:
     """What a server says of a call that it does not answer. `status` is None where nobody says it."""
 
     status: int | None
@@ -67,7 +67,7 @@ _LONGEST_SAID = 10_000
 """Characters of an error's message that are looked at: it says what it is about in the first."""
 
 
-class ErrorWithin(ValueError):
+class ErrorInReply(ValueError):
     """An error where a reply, or an event of it, should be; not ours yet, as it may repeat what it was sent."""
 
     def __init__(self, body: object) -> None:
@@ -75,7 +75,7 @@ class ErrorWithin(ValueError):
         self.body = body
 
 
-def foreign_errors() -> tuple[type[Exception], ...]:
+def get_foreign_errors() -> tuple[type[Exception], ...]:
     """What a call over OpenAI's client may raise that is not of our tree: the client's, its transports', and those of
     reading what came. A group comes from connecting to several addresses of a host."""
     import aiohttp
@@ -94,33 +94,33 @@ def foreign_errors() -> tuple[type[Exception], ...]:
     )
 
 
-def refusal_of(error: Exception) -> Refusal | None:
+def read_error_response(error: Exception) -> ErrorResponse | None:
     """What the server says, where the error carries it."""
     import openai
 
-    if isinstance(error, ErrorWithin):
-        return refusal_in(error.body)
+    if isinstance(error, ErrorInReply):
+        return parse_error_body(error.body)
     if not isinstance(error, openai.APIError) or isinstance(error, openai.APIConnectionError):
         return None
     response = getattr(error, "response", None)
-    refusal = refusal_in(error.body, getattr(error, "status_code", None))
+    refusal = parse_error_body(error.body, getattr(error, "status_code", None))
     said = refusal.said or ("" if error.body is not None else error.message[:_LONGEST_SAID])
-    return Refusal(refusal.status, refusal.body, said, {} if response is None else response.headers)
+    return ErrorResponse(refusal.status, refusal.body, said, {} if response is None else response.headers)
 
 
-def refusal_in(body: object, status: int | None = None) -> Refusal:
+def parse_error_body(body: object, status: int | None = None) -> ErrorResponse:
     """What the JSON of an error says, in the forms of OpenAI, vLLM, FastAPI (`detail`) and Google (a list of one)."""
     if isinstance(body, list) and body:
         body = body[0]
     if isinstance(body, dict) and isinstance(body.get("error"), dict):
         body = body["error"]
     if not isinstance(body, dict):
-        return Refusal(status, {}, body[:_LONGEST_SAID] if isinstance(body, str) else "")
+        return ErrorResponse(status, {}, body[:_LONGEST_SAID] if isinstance(body, str) else "")
     said = body.get("message") or body.get("detail") or body.get("error") or ""
-    return Refusal(status or _number(body.get("code")), body, str(said)[:_LONGEST_SAID])
+    return ErrorResponse(status or _number(body.get("code")), body, str(said)[:_LONGEST_SAID])
 
 
-def chat_error(error: Exception, host: str, timeout: float | None, secrets: Sequence[str]) -> EpicrisisError:
+def map_error(error: Exception, host: str, timeout: float | None, secrets: Sequence[str]) -> EpicrisisError:
     """The error of the tree for one of openai's, of its transport, of JSON or of pydantic, with the usage of one call.
 
     `secrets`: texts no message may repeat.
@@ -128,41 +128,41 @@ def chat_error(error: Exception, host: str, timeout: float | None, secrets: Sequ
     import aiohttp
     import openai
 
-    chain = list(causes(error))
+    chain = list(walk_causes(error))
     if refused := next((cause for cause in chain if isinstance(cause, NetworkRefused)), None):
         return refused
-    if (refusal := refusal_of(error)) is not None:
-        return refused_call(refusal, host, secrets, begun=not isinstance(error, openai.APIStatusError))
+    if (refusal := read_error_response(error)) is not None:
+        return map_error_response(refusal, host, secrets, begun=not isinstance(error, openai.APIStatusError))
     if any(isinstance(cause, ssl.SSLError) for cause in chain):
         message = f"{host} cannot prove who it is (TLS): check the URL, or point SSL_CERT_FILE to its authority"
-        return EndpointRejected(message, usage=FAILED)
+        return EndpointRejected(message, usage=FAILED_CALL)
     if any(isinstance(cause, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)) for cause in chain):
         message = f"nothing answers at {host}: is the server running? name another with --model"
-        return EndpointUnreachable(message, usage=FAILED)
+        return EndpointUnreachable(message, usage=FAILED_CALL)
     if any(isinstance(cause, TimeoutError) for cause in chain):
         within = f" in {timeout:g} s" if timeout else ""
         message = f"no answer from {host}{within}: is it overloaded? raise timeout_seconds"
-        return EndpointTimeout(message, usage=UNTOLD)
+        return EndpointTimeout(message, usage=UNKNOWN_USAGE)
     if isinstance(error, (openai.APIConnectionError, ExceptionGroup)):
-        return EndpointUnreachable(f"{host} broke off the connection: try again, or see its log", usage=UNTOLD)
+        return EndpointUnreachable(f"{host} broke off the connection: try again, or see its log", usage=UNKNOWN_USAGE)
     if isinstance(error, openai.OpenAIError):
         message = f"{host} cannot be asked: no credentials were found, set those of AWS, or api_key_file"
-        return EndpointRejected(message, usage=FAILED)
+        return EndpointRejected(message, usage=FAILED_CALL)
     message = f"{host} answers with something that is no chat reply: is its URL right (does it end in /v1)?"
-    return ReplyInvalid(message, usage=UNTOLD)
+    return ReplyInvalid(message, usage=UNKNOWN_USAGE)
 
 
-def refused_call(refusal: Refusal, host: str, secrets: Sequence[str], *, begun: bool = False) -> ChatError:
+def map_error_response(refusal: ErrorResponse, host: str, secrets: Sequence[str], *, begun: bool = False) -> ChatError:
     """By what the server says and its status. `begun`: it had begun to answer."""
     error = _by_status(refusal, host, _quotable(refusal.said, secrets))
     unsure = begun or refusal.status is None or refusal.status in _GATEWAY_TIMEOUTS
-    error.usage = UNTOLD if unsure else FAILED
+    error.usage = UNKNOWN_USAGE if unsure else FAILED_CALL
     if isinstance(error, EndpointBusy):
-        error.retry_after = retry_after(refusal.headers, refusal.said, limited=refusal.status == 429)
+        error.retry_after = read_retry_after(refusal.headers, refusal.said, limited=refusal.status == 429)
     return error
 
 
-def _by_status(refusal: Refusal, host: str, reason: str) -> ChatError:
+def _by_status(refusal: ErrorResponse, host: str, reason: str) -> ChatError:
     status = refusal.status
     if is_overflow(refusal):
         return ContextOverflow(
@@ -188,7 +188,7 @@ def _by_status(refusal: Refusal, host: str, reason: str) -> ChatError:
     return EndpointRejected(f"{host} refuses the request ({status}){reason}: check the model's name and parameters")
 
 
-def is_overflow(refusal: Refusal) -> bool:
+def is_overflow(refusal: ErrorResponse) -> bool:
     """Whether the prompt is too long; parameters are often named in the same breath (`max_tokens` is too large)."""
     if refusal.body.get("type") in _OVERFLOW_CODES or refusal.body.get("code") in _OVERFLOW_CODES:
         return True
@@ -232,7 +232,7 @@ def _quotable(said: str, secrets: Sequence[str]) -> str:
     return "" if not line or unreadable or echoes else f": {line[:_QUOTED]}"
 
 
-def causes(error: BaseException) -> Iterator[BaseException]:
+def walk_causes(error: BaseException) -> Iterator[BaseException]:
     """The error and all that caused it, groups opened: the guard's refusal comes wrapped in the client's errors."""
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]

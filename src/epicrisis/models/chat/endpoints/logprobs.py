@@ -14,7 +14,7 @@ from epicrisis.protocols import OptionLogprobs
 _MARKS = "▁Ġ Ċĉ\"'“”‘’`()[]{}<>*_.,:;"
 
 
-def option_logprobs(options: Sequence[str], tokens: Iterable[tuple[str, float]]) -> OptionLogprobs:
+def compute_option_logprobs(options: Sequence[str], tokens: Iterable[tuple[str, float]]) -> OptionLogprobs:
     """Renormalised over the options among `tokens` (text, natural logarithm of its probability).
 
     A token stands for an option where it is the same without the blanks, marks and quotes around it; in another case of

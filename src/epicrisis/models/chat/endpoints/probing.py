@@ -21,7 +21,7 @@ from epicrisis.errors import (
     ReplyInvalid,
 )
 from epicrisis.models.chat.endpoints import wire
-from epicrisis.models.chat.estimates import likely_prompt_tokens
+from epicrisis.models.chat.token_estimates import estimate_prompt_tokens
 from epicrisis.protocols import Message
 
 T = TypeVar("T", bound=BaseModel)
@@ -86,7 +86,7 @@ class EndpointProbe:
                 count = await self._vllm(model, messages)
             case _:
                 count = None
-        return (likely_prompt_tokens(messages), False) if count is None else (count, True)
+        return (estimate_prompt_tokens(messages), False) if count is None else (count, True)
 
     async def count_text(self, model: str, text: str) -> int | None:
         """Tokens of a text without a template; `None` where nobody counts them."""

@@ -24,7 +24,7 @@ _RESETS = (
 )
 
 
-def retry_after(headers: Mapping[str, str], said: str = "", *, limited: bool = True) -> float | None:
+def read_retry_after(headers: Mapping[str, str], said: str = "", *, limited: bool = True) -> float | None:
     """Seconds to wait by a refusal's headers (names in any case where the mapping does not care) and its message.
 
     The first that can be read of: `retry-after-ms`; `retry-after` (seconds, or a date, which is 0 where it is past);

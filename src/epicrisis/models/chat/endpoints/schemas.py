@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 
-def checker(schema: Mapping[str, Any]) -> Callable[[str], bool]:
+def build_schema_check(schema: Mapping[str, Any]) -> Callable[[str], bool]:
     """Says of a text whether it is JSON that satisfies the schema. Raises ValueError where the schema is none.
 
     References lead nowhere but within the schema: nothing is fetched.

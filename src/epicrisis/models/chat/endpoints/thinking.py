@@ -100,7 +100,7 @@ def _overlap(text: str, mark: str) -> int:
     return next((size for size in range(min(len(text), len(mark) - 1), 0, -1) if mark.startswith(text[-size:])), 0)
 
 
-def split(text: str, *, expected: bool = False) -> tuple[str, str]:
+def split_thinking(text: str, *, expected: bool = False) -> tuple[str, str]:
     """(answer, thinking) of a whole text."""
     splitter = ThinkingSplitter(expected=expected)
     first, last = splitter.feed(text), splitter.finish()

@@ -12,12 +12,12 @@ from epicrisis.answers import Usage
 from epicrisis.errors import ChatError
 from epicrisis.models.chat.endpoints import counting
 from epicrisis.models.chat.endpoints.probing import EndpointProbe
-from epicrisis.models.chat.endpoints.receiving import CompletedReply
-from epicrisis.models.chat.estimates import likely_prompt_tokens, likely_tokens
+from epicrisis.models.chat.endpoints.reply import CompletedReply
+from epicrisis.models.chat.token_estimates import estimate_prompt_tokens, estimate_tokens
 from epicrisis.protocols import ChatRequest
 
 
-async def usage_of(
+async def measure_usage(
     received: CompletedReply,
     request: ChatRequest,
     model: str,
@@ -29,7 +29,7 @@ async def usage_of(
     Thinking that is shown without its tokens being told is counted by the tokenizer where there is one. A reply is not
     lost because its tokens cannot be counted. Of what is no reply only the endpoint knows the tokens.
     """
-    told = counting.told(received.usage, request, bool(received.text or received.thinking))
+    told = counting.read_reported_usage(received.usage, request, bool(received.text or received.thinking))
     if told is None and received.flaw:
         return Usage(calls=1, uncounted_calls=1, cost=None)
     exact = True
@@ -37,7 +37,7 @@ async def usage_of(
         prompt, prompt_exact = await _prompt_tokens(request, model, probing)
         thought, thought_exact = await _tokens(received.thinking, model, probing)
         text, text_exact = (1, True) if request.options else await _tokens(received.text, model, probing)
-        told = counting.Told(prompt, thought + text, reasoning=thought)
+        told = counting.ReportedUsage(prompt, thought + text, reasoning=thought)
         exact = prompt_exact and thought_exact and text_exact
     elif told.reasoning is None:
         thought, _ = await _tokens(received.thinking, model, probing)
@@ -57,7 +57,7 @@ async def _prompt_tokens(request: ChatRequest, model: str, probing: EndpointProb
     try:
         return await probing.count(model, request.messages)
     except ChatError:
-        return likely_prompt_tokens(request.messages), False
+        return estimate_prompt_tokens(request.messages), False
 
 
 async def _tokens(text: str, model: str, probing: EndpointProbe) -> tuple[int, bool]:
@@ -65,4 +65,4 @@ async def _tokens(text: str, model: str, probing: EndpointProbe) -> tuple[int, b
         count = await probing.count_text(model, text)
     except ChatError:
         count = None
-    return (likely_tokens(text), False) if count is None else (count, True)
+    return (estimate_tokens(text), False) if count is None else (count, True)

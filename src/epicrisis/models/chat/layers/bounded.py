@@ -9,7 +9,7 @@ from epicrisis.models.chat.layers.layer import Layer
 from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, Message, OnDelta
 
 
-class BoundedModel(Layer):
+class ConcurrencyLimitedModel(Layer):
     """Wraps a ChatModel; a call above `limit` waits for its turn, first come, first served.
 
     Whatever may reach the endpoint takes a turn: completions, counts, probes. No layer around this one may hold

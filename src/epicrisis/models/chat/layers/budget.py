@@ -15,12 +15,17 @@ from dataclasses import dataclass
 
 from epicrisis.answers import Usage
 from epicrisis.errors import BudgetExceeded, EpicrisisError, SettingsError
-from epicrisis.models.chat.estimates import UNTOLD, most_prompt_tokens, most_reply_tokens, used_tokens
 from epicrisis.models.chat.layers.layer import Layer
+from epicrisis.models.chat.token_estimates import (
+    UNKNOWN_USAGE,
+    compute_max_prompt_tokens,
+    compute_max_reply_tokens,
+    count_used_tokens,
+)
 from epicrisis.protocols import ChatModel, ChatReply, ChatRequest, OnDelta
 from epicrisis.settings import BudgetSettings
 
-GO_ON = "what is answered is kept, and the same command goes on from there"
+RESUME_HINT = "what is answered is kept, and the same command goes on from there"
 
 _BILLION = 1_000_000_000
 
@@ -85,7 +90,7 @@ class Budget:
         """Ends what runs within when the time is over; raises BudgetExceeded then, and where it is over already."""
         left = self._ends - self._clock()
         minutes = f"the {self.settings.minutes:g} minutes of this run are over" if self.settings.minutes else ""
-        cure = f"give --budget-minutes more; {GO_ON}"
+        cure = f"give --budget-minutes more; {RESUME_HINT}"
         if left <= 0:
             raise BudgetExceeded(f"{minutes}: {cure}")
         try:
@@ -94,7 +99,7 @@ class Budget:
         except TimeoutError:
             if not limit.expired():
                 raise
-            raise BudgetExceeded(f"{minutes}, and a call was ended: {cure}", usage=UNTOLD) from None
+            raise BudgetExceeded(f"{minutes}, and a call was ended: {cure}", usage=UNKNOWN_USAGE) from None
 
     def _exceeded(self, total: Amount) -> str | None:
         """Which limit this would go beyond, and what to do."""
@@ -102,11 +107,11 @@ class Budget:
         if tokens is not None and total.tokens > tokens:
             said = f"{self.spent.tokens:,} of {tokens:,} tokens are spent, and the next call may need"
             more = f"{total.tokens - self.spent.tokens:,}"
-            return f"{said} {more}: give --budget-tokens more; {GO_ON}"
+            return f"{said} {more}: give --budget-tokens more; {RESUME_HINT}"
         if usd is not None and total.billionths > math.floor(usd * _BILLION):
             said = f"${self.spent.usd:.4f} of ${usd:g} is spent, and the next call may cost"
             more = f"${(total - self.spent).usd:.4f}"
-            return f"{said} {more}: give --budget-usd more; {GO_ON}"
+            return f"{said} {more}: give --budget-usd more; {RESUME_HINT}"
         return None
 
 
@@ -144,13 +149,13 @@ class BudgetedModel(Layer):
 
     async def _most(self, request: ChatRequest) -> Amount:
         """The model's own tokenizer is asked only where the bound from the text's bytes does not fit."""
-        most = self._amount(request, most_prompt_tokens(request))
+        most = self._amount(request, compute_max_prompt_tokens(request))
         if self._budget.has_room(most) or not (await self._inner.capabilities()).exact_token_counts:
             return most
         return self._amount(request, await self._inner.count_tokens(request.messages))
 
     def _amount(self, request: ChatRequest, prompt_tokens: int) -> Amount:
-        reply_tokens = most_reply_tokens(request)
+        reply_tokens = compute_max_reply_tokens(request)
         usd = self._price(Usage(prompt_tokens=prompt_tokens, completion_tokens=reply_tokens))
         return Amount.of(prompt_tokens + reply_tokens, usd or 0.0)
 
@@ -168,5 +173,5 @@ class TimedModel(Layer):
 
 
 def _spent(usage: Usage, most: Amount) -> Amount:
-    tokens = used_tokens(usage, most.tokens)
+    tokens = count_used_tokens(usage, most.tokens)
     return Amount(tokens, most.billionths) if usage.cost is None else Amount.of(tokens, usage.cost)

@@ -52,7 +52,7 @@ class CachedModel(Layer):
         self._flights: dict[bytes, _Flight] = {}
 
     async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
-        key = reply_key(await self.fingerprint(), request)
+        key = compute_reply_key(await self.fingerprint(), request)
         kept = self._cache.get(key)
         if kept is None and not self._cache.replay:
             async with self._flight(key) as flight:
@@ -122,7 +122,7 @@ class CachedModel(Layer):
         )
 
 
-def reply_key(fingerprint: str, request: ChatRequest) -> bytes:
+def compute_reply_key(fingerprint: str, request: ChatRequest) -> bytes:
     """32 bytes that change whenever the reply may, and only then.
 
     Numbers are equal by value and mappings whatever their order, but for the schema: models write the fields of a reply

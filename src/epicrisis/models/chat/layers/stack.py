@@ -16,20 +16,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from epicrisis.models.chat.layers.bounded import BoundedModel
+from epicrisis.models.chat.layers.bounded import ConcurrencyLimitedModel
 from epicrisis.models.chat.layers.budget import Budget, BudgetedModel, TimedModel
 from epicrisis.models.chat.layers.cache import ReplyCache
 from epicrisis.models.chat.layers.cached import CachedModel
+from epicrisis.models.chat.layers.limits import RateLimitedModel
 from epicrisis.models.chat.layers.logged import LoggedModel
-from epicrisis.models.chat.layers.rate import RateLimitedModel
 from epicrisis.models.chat.layers.recording import RecordingModel
 from epicrisis.models.chat.layers.retry import RetryingModel
-from epicrisis.models.chat.prices import price_of
+from epicrisis.models.chat.prices import build_cost_function
 from epicrisis.protocols import ChatModel
 from epicrisis.settings import ModelSettings
 
 
-def layered(
+def add_layers(
     model: ChatModel,
     settings: ModelSettings,
     *,
@@ -41,10 +41,10 @@ def layered(
     """The model in the layers its settings ask for. Roles that share a model must share what is returned here, or each
     would have turns and minutes of its own. `cache` is closed by whoever made it."""
     if budget is not None and (budget.settings.tokens, budget.settings.usd) != (None, None):
-        model = BudgetedModel(model, budget, price_of(settings))
+        model = BudgetedModel(model, budget, build_cost_function(settings))
     if (settings.requests_per_minute, settings.tokens_per_minute) != (None, None):
         model = RateLimitedModel(model, settings.requests_per_minute, settings.tokens_per_minute)
-    model = BoundedModel(model, settings.concurrency)
+    model = ConcurrencyLimitedModel(model, settings.concurrency)
     model = RetryingModel(model, settings.tries, settings.retry_seconds)
     if budget is not None and budget.settings.minutes is not None:
         model = TimedModel(model, budget)

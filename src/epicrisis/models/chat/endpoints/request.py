@@ -11,9 +11,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from epicrisis.models.chat.endpoints.failures import Refusal, is_overflow
+from epicrisis.models.chat.endpoints.failures import ErrorResponse, is_overflow
 from epicrisis.models.chat.endpoints.probing import plain
-from epicrisis.models.chat.estimates import most_reply_tokens
+from epicrisis.models.chat.token_estimates import compute_max_reply_tokens
 from epicrisis.protocols import ChatRequest
 
 _SCHEMA_WORDS = re.compile(r"response_format|json_schema|json schema|guided|grammar|structured output", re.IGNORECASE)
@@ -48,19 +48,23 @@ TOP_LOGPROBS = (20, 5)
 """How many tokens are asked for, the next number where an endpoint finds that too many."""
 
 
-def body_of(
+def build_body(
     request: ChatRequest, model: str, extra: Mapping[str, Any], refused: frozenset[str], *, stream: bool
 ) -> dict[str, Any]:
     """`extra` goes over all else. `refused` names what the endpoint does not take (`top_logprobs:20`: not so many)."""
     limit = "max_completion_tokens" if "max_tokens" in refused else "max_tokens"
-    body: dict[str, Any] = {"model": model, "messages": plain(request.messages), limit: most_reply_tokens(request)}
+    body: dict[str, Any] = {
+        "model": model,
+        "messages": plain(request.messages),
+        limit: compute_max_reply_tokens(request),
+    }
     if request.options:
         # Some endpoints tell what is left after temperature and top-p: at 1 that is all there was.
         body |= {"temperature": 1.0, "top_p": 1.0, "logprobs": True}
         most = next((most for most in TOP_LOGPROBS if f"top_logprobs:{most}" not in refused), None)
         body |= {} if most is None else {"top_logprobs": most}
     else:
-        body |= {"temperature": request.temperature, "top_p": request.top_p, "seed": sampling_seed(request)}
+        body |= {"temperature": request.temperature, "top_p": request.top_p, "seed": derive_seed(request)}
     if request.schema is not None:
         schema = {"name": "reply", "strict": True, "schema": dict(request.schema)}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
@@ -72,7 +76,7 @@ def body_of(
     return taken | dict(extra)
 
 
-def refused_parameter(refusal: Refusal, body: Mapping[str, Any]) -> str | None:
+def find_refused_parameter(refusal: ErrorResponse, body: Mapping[str, Any]) -> str | None:
     """Which of `body` this refusal is about and can be done without; `None` where it is about none of them."""
     if refusal.status not in (400, 403, 422) or is_overflow(refusal):
         return None
@@ -104,7 +108,7 @@ def _is_named(name: str, said: str) -> bool:
     )
 
 
-def _parameter(refusal: Refusal) -> str | None:
+def _parameter(refusal: ErrorResponse) -> str | None:
     """As OpenAI says it (`param`), or FastAPI (`loc`)."""
     detail = refusal.body.get("detail")
     places = detail[0].get("loc") if isinstance(detail, list) and detail and isinstance(detail[0], dict) else None
@@ -112,14 +116,14 @@ def _parameter(refusal: Refusal) -> str | None:
     return named.partition(".")[0] if isinstance(named, str) and named else None
 
 
-def notes_of(refused: frozenset[str], request: ChatRequest) -> tuple[str, ...]:
+def list_notes(refused: frozenset[str], request: ChatRequest) -> tuple[str, ...]:
     """What a reader must know of a reply that was asked for without these."""
     told = refused - ({"seed", "temperature", "top_p"} if request.options else set())
     told -= set() if request.schema is not None else {"response_format"}
     return tuple(note for name, note in _NOTES.items() if name in told)
 
 
-def sampling_seed(request: ChatRequest) -> int:
+def derive_seed(request: ChatRequest) -> int:
     """The seed to send, 31 bits: the request's own for sample 0, another for each further sample."""
     if request.sample == 0:
         return request.seed & 0x7FFFFFFF

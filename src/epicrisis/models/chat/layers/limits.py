@@ -14,12 +14,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from epicrisis.errors import EpicrisisError
-from epicrisis.models.chat.estimates import likely_prompt_tokens, most_reply_tokens, used_tokens
 from epicrisis.models.chat.layers.layer import Layer
+from epicrisis.models.chat.token_estimates import compute_max_reply_tokens, count_used_tokens, estimate_prompt_tokens
 from epicrisis.protocols import ChatModel, ChatReply, ChatRequest, OnDelta
 
 MINUTE = 60.0
-LOOK_AGAIN_SECONDS = 0.25
+POLL_SECONDS = 0.25
 """How often the first in the queue looks whether calls that ended have given tokens back."""
 
 
@@ -62,20 +62,20 @@ class RateLimitedModel(Layer):
         self._tokens_started = 0
 
     async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
-        most = likely_prompt_tokens(request.messages) + most_reply_tokens(request)
+        most = estimate_prompt_tokens(request.messages) + compute_max_reply_tokens(request)
         start = await self._let_through(most)
         try:
             reply = await self._inner.complete(request, on_delta)
         except EpicrisisError as error:
-            self._put_right(start, used_tokens(error.usage, most))
+            self._put_right(start, count_used_tokens(error.usage, most))
             raise
-        self._put_right(start, used_tokens(reply.usage, most))
+        self._put_right(start, count_used_tokens(reply.usage, most))
         return reply
 
     async def _let_through(self, tokens: int) -> _Start:
         async with self._queue:
             while not self._has_room(tokens):
-                await self._sleep(LOOK_AGAIN_SECONDS)
+                await self._sleep(POLL_SECONDS)
             start = _Start(self._clock(), tokens)
             self._starts.append(start)
             self._tokens_started += tokens

@@ -8,8 +8,8 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from epicrisis.models.chat.prices import stated_cost
-from epicrisis.models.model_download import find
+from epicrisis.models.chat.prices import compute_cost
+from epicrisis.models.model_download import find_model
 from epicrisis.protocols import ChatModel
 from epicrisis.settings import ModelSettings
 
@@ -35,11 +35,11 @@ def load_chat(wanted: ModelSettings, home: Path, threads: int | None = None) -> 
             concurrency=wanted.concurrency,
             json_schema=wanted.json_schema,
             option_logprobs=wanted.option_logprobs,
-            price=None if wanted.price is None else partial(stated_cost, price=wanted.price),
+            price=None if wanted.price is None else partial(compute_cost, price=wanted.price),
             extra=wanted.extra,
         )
     from epicrisis.models.chat.embedded import EmbeddedModel
 
-    found = find(wanted.name, "chat", home)
+    found = find_model(wanted.name, "chat", home)
     name, file = next(each for each in found.files.items() if each[0].endswith(".gguf"))
     return EmbeddedModel(file, found.name, wanted.context_tokens, threads, weights_sha256=found.sha256.get(name))

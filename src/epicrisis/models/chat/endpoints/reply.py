@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 from epicrisis.errors import ChatError, ReplyInvalid, ReplyTruncated
 from epicrisis.models.chat.endpoints import counting, wire
-from epicrisis.models.chat.endpoints.failures import ErrorWithin
-from epicrisis.models.chat.endpoints.thinking import ThinkingSplitter, split
-from epicrisis.models.chat.estimates import UNTOLD, most_reply_tokens
+from epicrisis.models.chat.endpoints.failures import ErrorInReply
+from epicrisis.models.chat.endpoints.thinking import ThinkingSplitter, split_thinking
+from epicrisis.models.chat.token_estimates import UNKNOWN_USAGE, compute_max_reply_tokens
 from epicrisis.protocols import ChatRequest, OnDelta
 from epicrisis.surrogates import ends_in_half, without_halves
 
@@ -51,7 +51,7 @@ def receive_whole(raw: object, request: ChatRequest, host: str) -> CompletedRepl
     raw_text, raw_thinking = piece.text, piece.thinking
     if len(raw_text) + len(raw_thinking) > _most_characters(request):
         return CompletedReply("", "", "", reply.model, reply.usage, flaw=_endless(host))
-    text, thought = split(without_halves(raw_text), expected=request.max_reasoning_tokens > 0)
+    text, thought = split_thinking(without_halves(raw_text), expected=request.max_reasoning_tokens > 0)
     thinking = without_halves(raw_thinking) + thought
     return CompletedReply(
         text=text,
@@ -85,12 +85,12 @@ async def receive_stream(
 
 def _choice(reply: wire.Completion) -> wire.CompletionChoice | None:
     if reply.error:
-        raise ErrorWithin(reply.error)
+        raise ErrorInReply(reply.error)
     return reply.choices[0] if reply.choices else None
 
 
 def _most_characters(request: ChatRequest) -> int:
-    return _CHARACTERS_A_TOKEN * most_reply_tokens(request) + _SLACK
+    return _CHARACTERS_A_TOKEN * compute_max_reply_tokens(request) + _SLACK
 
 
 def _endless(host: str) -> str:
@@ -101,7 +101,7 @@ class _Growing:
     """A streamed reply while it grows."""
 
     def __init__(self, request: ChatRequest, on_delta: OnDelta, host: str) -> None:
-        allowed = most_reply_tokens(request)
+        allowed = compute_max_reply_tokens(request)
         self._most_characters = _most_characters(request)
         self._events_left = _EVENTS_A_TOKEN * allowed + _SLACK
         self._most_thinking = request.max_reasoning_tokens
@@ -180,18 +180,18 @@ class _Growing:
         self._thinking.append(thinking)
         self._thoughts += 1
         self._thought_characters += len(thinking)
-        tokens = counting.least_tokens(self._thought_characters, self._thoughts)
+        tokens = counting.compute_min_tokens(self._thought_characters, self._thoughts)
         if self._most_thinking and tokens > self._most_thinking:
-            raise thought_too_long(self._host, tokens)
+            raise make_thinking_error(self._host, tokens)
 
     def _bound(self) -> None:
         characters = self._characters + self._thought_characters
         if self._events_left < 0 or characters > self._most_characters:
-            raise ReplyInvalid(_endless(self._host), usage=UNTOLD)
+            raise ReplyInvalid(_endless(self._host), usage=UNKNOWN_USAGE)
 
 
-def thought_too_long(host: str, tokens: int) -> ChatError:
+def make_thinking_error(host: str, tokens: int) -> ChatError:
     """The model thought until it was stopped. `tokens`: how many, told or estimated from below."""
-    usage = replace(UNTOLD, completion_tokens=tokens, reasoning_tokens=tokens)
+    usage = replace(UNKNOWN_USAGE, completion_tokens=tokens, reasoning_tokens=tokens)
     message = f"the model at {host} thought for {tokens} tokens without an answer: raise max_reasoning_tokens"
     return ReplyTruncated(message, usage=usage)

@@ -16,21 +16,21 @@ _MESSAGE_TOKENS = 16
 _BYTES_A_TOKEN = 3
 """No vocabulary in use needs more than one for so many bytes of running text."""
 
-UNTOLD = Usage(calls=1, failed_calls=1, uncounted_calls=1, cost=None)
+UNKNOWN_USAGE = Usage(calls=1, failed_calls=1, uncounted_calls=1, cost=None)
 """A call that may have been worked on, and charged, and of which nobody told anything."""
 
 
-def likely_tokens(text: str) -> int:
+def estimate_tokens(text: str) -> int:
     """From above for running text."""
     return -(-len(text.encode(errors="surrogatepass")) // _BYTES_A_TOKEN)
 
 
-def likely_prompt_tokens(messages: Sequence[Message]) -> int:
+def estimate_prompt_tokens(messages: Sequence[Message]) -> int:
     """From above for running text."""
-    return sum(likely_tokens(message.content) + 8 for message in messages)
+    return sum(estimate_tokens(message.content) + 8 for message in messages)
 
 
-def most_prompt_tokens(request: ChatRequest) -> int:
+def compute_max_prompt_tokens(request: ChatRequest) -> int:
     """From above for any text: a token is at least one byte. Schema and parameters count, as some endpoints put them
     into the prompt. About four times the truth in English."""
     texts = [message.content for message in request.messages]
@@ -42,12 +42,12 @@ def most_prompt_tokens(request: ChatRequest) -> int:
     )
 
 
-def most_reply_tokens(request: ChatRequest) -> int:
+def compute_max_reply_tokens(request: ChatRequest) -> int:
     """What the endpoint may write, thinking included; one, where only the next is asked for."""
     return 1 if request.options else request.max_tokens + request.max_reasoning_tokens
 
 
-def used_tokens(usage: Usage, most: int) -> int:
+def count_used_tokens(usage: Usage, most: int) -> int:
     """Prompt and completion together; where nobody told all of them, at least what the call could need at most."""
     counted = usage.prompt_tokens + usage.completion_tokens
     return max(counted, most) if usage.uncounted_calls else counted
