@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from epicrisis.answers import Usage
 from epicrisis.errors import EndpointRejected, NotCached, ReplyInvalid
-from epicrisis.models.chat.layers.cache import ReplyCache
-from epicrisis.models.chat.layers.cached import CachedModel, compute_reply_key
+from epicrisis.models.chat.layers.cache import CachedModel, ReplyCache, compute_reply_key
 from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, Message, OnDelta
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
 from tests.support.virtual_clock import asked

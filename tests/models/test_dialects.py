@@ -18,7 +18,7 @@ from epicrisis.errors import EndpointRejected, EpicrisisError, ModelMissing
 from epicrisis.models.chat.endpoints.endpoint import Endpoint as Address
 from epicrisis.models.chat.endpoints.endpoint import parse_endpoint
 from epicrisis.models.chat.endpoints.failures import parse_error_body
-from epicrisis.models.chat.endpoints.request import build_body, find_refused_parameter
+from epicrisis.models.chat.endpoints.request import build_body, find_rejected_parameter
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 from epicrisis.protocols import ChatReply, ChatRequest, Message
 from epicrisis.testing.hostile import HostileServer
@@ -144,7 +144,7 @@ REFUSALS: list[tuple[int, object, str | None]] = [
 @pytest.mark.parametrize(("status", "body", "parameter"), REFUSALS)
 def test_a_refusal_names_its_parameter(status: int, body: object, parameter: str | None) -> None:
     sent = build_body(replace(REQUEST, schema=SCHEMA), "m", {}, frozenset(), stream=True)
-    assert find_refused_parameter(parse_error_body(body, status), sent) == parameter
+    assert find_rejected_parameter(parse_error_body(body, status), sent) == parameter
 
 
 def test_what_a_user_adds_is_never_left_out(endpoint: Endpoint) -> None:

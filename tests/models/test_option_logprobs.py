@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from epicrisis.errors import EndpointRejected
 from epicrisis.models.chat.embedded import EmbeddedModel
-from epicrisis.models.chat.endpoints.logprobs import compute_option_logprobs
-from epicrisis.models.chat.endpoints.probing import plain
+from epicrisis.models.chat.endpoints.reply import compute_option_logprobs
+from epicrisis.models.chat.endpoints.request import build_messages
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 from epicrisis.protocols import ChatReply, ChatRequest, Message, OptionLogprobs
 from tests.support.loopback import Endpoint, Scripted, serving
@@ -237,7 +237,7 @@ def test_they_are_those_of_all_tokens_that_are_a_letter(model_home: Path) -> Non
         await model.complete(ChatRequest(messages, 1))
         told = (await model.complete(ChatRequest(messages, 1, options=LETTERS))).option_logprobs
         server = (await model._running())._connected().connection
-        prompt: Any = await server.post(f"{model._address}/apply-template", {"messages": plain(messages)})
+        prompt: Any = await server.post(f"{model._address}/apply-template", {"messages": build_messages(messages)})
         raw: Any = await server.post(f"{model._address}/completion", {**prompt, "n_predict": 1, "n_probs": 5000})
         await model.aclose()
         return told, raw["completion_probabilities"][0]["top_logprobs"]

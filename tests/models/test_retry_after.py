@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.models.chat.endpoints.failures import ErrorResponse, map_error_response
-from epicrisis.models.chat.endpoints.retry_after import read_retry_after
+from epicrisis.models.chat.endpoints.failures import ErrorResponse, map_error_response, read_retry_after
 
 PAST = "Wed, 21 Oct 2015 07:28:00 GMT"
 LATER = "Wed, 21 Oct 2015 07:29:30 GMT"

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epicrisis.errors import ReplyInvalid, ReplyTruncated
-from epicrisis.models.chat.endpoints.thinking import ThinkingSplitter, split_thinking
+from epicrisis.models.chat.endpoints.reply import ThinkingSplitter, split_thinking
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 from epicrisis.protocols import ChatReply, ChatRequest, Message
 from tests.support.loopback import Endpoint, Scripted, serving

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from epicrisis.answers import Usage
-from epicrisis.models.chat.layers.cache import ReplyCache
-from epicrisis.models.chat.layers.cached import CachedModel
+from epicrisis.models.chat.layers.cache import CachedModel, ReplyCache
 from epicrisis.models.chat.layers.stack import add_layers
 from epicrisis.models.chat.loading import load_chat
 from epicrisis.protocols import ChatReply, ChatRequest, Message

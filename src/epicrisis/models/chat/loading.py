@@ -1,7 +1,4 @@
-"""From what a user writes after `--model` to a bare ChatModel; the layers around it are made elsewhere.
-
-Contacts nothing and loads no weights.
-"""
+"""Builds the chat model that a user names with `--model`, without the layers around it."""
 
 from __future__ import annotations
 
@@ -14,32 +11,34 @@ from epicrisis.protocols import ChatModel
 from epicrisis.settings import ModelSettings
 
 
-def load_chat(wanted: ModelSettings, home: Path, threads: int | None = None) -> ChatModel:
-    """The chat model of these settings.
+def load_chat(settings: ModelSettings, home: Path, threads: int | None = None) -> ChatModel:
+    """Return the chat model of these settings. Nothing is contacted, and no weights are loaded.
 
-    A name with `://` is an endpoint (its forms: `endpoint.parse_endpoint`); its key is read when its client is made.
-    Anything else is a name of the catalogue or a `.gguf` file, run in this process without a timeout.
-    Raises ModelMissing and, where the file of a key is not there, SettingsError, both with the cure.
+    A name with `://` is an endpoint, as `parse_endpoint` reads it; its key is read when its client is created. Any
+    other name is a model of the catalogue or a `.gguf` file, which runs in this process without a timeout.
+    Raise ModelMissing, or SettingsError if the key's file cannot be read, both with a remedy.
     """
-    if wanted.is_endpoint:
+    if settings.is_endpoint:
         from epicrisis.models.chat.endpoints.endpoint import read_key
         from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 
-        key = partial(read_key, wanted.api_key_file, wanted.api_key_env)
-        key()
+        api_key = partial(read_key, settings.api_key_file, settings.api_key_env)
+        api_key()
         return OpenAICompatibleModel(
-            wanted.name,
-            api_key=key,
-            timeout_seconds=wanted.timeout_seconds,
-            context_tokens=wanted.context_tokens,
-            concurrency=wanted.concurrency,
-            json_schema=wanted.json_schema,
-            option_logprobs=wanted.option_logprobs,
-            price=None if wanted.price is None else partial(compute_cost, price=wanted.price),
-            extra=wanted.extra,
+            settings.name,
+            api_key=api_key,
+            timeout_seconds=settings.timeout_seconds,
+            context_tokens=settings.context_tokens,
+            concurrency=settings.concurrency,
+            json_schema=settings.json_schema,
+            option_logprobs=settings.option_logprobs,
+            price=None if settings.price is None else partial(compute_cost, price=settings.price),
+            extra=settings.extra,
         )
     from epicrisis.models.chat.embedded import EmbeddedModel
 
-    found = find_model(wanted.name, "chat", home)
-    name, file = next(each for each in found.files.items() if each[0].endswith(".gguf"))
-    return EmbeddedModel(file, found.name, wanted.context_tokens, threads, weights_sha256=found.sha256.get(name))
+    files = find_model(settings.name, "chat", home)
+    name = next(name for name in files.files if name.endswith(".gguf"))
+    return EmbeddedModel(
+        files.files[name], files.name, settings.context_tokens, threads, weights_sha256=files.sha256.get(name)
+    )

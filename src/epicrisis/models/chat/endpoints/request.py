@@ -1,68 +1,62 @@
-"""The body of a chat call, and what becomes of it where an endpoint does not take all of it. Knows no client.
+"""The body of a chat call, and how it adapts to an endpoint that rejects one of its parameters.
 
-Endpoints differ in the parameters they take. None is guessed from a name: what an endpoint refuses, naming it, is left
-out from then on, and every reply made so says so.
+Endpoints accept different parameters. None is guessed from a model's name: a parameter that an endpoint rejects by name
+is left out from then on, and every reply made without it has a note.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from epicrisis.models.chat.endpoints.failures import ErrorResponse, is_overflow
-from epicrisis.models.chat.endpoints.probing import plain
 from epicrisis.models.chat.token_estimates import compute_max_reply_tokens
-from epicrisis.protocols import ChatRequest
+from epicrisis.protocols import ChatRequest, Message
 
 _SCHEMA_WORDS = re.compile(r"response_format|json_schema|json schema|guided|grammar|structured output", re.IGNORECASE)
-_REFUSING_CODES = ("unsupported_parameter", "unsupported_value", "unknown_parameter", "extra_forbidden")
-_REFUSING_WORDS = re.compile(
+_REJECTION_CODES = ("unsupported_parameter", "unsupported_value", "unknown_parameter", "extra_forbidden")
+_REJECTION_WORDS = re.compile(
     r"unsupported|not support|extra_forbidden|n[o']t (?:be )?(?:permitted|allowed|accepted|available|enabled)"
     r"|not implemented|unknown|unrecogni[sz]ed|unexpected|not recogni[sz]ed|deprecated|cannot both|only the default",
     re.IGNORECASE,
 )
 _TOO_MANY = re.compile(r"greater than|less than|at most|max|must be|between|<=|too (?:many|large|high)", re.IGNORECASE)
 
-_OPTIONAL = (
-    "stream_options",
-    "seed",
-    "top_p",
-    "temperature",
-    "top_logprobs",
-    "logprobs",
-    "stream",
-    "max_tokens",
-)
-"""What an endpoint may refuse, the least needed first: a refusal may name several."""
+_OPTIONAL = ("stream_options", "seed", "top_p", "temperature", "top_logprobs", "logprobs", "stream", "max_tokens")
+"""Parameters that an endpoint may reject. If a message names several, the first of these is left out."""
 
 _NOTES = {
-    "response_format": "the endpoint takes no JSON schema: it was asked without",
-    "seed": "the endpoint takes no seed: asked again it may answer otherwise",
-    "temperature": "the endpoint takes no temperature: it used its own",
-    "top_p": "the endpoint takes no top_p: it used its own",
+    "response_format": "the endpoint accepts no JSON schema: the request was sent without one",
+    "seed": "the endpoint accepts no seed: the same request may get another answer",
+    "temperature": "the endpoint accepts no temperature: it used its own",
+    "top_p": "the endpoint accepts no top_p: it used its own",
 }
 
 TOP_LOGPROBS = (20, 5)
-"""How many tokens are asked for, the next number where an endpoint finds that too many."""
+"""How many token probabilities are requested; the next number if an endpoint finds that too many."""
 
 
 def build_body(
-    request: ChatRequest, model: str, extra: Mapping[str, Any], refused: frozenset[str], *, stream: bool
+    request: ChatRequest, model: str, extra: Mapping[str, Any], rejected: frozenset[str], *, stream: bool
 ) -> dict[str, Any]:
-    """`extra` goes over all else. `refused` names what the endpoint does not take (`top_logprobs:20`: not so many)."""
-    limit = "max_completion_tokens" if "max_tokens" in refused else "max_tokens"
+    """Build the JSON body of a call. `extra` overrides all other parameters.
+
+    `rejected` names parameters that the endpoint does not accept; `top_logprobs:20` rejects that number only.
+    """
+    limit = "max_completion_tokens" if "max_tokens" in rejected else "max_tokens"
     body: dict[str, Any] = {
         "model": model,
-        "messages": plain(request.messages),
+        "messages": build_messages(request.messages),
         limit: compute_max_reply_tokens(request),
     }
     if request.options:
-        # Some endpoints tell what is left after temperature and top-p: at 1 that is all there was.
+        # Some endpoints report probabilities after temperature and top-p. At 1 these change nothing.
         body |= {"temperature": 1.0, "top_p": 1.0, "logprobs": True}
-        most = next((most for most in TOP_LOGPROBS if f"top_logprobs:{most}" not in refused), None)
-        body |= {} if most is None else {"top_logprobs": most}
+        count = next((count for count in TOP_LOGPROBS if f"top_logprobs:{count}" not in rejected), None)
+        if count is not None:
+            body["top_logprobs"] = count
     else:
         body |= {"temperature": request.temperature, "top_p": request.top_p, "seed": derive_seed(request)}
     if request.schema is not None:
@@ -70,61 +64,66 @@ def build_body(
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
     if stream:
         body |= {"stream": True, "stream_options": {"include_usage": True}}
-    taken = {name: value for name, value in body.items() if name not in refused}
-    if "stream" not in taken:
-        taken.pop("stream_options", None)
-    return taken | dict(extra)
+    for name in rejected:
+        body.pop(name, None)
+    if "stream" not in body:
+        body.pop("stream_options", None)
+    return body | dict(extra)
 
 
-def find_refused_parameter(refusal: ErrorResponse, body: Mapping[str, Any]) -> str | None:
-    """Which of `body` this refusal is about and can be done without; `None` where it is about none of them."""
-    if refusal.status not in (400, 403, 422) or is_overflow(refusal):
+def build_messages(messages: Sequence[Message]) -> list[dict[str, str]]:
+    """Build the JSON of the messages."""
+    return [{"role": message.role, "content": message.content} for message in messages]
+
+
+def find_rejected_parameter(response: ErrorResponse, body: Mapping[str, Any]) -> str | None:
+    """Return the optional parameter of `body` that the server rejects, or None if it rejects something else."""
+    if response.status not in (400, 403, 422) or is_overflow(response):
         return None
-    named = _parameter(refusal)
-    if "logprobs" in body and (re.search("logprob", refusal.said, re.IGNORECASE) or (named or "").endswith("logprobs")):
-        most = body.get("top_logprobs")
-        fewer = most in TOP_LOGPROBS[:-1] and _TOO_MANY.search(refusal.said)
-        return f"top_logprobs:{most}" if fewer else "logprobs"
-    if refusal.status == 403:
+    message, parameter = response.message, _read_parameter(response)
+    names_logprobs = re.search("logprob", message, re.IGNORECASE) or (parameter or "").endswith("logprobs")
+    if "logprobs" in body and names_logprobs:
+        count = body.get("top_logprobs")
+        too_many = count in TOP_LOGPROBS[:-1] and _TOO_MANY.search(message)
+        return f"top_logprobs:{count}" if too_many else "logprobs"
+    if response.status == 403:
         return None
-    if "response_format" in body and (_SCHEMA_WORDS.search(refusal.said) or named == "response_format"):
+    if "response_format" in body and (_SCHEMA_WORDS.search(message) or parameter == "response_format"):
         return "response_format"
-    if refusal.body.get("code") not in _REFUSING_CODES and not _REFUSING_WORDS.search(refusal.said):
+    if response.body.get("code") not in _REJECTION_CODES and not _REJECTION_WORDS.search(message):
         return None
-    sent = [name for name in _OPTIONAL if name in body]
-    if named is not None:
-        return named if named in sent else None
-    return next((name for name in sent if _is_named(name, refusal.said)), None)
+    optional = [name for name in _OPTIONAL if name in body]
+    if parameter is not None:
+        return parameter if parameter in optional else None
+    return next((name for name in optional if _mentions_parameter(message, name)), None)
 
 
-def _is_named(name: str, said: str) -> bool:
-    """As a parameter: a refusal may repeat the prompt, in which a patient has a temperature too."""
+def _mentions_parameter(message: str, name: str) -> bool:
+    """Return whether the message names a parameter. It may repeat the prompt, which may mention a temperature too."""
     marks = "[`'\"]"
-    return (
-        re.search(
-            rf"(?:^|{marks}){name}(?:{marks}|:)|\b(?:argument|parameter|field|option)s?\b[^.]{{0,30}}?\b{name}\b", said
-        )
-        is not None
-    )
+    quoted = rf"(?:^|{marks}){name}(?:{marks}|:)"
+    introduced = rf"\b(?:argument|parameter|field|option)s?\b[^.]{{0,30}}?\b{name}\b"
+    return re.search(f"{quoted}|{introduced}", message) is not None
 
 
-def _parameter(refusal: ErrorResponse) -> str | None:
-    """As OpenAI says it (`param`), or FastAPI (`loc`)."""
-    detail = refusal.body.get("detail")
-    places = detail[0].get("loc") if isinstance(detail, list) and detail and isinstance(detail[0], dict) else None
-    named = places[-1] if isinstance(places, list) and places else refusal.body.get("param")
-    return named.partition(".")[0] if isinstance(named, str) and named else None
+def _read_parameter(response: ErrorResponse) -> str | None:
+    """Return the parameter in the error object of OpenAI (`param`) or FastAPI (`loc`)."""
+    detail = response.body.get("detail")
+    path = detail[0].get("loc") if isinstance(detail, list) and detail and isinstance(detail[0], dict) else None
+    parameter = path[-1] if isinstance(path, list) and path else response.body.get("param")
+    return parameter.partition(".")[0] if isinstance(parameter, str) and parameter else None
 
 
-def list_notes(refused: frozenset[str], request: ChatRequest) -> tuple[str, ...]:
-    """What a reader must know of a reply that was asked for without these."""
-    told = refused - ({"seed", "temperature", "top_p"} if request.options else set())
-    told -= set() if request.schema is not None else {"response_format"}
-    return tuple(note for name, note in _NOTES.items() if name in told)
+def list_notes(rejected: frozenset[str], request: ChatRequest) -> tuple[str, ...]:
+    """Return the notes of a reply to a request that was sent without the rejected parameters."""
+    irrelevant = {"seed", "temperature", "top_p"} if request.options else set()
+    if request.schema is None:
+        irrelevant.add("response_format")
+    return tuple(note for name, note in _NOTES.items() if name in rejected - irrelevant)
 
 
 def derive_seed(request: ChatRequest) -> int:
-    """The seed to send, 31 bits: the request's own for sample 0, another for each further sample."""
+    """Return the seed to send, 31 bits: the request's own for sample 0, another for each further sample."""
     if request.sample == 0:
         return request.seed & 0x7FFFFFFF
     digest = hashlib.sha256(f"{request.seed}/{request.sample}".encode()).digest()
