@@ -288,7 +288,7 @@ def test_what_is_not_there_when_replaying_is_an_error_with_a_cure(tmp_path: Path
     model = CachedModel(Unreachable(), ReplyCache(tmp_path / "replies.sqlite", replay=True))
     for ask in (model.complete(asked()), model.count_tokens(asked().messages), model.capabilities()):
         with pytest.raises(
-            NotCached, match=r"replies\.sqlite holds no .* by scripted: run the same command once with --cache on"
+            NotCached, match=r"replies\.sqlite has no .* by scripted: run the same command once with --cache on"
         ):
             asyncio.run(ask)
 

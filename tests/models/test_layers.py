@@ -45,7 +45,7 @@ def clocked(model: ChatModel) -> ChatModel:
 
 def test_only_the_layers_that_are_needed(tmp_path: Path) -> None:
     bare = ScriptedModel(lambda _: "yes")
-    assert names(add_layers(bare, ModelSettings())) == ["RetryingModel", "BoundedModel", "ScriptedModel"]
+    assert names(add_layers(bare, ModelSettings())) == ["RetryingModel", "ConcurrencyLimitedModel", "ScriptedModel"]
     assert names(add_layers(bare, ModelSettings(), budget=Budget(BudgetSettings()))) == names(
         add_layers(bare, ModelSettings())
     )
@@ -62,7 +62,7 @@ def test_only_the_layers_that_are_needed(tmp_path: Path) -> None:
         "CachedModel",
         "TimedModel",
         "RetryingModel",
-        "BoundedModel",
+        "ConcurrencyLimitedModel",
         "RateLimitedModel",
         "BudgetedModel",
         "ScriptedModel",

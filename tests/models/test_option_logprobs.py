@@ -164,7 +164,7 @@ def test_an_endpoint_that_tells_none_is_asked_once(endpoint: Endpoint, script: S
         model = OpenAICompatibleModel(endpoint.url, "m", timeout_seconds=5)
         for calls in (1, 0):
             with pytest.raises(
-                EndpointRejected, match=r"tells no probabilities .* use another model, or a strategy"
+                EndpointRejected, match=r"reports no token probabilities: use another model, or a strategy"
             ) as caught:
                 await model.complete(REQUEST)
             assert (caught.value.usage.calls, caught.value.usage.failed_calls) == (calls, calls)
@@ -177,7 +177,7 @@ def test_an_endpoint_that_tells_none_is_asked_once(endpoint: Endpoint, script: S
 
 
 def test_what_is_declared_is_not_tried(endpoint: Endpoint) -> None:
-    with pytest.raises(EndpointRejected, match="tells no probabilities"):
+    with pytest.raises(EndpointRejected, match="reports no token probabilities"):
         ask(endpoint, Scripted(reply("A", logs(A=0.9))), option_logprobs=False)
     assert endpoint.asked == []
 
@@ -236,7 +236,7 @@ def test_they_are_those_of_all_tokens_that_are_a_letter(model_home: Path) -> Non
         messages = (Message("user", WHICH),)
         await model.complete(ChatRequest(messages, 1))
         told = (await model.complete(ChatRequest(messages, 1, options=LETTERS))).option_logprobs
-        server = (await model._running())._connected().connection
+        server = (await model._running())._open_session().connection
         prompt: Any = await server.post(f"{model._address}/apply-template", {"messages": build_messages(messages)})
         raw: Any = await server.post(f"{model._address}/completion", {**prompt, "n_predict": 1, "n_probs": 5000})
         await model.aclose()
