@@ -38,7 +38,7 @@ from openai import AsyncOpenAI, DefaultAioHttpClient
 from rivals.measured import Job, cpu_seconds
 
 from epicrisis.answering.brief_context import brief_context
-from epicrisis.answering.reply_parsing import ReplyForm
+from epicrisis.answering.reply_parsing import AnswerFormat
 from epicrisis.answering.strategy_context import Context
 from epicrisis.answers import Event, Retrieved
 from epicrisis.models.chat.endpoints.endpoint import parse_endpoint
@@ -51,7 +51,7 @@ from epicrisis.protocols import ChatModel, ChatRequest, Message
 from epicrisis.settings import BudgetSettings, ModelSettings
 from epicrisis.testing.hostile import HostileServer, ServerLog
 from epicrisis.testing.replies import schema_reply
-from epicrisis.testing.wire import prompt_of
+from epicrisis.testing.wire import read_prompt
 from epicrisis.types import Hit, Passage, Question, Ranking, Scope
 
 MODEL = "hostile"
@@ -111,7 +111,7 @@ def _reply(body: Mapping[str, Any]) -> str:
     """About as long in every form that is asked for: a schema's, paper-qa's, or running text."""
     if body.get("response_format"):
         return schema_reply(body)
-    if "relevance_score" in prompt_of(body):
+    if "relevance_score" in read_prompt(body):
         return json.dumps({"summary": EXTRACT, "relevance_score": 8})
     return EXTRACT
 
@@ -122,7 +122,7 @@ def _reply(body: Mapping[str, Any]) -> str:
 def _request(number: int) -> ChatRequest:
     """As large as a map call over four abstracts, and with its schema; each another."""
     text = " ".join(WORDS[i % len(WORDS)] for i in range(800))
-    form = ReplyForm({}, text_field="finding", documents=4)
+    form = AnswerFormat({}, text_field="finding", documents=4)
     return ChatRequest((Message("user", f"{number}. {text}"),), form.max_tokens, schema=form.schema())
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from epicrisis.answering.refining import Refining
-from epicrisis.answering.strategy_context import Context, Sampling
+from epicrisis.answering.strategy_context import Context
+from epicrisis.answering.structured_request import Sampling
 from epicrisis.answering.voting import Voting
 from epicrisis.retrieval.record_context import IN_TIME
 from epicrisis.types import CountUnit, Examples, ExtractionTarget, Preflight, Question, Ranking, Scope, StrategyName
@@ -45,10 +46,10 @@ class RunOverrides:
     """Read in a second asking where `ranking` leaves notes out by time and does not answer."""
 
 
-AS_SET = RunOverrides()
+NO_OVERRIDES = RunOverrides()
 
 
-def treated(context: Context, treatment: RunOverrides) -> Context:
+def apply_overrides(context: Context, treatment: RunOverrides) -> Context:
     """The context with what the treatment says in place of what the settings say."""
     return replace(
         context,

@@ -11,7 +11,7 @@ import pytest
 from epicrisis.answering.open_medprompt import TEMPERATURES, TOP_PS, ensemble_refining, self_reflection
 from epicrisis.answering.refining import Refining
 from epicrisis.answering.strategy_context import Context, Rewarder
-from epicrisis.answers import Called, Drafted, ExamplesFound, Notice
+from epicrisis.answers import Drafted, ExamplesFound, ModelCalled, Notice
 from epicrisis.errors import EndpointRejected
 from epicrisis.protocols import ChatRequest
 from epicrisis.testing.chat import ScriptedModel
@@ -67,7 +67,7 @@ def test_drafts_are_varied_and_summed_up_once() -> None:
     assert asked.of(ExamplesFound) == [ExamplesFound(("e0",), (), ("",))]
     assert "What helps in gout?" in drafts[0].messages[1].content
     assert len(asked.of(Drafted)) == 6
-    assert len(asked.of(Called)) == 7
+    assert len(asked.of(ModelCalled)) == 7
 
 
 def test_more_drafts_change_none_of_the_first() -> None:
@@ -115,7 +115,7 @@ def test_examples_are_shown_as_the_question_is_asked(strategy: Any, question: Qu
     """Without its options where it has none, and in the form that the reply must have."""
 
     async def both(_: Question) -> Examples:
-        return Examples((WITH_OPTIONS, *EXAMPLES.shown))
+        return Examples((WITH_OPTIONS, *EXAMPLES.examples))
 
     model = ScriptedModel(lambda _: answered("It does.", choice="A") if question.options else answered("It does."))
     run(strategy, world(model, (), refining=Refining(drafts=1, rounds=0), examples=both), question)

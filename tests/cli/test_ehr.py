@@ -20,7 +20,7 @@ from epicrisis.evaluation.experiments import ehr
 from epicrisis.evaluation.experiments.record_studies import WHOLE
 from epicrisis.evaluation.grading.run_measures import Measured, measured
 from epicrisis.retrieval.record_context import chronological
-from epicrisis.testing.reader import Curve, keys_of, position_biased_reader, u_curve
+from epicrisis.testing.reader import PositionCurve, find_key_passages, position_biased_reader, u_curve
 from epicrisis.types import Document, Passage
 from tests.support.served_models import served
 
@@ -36,10 +36,10 @@ def notes_of(records: RecordSet) -> dict[str, Document]:
 
 
 @contextmanager
-def reader(records: RecordSet, curve: Curve) -> Iterator[str]:
+def reader(records: RecordSet, curve: PositionCurve) -> Iterator[str]:
     """The address of a reader of these records."""
     texts = {name: note.text for name, note in notes_of(records).items()}
-    with served(position_biased_reader(keys_of(records.questions, texts), curve)) as server:
+    with served(position_biased_reader(find_key_passages(records.questions, texts), curve)) as server:
         yield f"{server.url}#reader"
 
 

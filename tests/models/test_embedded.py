@@ -21,7 +21,7 @@ from epicrisis.answers import Usage
 from epicrisis.errors import ContextOverflow, ModelFileInvalid
 from epicrisis.models.chat import embedded
 from epicrisis.models.chat.embedded import BATCH_TOKENS, EmbeddedModel
-from epicrisis.protocols import ChatReply, ChatRequest, Message, OnDelta
+from epicrisis.protocols import ChatReply, ChatRequest, DeltaCallback, Message
 from epicrisis.testing.chat import check_chat_model
 
 T = TypeVar("T")
@@ -227,7 +227,7 @@ LONG_PROMPT = ChatRequest((Message("user", "word " * 4000),), 1)
     ids=["reply", "streamed reply", "prompt"],
 )
 def test_a_cancelled_call_ends_at_the_server(
-    model_home: Path, request_: ChatRequest, on_delta: OnDelta | None, steps: int
+    model_home: Path, request_: ChatRequest, on_delta: DeltaCallback | None, steps: int
 ) -> None:
     async def work(model: EmbeddedModel) -> tuple[int, ChatReply]:
         await model.capabilities()

@@ -20,7 +20,7 @@ from epicrisis.errors import (
 )
 from epicrisis.models.chat.layers.layer import Layer
 from epicrisis.models.chat.layers.retry import RetryingModel
-from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, Message, OnDelta
+from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
 from tests.support.virtual_clock import asked, now, run
 
@@ -209,7 +209,7 @@ class Breaking(Layer):
         super().__init__(ScriptedModel(lambda _: "yes"))
         self._tries = list(tries)
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         pieces = self._tries.pop(0)
         for piece in pieces:
             if on_delta is not None:

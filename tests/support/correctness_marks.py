@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from epicrisis.answering.structured_request import ModelClient
 from epicrisis.answers import Failure
 from epicrisis.errors import EpicrisisError
 from epicrisis.evaluation.grading.correctness import (
@@ -22,7 +23,6 @@ from epicrisis.evaluation.grading.correctness import (
     open_cases,
 )
 from epicrisis.evaluation.grading.grader_replies import ReplyFile
-from epicrisis.evaluation.grading.structured_requests import Asker
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.prompts import unfence
 from epicrisis.protocols import ChatRequest
@@ -78,7 +78,7 @@ def marked_by(
 
     async def all_of_them() -> ReplyFile[CorrectnessMark]:
         cases = open_cases(run)
-        asker = Asker(model, seed=3, told={**TOLD, "name": name}, at_once=at_once)
+        asker = ModelClient(model, seed=3, model_recipe={**TOLD, "name": name}, concurrency=at_once)
         file = mark_file(run / MARKING / f"{name}.jsonl", asker, cases)
         async for _ in mark(cases, asker, file):
             pass

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from epicrisis.answers import Answer
 from epicrisis.evaluation.grading.blind_pairs import Paired, pairs_of
 from epicrisis.evaluation.runs.case import Case
+from epicrisis.evaluation.runs.record import RunRecord
 from epicrisis.serialization import to_json
 from epicrisis.types import AnswerState, Question
 
@@ -37,8 +38,13 @@ def records(n: int) -> list[dict[str, Any]]:
     ]
 
 
+def pair_records(lines: Iterable[Mapping[str, Any]], arms: tuple[str, str] = ARMS, seed: int = 0) -> Paired:
+    """Return the blind pairs of records given as JSON data."""
+    return pairs_of(map(RunRecord.model_validate, lines), arms, seed)
+
+
 def paired(n: int, seed: int = 0) -> Paired:
-    return pairs_of(records(n), ARMS, seed)
+    return pair_records(records(n), ARMS, seed)
 
 
 def place_of(made: Paired, pair: str, arm: str) -> str:

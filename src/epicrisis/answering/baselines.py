@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from epicrisis.answering.citations import cite, locate_all, locate_span
-from epicrisis.answering.extractive import SpanForm, answer_with, wants_span
-from epicrisis.answering.reply_parsing import ParsedReply, ReplyForm, Unreadable
-from epicrisis.answering.strategy_context import Context, ask, fits, unanswered
+from epicrisis.answering.extractive import SpanFormat, answer_with, wants_span
+from epicrisis.answering.reply_parsing import AnswerFormat, ParsedReply
+from epicrisis.answering.strategy_context import Context, ask, fits, make_unanswered
+from epicrisis.answering.structured_request import Unreadable
 from epicrisis.answers import Answer, AnswerStarted, Failure, Quotation, Retrieved
 from epicrisis.errors import ChatError, ContextOverflow
 from epicrisis.prompts import Prompt, fence_passages, render
@@ -26,12 +27,12 @@ async def chain_of_thought(question: Question, context: Context) -> Answer:
 
 async def _from_memory(question: Question, context: Context, strategy: str, *, reasoning: bool) -> Answer:
     prompt = render(PROMPTS, strategy.replace("-", "_"), question=question.text, options=question.options)
-    form = ReplyForm(question.options, reasoning=reasoning)
+    form = AnswerFormat(question.options, reasoning=reasoning)
     context.emit(AnswerStarted(strategy, documents=0))
     try:
         reply = await ask(context, "writer", strategy, prompt, form, stream=True)
     except (ChatError, Unreadable) as error:
-        return unanswered(question, strategy, error)
+        return make_unanswered(question, strategy, error)
     return conclude(question, strategy, reply, (), ())
 
 
@@ -42,7 +43,7 @@ async def rag(question: Question, context: Context) -> Answer:
     try:
         return await answer_from(question, context, ranking.passages, "rag")
     except (ChatError, Unreadable) as error:
-        return unanswered(question, "rag", error)
+        return make_unanswered(question, "rag", error)
 
 
 async def answer_from(question: Question, context: Context, passages: tuple[Passage, ...], strategy: str) -> Answer:
@@ -58,7 +59,7 @@ async def answer_from(question: Question, context: Context, passages: tuple[Pass
             "window, or --strategy brief-context"
         )
     reply = await ask(context, "writer", "rag", prompt, form, stream=True)
-    if isinstance(form, SpanForm) and reply.found:
+    if isinstance(form, SpanFormat) and reply.found:
         ((number, words),) = reply.quotes
         return answer_with(question, strategy, locate_span(words, passages[number - 1]), passages)
     return conclude(question, strategy, reply, locate_all(reply.quotes, passages), passages)
@@ -66,12 +67,12 @@ async def answer_from(question: Question, context: Context, passages: tuple[Pass
 
 def documents_asked(
     question: Question, context: Context, passages: tuple[Passage, ...]
-) -> tuple[Prompt, SpanForm | ReplyForm]:
+) -> tuple[Prompt, SpanFormat | AnswerFormat]:
     """The one prompt with all these passages, and what is asked of its reply."""
     if wants_span(question, context):
-        return documents_prompt(question, context, passages, "extract"), SpanForm(passages)
+        return documents_prompt(question, context, passages, "extract"), SpanFormat(passages)
     prompt = documents_prompt(question, context, passages, "rag")
-    return prompt, ReplyForm(question.options, documents=len(passages))
+    return prompt, AnswerFormat(question.options, documents=len(passages))
 
 
 def documents_prompt(question: Question, context: Context, passages: tuple[Passage, ...], name: str) -> Prompt:

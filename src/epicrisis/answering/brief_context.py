@@ -15,27 +15,28 @@ from typing import Literal
 
 from epicrisis.answering.baselines import PROMPTS, answer_from, conclude, documents_prompt
 from epicrisis.answering.citations import locate_all, locate_span
-from epicrisis.answering.extractive import SpanForm, span_answer, wants_span
-from epicrisis.answering.reply_parsing import FINDING_CHARACTERS, ParsedReply, ReplyForm, Unreadable
-from epicrisis.answering.strategy_context import Context, ask, failure_of, fits, unanswered
+from epicrisis.answering.extractive import SpanFormat, span_answer, wants_span
+from epicrisis.answering.reply_parsing import FINDING_CHARACTERS, AnswerFormat, ParsedReply
+from epicrisis.answering.strategy_context import Context, ask, fits, make_failure, make_unanswered
+from epicrisis.answering.structured_request import Unreadable
 from epicrisis.answers import (
     Answer,
     AnswerStarted,
-    Called,
     Event,
     Failure,
     MapFinished,
     MapStarted,
+    ModelCalled,
     Notice,
-    Partial,
+    PartialAnswer,
     PreflightChecked,
     Quotation,
     Retrieved,
     Usage,
 )
-from epicrisis.counting import halves, parts_of
 from epicrisis.errors import ChatError, ContextOverflow
-from epicrisis.prompts import MARKS, Prompt, fence, render
+from epicrisis.partitioning import partition_passages, split_in_half
+from epicrisis.prompts import MARK_LABELS, Prompt, fence, render
 from epicrisis.types import Passage, Preflight, Question
 
 NAME = "brief-context"
@@ -49,7 +50,7 @@ async def brief_context(question: Question, context: Context) -> Answer:
     try:
         answer = await _answer(question, context, ranking.passages, verdict)
     except (ChatError, Unreadable) as error:
-        answer = unanswered(question, NAME, error)
+        answer = make_unanswered(question, NAME, error)
     return replace(answer, preflight=verdict)
 
 
@@ -88,7 +89,7 @@ async def map_reduce(question: Question, context: Context, passages: tuple[Passa
     read = await asyncio.gather(
         *(_map(question, context, i, part, numbers) for i, part in enumerate(partitions)), return_exceptions=True
     )
-    partials: list[Partial] = []
+    partials: list[PartialAnswer] = []
     for part in read:
         if isinstance(part, BaseException):
             raise part
@@ -103,7 +104,7 @@ async def partition(question: Question, context: Context, passages: Sequence[Pas
 
     Raises ContextOverflow where a single passage does not fit.
     """
-    waiting = parts_of(passages, context.partition, context.count)
+    waiting = partition_passages(passages, context.partition, context.count)
     parts: list[tuple[Passage, ...]] = []
     while waiting:
         part = waiting.pop(0)
@@ -114,16 +115,18 @@ async def partition(question: Question, context: Context, passages: Sequence[Pas
             raise ContextOverflow(
                 f"passage {part[0].id} alone does not fit the model's window: name a model with a larger one"
             )
-        waiting[:0] = halves(part, context.count)
+        waiting[:0] = split_in_half(part, context.count)
         context.emit(Notice("re-partitioned", f"{len(part)} passages do not fit the model's window: halved"))
     return parts
 
 
-def _map_prompt(question: Question, context: Context, part: tuple[Passage, ...]) -> tuple[Prompt, ReplyForm | SpanForm]:
+def _map_prompt(
+    question: Question, context: Context, part: tuple[Passage, ...]
+) -> tuple[Prompt, AnswerFormat | SpanFormat]:
     if wants_span(question, context):
-        return documents_prompt(question, context, part, "extract"), SpanForm(part)
+        return documents_prompt(question, context, part, "extract"), SpanFormat(part)
     prompt = documents_prompt(question, context, part, "map")
-    form = ReplyForm(
+    form = AnswerFormat(
         question.options,
         text_field="finding",
         text_characters=FINDING_CHARACTERS,
@@ -135,7 +138,7 @@ def _map_prompt(question: Question, context: Context, part: tuple[Passage, ...])
 
 async def _map(
     question: Question, context: Context, number: int, part: tuple[Passage, ...], numbers: Iterator[int]
-) -> list[Partial]:
+) -> list[PartialAnswer]:
     """One partition, read. Never raises for a failed call: a failed partial is a result.
 
     Where the model says that it does not fit after all (its window or its count were not known), it is read in halves;
@@ -146,7 +149,7 @@ async def _map(
     spent: list[Usage] = []
 
     def emit(event: Event) -> None:
-        if isinstance(event, Called):
+        if isinstance(event, ModelCalled):
             spent.append(event.usage)
         context.emit(event)
 
@@ -155,16 +158,16 @@ async def _map(
     except ContextOverflow as error:
         if len(part) > 1:
             return await _map_halves(question, context, number, part, numbers)
-        partial = Partial(number, ids, "failed", failure=failure_of(error))
+        partial = PartialAnswer(number, ids, "failed", failure=make_failure(error))
     except (ChatError, Unreadable) as error:
-        partial = Partial(number, ids, "failed", failure=failure_of(error))
+        partial = PartialAnswer(number, ids, "failed", failure=make_failure(error))
     else:
         state: Literal["relevant", "nothing"] = "relevant" if reply.found else "nothing"
         if wants_span(question, context):
             quotations = tuple(locate_span(words, part[doc - 1]) for doc, words in reply.quotes)
         else:
             quotations = locate_all(reply.quotes, part)
-        partial = Partial(number, ids, state, reply.text, reply.choice, quotations)
+        partial = PartialAnswer(number, ids, state, reply.text, reply.choice, quotations)
     partial = replace(partial, usage=sum(spent, Usage()))
     context.emit(MapFinished(partial))
     return [partial]
@@ -172,9 +175,9 @@ async def _map(
 
 async def _map_halves(
     question: Question, context: Context, number: int, part: tuple[Passage, ...], numbers: Iterator[int]
-) -> list[Partial]:
+) -> list[PartialAnswer]:
     context.emit(Notice("re-partitioned", f"{len(part)} passages do not fit the model's window: halved"))
-    one, other = halves(part, context.count)
+    one, other = split_in_half(part, context.count)
     first = await _map(question, context, number, one, numbers)
     return first + await _map(question, context, next(numbers), other, numbers)
 
@@ -187,7 +190,7 @@ class _Finding:
 
 
 async def _reduce(
-    question: Question, context: Context, partials: Sequence[Partial], passages: tuple[Passage, ...]
+    question: Question, context: Context, partials: Sequence[PartialAnswer], passages: tuple[Passage, ...]
 ) -> Answer:
     failed = [partial for partial in partials if partial.state == "failed"]
     if failed:
@@ -202,13 +205,13 @@ async def _reduce(
         if wants_span(question, context) and (reply.found or not failed):
             return span_answer(question, NAME, reply, quotations, passages)
     except (ChatError, Unreadable) as error:
-        return unanswered(question, NAME, error)
+        return make_unanswered(question, NAME, error)
     if not reply.found and failed:
         return _nothing_found(question, partials, failed)
     return conclude(question, NAME, reply, quotations, passages)
 
 
-def _nothing_found(question: Question, partials: Sequence[Partial], failed: Sequence[Partial]) -> Answer:
+def _nothing_found(question: Question, partials: Sequence[PartialAnswer], failed: Sequence[PartialAnswer]) -> Answer:
     """An abstention where every part was read; a failure where some were not, since the answer may stand there."""
     if not failed:
         return Answer(question, NAME, "abstained", text="None of the passages bears on the question.")
@@ -247,17 +250,17 @@ async def _sum_up(
 
 def _reduce_prompt(
     question: Question, context: Context, findings: Sequence[_Finding], places: Mapping[str, Passage]
-) -> tuple[Prompt, ReplyForm]:
+) -> tuple[Prompt, AnswerFormat]:
     """What was found, not what it was found in: the paper's partial answers. With the quotations the reduce call alone
     would be as long as a map call; they wait here for the findings that are named."""
     items, marked = [], []
     for finding in findings:
         has = {mark for quotation in finding.quotations for mark in places[quotation.passage_id].marks}
-        marked.append([mark for mark in MARKS if mark in has])
+        marked.append([mark for mark in MARK_LABELS if mark in has])
         newest = max((places[quotation.passage_id].date or "" for quotation in finding.quotations), default="")
         marks = ", ".join(filter(None, (f"option {finding.choice}" if finding.choice else "", newest)))
         items.append(f"{finding.text} ({marks})" if marks else finding.text)
     documents = fence(items, label="finding", marks=marked)
     told = {"question": question.text, "options": question.options, "about": context.about}
     prompt = render(PROMPTS, "reduce", documents=documents, **told)
-    return prompt, ReplyForm(question.options, sources=len(findings))
+    return prompt, AnswerFormat(question.options, sources=len(findings))

@@ -21,8 +21,8 @@ from epicrisis.types import Example, Examples
 
 def announce(context: Context, found: Examples) -> None:
     """Tells of them, without their texts, and what their search has to say."""
-    models = tuple(sorted({each.model for each in found.shown}))
-    context.emit(ExamplesFound(tuple(each.id for each in found.shown), found.left_out, models))
+    models = tuple(sorted({each.model for each in found.examples}))
+    context.emit(ExamplesFound(tuple(each.id for each in found.examples), found.left_out, models))
     for note in found.notes:
         context.emit(Notice("search", f"solved questions: {note}"))
 

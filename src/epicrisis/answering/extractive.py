@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from epicrisis.answering.citations import MIN_WORDS, cite, locate_span
-from epicrisis.answering.reply_parsing import EmptyReply, ParsedReply, Unreadable, json_objects
+from epicrisis.answering.reply_parsing import ParsedReply
 from epicrisis.answering.strategy_context import Context
+from epicrisis.answering.structured_request import EmptyReply, Unreadable, json_objects, object_schema
 from epicrisis.answers import Answer, Quotation
 from epicrisis.types import Passage, Question
 
@@ -26,7 +27,7 @@ def wants_span(question: Question, context: Context) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class SpanForm:
+class SpanFormat:
     """A reply that copies words out of one of these documents."""
 
     passages: Sequence[Passage]
@@ -44,7 +45,7 @@ class SpanForm:
             "span": {"type": "string", "minLength": 1, "maxLength": SPAN_CHARACTERS},
         }
         nothing = {"found": {"type": "boolean", "enum": [False]}}
-        return _object({"result": {"anyOf": [_object(found), _object(nothing)]}})
+        return object_schema({"result": {"anyOf": [object_schema(found), object_schema(nothing)]}})
 
     def read(self, text: str) -> ParsedReply:
         """The words as the document has them, with its number. Raises Unreadable where no document has them."""
@@ -97,7 +98,3 @@ def span_answer(
     if verified is None:
         raise Unreadable("none of the words that were named stands in the documents")
     return answer_with(question, strategy, verified, passages)
-
-
-def _object(properties: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}

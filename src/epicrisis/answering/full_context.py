@@ -7,8 +7,8 @@ scope leaves no note of it nobody is asked (state `failed`).
 from __future__ import annotations
 
 from epicrisis.answering.baselines import answer_from
-from epicrisis.answering.reply_parsing import Unreadable
-from epicrisis.answering.strategy_context import Context, unanswered
+from epicrisis.answering.strategy_context import Context, make_unanswered
+from epicrisis.answering.structured_request import Unreadable
 from epicrisis.answers import Answer, Failure, Retrieved
 from epicrisis.errors import ChatError, ContextOverflow
 from epicrisis.types import Question
@@ -36,4 +36,4 @@ async def full_context(question: Question, context: Context) -> Answer:
         )
         return Answer(question, NAME, "over-window", failure=over.as_failure())
     except (ChatError, Unreadable) as error:
-        return unanswered(question, NAME, error)
+        return make_unanswered(question, NAME, error)

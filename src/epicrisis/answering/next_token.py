@@ -10,13 +10,15 @@ import math
 from dataclasses import replace
 
 from epicrisis.answering.baselines import PROMPTS
-from epicrisis.answering.strategy_context import Context, Sampling, call, unanswered
+from epicrisis.answering.strategy_context import Context, call_model, make_unanswered
+from epicrisis.answering.structured_request import Sampling
 from epicrisis.answering.voting import TIE
 from epicrisis.answers import Answer, AnswerStarted, Failure, Notice
 from epicrisis.errors import ChatError
 from epicrisis.prompts import render
 from epicrisis.protocols import ChatRequest
-from epicrisis.types import Question, first_alike
+from epicrisis.question_options import first_same_option
+from epicrisis.types import Question
 
 NAME = "zero-shot"
 LITTLE = 0.5
@@ -35,9 +37,9 @@ async def zero_shot(question: Question, context: Context) -> Answer:
     )
     context.emit(AnswerStarted(NAME, documents=0))
     try:
-        reply = await call(context, "writer", NAME, prompt, request)
+        reply = await call_model(context, "writer", NAME, prompt, request)
     except ChatError as error:
-        return unanswered(question, NAME, error)
+        return make_unanswered(question, NAME, error)
     told = reply.option_logprobs
     if told is None or not told.values:
         cure = "the endpoint told the probability of no option: name a model that tells log-probabilities"
@@ -47,7 +49,7 @@ async def zero_shot(question: Question, context: Context) -> Answer:
     distribution = dict.fromkeys(question.options, 0.0)
     for letter, logprob in told.values.items():
         # What is on two letters of one text is on that text.
-        distribution[first_alike(question.options, letter)] += math.exp(logprob)
+        distribution[first_same_option(question.options, letter)] += math.exp(logprob)
     most = max(distribution.values())
     leaders = [letter for letter, share in distribution.items() if share == most]
     answer = Answer(question, NAME, "abstained", distribution=distribution, decided_by=TIE)

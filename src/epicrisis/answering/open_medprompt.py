@@ -18,8 +18,9 @@ from statistics import fmean
 
 from epicrisis.answering.baselines import PROMPTS, conclude
 from epicrisis.answering.example_messages import announce, with_examples
-from epicrisis.answering.reply_parsing import ReplyForm, Unreadable
-from epicrisis.answering.strategy_context import Context, Sampling, ask, failure_of, fits, spent_by, unanswered
+from epicrisis.answering.reply_parsing import AnswerFormat
+from epicrisis.answering.strategy_context import Context, ask, fits, make_failure, make_unanswered, track_usage
+from epicrisis.answering.structured_request import Sampling, Unreadable
 from epicrisis.answers import Answer, AnswerStarted, Draft, Drafted, Notice, Usage
 from epicrisis.errors import ChatError, ContextOverflow
 from epicrisis.prompts import Prompt, fence, render
@@ -38,7 +39,7 @@ async def ensemble_refining(question: Question, context: Context) -> Answer:
     try:
         prompt, form = await _first(question, context, ENSEMBLE_REFINING)
     except ChatError as error:
-        return unanswered(question, ENSEMBLE_REFINING, error)
+        return make_unanswered(question, ENSEMBLE_REFINING, error)
     asked = (_draft(context, i, prompt, form, _varied(question, context, i)) for i in range(context.refining.drafts))
     # All of them end before an error is raised: what was paid for is on record.
     drafts: list[Draft] = []
@@ -61,7 +62,7 @@ async def self_reflection(question: Question, context: Context) -> Answer:
     try:
         prompt, form = await _first(question, context, SELF_REFLECTION)
     except ChatError as error:
-        return unanswered(question, SELF_REFLECTION, error)
+        return make_unanswered(question, SELF_REFLECTION, error)
     drafts = [await _scored(question, context, await _draft(context, 0, prompt, form, None))]
     while len(drafts) <= context.refining.rounds and drafts[-1].state == "answered":
         number = len(drafts)
@@ -107,12 +108,12 @@ def _without(question: Question, strategy: str, drafts: Sequence[Draft]) -> Answ
 # -- calls ------------------------------------------------------------------------------------------------------------
 
 
-async def _first(question: Question, context: Context, strategy: str) -> tuple[Prompt, ReplyForm]:
+async def _first(question: Question, context: Context, strategy: str) -> tuple[Prompt, AnswerFormat]:
     """The prompt of a first draft, with the solved questions there are. Raises ContextOverflow."""
     examples: tuple[Example, ...] = ()
     if context.examples is not None:
         found = await context.examples(question)
-        examples = found.shown
+        examples = found.examples
         announce(context, found)
     context.emit(AnswerStarted(strategy, documents=len(examples)))
     prompt = render(PROMPTS, "chain_of_thought", question=question.text, options=question.options)
@@ -126,19 +127,19 @@ async def _first(question: Question, context: Context, strategy: str) -> tuple[P
     return prompt, form
 
 
-def _form(question: Question) -> ReplyForm:
-    return ReplyForm(question.options, reasoning=True)
+def _form(question: Question) -> AnswerFormat:
+    return AnswerFormat(question.options, reasoning=True)
 
 
-async def _draft(context: Context, number: int, prompt: Prompt, form: ReplyForm, sampling: Sampling | None) -> Draft:
+async def _draft(context: Context, number: int, prompt: Prompt, form: AnswerFormat, sampling: Sampling | None) -> Draft:
     """One draft. Never raises for a failed call: a failed draft is a result."""
-    counted, spent = spent_by(context)
+    counted, spent = track_usage(context)
     draft = Draft(number, "abstained")
     try:
         reply = await ask(counted, "writer", f"draft {number}", prompt, form, sampling=sampling, sample=number)
     except (ChatError, Unreadable) as error:
         state: AnswerState = "unparsed" if isinstance(error, Unreadable) else "failed"
-        draft = replace(draft, state=state, failure=failure_of(error))
+        draft = replace(draft, state=state, failure=make_failure(error))
     else:
         draft = replace(draft, state="answered" if reply.found else "abstained", text=reply.text, choice=reply.choice)
     draft = replace(draft, usage=sum(spent, Usage()))
@@ -164,19 +165,19 @@ async def _synthesis(question: Question, context: Context, drafts: Sequence[Draf
             raise ContextOverflow(f"{len(drafts)} drafts do not fit the model's window: make fewer (refine.drafts)")
         reply = await ask(context, "writer", "synthesis", prompt, form, stream=True)
     except (ChatError, Unreadable) as error:
-        return unanswered(question, ENSEMBLE_REFINING, error)
+        return make_unanswered(question, ENSEMBLE_REFINING, error)
     return conclude(question, ENSEMBLE_REFINING, reply, (), ())
 
 
 async def _critique(question: Question, context: Context, draft: Draft) -> str:
     """What is wrong with the draft. Raises ChatError, Unreadable."""
     prompt = render(PROMPTS, "critique", question=question.text, options=question.options, answer=_fenced(draft))
-    form = ReplyForm({}, text_field="critique", text_characters=CRITIQUE_CHARACTERS)
+    form = AnswerFormat({}, text_field="critique", text_characters=CRITIQUE_CHARACTERS)
     reply = await ask(context, "writer", f"critique {draft.number}", prompt, form)
     return reply.text if reply.found else _NO_FAULT
 
 
-def _improved_prompt(question: Question, context: Context, draft: Draft) -> tuple[Prompt, ReplyForm]:
+def _improved_prompt(question: Question, context: Context, draft: Draft) -> tuple[Prompt, AnswerFormat]:
     """What the writer sees of the draft: its text, the critique, the scores."""
     prompt = render(
         PROMPTS,

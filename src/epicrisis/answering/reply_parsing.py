@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from epicrisis.surrogates import without_halves
-from epicrisis.types import first_alike
+from epicrisis.answering.structured_request import EmptyReply, Unreadable, json_objects, object_schema
+from epicrisis.printable import replace_surrogates
+from epicrisis.question_options import first_same_option
 
 ANSWER_CHARACTERS = 500
 FINDING_CHARACTERS = 180
@@ -87,20 +88,10 @@ _LISTED = re.compile(
 )
 """A text that is a list of letters: `A or B`, `both A and B are correct`."""
 _LINE = re.compile(r"[^\n]*+")
-MOST_BROKEN = 50
-"""Places in a reply where an object may seem to begin and does not."""
 MOST_PLACES = 50
 """Quotations, or findings, that a reply may name. Few are asked for, and not every endpoint keeps to the schema."""
-_REPLY_KEYS = frozenset({"result", "found", "choice", "answer"})
+REPLY_KEYS = frozenset({"result", "found", "choice", "answer"})
 _EDGES = "()[]\"'*. \n"
-
-
-class Unreadable(ValueError):
-    """The reply says nothing that can be counted; the message says why, and holds nothing of it."""
-
-
-class EmptyReply(Unreadable):
-    """Nothing came back: no wrong answer, and no refusal either (errata E2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +106,7 @@ class ParsedReply:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplyForm:
+class AnswerFormat:
     """What is asked of a reply, and so its schema and its greatest length."""
 
     options: Mapping[str, str]
@@ -132,7 +123,7 @@ class ReplyForm:
         """JSON schema: `result` is either found with all its fields, or not found with none."""
         found: dict[str, Any] = {"found": {"type": "boolean", "enum": [True]}}
         if self.documents:
-            quote = _object(
+            quote = object_schema(
                 {
                     "doc": {"type": "integer", "enum": list(range(1, self.documents + 1))},
                     "quote": {"type": "string", "minLength": 1, "maxLength": QUOTE_CHARACTERS},
@@ -146,11 +137,11 @@ class ReplyForm:
         if self.options:
             letters: list[str | None] = list(self.options)
             found["choice"] = {"enum": [*letters, None]} if self.choice_may_be_null else {"enum": letters}
-        result = {"anyOf": [_object(found), _object({"found": {"type": "boolean", "enum": [False]}})]}
+        result = {"anyOf": [object_schema(found), object_schema({"found": {"type": "boolean", "enum": [False]}})]}
         if not self.reasoning:
-            return _object({"result": result})
+            return object_schema({"result": result})
         reasoning = {"type": "string", "minLength": 1, "maxLength": REASONING_CHARACTERS}
-        return _object({"reasoning": reasoning, "result": result})
+        return object_schema({"reasoning": reasoning, "result": result})
 
     @property
     def max_tokens(self) -> int:
@@ -161,7 +152,7 @@ class ReplyForm:
 
     def read(self, text: str) -> ParsedReply:
         """What the reply says. Raises Unreadable."""
-        replies = [self._from_json(found) for found in json_objects(text)]
+        replies = [self._from_json(found) for found in json_objects(text, REPLY_KEYS)]
         if len({(reply.found, reply.choice) for reply in replies}) > 1:
             raise Unreadable("the reply holds several answers that differ")
         return replies[0] if replies else self._from_prose(text)
@@ -200,7 +191,7 @@ class ReplyForm:
         letter = self._letter(value)
         if letter is None:
             raise Unreadable("the choice is none of the options")
-        return first_alike(self.options, letter)
+        return first_same_option(self.options, letter)
 
     def _letter(self, text: str) -> str | None:
         """The option that these few words are: `B`, `(B) no`, `B: no`, or `no`. A letter goes before an option of the
@@ -214,7 +205,7 @@ class ReplyForm:
             return letters[cleaned]
         same = [letter for letter, option in texts.items() if option == cleaned]
         if same:
-            return same[0] if len({first_alike(self.options, letter) for letter in same}) == 1 else None
+            return same[0] if len({first_same_option(self.options, letter) for letter in same}) == 1 else None
         head, separator, rest = _split_letter(cleaned)
         letter = letters.get(head) if separator else None
         labelled = _LABELLED.fullmatch(cleaned)
@@ -236,7 +227,7 @@ class ReplyForm:
         if separator == "." and head in self.options and rest[:1].islower() and not others:
             return {head} if self._begins_with(rest, head) else set()
         if alone := self._letter(text):
-            return {first_alike(self.options, alone)}
+            return {first_same_option(self.options, alone)}
         return {head} | others if separator and head in self.options else self._several(text)
 
     def _begins_with(self, text: str, letter: str) -> bool:
@@ -261,7 +252,7 @@ class ReplyForm:
     def _in_words(self, text: str) -> set[str]:
         """Return the options that `the answer is` stands before, by their letter or text."""
         letters = {self._letter(words) for words in _STATED_WORDS.findall(text)} - {None}
-        return {first_alike(self.options, letter) for letter in letters if letter}
+        return {first_same_option(self.options, letter) for letter in letters if letter}
 
     def _others(self, letter: str, rest: str) -> set[str]:
         """Return the options that stand beside this one in the rest of its line: "or B", "/B", ", B", " - higher".
@@ -284,8 +275,8 @@ class ReplyForm:
         between = _BETWEEN.match(rest, at)
         remainder = rest[between.end() if between else at :].strip(_EDGES).lower()
         letters |= {other for other, option in texts.items() if option and option == remainder}
-        own_text = first_alike(self.options, letter)
-        return {other for other in letters & set(self.options) if first_alike(self.options, other) != own_text}
+        own_text = first_same_option(self.options, letter)
+        return {other for other in letters & set(self.options) if first_same_option(self.options, other) != own_text}
 
     def _letters(self, pattern: re.Pattern[str], text: str) -> set[str]:
         """Return the options that the pattern finds, with those that are named in one breath with them."""
@@ -304,7 +295,7 @@ class ReplyForm:
                 before = _ANOTHER_BEFORE.search(text[max(0, match.start() - 20) : match.start()])
                 if before and pattern is _CORRECT:
                     letters |= {before[1]} & set(self.options)
-        return {first_alike(self.options, letter) for letter in letters}
+        return {first_same_option(self.options, letter) for letter in letters}
 
     def _quotes(self, result: Mapping[str, Any]) -> tuple[tuple[int, str], ...]:
         raw = result.get("quotes", [])
@@ -348,7 +339,7 @@ class ReplyForm:
         if stated:
             return stated
         if alone := self._letter(text):
-            return {first_alike(self.options, alone)}
+            return {first_same_option(self.options, alone)}
         if several := self._several(text):
             return several
         named = self._letters(_NAMED, text)
@@ -388,41 +379,14 @@ class TextStream:
         if raw is None:
             return ""
         try:
-            text = json.loads(f'"{without_halves(raw[0])}"', strict=False)
+            text = json.loads(f'"{replace_surrogates(raw[0])}"', strict=False)
         except ValueError:
             return ""
         self._at = raw.end()
         return str(text)
 
 
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
-
-
 def _split_letter(text: str) -> tuple[str, str, str]:
     """`b) no` as `b`, `)` and `no`; a text that does not begin so has an empty separator."""
     found = re.match(r"(\w+)([).:])\s+(.*)", text, re.DOTALL)
     return (found[1], found[2], found[3]) if found else (text, "", "")
-
-
-def json_objects(text: str, keys: frozenset[str] = _REPLY_KEYS) -> list[dict[str, Any]]:
-    """Return the JSON objects in the text that have one of these keys, bare or between other words.
-
-    Raises Unreadable if it is broken JSON in too many places: each costs as much as the text is long.
-    """
-    decoder = json.JSONDecoder(strict=False)
-    objects: list[dict[str, Any]] = []
-    text = without_halves(text)
-    at, broken = text.find("{"), 0
-    while at >= 0:
-        try:
-            value, end = decoder.raw_decode(text, at)
-        except (ValueError, RecursionError):
-            end, broken = at + 1, broken + 1
-            if broken == MOST_BROKEN:
-                raise Unreadable(f"the reply is broken JSON in {broken} places") from None
-        else:
-            if value.keys() & keys:
-                objects.append(value)
-        at = text.find("{", end)
-    return objects

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from epicrisis.answering.baselines import PROMPTS
-from epicrisis.answering.reply_parsing import Unreadable, json_objects
 from epicrisis.answering.strategy_context import Context, ask
+from epicrisis.answering.structured_request import Unreadable, json_objects
 from epicrisis.prompts import fence, render
 from epicrisis.types import Question
 
@@ -22,7 +22,7 @@ BEST = 5
 
 
 @dataclass(frozen=True, slots=True)
-class MarksForm:
+class RewardFormat:
     """A mark for each attribute."""
 
     attributes: tuple[str, ...] = ATTRIBUTES
@@ -50,8 +50,8 @@ class MarksForm:
         raise Unreadable(f"the reply gives no marks from 1 to {BEST}")
 
 
-async def judged(question: Question, text: str, context: Context) -> Mapping[str, float]:
+async def request_reward(question: Question, text: str, context: Context) -> Mapping[str, float]:
     """The marks of an answer. Raises ChatError, Unreadable."""
     answer = fence([text], label="answer")
     prompt = render(PROMPTS, "reward", question=question.text, options=question.options, answer=answer)
-    return await ask(context, ROLE, "reward", prompt, MarksForm())
+    return await ask(context, ROLE, "reward", prompt, RewardFormat())

@@ -14,9 +14,10 @@ from dataclasses import replace
 
 from epicrisis.answering.baselines import PROMPTS
 from epicrisis.answering.example_messages import announce, with_examples
-from epicrisis.answering.reply_parsing import ReplyForm, Unreadable
+from epicrisis.answering.reply_parsing import AnswerFormat
 from epicrisis.answering.shuffling import ShuffledOptions, as_they_are, shuffled
-from epicrisis.answering.strategy_context import Context, Sampling, ask, failure_of, fits, spent_by, unanswered
+from epicrisis.answering.strategy_context import Context, ask, fits, make_failure, make_unanswered, track_usage
+from epicrisis.answering.structured_request import Sampling, Unreadable
 from epicrisis.answering.voting import TIE, tally
 from epicrisis.answers import Answer, AnswerStarted, Failure, Notice, Usage, Vote, Voted
 from epicrisis.errors import ChatError, ContextOverflow, InputError
@@ -41,7 +42,7 @@ async def medprompt(question: Question, context: Context) -> Answer:
         raise InputError(NO_EXAMPLES)
     found = await context.examples(question)
     announce(context, found)
-    return await _voted(question, context, MEDPROMPT, found.shown, shuffle=context.voting.shuffle is not False)
+    return await _voted(question, context, MEDPROMPT, found.examples, shuffle=context.voting.shuffle is not False)
 
 
 async def _voted(
@@ -66,7 +67,7 @@ async def _voted(
                 "model with a larger one"
             )
     except ChatError as error:
-        return unanswered(question, strategy, error)
+        return make_unanswered(question, strategy, error)
     asked = (_vote(context, i, shown, *prompt) for i, (shown, prompt) in enumerate(zip(orders, prompts, strict=True)))
     # All of them end before an error is raised: what was paid for is on record.
     votes: list[Vote] = []
@@ -77,21 +78,23 @@ async def _voted(
     return _concluded(question, context, strategy, votes)
 
 
-def _prompt(question: Question, shown: ShuffledOptions, examples: Sequence[Example]) -> tuple[Prompt, ReplyForm]:
+def _prompt(question: Question, shown: ShuffledOptions, examples: Sequence[Example]) -> tuple[Prompt, AnswerFormat]:
     prompt = render(PROMPTS, "chain_of_thought", question=question.text, options=shown.options)
-    return with_examples(prompt, "chain_of_thought", examples), ReplyForm(shown.options, reasoning=True)
+    return with_examples(prompt, "chain_of_thought", examples), AnswerFormat(shown.options, reasoning=True)
 
 
-async def _vote(context: Context, number: int, shown: ShuffledOptions, prompt: Prompt, form: ReplyForm) -> Vote:
+async def _vote(context: Context, number: int, shown: ShuffledOptions, prompt: Prompt, form: AnswerFormat) -> Vote:
     """One vote. Never raises for a failed call: a failed vote is a result."""
-    counted, spent = spent_by(context)
+    counted, spent = track_usage(context)
     drawn = context.sampling.get("writer", Sampling())
     sampling = replace(drawn, temperature=context.voting.temperature, top_p=context.voting.top_p)
     vote = Vote(number, shown.letters, "abstained")
     try:
         reply = await ask(counted, "writer", f"vote {number}", prompt, form, sampling=sampling, sample=number)
     except (ChatError, Unreadable) as error:
-        vote = replace(vote, state="unparsed" if isinstance(error, Unreadable) else "failed", failure=failure_of(error))
+        vote = replace(
+            vote, state="unparsed" if isinstance(error, Unreadable) else "failed", failure=make_failure(error)
+        )
     else:
         if reply.found and reply.choice is not None:
             vote = replace(vote, state="answered", choice=shown.own(reply.choice))
@@ -108,7 +111,7 @@ def _words(question: Question, votes: Sequence[Vote]) -> str:
     # "a" and "I" are words.
     small = letters.lower().replace("a", "").replace("i", "") or letters
     named = re.compile(rf"\b[{letters}{small}]\b|(?i:\b[{letters}][)\].:]|\boptions? [{letters}]\b)")
-    own = (vote.text for vote in votes if vote.shown == tuple(question.options) or not named.search(vote.text))
+    own = (vote.text for vote in votes if vote.letter_order == tuple(question.options) or not named.search(vote.text))
     return next(own, question.options[votes[0].choice or ""])
 
 

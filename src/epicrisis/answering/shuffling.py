@@ -11,7 +11,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from epicrisis.types import first_alike
+from epicrisis.question_options import first_same_option
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class ShuffledOptions:
         """Return the question's own letter of what was shown under `letter`; of options with one text the first."""
         texts = dict(zip(self.letters, self.options.values(), strict=True))
         in_order = {place: texts[place] for place in self.options}
-        return first_alike(in_order, self.letters[list(self.options).index(letter)])
+        return first_same_option(in_order, self.letters[list(self.options).index(letter)])
 
 
 def as_they_are(options: Mapping[str, str]) -> ShuffledOptions:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections import Counter
 
     from epicrisis.answers import Usage
-    from epicrisis.corpus.reader_base import Item
+    from epicrisis.corpus.reader_base import ReaderItem
     from epicrisis.errors import EpicrisisError
     from epicrisis.evaluation.synthesis.leaks import Leak
     from epicrisis.evaluation.synthesis.solved_examples import How, SelectedQuestions
@@ -103,12 +103,12 @@ def build(
     Every question has its line in a file, what is kept is added to the library. Interrupted, the same command goes on;
     with a larger -n it adds to what is there.
     """
-    from epicrisis.configuration import load
+    from epicrisis.configuration import load_settings
     from epicrisis.evaluation.datasets.load import load as load_set
     from epicrisis.evaluation.synthesis.example_documents import kept
     from epicrisis.evaluation.synthesis.solved_examples import taken
 
-    settings = load(said(context), config)
+    settings = load_settings(said(context), config)
     note_demo(settings, ["writer"])
     path, used, name = _encoder(settings, path)
     questions = taken(load_set(source, settings.home, data), n, draw, openly=openly)
@@ -155,7 +155,7 @@ async def _solved(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from epicrisis.errors import BudgetExceeded, RunStopped
-    from epicrisis.evaluation.grading.structured_requests import opened
+    from epicrisis.evaluation.grading.model_client import open_model_client
     from epicrisis.evaluation.synthesis.solved_examples import SolvedFile, recipe, solve
 
     columns: tuple[Any, ...] = (
@@ -165,7 +165,7 @@ async def _solved(
         TimeRemainingColumn(),
         TextColumn("{task.fields[so_far]}", markup=False),
     )
-    async with opened(settings) as asker:
+    async with open_model_client(settings) as asker:
         file = SolvedFile(output, questions.name, recipe(asker, how, tries))
         made.states = file.states
         done = sum(map(file.has, questions.questions))
@@ -220,10 +220,10 @@ def add(
 
     Unchanged ones cost nothing, changed ones are replaced; a new library is made where there is none.
     """
-    from epicrisis.configuration import load
+    from epicrisis.configuration import load_settings
     from epicrisis.evaluation.synthesis.example_documents import ready_made
 
-    settings = load({"encoder": encoder, "local_only": local_only or None}, config)
+    settings = load_settings({"encoder": encoder, "local_only": local_only or None}, config)
     path, used, name = _encoder(settings, path)
     items = [ready_made(file) for file in files]
     report = _added(path, chain.from_iterable(items), used, name, json)
@@ -240,7 +240,7 @@ def _encoder(settings: Settings, path: Path) -> tuple[Path, Encoder, str]:
     A new library is made with the encoder of the settings, else with that of their examples. Raises InputError where
     the folder is a library of something else.
     """
-    from epicrisis.components import encoder_to_add
+    from epicrisis.components import load_ingest_encoder
     from epicrisis.evaluation.synthesis.example_documents import solved_in
     from epicrisis.library.library import Library
     from epicrisis.library.manifest import NAME
@@ -252,14 +252,14 @@ def _encoder(settings: Settings, path: Path) -> tuple[Path, Encoder, str]:
     there_is = (path / NAME).is_file()
     if not there_is:
         settings = settings.model_copy(update={"encoder": settings.encoder or settings.examples.encoder})
-    used, name = encoder_to_add(settings, path, ready_made=False)
+    used, name = load_ingest_encoder(settings, path, ready_made=False)
     if there_is:
         with Library.open(path, encoder_fingerprint=used.fingerprint) as there:
             next(solved_in(there), None)
     return path, used, name
 
 
-def _added(path: Path, items: Iterable[Item], encoder: Encoder, name: str, quiet: bool) -> IngestReport:
+def _added(path: Path, items: Iterable[ReaderItem], encoder: Encoder, name: str, quiet: bool) -> IngestReport:
     from rich.status import Status
 
     from epicrisis.library.ingest import add_documents, open_or_create
@@ -306,13 +306,13 @@ def info(
 
     These are found by their id and by their text, and left out wherever examples are shown.
     """
-    from epicrisis.configuration import load
+    from epicrisis.configuration import load_settings
     from epicrisis.evaluation.datasets.load import load as load_set
     from epicrisis.evaluation.synthesis.example_documents import held
     from epicrisis.evaluation.synthesis.leaks import leaks
     from epicrisis.library.library import Library
 
-    settings = load({}, config)
+    settings = load_settings({}, config)
     dataset = None if against is None else load_set(against, settings.home, data)
     with Library.open(path) as library:
         counts, encoder = held(library), library.manifest.encoder_name

@@ -99,12 +99,12 @@ def measure(
     faithfulness from 1 to 5. Measures lie in RUN/measures; interrupted, the same command goes on. Empty, refused and
     failed answers are counted and have no value.
     """
-    from epicrisis.configuration import load
+    from epicrisis.configuration import load_settings
     from epicrisis.errors import InputError
 
     if against_notes is not None and not judge:
         raise InputError("--against-notes needs a judge: name one with --judge")
-    settings, failed = load(said(context), config), 0
+    settings, failed = load_settings(said(context), config), 0
     for run in runs:
         failed += measure_run(
             run,
@@ -159,11 +159,11 @@ def measure_run(
 
 def _settings(settings: Settings, run: Path, judge: str) -> Settings:
     """The same with this judge, as far as the run's patients allow."""
-    from epicrisis.components import guarded_run
+    from epicrisis.components import protect_run_folder
     from epicrisis.evaluation.grading.responses import responses
 
     patients = any(each.patient is not None for each in responses(run))
-    made = guarded_run(_with_judge(settings, judge), run if run.is_dir() else run.parent, patients)
+    made = protect_run_folder(_with_judge(settings, judge), run if run.is_dir() else run.parent, patients)
     if patients and made.cache.path is None:
         # What quotes patients' records is not kept among the models.
         made = made.model_copy(update={"cache": made.cache.model_copy(update={"mode": "off"})})
@@ -218,22 +218,22 @@ async def _measured(run: Path, measurers: Sequence[Measurer], bars: _Show) -> di
 async def _judged(
     run: Path, settings: Settings, library: Path | None, yes: bool, quiet: bool
 ) -> dict[str, MeasureFile]:
-    from epicrisis.components import guarded, library_told
+    from epicrisis.components import describe_library, protect_patient_data
     from epicrisis.evaluation.grading.answer_notes import Notes
     from epicrisis.evaluation.grading.cost_estimate import ask_first
     from epicrisis.evaluation.grading.measurers import judge, judge_of_notes
-    from epicrisis.evaluation.grading.structured_requests import opened
+    from epicrisis.evaluation.grading.model_client import open_model_client
     from epicrisis.library.library import Library
     from epicrisis.privacy import local_path
 
-    settings = guarded(settings, library)
+    settings = protect_patient_data(settings, library)
     note_demo(settings, ["writer"])
     async with AsyncExitStack() as held:
         store = None if library is None else held.enter_context(Library.open(local_path(library)))
-        asker = await held.enter_async_context(opened(settings))
+        asker = await held.enter_async_context(open_model_client(settings))
         measurers = [judge(asker)]
         if store is not None:
-            measurers.append(judge_of_notes(asker, Notes(store, library_told(store))))
+            measurers.append(judge_of_notes(asker, Notes(store, describe_library(store))))
         left = [_left(run, each) for each in measurers]
         if not yes and (asked := await ask_first(asker, settings, settings.model_for("writer"), *left)) is not None:
             confirm(asked)
@@ -277,11 +277,11 @@ def _show(runs: Sequence[Path], json: bool) -> None:
     from epicrisis.evaluation.grading.judge_independence import remarks
     from epicrisis.evaluation.grading.metric_tables import endings, overview
     from epicrisis.evaluation.grading.run_measures import folder_of, measured
-    from epicrisis.evaluation.runs.recorded_run import read_back
+    from epicrisis.evaluation.runs.recorded_run import refuse_mismatched_records
 
     told = []
     for run in runs:
-        with read_back([run]):
+        with refuse_mismatched_records([run]):
             cases = measured(run)
             table, said_of_judges, ended = overview(cases), remarks(run), dict(endings(cases))
         if json:
@@ -337,7 +337,7 @@ def calibrate(
     `epicrisis measure` and reports show what it came to beside that judge's figures. Interrupted, the same command goes
     on.
     """
-    from epicrisis.configuration import load
+    from epicrisis.configuration import load_settings
     from epicrisis.errors import InputError
     from epicrisis.evaluation.grading.human_scores import drawn, read_pairs, read_summaries
     from epicrisis.evaluation.grading.judge_independence import calibration_folder
@@ -346,7 +346,7 @@ def calibrate(
         raise InputError("name the folder that holds `judge` (MTS-Dialog's and LLMBar's files) with --data")
     summaries = drawn(read_summaries(data / "judge"), n, draw)
     pairs = drawn(read_pairs(data / "judge"), n, draw)
-    settings = _with_judge(load({**said(context), "models": {}}, config), model)
+    settings = _with_judge(load_settings({**said(context), "models": {}}, config), model)
     folder = output or calibration_folder(settings.home, settings.models.writer.name)
     sample = {"n": n, "seed": draw, "against_talk": against_talk}
     _tell(asyncio.run(_calibrated(settings, folder, summaries, pairs, sample, yes=yes, quiet=json)), folder, json)
@@ -378,10 +378,10 @@ async def _calibrated(
 ) -> JudgeCalibration:
     from epicrisis.evaluation.grading.calibration import calibrate as run
     from epicrisis.evaluation.grading.cost_estimate import ask_first
-    from epicrisis.evaluation.grading.structured_requests import opened
+    from epicrisis.evaluation.grading.model_client import open_model_client
 
     note_demo(settings, ["writer"])
-    async with opened(settings) as asker:
+    async with open_model_client(settings) as asker:
         answers: list[ScoredAnswer] = [each.response for each in summaries]
         talks = answers if sample["against_talk"] else []
         # A pair is two calls of about the same length.

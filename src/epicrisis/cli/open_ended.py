@@ -31,7 +31,7 @@ from epicrisis.cli.options import (
 from epicrisis.cli.running import note_demo
 from epicrisis.cli.tables import say_sentence, show_data, show_table
 from epicrisis.cli.terminal import open_console, say, say_above
-from epicrisis.printable import shell_quoted
+from epicrisis.printable import quote_for_shell
 
 if TYPE_CHECKING:
     from epicrisis.evaluation.grading.blind_pairs import Paired
@@ -85,7 +85,7 @@ def pairs(
 
     from epicrisis.evaluation.experiments.open_ended import ARMS, JUDGING
     from epicrisis.evaluation.grading.blind_pairs import KEY, pairs_of, write
-    from epicrisis.evaluation.runs.outcomes import read_records
+    from epicrisis.evaluation.runs.record import read_records
     from epicrisis.evaluation.runs.run_folder import RECORDS
 
     records = chain.from_iterable(read_records(run / RECORDS if run.is_dir() else run) for run in runs)
@@ -155,10 +155,10 @@ def judge(
 
 def _settings(context: typer.Context, config: Path | None, folder: Path, *, patients: bool) -> tuple[Settings, str]:
     """What the command was told, and the role that the judge plays in it."""
-    from epicrisis.components import guarded_run
-    from epicrisis.configuration import load
+    from epicrisis.components import protect_run_folder
+    from epicrisis.configuration import load_settings
 
-    settings = guarded_run(load(said(context), config), folder, patients)
+    settings = protect_run_folder(load_settings(said(context), config), folder, patients)
     if patients and settings.cache.path is None:
         # What quotes patients' records is not kept among the models.
         settings = settings.model_copy(update={"cache": settings.cache.model_copy(update={"mode": "off"})})
@@ -182,10 +182,10 @@ async def _show(replies: AsyncIterator[R], name: Callable[[R], str], total: int,
 async def _judged(
     settings: Settings, role: str, paired: Paired, output: Path, json: bool
 ) -> ReplyFile[PreferenceReply]:
+    from epicrisis.evaluation.grading.model_client import open_model_client
     from epicrisis.evaluation.grading.preference import ORDERS, judge, verdict_file
-    from epicrisis.evaluation.grading.structured_requests import opened
 
-    async with opened(settings, role) as asker:
+    async with open_model_client(settings, role) as asker:
         file = verdict_file(output, asker)
         total = len(paired.pairs) * len(ORDERS)
         done = sum(file.is_done((pair.id, order)) for pair in paired.pairs for order in ORDERS)
@@ -279,9 +279,9 @@ async def _marked(
     settings: Settings, role: str, cases: Sequence[OpenCase], output: Path, json: bool
 ) -> ReplyFile[CorrectnessMark]:
     from epicrisis.evaluation.grading.correctness import mark, mark_file
-    from epicrisis.evaluation.grading.structured_requests import opened
+    from epicrisis.evaluation.grading.model_client import open_model_client
 
-    async with opened(settings, role) as asker:
+    async with open_model_client(settings, role) as asker:
         file = mark_file(output, asker, cases)
         to_mark = [case for case in cases if case.to_mark]
         done = sum(file.is_done(case.key) for case in to_mark)
@@ -305,7 +305,7 @@ def marks(
     marking = marking_of(run, files or None)
     if not marking.judges:
         raise InputError(
-            f"nobody has marked {run}: let a model do it (epicrisis open-ended mark {shell_quoted(run)} --model URL)"
+            f"nobody has marked {run}: let a model do it (epicrisis open-ended mark {quote_for_shell(run)} --model URL)"
         )
     found = {" and ".join(sorted(marking.models[WROTE])): marking}
     if json:

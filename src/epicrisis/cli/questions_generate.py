@@ -75,13 +75,13 @@ def generate(
     """
     from epicrisis.answers import Usage
     from epicrisis.cli.screen import usage_line
-    from epicrisis.components import guarded, scope_of
-    from epicrisis.configuration import load
+    from epicrisis.components import build_scope, protect_patient_data
+    from epicrisis.configuration import load_settings
     from epicrisis.evaluation.synthesis.questions import draw
 
-    settings = guarded(load(said(context), config), *sources)
+    settings = protect_patient_data(load_settings(said(context), config), *sources)
     note_demo(settings, ["writer"])
-    drawn = draw(sources, n, settings.seed, scope_of(settings.scope))
+    drawn = draw(sources, n, settings.seed, build_scope(settings.scope))
     for item in drawn.skipped:
         say(f"epicrisis: {', '.join(filter(None, (item.path, item.where)))}: {item.reason}", err=True)
     file, made = asyncio.run(_generated(settings, drawn, output, json))
@@ -120,17 +120,17 @@ async def _generated(
 ) -> tuple[QuestionFile, list[GeneratedQuestion]]:
     from rich.progress import Progress
 
-    from epicrisis.components import scope_of
-    from epicrisis.evaluation.grading.structured_requests import opened
+    from epicrisis.components import build_scope
+    from epicrisis.evaluation.grading.model_client import open_model_client
     from epicrisis.evaluation.synthesis.questions import QuestionFile, generate, recipe
 
     made = []
-    async with opened(settings) as asker:
+    async with open_model_client(settings) as asker:
         file = QuestionFile(output, recipe(asker))
         done = sum(passage.id in file.passages for passage in drawn.passages)
         with Progress(console=open_console(stderr=True), disable=json) as bar:
             task = bar.add_task("Asking", total=len(drawn.passages), completed=done)
-            async for each in generate(drawn.passages, asker, file, scope_of(settings.scope)):
+            async for each in generate(drawn.passages, asker, file, build_scope(settings.scope)):
                 made.append(each)
                 if each.failure is not None:
                     say_above(bar, f"{each.passage.id}: {each.failure.message}")

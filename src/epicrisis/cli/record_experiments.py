@@ -56,7 +56,7 @@ def asked(
 
     Without a library one is made of the set's notes, beside the runs; the set's other experiments find it there.
     """
-    from epicrisis.configuration import load, merged
+    from epicrisis.configuration import load_settings, merge_tables
     from epicrisis.evaluation.experiments.record_cases import prepared, record_sets
     from epicrisis.evaluation.experiments.registry import experiment as called
     from epicrisis.evaluation.experiments.run_findings import findings_of
@@ -72,7 +72,9 @@ def asked(
     failed = 0
     for each in (None, *also):
         changes: dict[str, Any] = {} if each is None else {"models": {"writer": {"name": each}}}
-        settings = load(merged(merged({**STUDIED, "strategy": wanted.strategy}, flags), changes), config)
+        settings = load_settings(
+            merge_tables(merge_tables({**STUDIED, "strategy": wanted.strategy}, flags), changes), config
+        )
         path = library or _library_of(sets, request.data or Path(), settings, chunk_tokens)
         _fill(path, sets, settings, chunk_tokens, quiet=json)
         model = settings.model_for("writer").name

@@ -54,12 +54,16 @@ def score(
     Abstained, unparsed and empty replies stand apart; MIRAGE's scorings, which put a letter where a reply has none,
     give its published figures to the digit.
     """
-    from epicrisis.configuration import load
+    from epicrisis.configuration import load_settings
     from epicrisis.evaluation.rescoring.readings import SCORINGS
     from epicrisis.evaluation.rescoring.rescoring import rescored, table
 
     found = rescored(
-        runs, load(config=config).home, scorings=(scoring,) if scoring else SCORINGS, dataset=dataset, data=data
+        runs,
+        load_settings(config=config).home,
+        scorings=(scoring,) if scoring else SCORINGS,
+        dataset=dataset,
+        data=data,
     )
     if json:
         show_data(found)

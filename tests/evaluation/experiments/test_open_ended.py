@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.components import Opened
+from epicrisis.answering.structured_request import ModelClient
+from epicrisis.components import LibrarySearch
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.published import published
 from epicrisis.evaluation.analysis.statistics import Mean, sign_test, wilson
@@ -19,10 +20,9 @@ from epicrisis.evaluation.experiments.open_ended import Judging, conclusions, ju
 from epicrisis.evaluation.grading.blind_pairs import Paired, pairs_of, write
 from epicrisis.evaluation.grading.human_verdicts import HumanVerdict, PreferredAnswer
 from epicrisis.evaluation.grading.preference import judge, verdict_file
-from epicrisis.evaluation.grading.structured_requests import Asker
-from epicrisis.evaluation.runs.outcomes import read_records
+from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
-from epicrisis.evaluation.runs.runner import RecordFile, answer_cases
+from epicrisis.evaluation.runs.runner import RecordStore, answer_cases
 from epicrisis.pipeline import Pipeline
 from epicrisis.prompts import unfence
 from epicrisis.protocols import ChatRequest
@@ -32,7 +32,7 @@ from epicrisis.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.types import Question
 from tests.support.experiments import row
-from tests.support.grading import ARMS, WRITER, paired, place_of, record
+from tests.support.grading import ARMS, WRITER, pair_records, paired, place_of, record
 from tests.support.grading import questions as open_questions
 from tests.support.grading import said as verdict
 from tests.support.library_documents import add, create, encoder
@@ -94,9 +94,9 @@ def test_open_questions_run_through_to_verdicts(tmp_path: Path) -> None:
         from epicrisis.library.library import Library
 
         library = Library.open(tmp_path / "library")
-        opened = Opened(library, Retriever(library, encoder()))
+        opened = LibrarySearch(library, Retriever(library, encoder()))
         async with Pipeline(Settings(k=8), dict.fromkeys(ROLES, model), opened) as pipeline:
-            records = RecordFile(tmp_path / RECORDS, pipeline.recipe(), texts=False)
+            records = RecordStore(tmp_path / RECORDS, pipeline.recipe(), texts=False)
             async for _ in answer_cases(pipeline, open_ended.cases(asked), records):
                 pass
         library.close()
@@ -163,7 +163,7 @@ def test_of_several_reviewers_the_majority_is_tested_and_missing_verdicts_are_co
 
 def test_answers_of_the_same_words_are_ties_for_everyone() -> None:
     asked = open_questions(3)
-    made = pairs_of(
+    made = pair_records(
         [record(each, arm, "It helps." if each.id == "0" else f"{arm} helps.") for each in asked for arm in ARMS],
         ARMS,
         0,
@@ -219,7 +219,7 @@ def by_model(made: Paired, script: object, folder: Path, name: str = "judge") ->
     path = folder / f"{name}.jsonl"
 
     async def run() -> None:
-        asker = Asker(ScriptedModel(script), told={"name": name})  # type: ignore[arg-type]
+        asker = ModelClient(ScriptedModel(script), model_recipe={"name": name})  # type: ignore[arg-type]
         async for _ in judge(made.pairs, asker, verdict_file(path, asker)):
             pass
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from epicrisis.answering.reply_parsing import ReplyForm
+from epicrisis.answering.reply_parsing import AnswerFormat
 from epicrisis.evaluation.analysis.statistics import sign_test
 from epicrisis.evaluation.experiments.cost import Shape
 from epicrisis.evaluation.experiments.preflight import PUBLISHED, Label, Rule
@@ -105,7 +105,7 @@ def test_the_shape_is_that_of_the_passages_that_are_read() -> None:
     one = shape(asked(1, 5, 4, 3, 2, 1, 0))
     assert one.context == sum(estimate_tokens(texts[i]) for i in (5, 4, 3, 2, 1))
     assert one.parts == 3
-    assert one.output == ReplyForm({"A": "", "B": ""}, documents=5).max_tokens / 4
+    assert one.output == AnswerFormat({"A": "", "B": ""}, documents=5).max_tokens / 4
     assert 50 < one.instruction < 1000
     both = shape(asked(1, 5, 4, 3, 2, 1, 0), asked(2, 0), asked(3))
     assert both.context == pytest.approx((one.context + estimate_tokens(texts[0])) / 2), (

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.answering.structured_request import ModelClient
 from epicrisis.errors import BudgetExceeded, ContextOverflow, EndpointUnreachable, InputError, RunStopped
 from epicrisis.evaluation.grading.blind_pairs import BlindPair
 from epicrisis.evaluation.grading.grader_replies import ReplyFile
@@ -24,7 +25,6 @@ from epicrisis.evaluation.grading.preference import (
     recipe,
     verdict_file,
 )
-from epicrisis.evaluation.grading.structured_requests import Asker
 from epicrisis.prompts import unfence
 from epicrisis.protocols import ChatRequest
 from epicrisis.testing.chat import Script, ScriptedModel
@@ -48,7 +48,7 @@ def asked(
     model = ScriptedModel(script)
 
     async def all_of_them() -> ReplyFile[PreferenceReply]:
-        asker = Asker(model, seed=3, told=TOLD, at_once=at_once)
+        asker = ModelClient(model, seed=3, model_recipe=TOLD, concurrency=at_once)
         file = verdict_file(path, asker)
         async for _ in judge(pairs, asker, file):
             pass
@@ -135,8 +135,8 @@ def test_a_reply_that_cannot_be_read_is_no_tie_and_is_asked_for_once_more(tmp_pa
     ],
 )
 def test_what_counts_as_a_verdict(text: str, choice: str | None) -> None:
-    asker = Asker(ScriptedModel(lambda _: text))
-    found = asyncio.run(asker.ask(prompt_of("Does it?", "Yes.", "No."), FORM))
+    asker = ModelClient(ScriptedModel(lambda _: text))
+    found = asyncio.run(asker.request(prompt_of("Does it?", "Yes.", "No."), FORM))
     assert (found.value[0] if found.value else None) == choice
     assert (found.unreadable is None) == (choice is not None)
 
@@ -196,7 +196,7 @@ def test_a_spent_budget_keeps_what_is_there(tmp_path: Path) -> None:
 
 
 def test_left_half_way_nothing_is_asked_any_more(tmp_path: Path) -> None:
-    asker = Asker(ScriptedModel(prefers("parts")), at_once=4)
+    asker = ModelClient(ScriptedModel(prefers("parts")), concurrency=4)
 
     async def some() -> None:
         before = asyncio.all_tasks()
@@ -222,7 +222,7 @@ def test_an_endpoint_that_is_down_is_not_asked_for_ever(tmp_path: Path) -> None:
 def test_another_judge_does_not_go_on_with_the_file(tmp_path: Path) -> None:
     made, path = paired(1), tmp_path / "judge.jsonl"
     asked(made.pairs, prefers("parts"), path)
-    other = Asker(ScriptedModel(prefers("parts")), seed=3, told={**TOLD, "name": "other"})
+    other = ModelClient(ScriptedModel(prefers("parts")), seed=3, model_recipe={**TOLD, "name": "other"})
     with pytest.raises(InputError, match=r"verdicts made otherwise \(judge\.name differ\): name another file"):
         verdict_file(path, other)
     lines = path.read_text().splitlines(keepends=True)
@@ -236,8 +236,8 @@ def test_another_judge_does_not_go_on_with_the_file(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ('{"pair": "p"}\n', "line 1, is no verdict of a model"),
-        ("notes of mine\n", "line 1, is no JSON object"),
-        ("notes of mine", "line 1, is no JSON object"),
+        ("notes of mine\n", "line 1, is not a JSON object"),
+        ("notes of mine", "line 1, is not a JSON object"),
     ],
 )
 def test_a_file_of_something_else_is_left_alone(tmp_path: Path, text: str, message: str) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.answering.structured_request import ModelClient
 from epicrisis.errors import BudgetExceeded, ContextOverflow, EndpointUnreachable, InputError, RunStopped
 from epicrisis.evaluation.analysis.grouping import counts, mean
 from epicrisis.evaluation.grading.correctness import (
@@ -23,7 +24,6 @@ from epicrisis.evaluation.grading.correctness import (
     open_cases,
     prompt_of,
 )
-from epicrisis.evaluation.grading.structured_requests import Asker
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.types import Question
 from tests.support.correctness_marks import (
@@ -127,8 +127,8 @@ def test_an_answer_that_gives_orders_is_data_and_stays_in_its_place(tmp_path: Pa
     ],
 )
 def test_what_counts_as_a_verdict(text: str, verdict: str | None) -> None:
-    asker = Asker(ScriptedModel(lambda _: text))
-    found = asyncio.run(asker.ask(prompt_of("Does it?", "Yes.", "No."), FORM))
+    asker = ModelClient(ScriptedModel(lambda _: text))
+    found = asyncio.run(asker.request(prompt_of("Does it?", "Yes.", "No."), FORM))
     assert (found.value[0] if found.value else None) == verdict
     assert (found.unreadable is None) == (verdict is not None)
 
@@ -212,10 +212,10 @@ def test_another_judge_or_other_answers_do_not_go_on_with_the_file(tmp_path: Pat
     run, other = run_of(tmp_path / "run", [RIGHT, WRONG]), run_of(tmp_path / "other", [RIGHT, RIGHT])
     marked_by(run)
     path = run / MARKING / "judge-model.jsonl"
-    another = Asker(ScriptedModel(fair), seed=3, told={**TOLD, "name": "another"})
+    another = ModelClient(ScriptedModel(fair), seed=3, model_recipe={**TOLD, "name": "another"})
     with pytest.raises(InputError, match=r"verdicts made otherwise \(judge\.name differ\): name another file"):
         mark_file(path, another, open_cases(run))
-    same = Asker(ScriptedModel(fair), seed=3, told=TOLD)
+    same = ModelClient(ScriptedModel(fair), seed=3, model_recipe=TOLD)
     for read in (lambda: marking_of(other, [path]), lambda: mark_file(path, same, open_cases(other))):
         with pytest.raises(InputError, match="holds 1 marks of other answers"):
             read()
@@ -243,7 +243,7 @@ def test_a_mark_that_somebody_changed_is_told_by_its_line(tmp_path: Path, field:
         marked(run)
 
 
-@pytest.mark.parametrize(("text", "message"), [("\n", "of nobody"), ("notes\n", "line 1, is no JSON object")])
+@pytest.mark.parametrize(("text", "message"), [("\n", "of nobody"), ("notes\n", "line 1, is not a JSON object")])
 def test_a_file_of_something_else_is_told(tmp_path: Path, text: str, message: str) -> None:
     run = run_of(tmp_path / "run", [RIGHT])
     (run / MARKING).mkdir()

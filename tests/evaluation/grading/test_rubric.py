@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from epicrisis.answering.reply_parsing import Unreadable
+from epicrisis.answering.structured_request import Unreadable
 from epicrisis.errors import EndpointTimeout, ScopeViolation
 from epicrisis.evaluation.grading.rubric import (
     ASPECTS,

@@ -60,7 +60,7 @@ def mixed(path: Path) -> Path:
     choice = Question("Which?", {"A": "40", "B": "80"}, "choice", "c", "A")
     lines = [record(question(i), text) for i, text in enumerate(("one", "one two", "one two three four"))]
     lines += [
-        record(question(3, also=("40 mg",)), "40 mg"),
+        record(question(3, other_answers=("40 mg",)), "40 mg"),
         record(question(4), "", "abstained"),
         record(question(5), "", "failed", failure="ContextOverflow"),
         record(question(6, gold=""), "80 mg."),
@@ -128,7 +128,7 @@ def test_measures_by_another_recipe_do_not_count(tmp_path: Path) -> None:
     run = folder_of(tmp_path, [record(question(i), "one two") for i in range(2)])
     judged_by(run, by_length)
     other = asker_of(by_length)
-    other = type(other)(other.model, seed=7, told=other.told)
+    other = type(other)(other.model, seed=7, model_recipe=other.model_recipe)
     files = measured_by(run, judge(other))
     assert len(requests_of(other)) == 2
     assert [recipe["seed"] for recipe in recipes(run)] == [7]
@@ -152,7 +152,7 @@ def test_failed_and_unreadable_verdicts_are_no_zero(tmp_path: Path) -> None:
 
 
 def test_entailment_reads_the_reference_as_premise_and_the_best_of_several(tmp_path: Path) -> None:
-    asked = question(also=("the dose was not 40 mg of furosemide",))
+    asked = question(other_answers=("the dose was not 40 mg of furosemide",))
     run = folder_of(tmp_path, [record(asked, "the dose was 40 mg"), record(question(1), "not 40 mg")])
     measured_by(run, entailment_by(TermOverlapNli(), "models/term-overlap"))
     first, second = measured(run)

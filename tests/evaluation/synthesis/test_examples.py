@@ -14,9 +14,9 @@ import pytest
 
 from epicrisis.answering.baselines import chain_of_thought
 from epicrisis.answering.strategy_context import Context
+from epicrisis.answering.structured_request import ModelClient
 from epicrisis.errors import BudgetExceeded, EndpointUnreachable, InputError
 from epicrisis.evaluation.datasets.dataset import Dataset
-from epicrisis.evaluation.grading.structured_requests import Asker
 from epicrisis.evaluation.synthesis.solved_examples import (
     How,
     Solved,
@@ -74,7 +74,7 @@ def solved(
     model = ScriptedModel(script)
 
     async def all_of_them() -> tuple[SolvedFile, list[Solved]]:
-        asker = Asker(model, seed=seed, told=TOLD)
+        asker = ModelClient(model, seed=seed, model_recipe=TOLD)
         file = SolvedFile(path, SET, recipe(asker, how, tries))
         return file, [each async for each in solve(asked, asker, file, how, tries)]
 
@@ -358,5 +358,5 @@ def test_a_question_that_has_changed_is_told_and_another_set_is_another(tmp_path
     solved(questions(2), right, path)
     with pytest.raises(InputError, match="question q-1 of made/train has changed since"):
         solved([replace(questions(2)[1], gold="C")], right, path)
-    asker = Asker(ScriptedModel(right), told=TOLD)
+    asker = ModelClient(ScriptedModel(right), model_recipe=TOLD)
     assert not SolvedFile(path, "made/other", recipe(asker, "solved")).has(questions(1)[0])

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from epicrisis.answering.structured_request import ModelClient
 from epicrisis.corpus.questions import read_questions
 from epicrisis.corpus.reader_base import Skipped
 from epicrisis.errors import EndpointUnreachable, InputError
 from epicrisis.evaluation.datasets.load import load
-from epicrisis.evaluation.grading.structured_requests import Asker
 from epicrisis.evaluation.synthesis.questions import Drawn, GeneratedQuestion, QuestionFile, draw, generate, recipe
 from epicrisis.prompts import unfence
 from epicrisis.protocols import ChatRequest
@@ -63,7 +63,7 @@ def asked(
     model = ScriptedModel(script)
 
     async def all_of_them() -> tuple[QuestionFile, list[GeneratedQuestion]]:
-        asker = Asker(model, seed=seed, told=TOLD)
+        asker = ModelClient(model, seed=seed, model_recipe=TOLD)
         file = QuestionFile(path, recipe(asker))
         return file, [made async for made in generate(drawn.passages, asker, file, SCOPE)]
 

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.grading.correctness import MARKING, marked
 from epicrisis.evaluation.runs.energy import EnergyBasis, SessionEnergy
-from epicrisis.evaluation.runs.outcomes import outcome_of_record
+from epicrisis.evaluation.runs.outcomes import score_record
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
 from epicrisis.settings import EnergySettings
 
@@ -120,11 +120,11 @@ def _ended(run: RecordedRun) -> _Arms:
     folder = run.path.parent
     verdicts = marked(folder) if (folder / MARKING).is_dir() else {}
     for record in run.records():
-        arm = arms[str(record.get("condition", {}).get("arm", ""))]
+        arm = arms[str(record.condition.get("arm", ""))]
         arm.questions += 1
         # An open answer is right where its judges say so.
-        arm.right += outcome_of_record(record).right is True or verdicts.get(record["key"]) == "correct"
-        arm.seconds += record["answer"]["usage"]["seconds"]
+        arm.right += score_record(record).right is True or verdicts.get(record.key) == "correct"
+        arm.seconds += record.answer.usage.seconds
     return arms
 
 

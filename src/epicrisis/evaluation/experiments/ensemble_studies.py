@@ -21,7 +21,8 @@ from epicrisis.evaluation.experiments.passage_source import Evidence
 from epicrisis.evaluation.grading.correctness import marking_of
 from epicrisis.evaluation.grading.correctness_tables import remarks as marks_told
 from epicrisis.evaluation.runs.case import Case, Condition
-from epicrisis.evaluation.runs.outcomes import Outcome, RunRecord, outcomes
+from epicrisis.evaluation.runs.outcomes import Outcome, score_records
+from epicrisis.evaluation.runs.record import RunRecord
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
 from epicrisis.settings import Settings
 from epicrisis.types import Question
@@ -147,7 +148,9 @@ def _tables(
     """Those of the outcomes, and what it took by these conditions; each set apart, unless the tables do it."""
 
     def of(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
-        found: Mapping[str, Iterable[Outcome]] = {run.name: _in_order(run, outcomes(run.records())) for run in runs}
+        found: Mapping[str, Iterable[Outcome]] = {
+            run.name: _in_order(run, score_records(run.records())) for run in runs
+        }
         records = _records(runs)
         if "set" not in by:
             found, records = _each_set(found, _condition), _each_set(records, _recorded)
@@ -177,8 +180,7 @@ def _condition(outcome: Outcome) -> Condition:
 
 
 def _recorded(record: RunRecord) -> Condition:
-    condition: Condition = record["condition"]
-    return condition
+    return record.condition
 
 
 def _each_set(found: Mapping[str, Iterable[T]], condition: Callable[[T], Condition]) -> dict[str, list[T]]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from epicrisis.answering.structured_request import ModelClient
 from epicrisis.answers import Usage
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.correlation import correlation
@@ -29,7 +30,6 @@ from epicrisis.evaluation.grading.measurers import JUDGED_NOTES, Measurer, judge
 from epicrisis.evaluation.grading.preference import ORDERS, PreferenceReply, PresentationOrder, verdict_file
 from epicrisis.evaluation.grading.rubric import recipe
 from epicrisis.evaluation.grading.run_measures import measure, measure_file
-from epicrisis.evaluation.grading.structured_requests import Asker
 from epicrisis.printable import printable_json
 from epicrisis.privacy import open_private
 from epicrisis.serialization import to_json
@@ -107,7 +107,7 @@ class JudgeCalibration:
 
 
 async def calibrate(
-    asker: Asker,
+    asker: ModelClient,
     folder: Path,
     summaries: Sequence[Summary],
     pairs: Sequence[Preferred],
@@ -131,7 +131,7 @@ async def calibrate(
     replies = verdict_file(folder / "pairs.jsonl", asker)
     async for reply in preference.judge([each.pair for each in pairs], asker, replies):
         tell(reply)
-    model = str(asker.told["name"])
+    model = str(asker.model_recipe["name"])
     grades = _grades(folder, measurers)
     found = JudgeCalibration(
         model,
@@ -145,7 +145,7 @@ async def calibrate(
     return found
 
 
-def left(asker: Asker, folder: Path, summaries: Sequence[Summary], pairs: Sequence[Preferred]) -> tuple[int, int]:
+def left(asker: ModelClient, folder: Path, summaries: Sequence[Summary], pairs: Sequence[Preferred]) -> tuple[int, int]:
     """How many summaries, and verdicts on pairs, have to be asked for still."""
     file, replies = measure_file(folder, judge(asker)), verdict_file(folder / "pairs.jsonl", asker)
     return (

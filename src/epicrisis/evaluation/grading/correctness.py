@@ -16,14 +16,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
-from epicrisis.answering.reply_parsing import Unreadable
-from epicrisis.answers import Failure, Usage
+from epicrisis.answering.structured_request import JsonFormat, ModelClient, Unreadable, read_object, text_schema
+from epicrisis.answers import ExamplesFound, Failure, Usage
 from epicrisis.errors import InputError
 from epicrisis.evaluation.grading.blind_pairs import blinded
 from epicrisis.evaluation.grading.grader_replies import STATES, GradingState, ReplyFile, read_replies
-from epicrisis.evaluation.grading.structured_requests import Asker, GraderReplyFormat, read_object, text_of
-from epicrisis.evaluation.runs.concurrency import worked_off
-from epicrisis.evaluation.runs.outcomes import Outcome, RunRecord, outcome_of_record, read_records
+from epicrisis.evaluation.runs.concurrency import run_concurrently
+from epicrisis.evaluation.runs.outcomes import Outcome, score_record
+from epicrisis.evaluation.runs.record import RunRecord, read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.prompts import Prompt, fence, render
 from epicrisis.serialization import to_json
@@ -152,9 +152,9 @@ def prompt_of(question: str, reference: str, answer: str) -> Prompt:
     return render(PROMPTS, "correctness", documents=fence([question, reference, answer]))
 
 
-def recipe(asker: Asker) -> dict[str, Any]:
+def recipe(asker: ModelClient) -> dict[str, Any]:
     """What decides the marks, beside the answers."""
-    return {"judge": to_json(asker.told), "prompt": prompt_of("", "", "").template, "seed": asker.seed}
+    return {"judge": to_json(asker.model_recipe), "prompt": prompt_of("", "", "").template, "seed": asker.seed}
 
 
 def _read(reply: str) -> tuple[CorrectnessVerdict, str]:
@@ -165,26 +165,28 @@ def _read(reply: str) -> tuple[CorrectnessVerdict, str]:
     return verdict, str(value.get("reason", ""))
 
 
-FORM: GraderReplyFormat[tuple[CorrectnessVerdict, str]] = GraderReplyFormat(
-    {"reason": text_of(REASON_CHARACTERS), "verdict": {"enum": list(VERDICTS)}}, REASON_CHARACTERS, _read
+FORM: JsonFormat[tuple[CorrectnessVerdict, str]] = JsonFormat(
+    {"reason": text_schema(REASON_CHARACTERS), "verdict": {"enum": list(VERDICTS)}}, REASON_CHARACTERS, _read
 )
 
 
 async def mark(
-    cases: Iterable[OpenCase], asker: Asker, file: ReplyFile[CorrectnessMark]
+    cases: Iterable[OpenCase], asker: ModelClient, file: ReplyFile[CorrectnessMark]
 ) -> AsyncGenerator[CorrectnessMark, None]:
-    """The marks that were not there yet, as they come. Raises as `worked_off` does."""
+    """The marks that were not there yet, as they come. Raises as `run_concurrently` does."""
     left = [case for case in cases if case.to_mark and not file.is_done(case.key)]
 
     async def work(case: OpenCase) -> CorrectnessMark:
-        said = await asker.ask(prompt_of(case.question, case.reference or "", case.answer), FORM)
+        said = await asker.request(prompt_of(case.question, case.reference or "", case.answer), FORM)
         if said.value is None:
             state: GradingState = "failed" if said.failure else "unparsed"
             return CorrectnessMark(case.key, case.of, state, None, said.unreadable or "", said.failure, said.usage)
         return CorrectnessMark(case.key, case.of, "judged", *said.value, usage=said.usage)
 
     # Left half-way it must end what it works on now, not when it is collected.
-    async with aclosing(worked_off(left, work, file.append, lambda mark: mark.failure, asker.at_once)) as marks:
+    async with aclosing(
+        run_concurrently(left, work, file.append, lambda mark: mark.failure, asker.concurrency)
+    ) as marks:
         async for each in marks:
             yield each
 
@@ -197,7 +199,7 @@ def open_cases(run: Path) -> tuple[OpenCase, ...]:
     return _read_run(run)[0]
 
 
-def mark_file(path: Path, asker: Asker, cases: Iterable[OpenCase]) -> ReplyFile[CorrectnessMark]:
+def mark_file(path: Path, asker: ModelClient, cases: Iterable[OpenCase]) -> ReplyFile[CorrectnessMark]:
     """This judge's file, to be added to. Raises InputError as ReplyFile does, and where its marks are of others."""
     file = ReplyFile(path, recipe(asker), _mark)
     _check(path, file.replies.values(), cases)
@@ -251,26 +253,25 @@ def _read_run(run: Path) -> tuple[tuple[OpenCase, ...], dict[str, frozenset[str]
     models: dict[str, set[str]] = {WROTE: set(), SCORED: set(), EXAMPLES: set()}
     # Not the records themselves: the traces of thousands would fill the memory.
     for record in read_records(run / RECORDS if run.is_dir() else run):
-        if record["answer"]["question"]["options"]:
+        if record.answer.question.options:
             continue
         cases.append(_open_case(record))
-        for role, model in record["recipe"].get("models", {}).items():
+        for role, model in record.recipe.get("models", {}).items():
             models[SCORED if role == "reward" else WROTE].add(str(model["name"]))
-        for event in record["answer"]["trace"]:
-            if event["event"] == "examples":
-                models[EXAMPLES].update(event["models"])
+        for event in record.answer.trace:
+            if isinstance(event, ExamplesFound):
+                models[EXAMPLES].update(event.models)
     known = {did: frozenset(names - {""}) for did, names in models.items()}
     return tuple(cases), known, "" in models[EXAMPLES]
 
 
 def _open_case(record: RunRecord) -> OpenCase:
-    answer = record["answer"]
-    question = answer["question"]
+    answer, question = record.answer, record.answer.question
     return OpenCase(
-        key=record["key"],
-        outcome=outcome_of_record(record),
-        question=question["text"].strip(),
-        reference=question["gold"] or None,
-        answer=blinded(answer["text"]),
-        patient=question["patient"] is not None,
+        key=record.key,
+        outcome=score_record(record),
+        question=question.text.strip(),
+        reference=question.gold or None,
+        answer=blinded(answer.text),
+        patient=question.patient is not None,
     )

@@ -12,7 +12,7 @@ from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, get_args
 from epicrisis.answers import Failure, Usage
 from epicrisis.corpus.reader_base import check_file
 from epicrisis.errors import InputError
-from epicrisis.evaluation.runs.jsonl_store import alone, append_line, read_lines
+from epicrisis.evaluation.runs.jsonl_store import acquire_lock, append_line, read_lines
 from epicrisis.evaluation.runs.recipe_differences import changed
 from epicrisis.serialization import to_json
 
@@ -46,7 +46,7 @@ class ReplyFile(Generic[R]):
 
     def __init__(self, path: Path, recipe: Mapping[str, Any], read: Reader[R]) -> None:
         self._path = path
-        self._lock = alone(path)
+        self._lock = acquire_lock(path)
         self._recipe = to_json(recipe)
         self.replies: dict[Hashable, R] = {}
         """The last one of each key."""

@@ -14,7 +14,7 @@ from epicrisis.evaluation.grading.correctness import Judge, marking_of
 from epicrisis.evaluation.grading.measure_file import file_name
 from epicrisis.evaluation.grading.measurers import plain_model
 from epicrisis.evaluation.grading.run_measures import folder_of, recipes
-from epicrisis.printable import shell_quoted
+from epicrisis.printable import quote_for_shell
 
 JUDGES = "judges"
 """The folder of the program's home that calibrations lie in, a folder each."""
@@ -66,7 +66,9 @@ def remarks(run: Path) -> tuple[str, ...]:
 
 def _with_people(name: str, found: JudgeCalibration | None) -> str:
     if found is None:
-        return f"How far {name} goes with people is not known: epicrisis judge calibrate --model {shell_quoted(name)}."
+        return (
+            f"How far {name} goes with people is not known: epicrisis judge calibrate --model {quote_for_shell(name)}."
+        )
     told = [
         f"{each.aspect} with {each.counted} {'not defined' if each.spearman is None else format(each.spearman, '.2f')}"
         + ("" if each.interval is None else f" ({each.interval.low:.2f} to {each.interval.high:.2f})")

@@ -16,7 +16,7 @@ from typing import Any
 from epicrisis.answers import Failure, Usage
 from epicrisis.errors import InputError
 from epicrisis.evaluation.grading.grader_replies import STATES, GradingState
-from epicrisis.evaluation.runs.jsonl_store import alone, append_line, read_lines
+from epicrisis.evaluation.runs.jsonl_store import acquire_lock, append_line, read_lines
 from epicrisis.serialization import to_json
 
 MEASURES = "measures"
@@ -52,7 +52,7 @@ class MeasureFile:
 
     def __init__(self, path: Path, recipe: Mapping[str, Any]) -> None:
         self._path = path
-        self._lock = alone(path)
+        self._lock = acquire_lock(path)
         self._recipe = to_json(recipe)
         self.usage = Usage()
         """Of all measures made by this recipe, failed ones included."""

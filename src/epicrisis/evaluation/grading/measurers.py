@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from epicrisis.answering.structured_request import ModelClient, StructuredReply
 from epicrisis.errors import InputError
 from epicrisis.evaluation.grading.answer_notes import Notes
 from epicrisis.evaluation.grading.grader_replies import GradingState
 from epicrisis.evaluation.grading.measure_file import Measurement, checked
 from epicrisis.evaluation.grading.responses import ScoredAnswer
 from epicrisis.evaluation.grading.rubric import ASPECTS, Grades, grade, grade_against_notes, recipe
-from epicrisis.evaluation.grading.structured_requests import Asker, Said
 from epicrisis.evaluation.metrics.unscored import Unscored
-from epicrisis.privacy import without_secrets
+from epicrisis.privacy import strip_secrets
 from epicrisis.protocols import NliModel
 from epicrisis.types import Scope
 
@@ -79,7 +79,7 @@ def check_names(which: str, models: Sequence[str]) -> None:
     for model in models:
         name = plain_model(model)
         if by_name.setdefault(name, model) != model:
-            both = f"{without_secrets(by_name[name])} and {without_secrets(model)}"
+            both = f"{strip_secrets(by_name[name])} and {strip_secrets(model)}"
             raise InputError(f"two {which} go by the name {name} ({both}): give one another name (URL#NAME)")
 
 
@@ -191,21 +191,21 @@ def bertscore(name: str, home: Path, threads: int | None = None) -> Measurer:
 # -- judges -----------------------------------------------------------------------------------------------------------
 
 
-def judge(asker: Asker) -> Measurer:
+def judge(asker: ModelClient) -> Measurer:
     """The five-point rubric against the reference; of several right answers the first is shown."""
-    name = str(asker.told["name"])
+    name = str(asker.model_recipe["name"])
     metrics = {aspect: metric(f"judge-{aspect}", name) for aspect in ASPECTS}
 
     async def measure(response: ScoredAnswer) -> Measurement:
         said = await grade(asker, response.question, response.references[0], response.answer)
         return _graded(response, said, metrics)
 
-    return Measurer(f"judge {plain_model(name)}", tuple(metrics.values()), measure, recipe(asker), asker.at_once)
+    return Measurer(f"judge {plain_model(name)}", tuple(metrics.values()), measure, recipe(asker), asker.concurrency)
 
 
-def judge_of_notes(asker: Asker, notes: Notes) -> Measurer:
+def judge_of_notes(asker: ModelClient, notes: Notes) -> Measurer:
     """Faithfulness to the notes: those that the answer cites, else those that it was given."""
-    name = str(asker.told["name"])
+    name = str(asker.model_recipe["name"])
     metrics = {"faithfulness": metric(f"judge-{JUDGED_NOTES}", name)}
 
     async def measure(response: ScoredAnswer) -> Measurement:
@@ -219,10 +219,12 @@ def judge_of_notes(asker: Asker, notes: Notes) -> Measurer:
         )
 
     made = {**recipe(asker, against_notes=True), "library": notes.told}
-    return Measurer(f"judge-notes {plain_model(name)}", tuple(metrics.values()), measure, made, asker.at_once)
+    return Measurer(f"judge-notes {plain_model(name)}", tuple(metrics.values()), measure, made, asker.concurrency)
 
 
-def _graded(response: ScoredAnswer, said: Said[Grades], metrics: Mapping[str, str], shown: str = "") -> Measurement:
+def _graded(
+    response: ScoredAnswer, said: StructuredReply[Grades], metrics: Mapping[str, str], shown: str = ""
+) -> Measurement:
     if said.value is None:
         state: GradingState = "failed" if said.failure else "unparsed"
         return Measurement(

@@ -12,14 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
-from epicrisis.answering.reply_parsing import Unreadable
+from epicrisis.answering.structured_request import JsonFormat, ModelClient, Unreadable, read_object, text_schema
 from epicrisis.answers import Failure, Usage
 from epicrisis.errors import InputError
 from epicrisis.evaluation.grading.blind_pairs import BlindPair
 from epicrisis.evaluation.grading.grader_replies import STATES, GradingState, ReplyFile, read_replies
 from epicrisis.evaluation.grading.human_verdicts import CHOICES, PreferredAnswer
-from epicrisis.evaluation.grading.structured_requests import Asker, GraderReplyFormat, read_object, text_of
-from epicrisis.evaluation.runs.concurrency import worked_off
+from epicrisis.evaluation.runs.concurrency import run_concurrently
 from epicrisis.prompts import Prompt, fence, render
 from epicrisis.serialization import to_json
 
@@ -77,9 +76,9 @@ class PairJudgement:
         return (self.shown.choice if self.consistent else "tie") if self.state == "judged" else None
 
 
-def recipe(asker: Asker) -> dict[str, Any]:
+def recipe(asker: ModelClient) -> dict[str, Any]:
     """What decides the verdicts, beside the answers."""
-    return {"judge": to_json(asker.told), "prompt": prompt_of("", "", "").template, "seed": asker.seed}
+    return {"judge": to_json(asker.model_recipe), "prompt": prompt_of("", "", "").template, "seed": asker.seed}
 
 
 def prompt_of(question: str, first: str, second: str) -> Prompt:
@@ -95,12 +94,12 @@ def _read(reply: str) -> tuple[PreferredAnswer, str]:
     return choice, str(value.get("reason", ""))
 
 
-FORM: GraderReplyFormat[tuple[PreferredAnswer, str]] = GraderReplyFormat(
-    {"reason": text_of(REASON_CHARACTERS), "verdict": {"enum": list(CHOICES)}}, REASON_CHARACTERS, _read
+FORM: JsonFormat[tuple[PreferredAnswer, str]] = JsonFormat(
+    {"reason": text_schema(REASON_CHARACTERS), "verdict": {"enum": list(CHOICES)}}, REASON_CHARACTERS, _read
 )
 
 
-def verdict_file(path: Path, asker: Asker) -> ReplyFile[PreferenceReply]:
+def verdict_file(path: Path, asker: ModelClient) -> ReplyFile[PreferenceReply]:
     """This judge's file, to be added to. Raises InputError as ReplyFile does."""
     return ReplyFile(path, recipe(asker), _reply)
 
@@ -115,23 +114,25 @@ def _reply(**told: Any) -> PreferenceReply:
 
 
 async def judge(
-    pairs: Iterable[BlindPair], asker: Asker, file: ReplyFile[PreferenceReply]
+    pairs: Iterable[BlindPair], asker: ModelClient, file: ReplyFile[PreferenceReply]
 ) -> AsyncGenerator[PreferenceReply, None]:
-    """The replies that were not there yet, as they come. Raises as `worked_off` does."""
+    """The replies that were not there yet, as they come. Raises as `run_concurrently` does."""
     left = [(pair, order) for pair in pairs for order in ORDERS if not file.is_done((pair.id, order))]
 
     async def work(item: tuple[BlindPair, PresentationOrder]) -> PreferenceReply:
         return await _asked(asker, *item)
 
     # Left half-way it must end what it works on now, not when it is collected.
-    async with aclosing(worked_off(left, work, file.append, lambda reply: reply.failure, asker.at_once)) as replies:
+    async with aclosing(
+        run_concurrently(left, work, file.append, lambda reply: reply.failure, asker.concurrency)
+    ) as replies:
         async for reply in replies:
             yield reply
 
 
-async def _asked(asker: Asker, pair: BlindPair, order: PresentationOrder) -> PreferenceReply:
+async def _asked(asker: ModelClient, pair: BlindPair, order: PresentationOrder) -> PreferenceReply:
     answers = (pair.first, pair.second) if order == "shown" else (pair.second, pair.first)
-    said = await asker.ask(prompt_of(pair.question, *answers), FORM)
+    said = await asker.request(prompt_of(pair.question, *answers), FORM)
     if said.value is None:
         state: GradingState = "failed" if said.failure else "unparsed"
         return PreferenceReply(

@@ -11,9 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from epicrisis.answering.reply_parsing import Unreadable
+from epicrisis.answering.structured_request import (
+    JsonFormat,
+    ModelClient,
+    StructuredReply,
+    Unreadable,
+    read_object,
+    text_schema,
+)
 from epicrisis.answers import Failure, Usage
-from epicrisis.evaluation.grading.structured_requests import Asker, GraderReplyFormat, Said, read_object, text_of
 from epicrisis.prompts import Prompt, fence, fence_passages, render
 from epicrisis.serialization import to_json
 from epicrisis.types import Passage, Scope
@@ -51,21 +57,19 @@ def notes_prompt_of(question: str, answer: str, notes: Sequence[Passage], scope:
     return render(PROMPTS, "rubric_notes", notes=fenced, judged=fence([question, answer], "answer"))
 
 
-def recipe(asker: Asker, *, against_notes: bool = False) -> dict[str, Any]:
+def recipe(asker: ModelClient, *, against_notes: bool = False) -> dict[str, Any]:
     """What decides the grades, beside the texts."""
     prompt = notes_prompt_of("", "", (), Scope()) if against_notes else prompt_of("", "", "")
-    return {"judge": to_json(asker.told), "prompt": prompt.template, "seed": asker.seed}
+    return {"judge": to_json(asker.model_recipe), "prompt": prompt.template, "seed": asker.seed}
 
 
-def _form(aspects: Sequence[str]) -> GraderReplyFormat[Grades]:
+def _form(aspects: Sequence[str]) -> JsonFormat[Grades]:
     def read(reply: str) -> Grades:
         value = read_object(reply, aspects[-1])
         return Grades({aspect: _grade(value, aspect) for aspect in aspects}, str(value.get("reason", "")))
 
     grades = {aspect: {"type": "integer", "enum": list(range(LOWEST, HIGHEST + 1))} for aspect in aspects}
-    return GraderReplyFormat(
-        {"reason": text_of(REASON_CHARACTERS), **grades}, REASON_CHARACTERS + 40 * len(aspects), read
-    )
+    return JsonFormat({"reason": text_schema(REASON_CHARACTERS), **grades}, REASON_CHARACTERS + 40 * len(aspects), read)
 
 
 def _grade(value: Mapping[str, Any], aspect: str) -> int:
@@ -80,14 +84,14 @@ FORM = _form(ASPECTS)
 NOTES_FORM = _form(ASPECTS[-1:])
 
 
-async def grade(asker: Asker, question: str, reference: str, answer: str) -> Said[Grades]:
+async def grade(asker: ModelClient, question: str, reference: str, answer: str) -> StructuredReply[Grades]:
     """The three grades against the reference; in the third state where the texts do not fit the judge's window."""
     return await _asked(asker, prompt_of(question, reference, answer), FORM)
 
 
 async def grade_against_notes(
-    asker: Asker, question: str, answer: str, notes: Sequence[Passage], scope: Scope
-) -> Said[Grades]:
+    asker: ModelClient, question: str, answer: str, notes: Sequence[Passage], scope: Scope
+) -> StructuredReply[Grades]:
     """Faithfulness to these notes. Notes that do not fit the judge's window are not cut: then there is no grade.
 
     Raises ScopeViolation where a note lies outside the scope.
@@ -95,8 +99,8 @@ async def grade_against_notes(
     return await _asked(asker, notes_prompt_of(question, answer, notes, scope), NOTES_FORM)
 
 
-async def _asked(asker: Asker, prompt: Prompt, form: GraderReplyFormat[Grades]) -> Said[Grades]:
+async def _asked(asker: ModelClient, prompt: Prompt, form: JsonFormat[Grades]) -> StructuredReply[Grades]:
     if await asker.fits(prompt, form):
-        return await asker.ask(prompt, form)
+        return await asker.request(prompt, form)
     told = "the texts do not fit the judge's window: name a judge that reads more"
-    return Said(None, Usage(), Failure("ContextOverflow", told))
+    return StructuredReply(None, Usage(), Failure("ContextOverflow", told))

@@ -21,7 +21,7 @@ from epicrisis.evaluation.grading.measurers import Measurer, model_of_recipe
 from epicrisis.evaluation.grading.responses import ScoredAnswer, responses
 from epicrisis.evaluation.metrics.ranking import evidence_recall
 from epicrisis.evaluation.runs.case import Condition
-from epicrisis.evaluation.runs.concurrency import worked_off
+from epicrisis.evaluation.runs.concurrency import run_concurrently
 from epicrisis.types import QuestionForm
 
 
@@ -74,11 +74,11 @@ def measure_file(folder: Path, measurer: Measurer) -> MeasureFile:
 async def measure(
     answers: Iterable[ScoredAnswer], measurer: Measurer, file: MeasureFile
 ) -> AsyncGenerator[Measurement, None]:
-    """The measures that were not there yet, as they come. Raises as `worked_off` does."""
+    """The measures that were not there yet, as they come. Raises as `run_concurrently` does."""
     left = (each for each in answers if each.measurable and not file.is_done(each.key, each.of))
     # Left half-way it must end what it works on now, not when it is collected.
     async with aclosing(
-        worked_off(left, measurer.measure, file.append, lambda made: made.failure, measurer.at_once)
+        run_concurrently(left, measurer.measure, file.append, lambda made: made.failure, measurer.at_once)
     ) as made:
         async for each in made:
             yield each

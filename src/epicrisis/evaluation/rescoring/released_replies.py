@@ -9,15 +9,16 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
+from epicrisis.answers import Answer
 from epicrisis.corpus import jsonl
-from epicrisis.corpus.reader_base import Skipped, because, check_file, is_folder, shown
+from epicrisis.corpus.reader_base import Skipped, check_file, is_folder, os_error_reason, printable_path
 from epicrisis.errors import InputError
 from epicrisis.evaluation.rescoring.readings import Reading
-from epicrisis.types import AnswerState, Question
+from epicrisis.types import Question
 
 Outputs: TypeAlias = Mapping[str, tuple[str, ...]]
 """Replies by question id."""
@@ -58,16 +59,16 @@ def read_outputs(path: Path) -> Outputs:
 def _file(path: Path) -> Outputs:
     check_file(path)
     outputs: dict[str, tuple[str, ...]] = {}
-    for item in jsonl.objects(path):
+    for item in jsonl.read_objects(path):
         if isinstance(item, Skipped):
             raise InputError(f"{item.path}, {item.where}: {item.reason}")
         number, value = item
         try:
             line = _Line.model_validate(value)
         except ValidationError:
-            raise InputError(f"{shown(path)}, line {number}: not a released reply; {_CURE}") from None
+            raise InputError(f"{printable_path(path)}, line {number}: not a released reply; {_CURE}") from None
         if line.id in outputs:
-            raise InputError(f"{shown(path)}, line {number}: its id was there before; keep one of the two")
+            raise InputError(f"{printable_path(path)}, line {number}: its id was there before; keep one of the two")
         outputs[line.id] = tuple(line.outputs)
     return outputs
 
@@ -78,15 +79,17 @@ def _folder(folder: Path) -> Outputs:
     for path in sorted(folder.glob("*.json")):
         split, _, key = path.stem.partition("_")
         if split not in SPLITS or not key or key in outputs:
-            raise InputError(f"{shown(path)}: name the folder of one run, its files called {_NAMES}")
+            raise InputError(f"{printable_path(path)}: name the folder of one run, its files called {_NAMES}")
         try:
             outputs[key] = tuple(texts.validate_python(json.loads(path.read_bytes()), strict=True))
         except OSError as error:
-            raise InputError(f"{shown(path)}: {because(error)}; check the file and its permissions") from error
+            raise InputError(
+                f"{printable_path(path)}: {os_error_reason(error)}; check the file and its permissions"
+            ) from error
         except (ValueError, RecursionError):
-            raise InputError(f"{shown(path)}: not a JSON list of texts; fetch the file again") from None
+            raise InputError(f"{printable_path(path)}: not a JSON list of texts; fetch the file again") from None
     if not outputs:
-        raise InputError(f"{shown(folder)}: no file called {_NAMES} in it; name the folder that holds them")
+        raise InputError(f"{printable_path(folder)}: no file called {_NAMES} in it; name the folder that holds them")
     return outputs
 
 
@@ -105,13 +108,12 @@ def released(questions: Iterable[Question], outputs: Outputs) -> tuple[Replied, 
     return tuple(Replied(question, outputs[question.id]) for question in asked)
 
 
-def recorded(question: Question, answer: Mapping[str, Any]) -> Replied:
-    """A question with the answer that a run's record holds for it (`record["answer"]`).
+def recorded(answer: Answer) -> Replied:
+    """Return the question and the answer of a run's record as a reply.
 
     What MIRAGE's scorers read of it is the letter where there is one, else the answer's text, and nothing where the
     answer failed: a record does not keep the reply's own words.
     """
-    state: AnswerState = answer["state"]
-    choice: str | None = answer["choice"] if state == "answered" else None
-    outputs = () if state in ("failed", "over-window") else (choice or answer["text"],)
-    return Replied(question, outputs, Reading(state, choice))
+    choice = answer.choice if answer.state == "answered" else None
+    outputs = () if answer.state in ("failed", "over-window") else (choice or answer.text,)
+    return Replied(answer.question, outputs, Reading(answer.state, choice))

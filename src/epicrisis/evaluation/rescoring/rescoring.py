@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
 
 from epicrisis.corpus import jsonl
-from epicrisis.corpus.reader_base import Skipped, is_folder, shown
+from epicrisis.corpus.reader_base import Skipped, is_folder, printable_path
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.statistics import Mean, wilson
 from epicrisis.evaluation.analysis.table import Cell, Table
@@ -24,10 +23,10 @@ from epicrisis.evaluation.datasets.mirage import SUBSETS
 from epicrisis.evaluation.rescoring.readings import SCORINGS, Scoring
 from epicrisis.evaluation.rescoring.released_replies import Outputs, Replied, read_outputs, recorded, released
 from epicrisis.evaluation.rescoring.scores import Score, score
-from epicrisis.evaluation.runs.case import Condition, canonical
-from epicrisis.evaluation.runs.recorded_run import RecordedRun, names_of, open_run
+from epicrisis.evaluation.runs.case import Condition, canonical_condition
+from epicrisis.evaluation.runs.recorded_run import RecordedRun, name_runs, open_run
 from epicrisis.evaluation.runs.run_folder import MANIFEST
-from epicrisis.types import EvidenceSpan, Question
+from epicrisis.types import Question
 
 _SCORINGS: Mapping[Scoring, str] = {
     "ours": "ours: the choice that a reply states; abstained, unparsed and empty replies are neither right nor wrong, "
@@ -85,7 +84,7 @@ def rescored(
         raise InputError("these runs bring their questions with them: leave --dataset out")
     loaded = cache(partial(load, home=home, place=data))
     found: list[Replies] = []
-    for path, name, is_ours in zip(paths, names_of(paths), ours, strict=True):
+    for path, name, is_ours in zip(paths, name_runs(paths), ours, strict=True):
         if is_ours:
             found += _of_records(open_run(path, name))
         else:
@@ -102,9 +101,11 @@ def _is_ours(path: Path) -> bool:
     """Whether it is a run of this program. Raises InputError where it is nothing that could be read."""
     if is_folder(path):
         return (path / MANIFEST).exists()
-    first = next((item for item in jsonl.objects(path) if not isinstance(item, Skipped)), None)
+    first = next((item for item in jsonl.read_objects(path) if not isinstance(item, Skipped)), None)
     if first is None:
-        raise InputError(f"{shown(path)}: holds no JSON object a line; name a run, or a file of released replies")
+        raise InputError(
+            f"{printable_path(path)}: holds no JSON object a line; name a run, or a file of released replies"
+        )
     return "answer" in first[1]
 
 
@@ -113,12 +114,11 @@ def _of_records(run: RecordedRun) -> list[Replies]:
     parts: dict[str, list[Question | Replied]] = defaultdict(list)
     conditions: dict[str, Condition] = {}
     for record in run.records():
-        question = _question(record["answer"]["question"])
+        question = record.answer.question
         scorable = question.options and question.gold is not None
-        condition: Condition = record.get("condition", {})
-        at = canonical(condition)
-        conditions[at] = condition
-        parts[at].append(recorded(question, record["answer"]) if scorable else question)
+        at = canonical_condition(record.condition)
+        conditions[at] = record.condition
+        parts[at].append(recorded(record.answer) if scorable else question)
     found = []
     for at, cases in parts.items():
         replied = tuple(each for each in cases if isinstance(each, Replied))
@@ -127,12 +127,6 @@ def _of_records(run: RecordedRun) -> list[Replies]:
     if not found:
         raise InputError(f"{run.name} has no question with options and a gold letter: nothing in it can be scored so")
     return found
-
-
-def _question(value: Mapping[str, Any]) -> Question:
-    places = tuple(EvidenceSpan(**place) for place in value.get("evidence", ()))
-    lists = {name: tuple(value.get(name, ())) for name in ("gold_documents", "also")}
-    return Question(**{**value, **lists, "evidence": places})
 
 
 def _of_release(path: Path, name: str, loaded: Callable[[str], Dataset], dataset: str | None) -> Replies:
@@ -148,7 +142,7 @@ def _same_ids(path: Path, outputs: Outputs, loaded: Callable[[str], Dataset]) ->
         if {question.id for question in dataset.questions} == outputs.keys():
             return dataset
     raise InputError(
-        f"{shown(path)}: its {len(outputs)} ids are not those of a set of MIRAGE: say --dataset, whose questions it "
+        f"{printable_path(path)}: its {len(outputs)} ids are not those of a set of MIRAGE: say --dataset, whose questions it "
         "answers"
     )
 

@@ -11,7 +11,8 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.rescoring import mirage_scorers, stated_choice
 from epicrisis.evaluation.rescoring.readings import Reading, Scoring
 from epicrisis.evaluation.rescoring.released_replies import Replied
-from epicrisis.types import Question, chance_of, same_option
+from epicrisis.question_options import chance_accuracy, is_same_option
+from epicrisis.types import Question
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +60,12 @@ def is_right(question: Question, reading: Reading, scoring: Scoring = "ours") ->
     if reading.state != "answered":
         return None
     if scoring == "ours":
-        return same_option(question.options, reading.choice, question.gold)
+        return is_same_option(question.options, reading.choice, question.gold)
     return reading.choice == question.gold
 
 
 def _chance(question: Question, scoring: Scoring) -> float:
-    return (chance_of(question.options, question.gold) or 0.0) if scoring == "ours" else 1 / len(question.options)
+    return (chance_accuracy(question.options, question.gold) or 0.0) if scoring == "ours" else 1 / len(question.options)
 
 
 def score(replied: Sequence[Replied], scoring: Scoring) -> Score:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from epicrisis.evaluation.rescoring.readings import Reading
-from epicrisis.types import first_alike
+from epicrisis.question_options import first_same_option
 
 _EDGES = "()[]{}\"'*_.,:;\\ \t\r\n"
 
@@ -121,7 +121,7 @@ def read(reply: str, options: Mapping[str, str]) -> Reading:
 def _one(statements: Iterable[str], options: Mapping[str, str]) -> Reading | None:
     """The one letter that is stated, or that two are; else that none is to be had; else nothing."""
     meant = {_meant(words, options) for words in statements} - {None}
-    letters = {first_alike(options, each) for each in meant if each}
+    letters = {first_same_option(options, each) for each in meant if each}
     if letters:
         return Reading("answered", letters.pop()) if len(letters) == 1 else Reading("unparsed")
     return Reading("abstained") if meant else None
@@ -157,7 +157,7 @@ def _meant(words: str, options: Mapping[str, str]) -> str | None:
     if begun:
         longest = max(len(texts[letter]) for letter in begun)
         begun = [letter for letter in begun if len(texts[letter]) == longest]
-        return begun[0] if len({first_alike(options, letter) for letter in begun}) == 1 else None
+        return begun[0] if len({first_same_option(options, letter) for letter in begun}) == 1 else None
     found = _LETTERED.match(words)
     if found and (letter := (found[1] or found[2]).upper()) in texts:
         own = _begins(_plain(found[3].lstrip("-–— ")), texts[letter])

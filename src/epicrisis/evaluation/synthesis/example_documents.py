@@ -16,8 +16,15 @@ from typing import Any, TypeAlias
 from pydantic import ValidationError
 
 from epicrisis.corpus import jsonl
-from epicrisis.corpus.line_schemas import Filled, Name, QuestionLine, Text, fault, reason
-from epicrisis.corpus.reader_base import Skipped, check_file, shown
+from epicrisis.corpus.json_checks import find_json_fault
+from epicrisis.corpus.line_schemas import (
+    Identifier,
+    NonBlank,
+    NullableText,
+    QuestionLine,
+    describe_errors,
+)
+from epicrisis.corpus.reader_base import Skipped, check_file, printable_path
 from epicrisis.evaluation.runs.jsonl_store import read_lines
 from epicrisis.library.library import Library
 from epicrisis.library.passage_table import PassageTable
@@ -35,12 +42,12 @@ Numbered: TypeAlias = tuple[int, Mapping[str, Any]]
 class _Line(QuestionLine):
     """A solved question; `gold` is not looked at."""
 
-    choice: Name | None = None
-    answer: Filled
-    reasoning: Text = ""
-    set: Text = ""
-    how: Text = ""
-    model: Text = ""
+    choice: Identifier | None = None
+    answer: NonBlank
+    reasoning: NullableText = ""
+    set: NullableText = ""
+    how: NullableText = ""
+    model: NullableText = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +70,7 @@ def ready_made(path: Path) -> Iterator[Document | Skipped]:
     broken line is left out and said, and so is one of a patient. Raises InputError for a path that is no such file.
     """
     check_file(path)
-    return _documents(jsonl.objects(path), path)
+    return _documents(jsonl.read_objects(path), path)
 
 
 def kept(path: Path) -> Iterator[Document | Skipped]:
@@ -83,10 +90,10 @@ def _document(number: int, value: Mapping[str, Any], path: Path) -> Document | S
     try:
         line = _Line.model_validate(value)
     except ValidationError as error:
-        return Skipped(shown(path), f"line {number}", reason(error))
-    if wrong := fault(dict(value)) or _unfit(line):
-        return Skipped(shown(path), f"line {number}", wrong)
-    name = line.set or shown(path.name)
+        return Skipped(printable_path(path), f"line {number}", describe_errors(error))
+    if wrong := find_json_fault(dict(value)) or _unfit(line):
+        return Skipped(printable_path(path), f"line {number}", wrong)
+    name = line.set or printable_path(path.name)
     told = {
         "question": line.text,
         "question_id": line.id,

@@ -26,25 +26,26 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from epicrisis.answering.baselines import PROMPTS as ANSWERING
-from epicrisis.answering.reply_parsing import (
-    ANSWER_CHARACTERS,
-    REASONING_CHARACTERS,
-    ReplyForm,
+from epicrisis.answering.reply_parsing import ANSWER_CHARACTERS, REASONING_CHARACTERS, REPLY_KEYS, AnswerFormat
+from epicrisis.answering.structured_request import (
+    SECOND_TRY_TEMPERATURE,
+    JsonFormat,
+    ModelClient,
     Unreadable,
     json_objects,
+    text_schema,
 )
-from epicrisis.answering.strategy_context import SECOND_TRY_TEMPERATURE
 from epicrisis.answers import Failure, Usage
-from epicrisis.corpus.line_schemas import fault
+from epicrisis.corpus.json_checks import find_json_fault
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.evaluation.datasets.sampling import at_random
-from epicrisis.evaluation.grading.structured_requests import Asker, GraderReplyFormat, text_of
-from epicrisis.evaluation.runs.concurrency import worked_off
-from epicrisis.evaluation.runs.jsonl_store import alone, append_line, read_lines
+from epicrisis.evaluation.runs.concurrency import run_concurrently
+from epicrisis.evaluation.runs.jsonl_store import acquire_lock, append_line, read_lines
 from epicrisis.prompts import Prompt, render
+from epicrisis.question_options import is_same_option
 from epicrisis.serialization import to_json
-from epicrisis.types import Question, same_option
+from epicrisis.types import Question
 
 PROMPTS = "epicrisis.evaluation.grading.prompts"
 
@@ -160,26 +161,24 @@ def prompt_of(question: Question, how: How) -> Prompt:
     return render(PROMPTS, f"solve_{how.replace('-', '_')}", **asked, gold=question.gold)
 
 
-def _form(question: Question, how: How) -> GraderReplyFormat[Solution]:
-    form = ReplyForm(question.options, reasoning=True)
+def _form(question: Question, how: How) -> JsonFormat[Solution]:
+    form = AnswerFormat(question.options, reasoning=True)
     characters = _REASONING_CHARACTERS[how]
     # Of `solved` the same request as the strategy's, to the letter.
-    properties = {**form.schema()["properties"], "reasoning": text_of(characters)}
-    return GraderReplyFormat(
-        properties, characters + ANSWER_CHARACTERS, lambda reply: _read(reply, form, how != "solved")
-    )
+    properties = {**form.schema()["properties"], "reasoning": text_schema(characters)}
+    return JsonFormat(properties, characters + ANSWER_CHARACTERS, lambda reply: _read(reply, form, how != "solved"))
 
 
-def _read(text: str, form: ReplyForm, concludes: bool) -> Solution:
+def _read(text: str, form: AnswerFormat, concludes: bool) -> Solution:
     """With `concludes` the reasoning must come to no other choice than the reply states. Raises Unreadable."""
     reply = form.read(text)
     if not reply.found:
         return Solution(False)
     said = [each["reasoning"] for each in json_objects(text, frozenset({"reasoning"}))]
     reasoning = next((each.strip() for each in said if isinstance(each, str)), "")
-    if not reasoning and json_objects(text):
+    if not reasoning and json_objects(text, REPLY_KEYS):
         raise Unreadable("the reply has no reasoning")
-    if wrong := fault([reasoning, reply.text]):
+    if wrong := find_json_fault([reasoning, reply.text]):
         raise Unreadable(f"the reply {wrong}")
     if concludes and form.options and _concluded(reasoning, form.options) not in (None, reply.choice):
         raise Unreadable("the reasoning comes to another choice than the reply states")
@@ -188,7 +187,7 @@ def _read(text: str, form: ReplyForm, concludes: bool) -> Solution:
 
 def _concluded(reasoning: str, options: Mapping[str, str]) -> str | None:
     """The last choice that the reasoning says is the answer; `None` where it says it of none, and only weighs them."""
-    form = ReplyForm(options)
+    form = AnswerFormat(options)
     sentences = re.split(r"(?<=[.!?])\s+|\n+", reasoning)
     for sentence in reversed([each for each in sentences if _CONCLUDES.search(each)]):
         try:
@@ -204,7 +203,7 @@ def _state(question: Question, solution: Solution | None) -> SolutionState:
     if not solution.found:
         return "abstained"
     if question.options:
-        right = same_option(question.options, solution.choice, question.gold)
+        right = is_same_option(question.options, solution.choice, question.gold)
     else:
         right = arrives(solution.answer, question.gold or "")
     return "kept" if right else "wrong"
@@ -221,11 +220,11 @@ def _words(text: str) -> list[str]:
     return re.findall(r"\w+", text.casefold())
 
 
-async def _solved(asker: Asker, question: Question, how: How, tries: int) -> Solved:
+async def _solved(asker: ModelClient, question: Question, how: How, tries: int) -> Solved:
     prompt, form = prompt_of(question, how), _form(question, how)
     usage, state = Usage(), _state(question, None)
     for number in range(1, tries + 1):
-        said = await _drawn(asker, number).ask(prompt, form)
+        said = await _drawn(asker, number).request(prompt, form)
         usage += said.usage
         if said.failure is not None:
             return Solved(question, number, failure=said.failure, usage=usage)
@@ -235,7 +234,7 @@ async def _solved(asker: Asker, question: Question, how: How, tries: int) -> Sol
     return Solved(question, number, state, usage=usage)
 
 
-def _drawn(asker: Asker, number: int) -> Asker:
+def _drawn(asker: ModelClient, number: int) -> ModelClient:
     """The model as it draws for this try, from 1. Each has two seeds: an unreadable reply is asked for once more."""
     if number == 1:
         return asker
@@ -245,7 +244,7 @@ def _drawn(asker: Asker, number: int) -> Asker:
 
 
 async def solve(
-    questions: Iterable[Question], asker: Asker, file: SolvedFile, how: How, tries: int = TRIES
+    questions: Iterable[Question], asker: ModelClient, file: SolvedFile, how: How, tries: int = TRIES
 ) -> AsyncGenerator[Solved, None]:
     """What comes of the questions that have no line yet, each kept before it is yielded; failures are not kept.
 
@@ -258,7 +257,9 @@ async def solve(
         return await _solved(asker, question, how, 1 if how == "solved" else tries)
 
     # Left half-way it must end what it works on now, not when it is collected.
-    async with aclosing(worked_off(left, work, file.append, lambda each: each.failure, asker.at_once)) as ended:
+    async with aclosing(
+        run_concurrently(left, work, file.append, lambda each: each.failure, asker.concurrency)
+    ) as ended:
         async for each in ended:
             yield each
 
@@ -266,10 +267,10 @@ async def solve(
 # -- the file ---------------------------------------------------------------------------------------------------------
 
 
-def recipe(asker: Asker, how: How, tries: int = TRIES) -> dict[str, Any]:
+def recipe(asker: ModelClient, how: How, tries: int = TRIES) -> dict[str, Any]:
     """What decides the solutions, beside the questions."""
     template = prompt_of(Question("", gold=""), how).template
-    told = {"how": how, "model": to_json(asker.told), "prompt": template, "seed": asker.seed}
+    told = {"how": how, "model": to_json(asker.model_recipe), "prompt": template, "seed": asker.seed}
     return told if how == "solved" else {**told, "tries": tries}
 
 
@@ -280,7 +281,7 @@ class SolvedFile:
 
     def __init__(self, path: Path, set_name: str, recipe: Mapping[str, Any]) -> None:
         self._path = path
-        self._lock = alone(path)
+        self._lock = acquire_lock(path)
         self._set = set_name
         self._recipe = recipe
         self._asked: dict[str, str] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, Message, OnDelta
+from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, DeltaCallback, Message
 
 
 class Layer:
@@ -17,7 +17,7 @@ class Layer:
     def name(self) -> str:
         return self._inner.name
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         return await self._inner.complete(request, on_delta)
 
     async def count_tokens(self, messages: Sequence[Message]) -> int:

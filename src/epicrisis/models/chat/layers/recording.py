@@ -18,7 +18,7 @@ from epicrisis.logs import log_call
 from epicrisis.models.chat.layers.layer import Layer
 from epicrisis.printable import printable_json
 from epicrisis.privacy import open_private
-from epicrisis.protocols import ChatModel, ChatReply, ChatRequest, OnDelta
+from epicrisis.protocols import ChatModel, ChatReply, ChatRequest, DeltaCallback
 from epicrisis.serialization import to_json
 
 
@@ -35,7 +35,7 @@ class RecordingModel(Layer):
         self._path = path
         self._prepared = False
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         self._prepare()
         moment, start = datetime.now(UTC).isoformat(timespec="milliseconds"), time.monotonic()
 
