@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from epicrisis.answers import Usage
 from epicrisis.errors import EndpointRejected, NotCached, ReplyInvalid
 from epicrisis.models.chat.layers.cache import CachedModel, ReplyCache, compute_reply_key
-from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, Message, OnDelta
+from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
 from tests.support.virtual_clock import asked
 
@@ -48,7 +48,7 @@ class Named(ScriptedModel):
 class Unreachable(Named):
     """Must not be asked anything but its fingerprint."""
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         raise AssertionError("a call was made")
 
     async def count_tokens(self, messages: Sequence[Message]) -> int:
@@ -228,7 +228,7 @@ class Gated(Named):
         super().__init__()
         self.gates: list[asyncio.Future[None]] = []
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         gate = asyncio.get_running_loop().create_future()
         self.gates.append(gate)
         await gate

@@ -30,7 +30,7 @@ from epicrisis.models.catalogue import (
 )
 from epicrisis.models.download_sources import list_hub_files, read_hub_file, read_wheel_member
 from epicrisis.models.model_files import ModelFiles, compute_sha256, find_local_files
-from epicrisis.printable import shell_quoted
+from epicrisis.printable import quote_for_shell
 from epicrisis.serialization import to_json
 
 DownloadProgress: TypeAlias = Callable[[int, int], None]
@@ -85,7 +85,7 @@ def find_model(name_or_path: str, kind: ModelKind, home: Path, *, models: Catalo
             raise ModelMissing(f"{model.name} is a model of kind {model.kind}, wanted is one of kind {kind}")
         if there := _there(model, folder):
             return _files(model, folder, there)
-        cure = f"run `epicrisis models pull {shell_quoted(model.name)}`"
+        cure = f"run `epicrisis models pull {quote_for_shell(model.name)}`"
         raise ModelMissing(f"the model {model.name} is not here yet: {cure}")
     path = Path(name_or_path).expanduser()
     if path.exists():
@@ -108,7 +108,7 @@ def verify_model(name: str, home: Path, *, models: Catalogue | None = None) -> N
     known = load_catalogue() if models is None else models
     found = find_model(name, get_pinned_model(name, known).kind, home, models=known)
     for path, file in found.files.items():
-        cure = f"delete {file.parent} and run `epicrisis models pull {shell_quoted(name)}`"
+        cure = f"delete {file.parent} and run `epicrisis models pull {quote_for_shell(name)}`"
         _check(compute_sha256(file), found.sha256[path], f"{name}/{path}", cure)
 
 

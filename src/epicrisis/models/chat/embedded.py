@@ -23,7 +23,7 @@ from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 from epicrisis.models.gguf import list_gguf_parts, read_gguf_header
 from epicrisis.models.hardware import count_idle_cores, count_usable_cores, measure_available_memory
 from epicrisis.models.model_files import compute_sha256
-from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, Message, OnDelta
+from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message
 
 WINDOW = 8192
 BATCH_TOKENS = 256
@@ -77,7 +77,7 @@ class EmbeddedModel:
     def name(self) -> str:
         return self._name
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         # Streamed, asked for or not: llama.cpp does not look whether anybody waits for a whole reply.
         return await (await self._running()).complete(request, on_delta or _nothing)
 

@@ -35,8 +35,8 @@ from epicrisis.models.chat.endpoints.request import build_body, find_rejected_pa
 from epicrisis.models.chat.endpoints.usage import is_prompt_truncated, measure_usage
 from epicrisis.models.chat.prices import look_up_cost
 from epicrisis.models.chat.token_estimates import UNKNOWN_USAGE
-from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, Message, OnDelta, OptionLogprobs
-from epicrisis.surrogates import REPAIRED
+from epicrisis.printable import SURROGATES_REPLACED
+from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message, OptionLogprobs
 
 if TYPE_CHECKING:
     from epicrisis.models.chat.endpoints.connection import Connection
@@ -127,7 +127,7 @@ class OpenAICompatibleModel:
         return self._name
 
     @_drop_causes
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         start = time.monotonic()
         try:
             reply = await self._complete(request, on_delta)
@@ -174,7 +174,7 @@ class OpenAICompatibleModel:
                 timeout.reschedule(session.loop.time())
             await session.connection.close()
 
-    async def _complete(self, request: ChatRequest, on_delta: OnDelta | None) -> ChatReply:
+    async def _complete(self, request: ChatRequest, on_delta: DeltaCallback | None) -> ChatReply:
         if request.options and self._reports_logprobs is False:
             raise self._reject_logprobs(Usage())
         conforms = None if request.schema is None else build_schema_check(request.schema)
@@ -202,7 +202,7 @@ class OpenAICompatibleModel:
         )
 
     async def _send_adapted(
-        self, request: ChatRequest, model: str, on_delta: OnDelta | None
+        self, request: ChatRequest, model: str, on_delta: DeltaCallback | None
     ) -> tuple[CompletedReply, Usage, frozenset[str]]:
         """Send the request until no parameter is rejected.
 
@@ -238,7 +238,7 @@ class OpenAICompatibleModel:
         parameter = find_rejected_parameter(response, own)
         return None if parameter == "response_format" and self._json_schema else parameter
 
-    async def _send(self, body: dict[str, Any], request: ChatRequest, on_delta: OnDelta | None) -> CompletedReply:
+    async def _send(self, body: dict[str, Any], request: ChatRequest, on_delta: DeltaCallback | None) -> CompletedReply:
         async with self._connect(UNKNOWN_USAGE) as connection:
             if on_delta is not None and body.get("stream"):
                 events = connection.stream("/chat/completions", body)
@@ -340,7 +340,7 @@ def _list_reply_notes(
     if reply.thinking and not request.max_reasoning_tokens:
         notes.append("the model thinks, in the room of its answer: set max_reasoning_tokens")
     if reply.repaired:
-        notes.append(REPAIRED)
+        notes.append(SURROGATES_REPLACED)
     if is_prompt_truncated(request, usage.prompt_tokens):
         notes.append(
             f"the endpoint read {usage.prompt_tokens} tokens, too few for this prompt: its window cut it (Ollama: "

@@ -20,7 +20,7 @@ from openai.providers import bedrock
 
 from epicrisis.errors import ModelMissing, ReplyInvalid
 from epicrisis.models.chat.endpoints.endpoint import Endpoint
-from epicrisis.privacy import quiet_logs
+from epicrisis.privacy import silence_dependency_logs
 
 CONNECT_SECONDS = 10.0
 """The longest wait for a connection."""
@@ -44,7 +44,7 @@ class Connection:
     """
 
     def __init__(self, endpoint: Endpoint, key: str | None, timeout: float | None, concurrency: int) -> None:
-        quiet_logs()
+        silence_dependency_logs()
         # A server may close an idle connection just when it is used again (llama.cpp and vLLM do after 5 s), and some
         # servers use one thread per connection. On this machine each call has its own connection.
         limits = httpx2.Limits(

@@ -21,10 +21,10 @@ from epicrisis.answers import Usage
 from epicrisis.errors import ReplyInvalid, ReplyTruncated, ReplyWithheld
 from epicrisis.models.chat.endpoints.failures import ErrorInReply
 from epicrisis.models.chat.token_estimates import UNKNOWN_USAGE, compute_max_reply_tokens
-from epicrisis.protocols import ChatRequest, OnDelta, OptionLogprobs
-from epicrisis.surrogates import ends_in_half, without_halves
+from epicrisis.printable import ends_in_high_surrogate, replace_surrogates
+from epicrisis.protocols import ChatRequest, DeltaCallback, OptionLogprobs
 
-CleanText: TypeAlias = Annotated[str, AfterValidator(without_halves)]
+CleanText: TypeAlias = Annotated[str, AfterValidator(replace_surrogates)]
 """Text that is stored or shown unchanged. A message's own text is repaired after its pieces are joined."""
 
 MAX_CHOICES = 128
@@ -169,7 +169,7 @@ def read_whole_reply(raw: object, request: ChatRequest, host: str) -> CompletedR
     raw_text, raw_thinking = message.text, message.thinking
     if len(raw_text) + len(raw_thinking) > _compute_max_characters(request):
         return replace(empty, flaw=_describe_excess(host))
-    clean_text, clean_thinking = without_halves(raw_text), without_halves(raw_thinking)
+    clean_text, clean_thinking = replace_surrogates(raw_text), replace_surrogates(raw_thinking)
     text, tagged_thinking = split_thinking(clean_text, expected=request.max_reasoning_tokens > 0)
     return replace(
         empty,
@@ -183,7 +183,11 @@ def read_whole_reply(raw: object, request: ChatRequest, host: str) -> CompletedR
 
 
 async def read_streamed_reply(
-    events: AsyncGenerator[object, None], request: ChatRequest, on_delta: OnDelta, host: str, timeout: float | None
+    events: AsyncGenerator[object, None],
+    request: ChatRequest,
+    on_delta: DeltaCallback,
+    host: str,
+    timeout: float | None,
 ) -> CompletedReply:
     """Read a streamed reply. `on_delta` receives the answer's text without thinking.
 
@@ -211,7 +215,7 @@ def _describe_excess(host: str) -> str:
 class _StreamReader:
     """Collects the events of a streamed reply."""
 
-    def __init__(self, request: ChatRequest, on_delta: OnDelta, host: str) -> None:
+    def __init__(self, request: ChatRequest, on_delta: DeltaCallback, host: str) -> None:
         self._max_characters = _compute_max_characters(request)
         self._remaining_events = _MAX_EVENTS_PER_TOKEN * compute_max_reply_tokens(request) + _SLACK
         self._max_thinking_tokens = request.max_reasoning_tokens
@@ -261,11 +265,11 @@ class _StreamReader:
     def _complete_characters(self, piece: str) -> str:
         """Return the piece as whole characters. The first half of a pair at its end waits for the next piece."""
         piece = self._half + piece
-        self._half = piece[-1] if ends_in_half(piece) else ""
+        self._half = piece[-1] if ends_in_high_surrogate(piece) else ""
         return self._repair(piece.removesuffix(self._half) if self._half else piece)
 
     def _repair(self, text: str) -> str:
-        clean = without_halves(text)
+        clean = replace_surrogates(text)
         if len(clean) == len(text) and clean != text:
             self._reply = replace(self._reply, repaired=True)
         return clean

@@ -22,7 +22,7 @@ from epicrisis.models.chat.token_estimates import (
     compute_max_reply_tokens,
     count_used_tokens,
 )
-from epicrisis.protocols import ChatModel, ChatReply, ChatRequest, OnDelta
+from epicrisis.protocols import ChatModel, ChatReply, ChatRequest, DeltaCallback
 from epicrisis.settings import BudgetSettings
 
 RESUME_HINT = "the answers so far are kept, and the same command continues from there"
@@ -136,7 +136,7 @@ class BudgetedModel(Layer):
                 "settings (price = {input = ..., output = ...}, per million tokens), or use --budget-tokens instead"
             )
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         maximum = await self._compute_maximum(request)
         await self._budget.reserve(maximum)
         cost = maximum
@@ -170,7 +170,7 @@ class TimedModel(Layer):
         super().__init__(inner)
         self._budget = budget
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         async with self._budget.limit_time():
             return await self._inner.complete(request, on_delta)
 

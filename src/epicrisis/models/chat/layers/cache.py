@@ -30,7 +30,7 @@ from epicrisis.answers import Usage
 from epicrisis.errors import EpicrisisError, InputError, NotCached, StorageError
 from epicrisis.models.chat.layers.layer import Layer
 from epicrisis.privacy import open_private
-from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, Message, OnDelta
+from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, DeltaCallback, Message
 
 T = TypeVar("T")
 
@@ -78,7 +78,7 @@ class CachedModel(Layer):
         self._fingerprint: str | None = None
         self._flights: dict[bytes, _Flight] = {}
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         key = compute_reply_key(await self.fingerprint(), request)
         reply = self._cache.get(key)
         if reply is None and not self._cache.replay:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from epicrisis.errors import EpicrisisError
 from epicrisis.models.chat.layers.layer import Layer
 from epicrisis.models.chat.token_estimates import compute_max_reply_tokens, count_used_tokens, estimate_prompt_tokens
-from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, Message, OnDelta
+from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, DeltaCallback, Message
 
 MINUTE = 60.0
 POLL_SECONDS = 0.25
@@ -34,7 +34,7 @@ class ConcurrencyLimitedModel(Layer):
         super().__init__(inner)
         self._semaphore = asyncio.Semaphore(limit)
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         async with self._semaphore:
             return await self._inner.complete(request, on_delta)
 
@@ -89,7 +89,7 @@ class RateLimitedModel(Layer):
         self._calls: deque[_AdmittedCall] = deque()
         self._tokens_in_window = 0
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         maximum = estimate_prompt_tokens(request.messages) + compute_max_reply_tokens(request)
         call = await self._admit(maximum)
         try:

@@ -11,7 +11,7 @@ from typing import TypeVar
 from epicrisis.answers import Usage
 from epicrisis.errors import ChatError, EndpointBusy, EpicrisisError
 from epicrisis.models.chat.layers.layer import Layer
-from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, Message, OnDelta
+from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, DeltaCallback, Message
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ class RetryingModel(Layer):
         self._base_seconds = base_seconds
         self._sleep = sleep
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         has_output = False
 
         def forward(piece: str | None) -> None:
