@@ -93,7 +93,7 @@ class RecordingModel(Layer):
 class LoggedModel(Layer):
     """Writes each prompt and its reply or error to the log. See `logs.log_call`."""
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         try:
             reply = await self._inner.complete(request, on_delta)
         except ChatError as error:
