@@ -304,9 +304,7 @@ def calibrate(
     model: ModelName = None,
     data: Annotated[
         Path | None,
-        typer.Option(
-            "--data", envvar="EPICRISIS_DATA", help="A folder whose `judge` holds what people have scored."
-        ),
+        typer.Option("--data", envvar="EPICRISIS_DATA", help="A folder whose `judge` holds what people have scored."),
     ] = None,
     n: Annotated[
         int | None,

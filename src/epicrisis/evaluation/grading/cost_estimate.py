@@ -10,7 +10,7 @@ from epicrisis.answers import Usage
 from epicrisis.evaluation.grading.human_scores import sample_items
 from epicrisis.evaluation.grading.rubric import FORM, render_notes_prompt, render_prompt
 from epicrisis.evaluation.grading.scored_answers import ScoredAnswer
-from epicrisis.models.chat.prices import price_of
+from epicrisis.models.chat.prices import build_cost_function
 from epicrisis.plan.confirmation import QUICK_SAMPLE, threshold_question
 from epicrisis.plan.cost_plan import CostPlan, CostRange, StrategyPlan
 from epicrisis.prompts import Prompt
@@ -33,7 +33,7 @@ async def cost_question(
 
     The prompts of a sample are counted; notes are estimated from the lengths of the passages that are judged against.
     """
-    price = price_of(model)
+    price = build_cost_function(model)
     free = price(Usage(prompt_tokens=1_000_000, completion_tokens=1_000_000)) == 0
     read = [each for each in against_notes if each.cited or each.given]
     n, reply = len(answers) + len(read), FORM.max_tokens
