@@ -45,10 +45,10 @@ class RunOverrides:
     """Read in a second asking where `ranking` leaves notes out by time and does not answer."""
 
 
-AS_SET = RunOverrides()
+NO_OVERRIDES = RunOverrides()
 
 
-def treated(context: Context, treatment: RunOverrides) -> Context:
+def apply_overrides(context: Context, treatment: RunOverrides) -> Context:
     """The context with what the treatment says in place of what the settings say."""
     return replace(
         context,

@@ -10,7 +10,7 @@ from epicrisis.answering.open_medprompt import self_reflection
 from epicrisis.answering.reward import ATTRIBUTES, RewardFormat, request_reward
 from epicrisis.answering.strategy_context import RefiningOptions, Rewarder
 from epicrisis.answering.structured_request import Unreadable
-from epicrisis.answers import Called
+from epicrisis.answers import ModelCalled
 from epicrisis.protocols import ChatRequest
 from epicrisis.testing.chat import ScriptedModel
 from tests.support.strategies import OPEN_QUESTION, items_of, run, said, world
@@ -49,5 +49,5 @@ def test_the_judge_is_the_model_of_its_role_and_on_record() -> None:
     )
     answer = run(self_reflection, asked, OPEN_QUESTION)
     assert answer.drafts[0].rewards == dict.fromkeys(ATTRIBUTES, 4.0)
-    assert [call.model for call in asked.of(Called)] == ["scripted", "judge"]
+    assert [call.model for call in asked.of(ModelCalled)] == ["scripted", "judge"]
     assert items_of(judge.requests[0]) == ["It does."]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from epicrisis.answers import Answer, Withheld
-from epicrisis.unanswerable import is_unanswerable
+from epicrisis.answers import Answer, WithheldAnswer
+from epicrisis.question_options import is_unanswerable
 
 
 def withhold_unverified(answer: Answer) -> Answer:
@@ -29,7 +29,7 @@ def withhold_unverified(answer: Answer) -> Answer:
         reason = "its only quotation does not stand in the document it names"
     else:
         reason = f"none of its {n} quotations stands in the document it names"
-    withheld = Withheld(answer.text, reason, answer.choice, answer.citations)
+    withheld = WithheldAnswer(answer.text, reason, answer.choice, answer.citations)
     return replace(answer, state="abstained", text="", choice=None, citations=(), withheld=withheld)
 
 

@@ -13,9 +13,9 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from epicrisis.answers import Failure, Usage
 from epicrisis.errors import ChatError, ReplyTruncated, ReplyWithheld
+from epicrisis.printable import replace_surrogates
 from epicrisis.prompts import Prompt
 from epicrisis.protocols import ChatModel, ChatReply, ChatRequest
-from epicrisis.surrogates import without_halves
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -104,7 +104,7 @@ def json_objects(text: str, keys: frozenset[str]) -> list[dict[str, Any]]:
     """
     decoder = json.JSONDecoder(strict=False)
     objects: list[dict[str, Any]] = []
-    text = without_halves(text)
+    text = replace_surrogates(text)
     at, broken = text.find("{"), 0
     while at >= 0:
         try:

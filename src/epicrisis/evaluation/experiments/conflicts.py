@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from epicrisis.answers import Retrieved, Trace
 from epicrisis.dates import last_day
 from epicrisis.evaluation.analysis.grouping import (
     STATES,
@@ -26,8 +26,9 @@ from epicrisis.evaluation.analysis.grouping import (
     score,
 )
 from epicrisis.evaluation.analysis.table import Cell, Table
-from epicrisis.evaluation.runs.case import canonical
-from epicrisis.evaluation.runs.outcomes import Outcome, RunRecord, outcomes
+from epicrisis.evaluation.runs.case import canonical_condition
+from epicrisis.evaluation.runs.outcomes import Outcome, score_records
+from epicrisis.evaluation.runs.record import RunRecord
 
 OURS, RIVAL = "brief-context", "rag"
 _ARM = "arm"
@@ -68,43 +69,41 @@ def parted(records: Iterable[RunRecord]) -> tuple[Parted, ...]:
 
     Raises InputError where a question has no options or no gold letter.
     """
-    return tuple(_parted(record) for record in records if record["answer"]["partials"])
+    return tuple(_parted(record) for record in records if record.answer.partials)
 
 
 def _parted(record: RunRecord) -> Parted:
-    answer = record["answer"]
-    (outcome,) = outcomes([record])
-    partials = sorted(answer["partials"], key=lambda partial: int(partial["partition"]))
-    days = _days(answer["trace"])
-    gold = set(answer["question"]["gold_documents"])
-    relevant = [partial for partial in partials if partial["state"] == "relevant"]
+    answer = record.answer
+    (outcome,) = score_records([record])
+    partials = sorted(answer.partials, key=lambda partial: partial.partition)
+    days = _days(answer.trace)
+    gold = set(answer.question.gold_documents)
+    relevant = [partial for partial in partials if partial.state == "relevant"]
     return Parted(
         outcome=outcome,
-        final=answer["choice"] if outcome.state == "answered" else None,
-        gold=answer["question"]["gold"],
+        final=answer.choice if outcome.state == "answered" else None,
+        gold=str(answer.question.gold),
         stated=tuple(
             PartialChoice(
-                choice=partial["choice"],
-                quotations=len(partial["quotations"]),
-                newest=max(
-                    (days[q["passage_id"]] for q in partial["quotations"] if q["passage_id"] in days), default=None
-                ),
-                key=any(passage.rpartition("#")[0] in gold for passage in partial["passages"]),
+                choice=partial.choice,
+                quotations=len(partial.quotations),
+                newest=max((days[q.passage_id] for q in partial.quotations if q.passage_id in days), default=None),
+                key=any(passage.rpartition("#")[0] in gold for passage in partial.passages),
             )
             for partial in relevant
-            if partial["choice"] is not None
+            if partial.choice is not None
         ),
-        undecided=sum(partial["choice"] is None for partial in relevant),
-        nothing=sum(partial["state"] == "nothing" for partial in partials),
-        failed=sum(partial["state"] == "failed" for partial in partials),
+        undecided=sum(partial.choice is None for partial in relevant),
+        nothing=sum(partial.state == "nothing" for partial in partials),
+        failed=sum(partial.state == "failed" for partial in partials),
     )
 
 
-def _days(trace: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+def _days(trace: Trace) -> dict[str, int]:
     """The last day that the date of each passage read can mean, of those that have one."""
-    rankings = [event["ranking"] for event in trace if event["event"] == "retrieved"]
-    passages = [hit["passage"] for ranking in rankings for hit in ranking["hits"]]
-    return {passage["id"]: last_day(passage["date"]) for passage in passages if passage["date"] is not None}
+    rankings = [event.ranking for event in trace if isinstance(event, Retrieved)]
+    passages = [passage for ranking in rankings for passage in ranking.passages]
+    return {passage.id: last_day(passage.date) for passage in passages if passage.date is not None}
 
 
 # -- which rule decided -----------------------------------------------------------------------------------------------
@@ -200,10 +199,10 @@ def split(records: Iterable[RunRecord]) -> tuple[tuple[Parted, ...], tuple[Outco
     """BriefContext's cases and plain RAG's outcomes, by the condition `arm`, else by the strategy of the answer."""
     arms: dict[str, list[RunRecord]] = {OURS: [], RIVAL: []}
     for record in records:
-        arm = record.get("condition", {}).get(_ARM, record["answer"]["strategy"])
+        arm = record.arm
         if arm in arms:
             arms[arm].append(record)
-    return parted(arms[OURS]), outcomes(arms[RIVAL])
+    return parted(arms[OURS]), score_records(arms[RIVAL])
 
 
 def conflicts_table(
@@ -281,7 +280,9 @@ def _compared(
 
 def _twin(outcome: Outcome) -> tuple[str, str]:
     """The question and its condition but for the arm: alike in the two of a pair."""
-    return outcome.question, canonical({name: value for name, value in outcome.condition.items() if name != _ARM})
+    return outcome.question, canonical_condition(
+        {name: value for name, value in outcome.condition.items() if name != _ARM}
+    )
 
 
 def _pair(outcomes: Iterable[Outcome]) -> tuple[str, ...]:

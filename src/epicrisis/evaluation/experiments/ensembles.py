@@ -17,7 +17,8 @@ from epicrisis.evaluation.analysis.grouping import AccuracyMeasure, Group, table
 from epicrisis.evaluation.analysis.statistics import mean_of
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.runs.case import Case, Condition
-from epicrisis.evaluation.runs.outcomes import Outcome, RunRecord, outcome_of_record
+from epicrisis.evaluation.runs.outcomes import Outcome
+from epicrisis.evaluation.runs.record import RunRecord
 from epicrisis.overrides import RunOverrides
 from epicrisis.types import Question, StrategyName
 
@@ -217,12 +218,12 @@ def took(runs: Mapping[str, Iterable[RunRecord]], by: Sequence[str]) -> Table:
     for model, records in runs.items():
         groups: dict[tuple[Cell, ...], list[RunRecord]] = {}
         for record in records:
-            groups.setdefault(tuple(record["condition"].get(name) for name in by), []).append(record)
+            groups.setdefault(tuple(record.condition.get(name) for name in by), []).append(record)
         for labels, cases in sorted(groups.items(), key=lambda pair: tuple(map(_place, pair[0]))):
-            whole = [each["answer"]["usage"] for each in cases if each["answer"]["state"] != "failed"]
-            calls = [each["calls"] + each["replayed_calls"] for each in whole]
-            tokens = [each["prompt_tokens"] + each["completion_tokens"] + each["replayed_tokens"] for each in whole]
-            clusters = [outcome_of_record(each).question for each in cases if each["answer"]["state"] != "failed"]
+            whole = [each.answer.usage for each in cases if each.answer.state != "failed"]
+            calls = [each.calls + each.replayed_calls for each in whole]
+            tokens = [each.prompt_tokens + each.completion_tokens + each.replayed_tokens for each in whole]
+            clusters = [each.question_key for each in cases if each.answer.state != "failed"]
             means = (mean_of(values, clusters, shares=False) if values else None for values in (calls, tokens))
             rows.append((model, *labels, len(cases), len(cases) - len(whole), *means))
     return Table("What it took", ("model", *by, "cases", "not counted", "calls", "tokens"), tuple(rows), _TOOK)

@@ -15,6 +15,7 @@ from statistics import fmean
 import numpy as np
 import numpy.typing as npt
 
+from epicrisis.answers import Retrieved
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis import statistics
 from epicrisis.evaluation.analysis.grouping import (
@@ -40,7 +41,8 @@ from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.experiments.arms import UNPLACED, Material, Study
 from epicrisis.evaluation.experiments.passage_source import Evidence
 from epicrisis.evaluation.runs.case import Case
-from epicrisis.evaluation.runs.outcomes import Outcome, RunRecord
+from epicrisis.evaluation.runs.outcomes import Outcome
+from epicrisis.evaluation.runs.record import RunRecord
 from epicrisis.retrieval.document_ranking import first
 from epicrisis.retrieval.preflight import rankings_agree, rule_for
 from epicrisis.retrieval.ranking_signals import BY_WORDS
@@ -168,11 +170,11 @@ def _scored(ranking: Ranking) -> list[tuple[str, float]]:
 def stood_in(records: Iterable[RunRecord]) -> tuple[str, ...]:
     """A remark on the retrievers of the arm `mirage`, as its rankings name them; none where it was not asked."""
     found = dict.fromkeys(
-        json.dumps(event["ranking"]["parameters"].get("encoder"))
+        json.dumps(event.ranking.parameters.get("encoder"))
         for record in records
-        if record.get("condition", {}).get("arm") == MIRAGE
-        for event in record["answer"]["trace"]
-        if event["event"] == "retrieved"
+        if record.condition.get("arm") == MIRAGE
+        for event in record.answer.trace
+        if isinstance(event, Retrieved)
     )
     encoders = [json.loads(each) for each in found]
     named = ["BM25" if each is None else " and ".join(["BM25", *_listed(each)]) for each in encoders]

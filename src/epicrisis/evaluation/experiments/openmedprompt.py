@@ -129,9 +129,9 @@ def _one(name: str, k: int, examples: Examples) -> tuple[Condition, RunOverrides
 
 
 def _first(examples: Examples, k: int) -> Examples:
-    if len(examples.shown) < k:
-        raise InputError(f"a library has {len(examples.shown)} solved questions to show of {k}: give less with -k")
-    return replace(examples, shown=examples.shown[:k])
+    if len(examples.examples) < k:
+        raise InputError(f"a library has {len(examples.examples)} solved questions to show of {k}: give less with -k")
+    return replace(examples, examples=examples.examples[:k])
 
 
 def tables(

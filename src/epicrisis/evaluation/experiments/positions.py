@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import groupby, product
 
-from epicrisis.counting import units
 from epicrisis.evaluation.analysis.grouping import (
     AccuracyMeasure,
     Group,
@@ -28,6 +27,7 @@ from epicrisis.evaluation.experiments.arms import UNPLACED, Study
 from epicrisis.evaluation.experiments.placement import PLACES, distinct
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome
+from epicrisis.partitioning import group_passages
 from epicrisis.types import Question
 
 NAME = "positions"
@@ -71,7 +71,7 @@ def cases(
     made: list[Case] = []
     for material in study.gather(questions, max(ks)):
         made += study.bounds(material, arms)
-        keys = len(units(material.keys, study.evidence.count))
+        keys = len(group_passages(material.keys, study.evidence.count))
         for k in ks:
             read = max(k, keys) if at_least_keys else k
             rankings = {place: material.placed(read, place) for place in distinct(places, read, keys)}

@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
 
-from epicrisis.components import Opened, encoder_to_add, scope_of
+from epicrisis.components import LibrarySearch, build_scope, load_ingest_encoder
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.evaluation.datasets.patient_records import populations
@@ -30,13 +30,13 @@ from epicrisis.library.manifest import NAME as MANIFEST
 from epicrisis.models.sparse import load_sparse
 from epicrisis.pipeline import Pipeline
 from epicrisis.protocols import ChatModel, Message
+from epicrisis.question_options import is_unanswerable
 from epicrisis.retrieval.event_mentions import stating, telling
 from epicrisis.retrieval.record_context import of_record
 from epicrisis.retrieval.sparse_ranking import sparse_ranking
 from epicrisis.retrieval.timeline import NoteTime, Resolution, resolve
 from epicrisis.settings import Settings
 from epicrisis.types import ExtractionTarget, Passage, Question, Ranking, Scope, SearchMode
-from epicrisis.unanswerable import is_unanswerable
 
 CHUNK_TOKENS = 512
 """The study's chunks (3.3)."""
@@ -71,7 +71,7 @@ def fill(
     A new library has chunks of `chunk_tokens`; where nobody says, of CHUNK_TOKENS or, by an encoder that reads less, of
     its window. Raises UserError: longer chunks than the encoder reads, another encoder, no such model.
     """
-    encoder, name = encoder_to_add(settings, path, ready_made=False)
+    encoder, name = load_ingest_encoder(settings, path, ready_made=False)
     if chunk_tokens is None and not (path / MANIFEST).is_file():
         chunk_tokens = min(CHUNK_TOKENS, encoder.max_tokens)
     items = chain.from_iterable(each.notes() for each in sets)
@@ -233,14 +233,14 @@ async def _counter(model: ChatModel) -> Callable[[Sequence[str]], asyncio.Future
 class _Records:
     """The records of a library, each read once: whole notes, oldest first, and their tokens."""
 
-    opened: Opened
+    opened: LibrarySearch
     settings: Settings
     count: Callable[[Sequence[str]], asyncio.Future[list[int]]]
     notes: dict[str, tuple[Passage, ...]]
     tokens: dict[str, int]
 
     def __init__(
-        self, opened: Opened, settings: Settings, count: Callable[[Sequence[str]], asyncio.Future[list[int]]]
+        self, opened: LibrarySearch, settings: Settings, count: Callable[[Sequence[str]], asyncio.Future[list[int]]]
     ) -> None:
         self.opened, self.settings, self.count = opened, settings, count
         self.notes, self.tokens = {}, {}
@@ -250,7 +250,7 @@ class _Records:
         for question in questions:
             patient = question.patient or ""
             if patient not in self.notes:
-                scope = scope_of(self.settings.scope, question=question)
+                scope = build_scope(self.settings.scope, question=question)
                 notes = of_record(await asyncio.to_thread(self.opened.library.record, scope)).passages
                 self.notes[patient] = notes
                 counts = await self.count([note.text for note in notes])
@@ -271,11 +271,11 @@ class _Records:
 # -- the search -------------------------------------------------------------------------------------------------------
 
 
-def _search(opened: Opened, settings: Settings, request: Request, note_tokens: int | None) -> ehr.Search:
+def _search(opened: LibrarySearch, settings: Settings, request: Request, note_tokens: int | None) -> ehr.Search:
     sparse = None if request.sparse is None else load_sparse(request.sparse, settings.home, settings.threads)
 
     def scope(question: Question, hidden: frozenset[str] = frozenset()) -> Scope:
-        seen = scope_of(settings.scope, question=question)
+        seen = build_scope(settings.scope, question=question)
         return replace(seen, hidden=seen.hidden | hidden)
 
     def chunks(question: Question, k: int, by: str, hidden: frozenset[str]) -> Ranking:

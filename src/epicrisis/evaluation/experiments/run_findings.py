@@ -18,7 +18,7 @@ from epicrisis.evaluation.experiments.experiment import Experiment
 from epicrisis.evaluation.experiments.plain_run import NAME as EVALUATE
 from epicrisis.evaluation.experiments.protocol import PLACED, PROTOCOLS
 from epicrisis.evaluation.experiments.registry import EXPERIMENTS
-from epicrisis.evaluation.runs.recorded_run import RecordedRun, differing, open_runs, read_back
+from epicrisis.evaluation.runs.recorded_run import RecordedRun, list_differences, open_runs, refuse_mismatched_records
 
 _ALSO = {"conflicts": {"rag", "brief-context"}, "cost": {"rag", "brief-context", "closed-book"}}
 """Experiments that the records of `positions` answer as well, where they have these arms."""
@@ -29,7 +29,7 @@ def findings_of(paths: Sequence[Path]) -> tuple[Findings, ...]:
 
     Raises InputError where a path holds no run, or one of an experiment that is not known.
     """
-    with read_back(paths):
+    with refuse_mismatched_records(paths):
         return _of_paths(paths)
 
 
@@ -93,7 +93,7 @@ def _unfinished(runs: Sequence[RecordedRun]) -> Iterator[str]:
     for run in runs:
         if run.manifest is None or run.manifest.complete:
             continue
-        states = Counter(str(record["answer"]["state"]) for record in run.records())
+        states = Counter(str(record.answer.state) for record in run.records())
         cases = run.manifest.cases
         yield (
             f"{run.name} is not complete: of its {cases:,} cases {cases - states.total():,} have no record yet, and "
@@ -106,7 +106,7 @@ def _unlike(runs: Sequence[RecordedRun]) -> Iterator[str]:
     """What sets the runs apart beside their model: they stand in the same tables, each held against itself alone."""
     first, *others = runs
     for other in others:
-        names = [name for name in differing(first, other) if name != "model"]
+        names = [name for name in list_differences(first, other) if name != "model"]
         plans = [(run.questions, run.manifest.plan.sample if run.manifest else None) for run in (first, other)]
         names += [name for name, mine, theirs in zip(("question set", "sample"), *plans, strict=True) if mine != theirs]
         if names:

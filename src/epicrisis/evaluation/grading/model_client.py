@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from epicrisis.answering.structured_request import ModelClient
 from epicrisis.pipeline import Pipeline
-from epicrisis.settings import Models, Settings
+from epicrisis.settings import ModelsByRole, Settings
 from epicrisis.types import Scope
 
 
@@ -17,7 +17,7 @@ async def open_model_client(settings: Settings, role: str = "writer") -> AsyncGe
 
     Raises UserError before any call is made.
     """
-    overrides = {"strategy": "closed-book", "models": Models(writer=settings.model_for(role))}
+    overrides = {"strategy": "closed-book", "models": ModelsByRole(writer=settings.model_for(role))}
     async with Pipeline.open(settings.model_copy(update=overrides), None) as pipeline:
         context = pipeline.context(lambda event: None, Scope())
         recipe = pipeline.recipe()["models"]["writer"]
