@@ -10,7 +10,7 @@ import pytest
 
 from epicrisis.answering.open_medprompt import TEMPERATURES, TOP_PS, ensemble_refining, self_reflection
 from epicrisis.answering.strategy_context import Context, RefiningOptions, Rewarder
-from epicrisis.answers import Called, Drafted, ExamplesFound, Notice
+from epicrisis.answers import Drafted, ExamplesFound, ModelCalled, Notice
 from epicrisis.errors import EndpointRejected
 from epicrisis.protocols import ChatRequest
 from epicrisis.testing.chat import ScriptedModel
@@ -66,7 +66,7 @@ def test_drafts_are_varied_and_summed_up_once() -> None:
     assert asked.of(ExamplesFound) == [ExamplesFound(("e0",), (), ("",))]
     assert "What helps in gout?" in drafts[0].messages[1].content
     assert len(asked.of(Drafted)) == 6
-    assert len(asked.of(Called)) == 7
+    assert len(asked.of(ModelCalled)) == 7
 
 
 def test_more_drafts_change_none_of_the_first() -> None:
@@ -221,7 +221,9 @@ def test_a_draft_that_is_none_ends_the_rounds_and_is_said() -> None:
     asked = world(model, (), refining=RefiningOptions(rounds=5))
     answer = run(self_reflection, asked, OPEN_QUESTION)
     assert (answer.state, answer.text) == ("answered", "One.")
-    assert [notice.message for notice in asked.of(Notice)] == ["round 1 of 5 ended abstained: the earlier drafts remain"]
+    assert [notice.message for notice in asked.of(Notice)] == [
+        "round 1 of 5 ended abstained: the earlier drafts remain"
+    ]
 
 
 def test_a_first_draft_that_abstains_is_not_pressed() -> None:

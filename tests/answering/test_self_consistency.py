@@ -12,11 +12,11 @@ import pytest
 
 from epicrisis.answering.self_consistency import medprompt, self_consistency
 from epicrisis.answering.voting import VotingOptions
-from epicrisis.answers import Called, ExamplesFound, Notice, Voted
+from epicrisis.answers import ExamplesFound, ModelCalled, Notice, Voted
 from epicrisis.errors import EndpointRejected
 from epicrisis.protocols import ChatRequest
-from epicrisis.testing.chat import ScriptedModel, words
-from epicrisis.testing.voter import voter
+from epicrisis.testing.chat import ScriptedModel, count_words
+from epicrisis.testing.voter import build_voter
 from epicrisis.types import Example, Examples, Question
 from tests.support.strategies import NOT_FOUND, OPEN_QUESTION, run, world
 
@@ -51,7 +51,7 @@ def test_votes_are_draws_of_one_prompt_and_the_majority_wins() -> None:
     assert len({request.messages for request in model.requests}) == 1
     assert [request.sample for request in model.requests] == [0, 1, 2]
     assert {(request.temperature, request.top_p) for request in model.requests} == {(0.9, 0.8)}
-    assert len(asked.of(Called)) == len(asked.of(Voted)) == 3
+    assert len(asked.of(ModelCalled)) == len(asked.of(Voted)) == 3
     assert all(vote.usage.calls == 1 for vote in answer.votes)
 
 
@@ -118,7 +118,7 @@ def test_the_words_of_another_order_stand_where_they_name_no_letter(text: str, s
 def test_letters_of_another_order_do_not_stand_in_the_answer() -> None:
     """They were right where the options stood otherwise."""
     beliefs = {ASKED.text: {"scurvy": 1.0}}
-    answer = run(self_consistency, world(voter(beliefs), (), voting=VotingOptions(4, shuffle=True)), ASKED)
+    answer = run(self_consistency, world(build_voter(beliefs), (), voting=VotingOptions(4, shuffle=True)), ASKED)
     assert (answer.choice, answer.text) == ("B", "It is so.")
 
     def names_letters(request: ChatRequest) -> str:
@@ -211,7 +211,7 @@ def test_examples_that_do_not_fit_are_refused_and_not_cut() -> None:
     roomy = always("A")
     run(medprompt, world(roomy, (), voting=VotingOptions(2), examples=found), ASKED)
     request = roomy.requests[0]
-    needed = sum(words(message.content) for message in request.messages) + request.max_tokens
+    needed = sum(count_words(message.content) for message in request.messages) + request.max_tokens
     # One token less than all three need: two of them would fit.
     model = ScriptedModel(lambda _: stating("A"), context_tokens=needed - 1)
     answer = run(medprompt, world(model, (), voting=VotingOptions(2), examples=found), ASKED)
@@ -239,7 +239,7 @@ def test_shuffling_takes_a_bias_to_the_first_option_away() -> None:
     the bias of no harm."""
     asked = questions(80)
     beliefs = {each.text: {text: float(letter == each.gold) for letter, text in each.options.items()} for each in asked}
-    biased = voter(beliefs, first=0.6)
+    biased = build_voter(beliefs, first=0.6)
     plain = accuracy(asked, biased, VotingOptions(12, shuffle=False))
     assert plain < 0.55
     assert accuracy(asked, biased, VotingOptions(12, shuffle=True)) > 0.95
@@ -257,5 +257,5 @@ def test_accuracy_over_votes_follows_the_plurality_of_their_distribution(n: int)
     expected = float(np.mean(counts[:, 0] > counts[:, 1:].max(axis=1)))
     asked = questions(200)
     beliefs = {each.text: dict(zip(_right_first(each), shares, strict=True)) for each in asked}
-    seen = accuracy(asked, voter(beliefs), VotingOptions(n))
+    seen = accuracy(asked, build_voter(beliefs), VotingOptions(n))
     assert abs(seen - expected) < 3.3 * (expected * (1 - expected) / len(asked)) ** 0.5

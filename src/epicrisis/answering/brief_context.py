@@ -37,15 +37,15 @@ from epicrisis.answers import (
     MapFinished,
     MapStarted,
     Notice,
-    Partial,
+    PartialAnswer,
     PreflightChecked,
     Quotation,
     Retrieved,
     Usage,
 )
-from epicrisis.counting import halves, parts_of
 from epicrisis.errors import ChatError, ContextOverflow
-from epicrisis.prompts import MARKS, Prompt, fence, render
+from epicrisis.partitioning import partition_passages, split_in_half
+from epicrisis.prompts import MARK_LABELS, Prompt, fence, render
 from epicrisis.types import Passage, Preflight, Question
 
 NAME = "brief-context"
@@ -99,7 +99,7 @@ async def map_reduce(question: Question, context: Context, passages: tuple[Passa
     calls = [_map_part(question, context, number, part, numbers) for number, part in enumerate(parts)]
     # All calls finish before an error is raised, so that the trace holds everything that was paid for.
     results = await asyncio.gather(*calls, return_exceptions=True)
-    partials: list[Partial] = []
+    partials: list[PartialAnswer] = []
     for result in results:
         if isinstance(result, BaseException):
             raise result
@@ -113,7 +113,7 @@ async def partition(question: Question, context: Context, passages: Sequence[Pas
 
     A part that does not fit the model's window is halved. Raises ContextOverflow if a single passage does not fit.
     """
-    queue = parts_of(passages, context.partition, context.count)
+    queue = partition_passages(passages, context.partition, context.count)
     parts: list[tuple[Passage, ...]] = []
     while queue:
         part = queue.pop(0)
@@ -130,12 +130,12 @@ async def partition(question: Question, context: Context, passages: Sequence[Pas
 
 def _halve(context: Context, part: tuple[Passage, ...]) -> tuple[tuple[Passage, ...], tuple[Passage, ...]]:
     context.emit(Notice("re-partitioned", f"{len(part)} passages do not fit the model's window: halved"))
-    return halves(part, context.count)
+    return split_in_half(part, context.count)
 
 
 async def _map_part(
     question: Question, context: Context, number: int, part: tuple[Passage, ...], numbers: Iterator[int]
-) -> list[Partial]:
+) -> list[PartialAnswer]:
     """Return the finding of one part, or its failure. Never raises ChatError or Unreadable.
 
     If the model reports that the part exceeds its window after all, both halves are read. The second half takes the
@@ -152,11 +152,11 @@ async def _map_part(
             first_half, second_half = _halve(context, part)
             partials = await _map_part(question, context, number, first_half, numbers)
             return partials + await _map_part(question, context, next(numbers), second_half, numbers)
-        partial = Partial(number, ids, "failed", failure=make_failure(error))
+        partial = PartialAnswer(number, ids, "failed", failure=make_failure(error))
     else:
         state: Literal["relevant", "nothing"] = "relevant" if reply.found else "nothing"
         quotations = locate_quotes(question, context, reply, part)
-        partial = Partial(number, ids, state, reply.text, reply.choice, quotations)
+        partial = PartialAnswer(number, ids, state, reply.text, reply.choice, quotations)
     partial = replace(partial, usage=sum(usages, Usage()))
     context.emit(MapFinished(partial))
     return [partial]
@@ -170,7 +170,7 @@ class _Finding:
 
 
 async def _reduce(
-    question: Question, context: Context, partials: Sequence[Partial], passages: tuple[Passage, ...]
+    question: Question, context: Context, partials: Sequence[PartialAnswer], passages: tuple[Passage, ...]
 ) -> Answer:
     failed = [partial for partial in partials if partial.state == "failed"]
     if failed:
@@ -192,7 +192,9 @@ async def _reduce(
         return make_unanswered(question, NAME, error)
 
 
-def _answer_without_findings(question: Question, partials: Sequence[Partial], failed: Sequence[Partial]) -> Answer:
+def _answer_without_findings(
+    question: Question, partials: Sequence[PartialAnswer], failed: Sequence[PartialAnswer]
+) -> Answer:
     """Return an abstention if every part was read, else a failure, because an unread part may hold the answer."""
     if not failed:
         return Answer(question, NAME, "abstained", text="None of the passages bears on the question.")
@@ -249,7 +251,7 @@ def _build_reduce_request(
     for finding in findings:
         sources = [passages[quotation.passage_id] for quotation in finding.quotations]
         source_marks = set(itertools.chain.from_iterable(source.marks for source in sources))
-        marks.append([mark for mark in MARKS if mark in source_marks])
+        marks.append([mark for mark in MARK_LABELS if mark in source_marks])
         newest = max((source.date or "" for source in sources), default="")
         option = f"option {finding.choice}" if finding.choice else ""
         notes = ", ".join(filter(None, (option, newest)))

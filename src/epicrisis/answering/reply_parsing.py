@@ -20,7 +20,7 @@ from epicrisis.answering.structured_request import (
     object_schema,
     text_schema,
 )
-from epicrisis.surrogates import without_halves
+from epicrisis.printable import replace_surrogates
 
 ANSWER_CHARACTERS = 500
 FINDING_CHARACTERS = 180
@@ -210,7 +210,7 @@ class TextStream:
         if raw is None:
             return ""
         try:
-            text = json.loads(f'"{without_halves(raw[0])}"', strict=False)
+            text = json.loads(f'"{replace_surrogates(raw[0])}"', strict=False)
         except ValueError:
             return ""
         self._at = raw.end()

@@ -17,10 +17,10 @@ from epicrisis.answering.structured_request import (
     request_structured,
 )
 from epicrisis.answering.voting import VotingOptions
-from epicrisis.answers import Answer, Called, Delta, Event, Failure, Notice, Usage
+from epicrisis.answers import Answer, Event, Failure, ModelCalled, Notice, TextDelta, Usage
 from epicrisis.errors import ChatError, ContextOverflow, EndpointTimeout, EpicrisisError
 from epicrisis.prompts import Prompt
-from epicrisis.protocols import ChatModel, ChatReply, ChatRequest, OnDelta
+from epicrisis.protocols import ChatModel, ChatReply, ChatRequest, DeltaCallback
 from epicrisis.types import (
     AnswerState,
     CountUnit,
@@ -105,7 +105,7 @@ def track_usage(context: Context) -> tuple[Context, list[Usage]]:
     usages: list[Usage] = []
 
     def emit(event: Event) -> None:
-        if isinstance(event, Called):
+        if isinstance(event, ModelCalled):
             usages.append(event.usage)
         context.emit(event)
 
@@ -145,7 +145,7 @@ async def ask(
     )
 
 
-def _stream_answer(context: Context, stage: str) -> OnDelta:
+def _stream_answer(context: Context, stage: str) -> DeltaCallback:
     """Return a callback that emits the text of the answer field while the JSON reply arrives."""
     stream = TextStream(ANSWER)
 
@@ -158,20 +158,20 @@ def _stream_answer(context: Context, stage: str) -> OnDelta:
             return
         text = stream.feed(piece)
         if text:
-            context.emit(Delta(stage, text))
+            context.emit(TextDelta(stage, text))
 
     return on_delta
 
 
 async def call_model(
-    context: Context, role: str, stage: str, prompt: Prompt, request: ChatRequest, on_delta: OnDelta | None = None
+    context: Context, role: str, stage: str, prompt: Prompt, request: ChatRequest, on_delta: DeltaCallback | None = None
 ) -> ChatReply:
-    """Send one request and return the reply. A `Called` event is emitted for failed calls too. Raises ChatError."""
+    """Send one request and return the reply. A `ModelCalled` event is emitted for failed calls too. Raises ChatError."""
     model = context.models[role]
 
     def record_call(finish_reason: str, usage: Usage) -> None:
         context.emit(
-            Called(
+            ModelCalled(
                 stage,
                 model.name,
                 prompt.sha256,
@@ -198,7 +198,7 @@ async def call_model(
 
 
 async def _complete_before_deadline(
-    context: Context, model: ChatModel, request: ChatRequest, on_delta: OnDelta | None
+    context: Context, model: ChatModel, request: ChatRequest, on_delta: DeltaCallback | None
 ) -> ChatReply:
     if context.deadline is None:
         return await model.complete(request, on_delta)

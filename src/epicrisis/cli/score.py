@@ -56,9 +56,9 @@ def score(
     """
     from epicrisis.configuration import load_settings
     from epicrisis.evaluation.rescoring.readings import SCORINGS
-    from epicrisis.evaluation.rescoring.rescoring import rescored, table
+    from epicrisis.evaluation.rescoring.rescoring import make_table, rescore_runs
 
-    found = rescored(
+    found = rescore_runs(
         runs,
         load_settings(config=config).home,
         scorings=(scoring,) if scoring else SCORINGS,
@@ -68,4 +68,4 @@ def score(
     if json:
         show_data(found)
     else:
-        show_table(table(found))
+        show_table(make_table(found))

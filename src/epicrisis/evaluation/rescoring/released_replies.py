@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from epicrisis.corpus import jsonl
-from epicrisis.corpus.reader_base import Skipped, because, check_file, is_folder, shown
+from epicrisis.corpus.reader_base import Skipped, check_file, is_folder, os_error_reason, printable_path
 from epicrisis.errors import InputError
 from epicrisis.evaluation.rescoring.mirage_scorers import Reading
 from epicrisis.types import AnswerState, Question
@@ -57,16 +57,18 @@ def read_released_replies(path: Path) -> RepliesById:
 def _read_file(path: Path) -> RepliesById:
     check_file(path)
     replies: dict[str, tuple[str, ...]] = {}
-    for item in jsonl.objects(path):
+    for item in jsonl.read_objects(path):
         if isinstance(item, Skipped):
             raise InputError(f"{item.path}, {item.where}: {item.reason}")
         number, value = item
         try:
             line = _Line.model_validate(value)
         except ValidationError:
-            raise InputError(f"{shown(path)}, line {number}: not a released reply; {_LINE_FORMAT}") from None
+            raise InputError(f"{printable_path(path)}, line {number}: not a released reply; {_LINE_FORMAT}") from None
         if line.id in replies:
-            raise InputError(f"{shown(path)}, line {number}: an earlier line has the same id; keep one of the two")
+            raise InputError(
+                f"{printable_path(path)}, line {number}: an earlier line has the same id; keep one of the two"
+            )
         replies[line.id] = tuple(line.outputs)
     return replies
 
@@ -77,15 +79,19 @@ def _read_folder(folder: Path) -> RepliesById:
     for path in sorted(folder.glob("*.json")):
         split, _, key = path.stem.partition("_")
         if split not in SPLITS or not key or key in replies:
-            raise InputError(f"{shown(path)}: pass the folder of one run with files called {_FILE_NAMES}")
+            raise InputError(f"{printable_path(path)}: pass the folder of one run with files called {_FILE_NAMES}")
         try:
             replies[key] = tuple(texts.validate_python(json.loads(path.read_bytes()), strict=True))
         except OSError as error:
-            raise InputError(f"{shown(path)}: {because(error)}; check the file and its permissions") from error
+            raise InputError(
+                f"{printable_path(path)}: {os_error_reason(error)}; check the file and its permissions"
+            ) from error
         except (ValueError, RecursionError):
-            raise InputError(f"{shown(path)}: not a JSON list of texts; fetch the file again") from None
+            raise InputError(f"{printable_path(path)}: not a JSON list of texts; fetch the file again") from None
     if not replies:
-        raise InputError(f"{shown(folder)}: the folder has no file called {_FILE_NAMES}; pass the folder with them")
+        raise InputError(
+            f"{printable_path(folder)}: the folder has no file called {_FILE_NAMES}; pass the folder with them"
+        )
     return replies
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.corpus import jsonl
-from epicrisis.corpus.reader_base import Skipped, is_folder, shown
+from epicrisis.corpus.reader_base import Skipped, is_folder, printable_path
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.statistics import Mean, wilson
 from epicrisis.evaluation.analysis.table import Cell, Table
@@ -29,8 +29,8 @@ from epicrisis.evaluation.rescoring.released_replies import (
     read_released_replies,
 )
 from epicrisis.evaluation.rescoring.scores import SCORINGS, Score, Scoring, score_replies
-from epicrisis.evaluation.runs.case import Condition, canonical
-from epicrisis.evaluation.runs.recorded_run import RecordedRun, names_of, open_run
+from epicrisis.evaluation.runs.case import Condition, canonical_condition
+from epicrisis.evaluation.runs.recorded_run import RecordedRun, name_runs, open_run
 from epicrisis.evaluation.runs.run_folder import MANIFEST
 from epicrisis.types import EvidenceSpan, Question
 
@@ -103,7 +103,7 @@ def rescore_runs(
         raise InputError("these runs contain their questions: leave --dataset out")
     load_dataset = cache(partial(load, home=home, place=data))
     runs: list[RunReplies] = []
-    for path, name, is_recorded in zip(paths, names_of(paths), recorded, strict=True):
+    for path, name, is_recorded in zip(paths, name_runs(paths), recorded, strict=True):
         if is_recorded:
             runs += _read_recorded(open_run(path, name))
         else:
@@ -120,11 +120,11 @@ def _is_recorded(path: Path) -> bool:
     """Return whether this is a run of this program. Raises InputError if nothing in it can be read."""
     if is_folder(path):
         return (path / MANIFEST).exists()
-    for item in jsonl.objects(path):
+    for item in jsonl.read_objects(path):
         if not isinstance(item, Skipped):
             return "answer" in item[1]
     raise InputError(
-        f"{shown(path)}: the file has no line with a JSON object; pass a run or a file of released replies"
+        f"{printable_path(path)}: the file has no line with a JSON object; pass a run or a file of released replies"
     )
 
 
@@ -136,7 +136,7 @@ def _read_recorded(run: RecordedRun) -> list[RunReplies]:
     for record in run.records():
         question = _read_question(record["answer"]["question"])
         condition: Condition = record.get("condition", {})
-        key = canonical(condition)
+        key = canonical_condition(condition)
         conditions[key] = condition
         if question.options and question.gold is not None:
             questions[key].append(read_recorded_answer(question, record["answer"]))
@@ -172,7 +172,7 @@ def _find_dataset(path: Path, replies: RepliesById, load_dataset: Callable[[str]
         if {question.id for question in dataset.questions} == replies.keys():
             return dataset
     raise InputError(
-        f"{shown(path)}: its {len(replies)} ids are not those of a set of MIRAGE: pass the questions with --dataset"
+        f"{printable_path(path)}: its {len(replies)} ids are not those of a set of MIRAGE: pass the questions with --dataset"
     )
 
 
