@@ -21,15 +21,13 @@ from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
 
 from epicrisis.answering.abstention import chose_unanswerable, withhold_unverified
-from epicrisis.answering.baselines import PROMPTS, chain_of_thought, closed_book, rag
+from epicrisis.answering.baselines import chain_of_thought, closed_book, full_context, rag
 from epicrisis.answering.brief_context import brief_context
-from epicrisis.answering.full_context import full_context
 from epicrisis.answering.next_token import zero_shot
 from epicrisis.answering.open_medprompt import ensemble_refining, self_reflection
-from epicrisis.answering.refining import Refining
 from epicrisis.answering.reward import request_reward
 from epicrisis.answering.self_consistency import NO_EXAMPLES, medprompt, self_consistency
-from epicrisis.answering.strategy_context import Context, Rewarder
+from epicrisis.answering.strategy_context import PROMPTS, Context, RefiningOptions, Rewarder
 from epicrisis.answering.structured_request import Sampling
 from epicrisis.answering.voting import VotingOptions
 from epicrisis.answers import Answer, Answered, Event, ModelCalled, Notice, TextDelta, Usage
@@ -417,7 +415,7 @@ class Pipeline:
             deadline=None if deadline is None else time.monotonic() + deadline,
             voting=VotingOptions(**settings.votes.model_dump()),
             examples=None if self._examples is None else examples,
-            refining=Refining(
+            refining=RefiningOptions(
                 settings.refine.drafts, settings.refine.rounds, settings.refine.keep or ("best" if scored else "last")
             ),
             reward=scored,

@@ -114,7 +114,7 @@ def test_examples_are_shown_as_the_question_is_asked(strategy: Any, question: Qu
     """Without its options where it has none, and in the form that the reply must have."""
 
     async def both(_: Question) -> Examples:
-        return Examples((WITH_OPTIONS, *EXAMPLES.shown))
+        return Examples((WITH_OPTIONS, *EXAMPLES.examples))
 
     model = ScriptedModel(lambda _: answered("It does.", choice="A") if question.options else answered("It does."))
     run(strategy, world(model, (), refining=RefiningOptions(drafts=1, rounds=0), examples=both), question)

@@ -110,7 +110,7 @@ def test_the_words_of_another_order_stand_where_they_name_no_letter(text: str, s
         return stating(letter).replace("It is.", text.format(letter.lower()))
 
     answer = run(self_consistency, world(ScriptedModel(names), (), voting=VotingOptions(9, shuffle=True)), asked)
-    own = [vote.text for vote in answer.votes if vote.shown == tuple(options)]
+    own = [vote.text for vote in answer.votes if vote.letter_order == tuple(options)]
     assert answer.choice == "C"
     assert answer.text == (text if stands else own[0] if own else "cause C")
 

@@ -19,8 +19,8 @@ from epicrisis.types import Example, Examples
 
 def announce_examples(context: Context, examples: Examples) -> None:
     """Emit the ids of the examples, without their texts, and the notes of their search."""
-    ids = tuple(example.id for example in examples.shown)
-    models = tuple(sorted({example.model for example in examples.shown}))
+    ids = tuple(example.id for example in examples.examples)
+    models = tuple(sorted({example.model for example in examples.examples}))
     context.emit(ExamplesFound(ids, examples.left_out, models))
     for note in examples.notes:
         context.emit(Notice("search", f"solved questions: {note}"))

@@ -15,7 +15,8 @@ from epicrisis.answers import Answer, AnswerStarted, Failure, Notice
 from epicrisis.errors import ChatError
 from epicrisis.prompts import render
 from epicrisis.protocols import ChatRequest
-from epicrisis.types import Question, first_alike
+from epicrisis.question_options import first_same_option
+from epicrisis.types import Question
 
 NAME = "zero-shot"
 LOW_MASS = 0.5
@@ -47,7 +48,7 @@ async def zero_shot(question: Question, context: Context) -> Answer:
     distribution = dict.fromkeys(question.options, 0.0)
     for letter, logprob in logprobs.values.items():
         # Options with the same text share their probability.
-        distribution[first_alike(question.options, letter)] += math.exp(logprob)
+        distribution[first_same_option(question.options, letter)] += math.exp(logprob)
     highest = max(distribution.values())
     leaders = [letter for letter, share in distribution.items() if share == highest]
     answer = Answer(question, NAME, "abstained", distribution=distribution, decided_by=TIE)

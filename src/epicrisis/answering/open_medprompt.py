@@ -123,7 +123,7 @@ async def _build_first_request(question: Question, context: Context, strategy: s
     shown: tuple[Example, ...] = ()
     if context.examples is not None:
         examples = await context.examples(question)
-        shown = examples.shown
+        shown = examples.examples
         announce_examples(context, examples)
     context.emit(AnswerStarted(strategy, documents=len(shown)))
     prompt = render(PROMPTS, "chain_of_thought", question=question.text, options=question.options)

@@ -38,9 +38,8 @@ class RewardFormat:
     def read(self, text: str) -> Mapping[str, float]:
         """Return the mark of each attribute. Raises Unreadable."""
         for reply in json_objects(text, frozenset(self.attributes)):
-            marks = {name: reply.get(name) for name in self.attributes}
-            if all(map(_is_mark, marks.values())):
-                return {name: float(mark) for name, mark in marks.items()}
+            if all(map(_is_mark, map(reply.get, self.attributes))):
+                return {name: float(reply[name]) for name in self.attributes}
         raise Unreadable(f"the reply gives no marks from 1 to {BEST}")
 
 

@@ -28,7 +28,8 @@ from epicrisis.answering.voting import TIE, count_votes
 from epicrisis.answers import Answer, AnswerStarted, Failure, Notice, Usage, Vote, Voted
 from epicrisis.errors import ChatError, ContextOverflow, InputError
 from epicrisis.prompts import Prompt, render
-from epicrisis.types import Example, Question, first_alike
+from epicrisis.question_options import first_same_option
+from epicrisis.types import Example, Question
 
 NO_EXAMPLES = (
     "medprompt shows solved questions: name a library of them with examples.library (--examples), made by `epicrisis "
@@ -48,7 +49,7 @@ async def medprompt(question: Question, context: Context) -> Answer:
         raise InputError(NO_EXAMPLES)
     examples = await context.examples(question)
     announce_examples(context, examples)
-    return await _vote(question, context, MEDPROMPT, examples.shown, shuffle=context.voting.shuffle is not False)
+    return await _vote(question, context, MEDPROMPT, examples.examples, shuffle=context.voting.shuffle is not False)
 
 
 async def _vote(
@@ -149,7 +150,7 @@ def _choose_text(question: Question, votes: Sequence[Vote], choice: str) -> str:
     small = letters.lower().replace("a", "").replace("i", "") or letters
     mention = re.compile(rf"\b[{letters}{small}]\b|(?i:\b[{letters}][)\].:]|\boptions? [{letters}]\b)")
     for vote in votes:
-        if vote.choice == choice and (vote.shown == tuple(question.options) or not mention.search(vote.text)):
+        if vote.choice == choice and (vote.letter_order == tuple(question.options) or not mention.search(vote.text)):
             return vote.text
     return question.options[choice]
 
@@ -167,7 +168,7 @@ class ShuffledOptions:
         """Return the question's letter of the option shown under `letter`; of options with one text the first."""
         texts = dict(zip(self.letters, self.options.values(), strict=True))
         in_order = {place: texts[place] for place in self.options}
-        return first_alike(in_order, self.letters[list(self.options).index(letter)])
+        return first_same_option(in_order, self.letters[list(self.options).index(letter)])
 
 
 def keep_order(options: Mapping[str, str]) -> ShuffledOptions:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from epicrisis.types import first_alike
+from epicrisis.question_options import first_same_option
 
 _EDGES = "()[]\"'*. \n"
 _LETTER = r"\s*(?:option\s*)?[*(\"'`\[]*([A-Z])\b(?!\w|')"
@@ -93,7 +93,7 @@ class ChoiceReader:
         option stands for none, and so does a text that two options share except for capitals.
         """
         letter = self._match(words)
-        return None if letter is None else first_alike(self._options, letter)
+        return None if letter is None else first_same_option(self._options, letter)
 
     def read_answer(self, text: str) -> set[str]:
         """Return the options that the answer text of a reply states, in addition to the reply's `choice`."""
@@ -139,7 +139,7 @@ class ChoiceReader:
 
     def _merge_alike(self, letters: Iterable[str]) -> set[str]:
         """Replace each letter by the first one whose option has the same text."""
-        return {first_alike(self._options, letter) for letter in letters}
+        return {first_same_option(self._options, letter) for letter in letters}
 
     def _read_beginning(self, text: str) -> set[str]:
         """Return the options that a text consists of or begins with. `C. difficile was found` begins with a name."""
@@ -199,8 +199,8 @@ class ChoiceReader:
         remainder = _normalize(_skip(_BETWEEN, line, at))
         if remainder:
             others |= self._letters_with_text(remainder)
-        alike = first_alike(self._options, letter)
-        return {other for other in others & set(self._options) if first_alike(self._options, other) != alike}
+        alike = first_same_option(self._options, letter)
+        return {other for other in others & set(self._options) if first_same_option(self._options, other) != alike}
 
     def _find(self, pattern: re.Pattern[str], text: str) -> set[str]:
         """Return the options that a pattern finds, with the options listed next to them."""

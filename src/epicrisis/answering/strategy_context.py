@@ -166,7 +166,7 @@ def _stream_answer(context: Context, stage: str) -> DeltaCallback:
 async def call_model(
     context: Context, role: str, stage: str, prompt: Prompt, request: ChatRequest, on_delta: DeltaCallback | None = None
 ) -> ChatReply:
-    """Send one request and return the reply. A `ModelCalled` event is emitted for failed calls too. Raises ChatError."""
+    """Send one request and return the reply. Emit `ModelCalled` even if the call fails. Raises ChatError."""
     model = context.models[role]
 
     def record_call(finish_reason: str, usage: Usage) -> None:

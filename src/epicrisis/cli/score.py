@@ -55,8 +55,8 @@ def score(
     give its published figures to the digit.
     """
     from epicrisis.configuration import load_settings
-    from epicrisis.evaluation.rescoring.readings import SCORINGS
     from epicrisis.evaluation.rescoring.rescoring import make_table, rescore_runs
+    from epicrisis.evaluation.rescoring.scores import SCORINGS
 
     found = rescore_runs(
         runs,

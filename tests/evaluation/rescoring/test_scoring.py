@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from epicrisis.answers import Answer
 from epicrisis.errors import InputError
 from epicrisis.evaluation.rescoring.mirage_scorers import Reading
 from epicrisis.evaluation.rescoring.released_replies import (
@@ -87,10 +88,8 @@ def test_a_folder_as_mirage_releases_it(tmp_path: Path) -> None:
 def test_records_of_ones_own_keep_their_reading(
     state: AnswerState, choice: str | None, text: str, outputs: tuple[str, ...]
 ) -> None:
-    answer = {"state": state, "choice": choice, "text": text}
-    assert read_recorded_answer(question("q"), answer) == AnsweredQuestion(
-        question("q"), outputs, Reading(state, choice)
-    )
+    answer = Answer(question("q"), "rag", state, text, choice)
+    assert read_recorded_answer(answer) == AnsweredQuestion(question("q"), outputs, Reading(state, choice))
 
 
 # -- counting -------------------------------------------------------------------------------------------------------

@@ -6,15 +6,16 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
+from epicrisis.answers import Answer
 from epicrisis.corpus import jsonl
 from epicrisis.corpus.reader_base import Skipped, check_file, is_folder, os_error_reason, printable_path
 from epicrisis.errors import InputError
 from epicrisis.evaluation.rescoring.mirage_scorers import Reading
-from epicrisis.types import AnswerState, Question
+from epicrisis.types import Question
 
 RepliesById: TypeAlias = Mapping[str, tuple[str, ...]]
 """Replies by question id."""
@@ -110,13 +111,12 @@ def pair_with_replies(questions: Iterable[Question], replies: RepliesById) -> tu
     return tuple(AnsweredQuestion(question, replies[question.id]) for question in questions)
 
 
-def read_recorded_answer(question: Question, answer: Mapping[str, Any]) -> AnsweredQuestion:
-    """Return a question with the answer in a run's record (`record["answer"]`).
+def read_recorded_answer(answer: Answer) -> AnsweredQuestion:
+    """Return the question and the answer of a run's record.
 
     Records do not contain the words of the reply. MIRAGE's scorers get the letter instead, the answer's text if there
     is no letter, and no reply if the answer failed.
     """
-    state: AnswerState = answer["state"]
-    choice: str | None = answer["choice"] if state == "answered" else None
-    outputs = () if state in ("failed", "over-window") else (choice or answer["text"],)
-    return AnsweredQuestion(question, outputs, Reading(state, choice))
+    choice = answer.choice if answer.state == "answered" else None
+    outputs = () if answer.state in ("failed", "over-window") else (choice or answer.text,)
+    return AnsweredQuestion(answer.question, outputs, Reading(answer.state, choice))

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
 
 from epicrisis.corpus import jsonl
 from epicrisis.corpus.reader_base import Skipped, is_folder, printable_path
@@ -32,7 +31,6 @@ from epicrisis.evaluation.rescoring.scores import SCORINGS, Score, Scoring, scor
 from epicrisis.evaluation.runs.case import Condition, canonical_condition
 from epicrisis.evaluation.runs.recorded_run import RecordedRun, name_runs, open_run
 from epicrisis.evaluation.runs.run_folder import MANIFEST
-from epicrisis.types import EvidenceSpan, Question
 
 _DESCRIPTIONS: Mapping[Scoring, str] = {
     "ours": "ours: the choice that a reply states. Abstained, unparsed and empty replies are neither right nor wrong; "
@@ -134,12 +132,11 @@ def _read_recorded(run: RecordedRun) -> list[RunReplies]:
     left_out: dict[str, int] = defaultdict(int)
     conditions: dict[str, Condition] = {}
     for record in run.records():
-        question = _read_question(record["answer"]["question"])
-        condition: Condition = record.get("condition", {})
-        key = canonical_condition(condition)
-        conditions[key] = condition
+        question = record.answer.question
+        key = canonical_condition(record.condition)
+        conditions[key] = record.condition
         if question.options and question.gold is not None:
-            questions[key].append(read_recorded_answer(question, record["answer"]))
+            questions[key].append(read_recorded_answer(record.answer))
         else:
             left_out[key] += 1
     if not questions:
@@ -149,12 +146,6 @@ def _read_recorded(run: RecordedRun) -> list[RunReplies]:
         if questions[key]:
             replies.append(RunReplies(run.name, condition, "", tuple(questions[key]), left_out[key]))
     return replies
-
-
-def _read_question(value: Mapping[str, Any]) -> Question:
-    spans = tuple(EvidenceSpan(**span) for span in value.get("evidence", ()))
-    lists = {name: tuple(value.get(name, ())) for name in ("gold_documents", "also")}
-    return Question(**{**value, **lists, "evidence": spans})
 
 
 def _read_released(
@@ -172,7 +163,8 @@ def _find_dataset(path: Path, replies: RepliesById, load_dataset: Callable[[str]
         if {question.id for question in dataset.questions} == replies.keys():
             return dataset
     raise InputError(
-        f"{printable_path(path)}: its {len(replies)} ids are not those of a set of MIRAGE: pass the questions with --dataset"
+        f"{printable_path(path)}: its {len(replies)} ids are not those of a set of MIRAGE: "
+        "pass the questions with --dataset"
     )
 
 

@@ -12,7 +12,8 @@ from epicrisis.answering.free_replies import read_free_reply
 from epicrisis.errors import InputError
 from epicrisis.evaluation.rescoring.mirage_scorers import Reading, read_like_early_2024, read_like_head
 from epicrisis.evaluation.rescoring.released_replies import AnsweredQuestion
-from epicrisis.types import Question, chance_of, same_option
+from epicrisis.question_options import chance_accuracy, is_same_option
+from epicrisis.types import Question
 
 Scoring: TypeAlias = Literal["ours", "mirage-2024", "mirage-head"]
 SCORINGS: tuple[Scoring, ...] = get_args(Scoring)
@@ -73,13 +74,13 @@ def is_right(question: Question, reading: Reading, scoring: Scoring = "ours") ->
     if reading.state != "answered":
         return None
     if scoring == "ours":
-        return same_option(question.options, reading.choice, question.gold)
+        return is_same_option(question.options, reading.choice, question.gold)
     return reading.choice == question.gold
 
 
 def _chance(question: Question, scoring: Scoring) -> float:
     if scoring == "ours":
-        return chance_of(question.options, question.gold) or 0.0
+        return chance_accuracy(question.options, question.gold) or 0.0
     return 1 / len(question.options)
 
 
