@@ -32,8 +32,8 @@ from epicrisis.models.rerankers import load_reranker
 from epicrisis.models.reward import load_reward_model
 from epicrisis.privacy import local_path, set_local_only
 from epicrisis.protocols import ChatModel, Encoder, RewardModel
-from epicrisis.retrieval.examples import chosen
-from epicrisis.retrieval.retriever import Retriever, Searched
+from epicrisis.retrieval.examples import choose_examples
+from epicrisis.retrieval.retriever import Retriever, SearchableStore
 from epicrisis.settings import ExampleSettings, ModelsByRole, ModelSettings, RerankSettings, ScopeSettings, Settings
 from epicrisis.types import Examples, Passage, Question, Scope
 
@@ -203,8 +203,8 @@ def open_library_search(settings: Settings, library: Path | str, search: bool = 
         first,
         encoder,
         settings.rrf_k,
-        also=[Searched(store, other) for store, other in also],
-        beside=[Searched(store, other, store.path.name) for store, other in beside],
+        also=[SearchableStore(store, other) for store, other in also],
+        beside=[SearchableStore(store, other, store.path.name) for store, other in beside],
         remedy=settings.long_questions,
         sentences=find_sentences,
         reranker=reranker,
@@ -272,7 +272,7 @@ class ExampleSearch:
         depth = max(_EXAMPLES_AT_LEAST, self.wanted.k * self.wanted.rerank_times)
         while True:
             passages, notes = self._passages(question, depth)
-            found = chosen(passages, question, self.wanted.k, self.wanted.leak_similarity)
+            found = choose_examples(passages, question, self.wanted.k, self.wanted.leak_similarity)
             n = len(found.examples)
             if n == self.wanted.k or len(passages) < depth:
                 fewer = [f"{n} of the {self.wanted.k} wanted: the library has no more"] if n < self.wanted.k else []

@@ -13,11 +13,12 @@ from epicrisis.answering.document_answers import build_documents_request
 from epicrisis.answering.strategy_context import Context, fits
 from epicrisis.prompts import format_passage
 from epicrisis.protocols import Message
-from epicrisis.retrieval.event_mentions import stating, telling
-from epicrisis.retrieval.record_context import in_time, within_budget
+from epicrisis.retrieval.event_mentions import find_event_mentions, find_notes_with_date
+from epicrisis.retrieval.hospital_stays import NoteTime
+from epicrisis.retrieval.record_context import fit_budget, order_by_time
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.retrieval.time_expressions import read
-from epicrisis.retrieval.timeline import NoteTime, resolve
+from epicrisis.retrieval.time_expressions import find_time_expressions
+from epicrisis.retrieval.timeline import resolve
 from epicrisis.settings import Settings
 from epicrisis.types import Passage, Question, Ranking, Scope
 
@@ -69,14 +70,14 @@ EMPTY_MESSAGE = "nothing is found in the notes that were left in: the whole reco
 
 def resolve_time_restriction(text: str, notes: Callable[[], Sequence[Passage]]) -> TimeRestriction:
     """Of a question about a record; `notes` gives the record, and is not called where the question says no time."""
-    if not read(text):
+    if not find_time_expressions(text):
         return NO_RESTRICTION
     record = notes()
     find_evidence = resolve(
         text,
         NoteTime.of(record),
-        lambda event: telling(event, record),
-        lambda time, years: stating(time, record, years),
+        lambda event: find_event_mentions(event, record),
+        lambda time, years: find_notes_with_date(time, record, years),
     )
     dates = {note.document_id: note.date for note in record}
     left = frozenset() if find_evidence.documents is None else dates.keys() - find_evidence.documents
@@ -92,7 +93,7 @@ def find_evidence(settings: Settings, retriever: Retriever, text: str, scope: Sc
 
 def order_evidence(settings: Settings, patient: str | None, ranking: Ranking) -> Ranking:
     """The ranking as it is read: by time or as it is."""
-    return in_time(ranking) if is_chronological(settings, patient) else ranking
+    return order_by_time(ranking) if is_chronological(settings, patient) else ranking
 
 
 def is_chronological(settings: Settings, patient: str | None) -> bool:
@@ -114,7 +115,7 @@ async def fit_notes(question: Question, context: Context, ranking: Ranking, toke
             passage.id: await model.count_tokens((Message("user", format_passage(passage)),))
             for passage in ranking.passages
         }
-        kept, _ = within_budget(ranking.passages, tokens, lambda passage: counts[passage.id])
+        kept, _ = fit_budget(ranking.passages, tokens, lambda passage: counts[passage.id])
         budget = f"the budget of {tokens:,} tokens"
     n = max(1, len(kept))
     left = [passage.document_id for passage in ranking.passages[n:]]

@@ -9,7 +9,7 @@ from typing import TypeVar
 from epicrisis.answering.strategy_context import Context, RefiningOptions
 from epicrisis.answering.structured_request import Sampling
 from epicrisis.answering.voting import VotingOptions
-from epicrisis.retrieval.record_context import IN_TIME
+from epicrisis.retrieval.record_context import TIME_ORDER_STATEMENT
 from epicrisis.types import CountUnit, Examples, ExtractionTarget, Preflight, Question, Ranking, Scope, StrategyName
 
 T = TypeVar("T")
@@ -71,7 +71,7 @@ def _about(context: Context, treatment: RunOverrides) -> tuple[str, ...]:
     """No word of time where what is read is in another order, or in one that nobody tells."""
     if treatment.ranking is None or treatment.ranking.parameters.get("order") == "time":
         return context.about
-    return tuple(said for said in context.about if said != IN_TIME)
+    return tuple(said for said in context.about if said != TIME_ORDER_STATEMENT)
 
 
 def _preflight(context: Context, wanted: bool | Preflight) -> Callable[[Question], Awaitable[Preflight]] | None:

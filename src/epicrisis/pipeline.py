@@ -64,8 +64,8 @@ from epicrisis.overrides import NO_OVERRIDES, RunOverrides, apply_overrides
 from epicrisis.privacy import silence_dependency_logs, strip_secrets
 from epicrisis.prompts import hash_prompts
 from epicrisis.protocols import ChatModel, RewardModel
-from epicrisis.retrieval.preflight import named_rules
-from epicrisis.retrieval.record_context import IN_TIME
+from epicrisis.retrieval.preflight import describe_rules
+from epicrisis.retrieval.record_context import TIME_ORDER_STATEMENT
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.serialization import to_json
 from epicrisis.settings import ModelSettings, Settings
@@ -329,7 +329,7 @@ class Pipeline:
         """All that decides the answers: settings, models, the library's identity and size, this version."""
         settings = self._settings.model_dump(include=_DECIDES, exclude={"examples": {"library", "encoder"}})
         if self._settings.preflight.uses_named_rule:
-            settings["preflight"]["rules"] = to_json(named_rules())
+            settings["preflight"]["rules"] = to_json(describe_rules())
         recipe: dict[str, Any] = {
             "epicrisis": version("epicrisis"),
             "prompts": hash_prompts(PROMPTS),
@@ -420,7 +420,8 @@ class Pipeline:
             ),
             reward=scored,
             extract=settings.extract,
-            about=((IN_TIME,) if scope.patient and is_chronological(settings, scope.patient) else ()) + time_asked.said,
+            about=((TIME_ORDER_STATEMENT,) if scope.patient and is_chronological(settings, scope.patient) else ())
+            + time_asked.said,
         )
         return made
 

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epicrisis.dates import find_dates, is_before, may_overlap, time_range
-from epicrisis.retrieval.event_mentions import Telling, telling
-from epicrisis.retrieval.timeline import NoteTime, Resolution, encounters, resolve
+from epicrisis.retrieval.event_mentions import EventMentions, find_event_mentions
+from epicrisis.retrieval.hospital_stays import NoteTime, group_stays
+from epicrisis.retrieval.timeline import Resolution, resolve
 from epicrisis.types import Passage
 
 
@@ -48,8 +49,8 @@ TEXTS = {
 }
 
 
-def told_of(words: str) -> Mapping[str, Telling]:
-    return telling(words, passages(TEXTS))
+def told_of(words: str) -> Mapping[str, EventMentions]:
+    return find_event_mentions(words, passages(TEXTS))
 
 
 def passages(texts: Mapping[str, str]) -> list[Passage]:
@@ -285,16 +286,16 @@ def test_a_note_without_a_time_may_be_of_any() -> None:
 
 
 def test_stays_in_the_order_of_time() -> None:
-    stays = encounters(RECORD)
+    stays = group_stays(RECORD)
     assert [stay.encounter for stay in stays] == ["A", "B", "C"]
     assert [len(stay.notes) for stay in stays] == [3, 4, 1]
     assert str(stays[1]) == "2150-03-04 to 2150-03-12"
-    untimed = encounters([*RECORD, note("u", None, "Nursing", "0")])
+    untimed = group_stays([*RECORD, note("u", None, "Nursing", "0")])
     assert untimed[-1].encounter == "0"
 
 
 def test_partial_days_of_admission_are_compared_by_what_they_can_mean() -> None:
-    stays = encounters([note("b", None, "DS", "B", "2150-10"), note("a", None, "DS", "A", "2150-09-01")])
+    stays = group_stays([note("b", None, "DS", "B", "2150-10"), note("a", None, "DS", "A", "2150-09-01")])
     assert [stay.encounter for stay in stays] == ["A", "B"]
 
 
@@ -354,9 +355,9 @@ QUESTIONS = st.sampled_from(
 
 @given(QUESTIONS, st.lists(NOTES, unique_by=lambda each: each.document_id), st.randoms())
 def test_notes_of_the_record_in_whatever_order_they_come(question: str, notes: list[NoteTime], luck: Random) -> None:
-    def mentions(words: str) -> Mapping[str, Telling]:
-        done = Telling(True, (time_range("2000-03-04"),))
-        return {"a": Telling(True), "b": done, "nowhere": done}
+    def mentions(words: str) -> Mapping[str, EventMentions]:
+        done = EventMentions(True, (time_range("2000-03-04"),))
+        return {"a": EventMentions(True), "b": done, "nowhere": done}
 
     found = resolve(question, notes, mentions)
     assert found.documents is None or found.documents

@@ -31,7 +31,7 @@ _BEFORE_NEXT_YEAR = re.compile(r"(?:\b(?:and|or|to|than|versus|vs\.?|with|nor|no
 _LONGEST_PREPOSITION = 40
 _BORN = re.compile(r"(?:\bborn|\bdob|\bbirth\w*)\W*(?:\w+\W+){0,2}$")
 
-Dates: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
+MarkedDates: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
 """Each date as it is written, with what it can be; its place is the number in its mark."""
 
 
@@ -61,7 +61,7 @@ def _dates(question: str) -> list[tuple[int, int, tuple[str, ...]]]:
     return sorted(spans)
 
 
-def with_marks(question: str) -> tuple[str, Dates]:
+def mark_dates(question: str) -> tuple[str, MarkedDates]:
     """The question in small letters with `⟨n⟩` where its n-th date stood, and the dates. A birthday is none."""
     spans = _dates(question)
     text, done = "", 0

@@ -17,7 +17,7 @@ from epicrisis.types import Passage
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
+class EventMentions:
     """What one note has of an event."""
 
     named: bool = False
@@ -45,18 +45,18 @@ _WORDS = r"(?:(?!(?:by|per|for|with|after|before)\b)[\w/,'-]{1,60}+ ){0,6}?"
 _CLOSE = r"(?: of (?:the |his |her )?[\w-]+)?\W{0,3}(?:(?:on|in)\W{1,3})?⟨(?P<date>\d+)⟩"
 
 
-def telling(event: str, notes: Iterable[Passage]) -> dict[str, Telling]:
+def find_event_mentions(event: str, notes: Iterable[Passage]) -> dict[str, EventMentions]:
     """By document id, the notes that may tell of the event: that have one of its words (by its first letters), words of
     an operation where it is one, or such as look back on any (`post-op`, `s/p`)."""
     stems = [re.escape(word[:4]) for word in re.findall(r"\w+", event) if len(word) > 2 and word not in ("the", "her")]
     loose = re.compile(rf"\b(?:{'|'.join([*stems, _LOOKING_BACK, _UNSPECIFIC.get(event, '(?!)')])})", re.IGNORECASE)
     words = r"[\s-]+".join(re.escape(word) for word in re.split(r"[\s-]+", event) if word)
-    found: dict[str, Telling] = {}
+    found: dict[str, EventMentions] = {}
     for note in notes:
         if words and loose.search(note.text):
-            old, new = found.get(note.document_id, Telling()), _of(rf"\b{words}(?:e?s)?\b", note.text)
+            old, new = found.get(note.document_id, EventMentions()), _of(rf"\b{words}(?:e?s)?\b", note.text)
             undated = old.undated or _done_undated(_UNSPECIFIC.get(event, words), note.text)
-            found[note.document_id] = Telling(old.named or new.named, (*old.done, *new.done), undated)
+            found[note.document_id] = EventMentions(old.named or new.named, (*old.done, *new.done), undated)
     return found
 
 
@@ -72,7 +72,7 @@ def _done_undated(words: str, text: str) -> bool:
     )
 
 
-def _of(words: str, text: str) -> Telling:
+def _of(words: str, text: str) -> EventMentions:
     event = re.compile(words, re.IGNORECASE)
     named, done = False, list[TimeRange]()
     for sentence in _SENTENCES.split(text) if event.search(text) else ():
@@ -81,7 +81,7 @@ def _of(words: str, text: str) -> Telling:
             named = named or not (_UNDONE.search(before) or _PAST.search(before))
         if event.search(sentence) and (dates := find_dates(sentence)):
             done += [_all_of(dates[number]) for number in _dates_done(words, _with_marks(sentence, dates))]
-    return Telling(named, tuple(done))
+    return EventMentions(named, tuple(done))
 
 
 def _all_of(date: DateMention) -> TimeRange:
@@ -112,11 +112,11 @@ def _dates_done(words: str, sentence: str) -> Iterator[int]:
                 yield int(match["date"])
 
 
-def times_of(event: str, notes: Iterable[NoteTime], telling: Mapping[str, Telling]) -> list[TimeRange]:
+def find_event_times(event: str, notes: Iterable[NoteTime], telling: Mapping[str, EventMentions]) -> list[TimeRange]:
     """When the event may have been: the days of operative notes that name it, and what notes say that was done."""
     times = list[TimeRange]()
     for note in notes:
-        told, written = telling.get(note.document_id, Telling()), note.written
+        told, written = find_event_mentions.get(note.document_id, EventMentions()), note.written
         named = told.named or (event in ("surgery", "operation") and note.of_an_operation(surely=True))
         if written and named and note.of_an_operation():
             times.append((time_range(f"{written[0].date()}")[0], time_range(f"{written[1].date()}")[1]))
@@ -125,7 +125,7 @@ def times_of(event: str, notes: Iterable[NoteTime], telling: Mapping[str, Tellin
     return times
 
 
-def stating(time: TimeRange, notes: Iterable[Passage], years: bool = True) -> frozenset[str]:
+def find_notes_with_date(time: TimeRange, notes: Iterable[Passage], years: bool = True) -> frozenset[str]:
     """Return the ids of the documents whose text has a date of that time, in any spelling; `years`: or a year alone."""
     first = time[0].year if time[0].year > 1 else max(1, time[1].year - _MOST_YEARS)
     wanted = {str(year) for year in range(first, min(time[1].year, first + _MOST_YEARS) + 1)}
@@ -156,7 +156,7 @@ _ALIKE = timedelta(days=4)
 """Times that are all within so long are of one event."""
 
 
-def agreed(times: Sequence[TimeRange]) -> TimeRange | None:
+def agree_on_time(times: Sequence[TimeRange]) -> TimeRange | None:
     """The one time that all of these can be, the narrowest; times a little apart are all between them. `None` where
     they are of several, or there is none."""
     ordered = sorted(times, key=lambda time: (time[1] - time[0], time))

@@ -124,7 +124,7 @@ class HospitalStay:
         if not (note.written and self.start and self.end):
             return False
         late = note.late if note.encounter is None else timedelta(0)
-        return may_overlap(note.written, widened((self.start[0], self.end[1]), EARLY, EARLY + late))
+        return may_overlap(note.written, widen((self.start[0], self.end[1]), EARLY, EARLY + late))
 
     def covers(self, time: TimeRange) -> bool:
         """Whether the stay may have lasted at some minute of this time."""
@@ -139,10 +139,10 @@ class HospitalStay:
         return (min(first for first, _ in written), max(last for _, last in written)) if written else None
 
     def __str__(self) -> str:
-        return f"{day(self.start)} to {day(self.end)}"
+        return f"{format_day(self.start)} to {format_day(self.end)}"
 
 
-def widened(time: TimeRange, before: timedelta, after: timedelta | None = None) -> TimeRange:
+def widen(time: TimeRange, before: timedelta, after: timedelta | None = None) -> TimeRange:
     """Return the time with so much before it and (as much, or) `after` it, within the calendar."""
     return _plus(time[0], -before), _plus(time[1], before if after is None else after)
 
@@ -154,7 +154,7 @@ def _plus(when: datetime, span: timedelta) -> datetime:
         return datetime.max if span > timedelta(0) else datetime.min
 
 
-def day(time: TimeRange | None) -> str:
+def format_day(time: TimeRange | None) -> str:
     """For a reader: a day, or the first and the last one that are possible."""
     if time is None:
         return "an unknown day"
@@ -162,7 +162,7 @@ def day(time: TimeRange | None) -> str:
     return f"{first}" if first == last else f"{first}/{last}"
 
 
-def encounters(notes: Iterable[NoteTime]) -> tuple[HospitalStay, ...]:
+def group_stays(notes: Iterable[NoteTime]) -> tuple[HospitalStay, ...]:
     """The stays in the order of time, those without a time last. A note without an encounter belongs to none."""
     groups: dict[str, list[NoteTime]] = {}
     for note in notes:
@@ -172,7 +172,7 @@ def encounters(notes: Iterable[NoteTime]) -> tuple[HospitalStay, ...]:
     return tuple(sorted(stays, key=lambda stay: (stay.start or _NEVER, stay.encounter)))
 
 
-def transferred(stays: Sequence[HospitalStay]) -> list[tuple[HospitalStay, ...]]:
+def join_transfers(stays: Sequence[HospitalStay]) -> list[tuple[HospitalStay, ...]]:
     """Return the stays, those together of which the next begins within a day of the end of the one before.
 
     Systems give a transfer between wards, or from the emergency department, a stay of its own; people count one.
@@ -210,7 +210,7 @@ def _latest(times: Sequence[TimeRange]) -> TimeRange | None:
     return (max(first for first, _ in times), max(last for _, last in times)) if times else None
 
 
-def may_stand_at(times: Sequence[TimeRange | None], which: int, optional: Collection[int] = ()) -> list[int]:
+def find_possible_places(times: Sequence[TimeRange | None], which: int, optional: Collection[int] = ()) -> list[int]:
     """The indices of those that may stand at place `which` in the order of time (1 is the first, -1 the last).
 
     None of them only where there are fewer. A time that is not known may be any. Of those at the indices of `optional`
@@ -235,16 +235,16 @@ def may_stand_at(times: Sequence[TimeRange | None], which: int, optional: Collec
     return found
 
 
-def stays_on(time: TimeRange, edge: str, stays: Sequence[HospitalStay]) -> tuple[Sequence[HospitalStay], str]:
+def find_stays_on(time: TimeRange, edge: str, stays: Sequence[HospitalStay]) -> tuple[Sequence[HospitalStay], str]:
     """Stays that begin or (`edge`: end) end then, else those that last then; and why these, or why none."""
     began = [stay for stay in stays if stay.dated and stay.start and may_overlap(stay.start, time)]
     ended = [stay for stay in stays if stay.end and may_overlap(stay.end, time)]
     if edge == "end" and ended:
-        return ended, f"of {many(len(stays), 'stay')} what ends then"
+        return ended, f"of {format_count(len(stays), 'stay')} what ends then"
     if edge != "end" and began:
-        return began, f"of {many(len(stays), 'stay')} what begins then"
+        return began, f"of {format_count(len(stays), 'stay')} what begins then"
     if lasting := [stay for stay in stays if stay.covers(time) and not (edge == "begin" and stay.dated)]:
-        return lasting, f"of {many(len(stays), 'stay')} what lasts then"
+        return lasting, f"of {format_count(len(stays), 'stay')} what lasts then"
     # A discharge summary alone gives no day of admission: the next one after the day is of the stay that began then.
     later = [stay for stay in stays if stay.start and stay.start[0] > time[1]][:1]
     if edge != "end" and later and not later[0].dated and later[0].start and later[0].start[0] - time[1] <= LONGEST:
@@ -252,13 +252,13 @@ def stays_on(time: TimeRange, edge: str, stays: Sequence[HospitalStay]) -> tuple
     return (), "no stay of the record is of that time"
 
 
-def many(n: int, noun: str) -> str:
+def format_count(n: int, noun: str) -> str:
     """`1 stay`, `2 stays`, `3 discharge summaries`."""
     return f"{n} {noun if n == 1 else noun[:-1] + 'ies' if noun.endswith('ry') else noun + 's'}"
 
 
-def in_words(which: int) -> str:
+def format_ordinal(which: int) -> str:
     """`2nd`, `last`, `2nd from the end` of 2, -1, -2."""
     if which < 0:
-        return "last" if which == -1 else f"{in_words(-which)} from the end"
+        return "last" if which == -1 else f"{format_ordinal(-which)} from the end"
     return f"{which}{'th' if 10 < which % 100 < 14 else {1: 'st', 2: 'nd', 3: 'rd'}.get(which % 10, 'th')}"

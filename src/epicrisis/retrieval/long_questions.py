@@ -15,7 +15,7 @@ from typing import TypeAlias
 from epicrisis.protocols import Encoder
 from epicrisis.types import CharacterSpan, LongQuestionPolicy
 
-Sentences: TypeAlias = Callable[[str], Iterable[CharacterSpan]]
+SentenceSplitter: TypeAlias = Callable[[str], Iterable[CharacterSpan]]
 """Offsets of a text's sentences, in order."""
 
 _WORD = re.compile(r"\S+")
@@ -23,7 +23,7 @@ _CLOSING = "\"'”’»)]"
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class QuestionFit:
     """How much of a question the encoder reads, in content tokens."""
 
     tokens: int
@@ -60,28 +60,28 @@ class Fit:
         return (f"the question has {self.tokens} tokens, the encoder reads {self.window}: {done}, {lost}",)
 
 
-def prepare(
-    text: str, encoder: Encoder, sentences: Sentences, remedy: LongQuestionPolicy
-) -> tuple[tuple[str, ...], Fit]:
+def fit_question(
+    text: str, encoder: Encoder, sentences: SentenceSplitter, remedy: LongQuestionPolicy
+) -> tuple[tuple[str, ...], QuestionFit]:
     """The texts to encode for the question, at least one, and how it fits."""
     texts: tuple[str, ...] = (text,)
     if remedy == "last-sentence-first":
-        texts = (last_sentence_first(text, encoder, sentences),)
+        texts = (move_question_first(text, encoder, sentences),)
     elif remedy == "segments":
-        texts = segments(text, encoder, sentences)
+        texts = split_segments(text, encoder, sentences)
     tokens, window = _count(text, encoder), encoder.max_query_tokens
     # Cut inside a word or at a full stop, a text can have a token more than its share of the whole.
     seen = min(tokens, sum(min(_count(part, encoder), window) for part in texts))
-    return texts, Fit(tokens=tokens, window=window, remedy=remedy, texts=len(texts), seen=seen)
+    return texts, QuestionFit(tokens=tokens, window=window, remedy=remedy, texts=len(texts), seen=seen)
 
 
-def cut_share(fits: Iterable[Fit]) -> tuple[int, int]:
+def count_cut(fits: Iterable[QuestionFit]) -> tuple[int, int]:
     """(questions longer than the window, all questions)."""
     all_fits = list(fits)
     return sum(fit.cut for fit in all_fits), len(all_fits)
 
 
-def last_sentence_first(text: str, encoder: Encoder, sentences: Sentences) -> str:
+def move_question_first(text: str, encoder: Encoder, sentences: SentenceSplitter) -> str:
     """The question sentence, then the others from the beginning as far as they fit whole.
 
     The question sentence is the last one that ends with a question mark, else the last. A text that fits comes back as
@@ -103,7 +103,7 @@ def last_sentence_first(text: str, encoder: Encoder, sentences: Sentences) -> st
     return chosen
 
 
-def segments(text: str, encoder: Encoder, sentences: Sentences) -> tuple[str, ...]:
+def split_segments(text: str, encoder: Encoder, sentences: SentenceSplitter) -> tuple[str, ...]:
     """The text in windows of whole sentences, each as full as it gets, in order; one window where it fits.
 
     A sentence that is too long by itself is cut between words. Only a single word longer than the window makes a
@@ -124,7 +124,7 @@ def segments(text: str, encoder: Encoder, sentences: Sentences) -> tuple[str, ..
     return tuple(text[start:end] for start, end in out)
 
 
-def _pieces(text: str, encoder: Encoder, sentences: Sentences) -> Iterator[CharacterSpan]:
+def _pieces(text: str, encoder: Encoder, sentences: SentenceSplitter) -> Iterator[CharacterSpan]:
     for start, end in sentences(text):
         if _fits(text[start:end], encoder):
             yield start, end

@@ -11,32 +11,32 @@ from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from epicrisis.dates import TimeRange, may_overlap, time_range
-from epicrisis.retrieval.event_mentions import Telling, agreed, times_of
+from epicrisis.retrieval.event_mentions import EventMentions, agree_on_time, find_event_times
 from epicrisis.retrieval.hospital_stays import (
     EARLY,
     LATE,
     SUMMARY,
     HospitalStay,
     NoteTime,
-    day,
-    encounters,
-    in_words,
-    many,
-    may_stand_at,
-    stays_on,
-    transferred,
-    widened,
+    find_possible_places,
+    find_stays_on,
+    format_count,
+    format_day,
+    format_ordinal,
+    group_stays,
+    join_transfers,
+    widen,
 )
-from epicrisis.retrieval.time_expressions import Expression
+from epicrisis.retrieval.time_expressions import TimeExpression
 
-Mentions: TypeAlias = Callable[[str], Mapping[str, Telling]]
+MentionFinder: TypeAlias = Callable[[str], Mapping[str, EventMentions]]
 """By document id, the notes that may tell of an event, by its words: see `events.telling`."""
-Stating: TypeAlias = Callable[[TimeRange, bool], frozenset[str]]
+DatedNoteFinder: TypeAlias = Callable[[TimeRange, bool], frozenset[str]]
 """The ids of notes that state a date of a time, and whether a year alone counts: see `events.stating`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class AdmittedNotes:
     """Which notes an expression, or a group of them, admits."""
 
     notes: tuple[NoteTime, ...] | None = None
@@ -51,15 +51,17 @@ class Kept:
 class RecordTimeline:
     notes: tuple[NoteTime, ...]
     stays: tuple[HospitalStay, ...]
-    mentions: Mentions | None
-    stating: Stating | None
+    mentions: MentionFinder | None
+    stating: DatedNoteFinder | None
     sure: frozenset[str]
     """Ids of the notes that surely are of what is asked, so far."""
 
     @staticmethod
-    def of(notes: Iterable[NoteTime], mentions: Mentions | None, stating: Stating | None) -> RecordTimeline:
+    def of(
+        notes: Iterable[NoteTime], mentions: MentionFinder | None, stating: DatedNoteFinder | None
+    ) -> RecordTimeline:
         each = tuple(sorted(set(notes), key=lambda note: note.document_id))
-        return RecordTimeline(each, encounters(each), mentions, stating, ids_of(each))
+        return RecordTimeline(each, group_stays(each), mentions, stating, note_ids(each))
 
     def within(self, pool: tuple[NoteTime, ...]) -> RecordTimeline:
         """The record as if it had these notes alone."""
@@ -71,8 +73,8 @@ class RecordTimeline:
 
     def whole_stays_of(self, pool: Iterable[NoteTime]) -> tuple[HospitalStay, ...]:
         """Return the stays of which every note is in the pool."""
-        known = ids_of(pool)
-        return tuple(stay for stay in self.stays if ids_of(stay.notes) <= known)
+        known = note_ids(pool)
+        return tuple(stay for stay in self.stays if note_ids(stay.notes) <= known)
 
     def told_of(self, note: NoteTime) -> TimeRange | None:
         """Return the time that a note may tell of: from as long before it was written as its kind may be late, of a
@@ -80,13 +82,13 @@ class RecordTimeline:
         written = _written(note)
         if written is None:
             return None
-        first, last = widened(written, note.late, EARLY)
+        first, last = widen(written, note.late, EARLY)
         stay = next((stay for stay in self.stays if stay.encounter == note.encounter), None)
         if stay and stay.dated and stay.start:
             # What is late is of the note's own stay.
-            first = min(max(first, widened(stay.start, EARLY)[0]), written[0])
+            first = min(max(first, widen(stay.start, EARLY)[0]), written[0])
         if note.is_of(SUMMARY) and stay and stay.start and stay.end:
-            lasted = widened((stay.start[0], stay.end[1]), EARLY)
+            lasted = widen((stay.start[0], stay.end[1]), EARLY)
             first, last = min(first, lasted[0]), max(last, lasted[1])
         return first, last
 
@@ -100,23 +102,23 @@ def _written(note: NoteTime) -> TimeRange | None:
     return note.written or (time_range(note.discharged) if note.discharged and note.is_of(SUMMARY) else None)
 
 
-def those(pool: Iterable[NoteTime], documents: frozenset[str]) -> tuple[NoteTime, ...]:
+def select_notes(pool: Iterable[NoteTime], documents: frozenset[str]) -> tuple[NoteTime, ...]:
     return tuple(note for note in pool if note.document_id in documents)
 
 
-def ids_of(notes: Iterable[NoteTime]) -> frozenset[str]:
+def note_ids(notes: Iterable[NoteTime]) -> frozenset[str]:
     return frozenset(note.document_id for note in notes)
 
 
-def _kept(notes: Iterable[NoteTime], told: str, sure: Iterable[NoteTime] = ()) -> Kept:
-    return Kept(tuple(notes), ids_of(sure), (told,))
+def _kept(notes: Iterable[NoteTime], told: str, sure: Iterable[NoteTime] = ()) -> AdmittedNotes:
+    return AdmittedNotes(tuple(notes), note_ids(sure), (told,))
 
 
-def _not(expression: Expression, why: str) -> Kept:
-    return Kept(unresolved=(f"{expression.text}: {why}",))
+def _not(expression: TimeExpression, why: str) -> AdmittedNotes:
+    return AdmittedNotes(unresolved=(f"{expression.text}: {why}",))
 
 
-def _ambiguous(expression: Expression) -> Kept | None:
+def _ambiguous(expression: TimeExpression) -> AdmittedNotes | None:
     """For a date that can be several."""
     readings = " or ".join(expression.readings)
     return _not(expression, f"it can be {readings}") if len(expression.readings) > 1 else None
@@ -125,7 +127,7 @@ def _ambiguous(expression: Expression) -> Kept | None:
 # -- stays ----------------------------------------------------------------------------------------------------------
 
 
-def _stay(expression: Expression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> Kept:
+def _stay(expression: TimeExpression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> AdmittedNotes:
     found = _stays_at(expression, record)
     if isinstance(found, str):
         return _not(expression, found)
@@ -133,7 +135,7 @@ def _stay(expression: Expression, record: RecordTimeline, pool: tuple[NoteTime, 
     return _of_stays(expression, record, stays, f"of {why}")
 
 
-def _stays_at(expression: Expression, record: RecordTimeline) -> tuple[list[HospitalStay], str] | str:
+def _stays_at(expression: TimeExpression, record: RecordTimeline) -> tuple[list[HospitalStay], str] | str:
     """Return the stays at the expression's places, counted with transfers as stays and without, and `3 stays the last`;
     or why there are none."""
     if not record.stays:
@@ -142,7 +144,7 @@ def _stays_at(expression: Expression, record: RecordTimeline) -> tuple[list[Hosp
     if not places:
         return why
     stays = {record.stays[place].encounter for place in places}
-    groups = transferred(record.stays)
+    groups = join_transfers(record.stays)
     if len(groups) < len(record.stays):
         others, other = _at(expression, [group[0].start for group in groups], "stay")
         if not others:
@@ -154,28 +156,30 @@ def _stays_at(expression: Expression, record: RecordTimeline) -> tuple[list[Hosp
 
 
 def _at(
-    expression: Expression, times: Sequence[TimeRange | None], noun: str, optional: Collection[int] = ()
+    expression: TimeExpression, times: Sequence[TimeRange | None], noun: str, optional: Collection[int] = ()
 ) -> tuple[list[int], str]:
     """Which of these are at the expression's places in time, and `3 stays the last`; or none, and why. Those at the
     indices of `optional` may not count."""
     n, which = len(times), expression.which
     wanted = [which + step if which > 0 else which - step for step in range(expression.count)]
-    places = [may_stand_at(times, each, optional) for each in wanted]
+    places = [find_possible_places(times, each, optional) for each in wanted]
     if not all(places):
-        return [], f"there {'is' if n == 1 else 'are'} {many(n, noun)}"
+        return [], f"there {'is' if n == 1 else 'are'} {format_count(n, noun)}"
     found = sorted(set().union(*places))
-    words = " and ".join(in_words(each) for each in wanted)
+    words = " and ".join(format_ordinal(each) for each in wanted)
     if len(found) == n > len(wanted) and not optional:
-        return [], f"the times of {many(n, noun)} do not say which one it is"
+        return [], f"the times of {format_count(n, noun)} do not say which one it is"
     unsure = f", which may be any of {len(found)}" if len(found) > len(wanted) else ""
-    return found, f"{many(n, noun)} the {words}{unsure}"
+    return found, f"{format_count(n, noun)} the {words}{unsure}"
 
 
-def _of_stays(expression: Expression, record: RecordTimeline, stays: Sequence[HospitalStay], why: str) -> Kept:
+def _of_stays(
+    expression: TimeExpression, record: RecordTimeline, stays: Sequence[HospitalStay], why: str
+) -> AdmittedNotes:
     """The stays' notes, notes written then or soon after, and those that state a date of theirs; also what has neither
     a time nor a stay."""
     own = [note for stay in stays for note in stay.notes]
-    known = ids_of(own)
+    known = note_ids(own)
     states = frozenset[str]().union(
         *(record.states((stay.start[0], stay.end[1]), years=False) for stay in stays if stay.start and stay.end)
     )
@@ -194,7 +198,7 @@ def _of_stays(expression: Expression, record: RecordTimeline, stays: Sequence[Ho
     return _kept([*own, *loose], f"{expression.text}: {why}, {days}{beside}", own)
 
 
-def _stay_on(expression: Expression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> Kept:
+def _stay_on(expression: TimeExpression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> AdmittedNotes:
     found = _stays_on(expression, record)
     if isinstance(found, str):
         return _not(expression, found)
@@ -202,23 +206,25 @@ def _stay_on(expression: Expression, record: RecordTimeline, pool: tuple[NoteTim
     return _of_stays(expression, record, stays, why)
 
 
-def _stays_on(expression: Expression, record: RecordTimeline) -> tuple[list[HospitalStay], str] | str:
+def _stays_on(expression: TimeExpression, record: RecordTimeline) -> tuple[list[HospitalStay], str] | str:
     """Return the stays of the expression's date, with those that a transfer begins or ends, and why; or why none."""
     if len(expression.readings) > 1:
         return f"it can be {' or '.join(expression.readings)}"
-    found, why = stays_on(time_range(expression.readings[0]), expression.noun, record.stays)
-    groups = [group for group in transferred(record.stays) if any(stay in group for stay in found)]
+    found, why = find_stays_on(time_range(expression.readings[0]), expression.noun, record.stays)
+    groups = [group for group in join_transfers(record.stays) if any(stay in group for stay in found)]
     return ([stay for group in groups for stay in group], why) if groups else why
 
 
 # -- days and ranges ------------------------------------------------------------------------------------------------
 
 
-def _on_day(expression: Expression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> Kept:
+def _on_day(expression: TimeExpression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> AdmittedNotes:
     return _ambiguous(expression) or _on(time_range(expression.readings[0][:10]), expression, record, pool)
 
 
-def _on(time: TimeRange, expression: Expression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> Kept:
+def _on(
+    time: TimeRange, expression: TimeExpression, record: RecordTimeline, pool: tuple[NoteTime, ...]
+) -> AdmittedNotes:
     """The notes that may tell of a day, month or year; of a month or year also what tells a history later on."""
     covering = [note for stay in record.stays_of(pool) if stay.covers(time) for note in stay.notes if note in pool]
     of_then = any(note.written and may_overlap(note.written, time) for note in pool) or any(
@@ -227,12 +233,12 @@ def _on(time: TimeRange, expression: Expression, record: RecordTimeline, pool: t
     if not of_then and not covering:
         return _not(expression, "no note tells of that time")
     back = (
-        frozenset(ids_of(note for note in pool if not note.of_its_day_alone))
+        frozenset(note_ids(note for note in pool if not note.of_its_day_alone))
         if time[1] - time[0] > _A_MONTH
         else frozenset()
     )
-    own = frozenset() if of_then else ids_of(covering)
-    why = f"notes that may tell of {day(time)}" if of_then else "no note is of that day, but its stay is known"
+    own = frozenset() if of_then else note_ids(covering)
+    why = f"notes that may tell of {format_day(time)}" if of_then else "no note is of that day, but its stay is known"
     return _between(time, expression, record, pool, why, back, own)
 
 
@@ -241,21 +247,21 @@ _A_MONTH = timedelta(days=27)
 
 def _between(
     time: TimeRange,
-    expression: Expression,
+    expression: TimeExpression,
     record: RecordTimeline,
     pool: Iterable[NoteTime],
     why: str,
     back: frozenset[str] = frozenset(),
     own: frozenset[str] = frozenset(),
     certain: TimeRange | None = None,
-) -> Kept:
+) -> AdmittedNotes:
     """The notes that may tell of this time, and those of `own`; those of `back` if they were written later.
 
     `certain` is the part of the time that surely is meant, where that is not all of it.
     """
     states = record.states(time, years=_EVER[0] < time[0] and time[1] < _EVER[1])
     certain = certain or time
-    inner = widened(certain, -2 * EARLY)
+    inner = widen(certain, -2 * EARLY)
     within = (certain[0] if certain[0] == _EVER[0] else inner[0], certain[1] if certain[1] == _EVER[1] else inner[1])
     sure = [note for note in pool if note.written and within[0] <= note.written[0] and note.written[1] <= within[1]]
     kept, undated, of_then = list[NoteTime](), 0, False
@@ -279,7 +285,7 @@ def _between(
 _EVER = (time_range("0001")[0], time_range("9999")[1])
 
 
-def _range(expression: Expression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> Kept:
+def _range(expression: TimeExpression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> AdmittedNotes:
     """The notes that may tell of the time up to, from, or between what is said, which always belongs to it.
 
     What was before stands in later histories, too. A note of what is said itself need not count: `the last summary
@@ -296,7 +302,7 @@ def _range(expression: Expression, record: RecordTimeline, pool: tuple[NoteTime,
     match expression.relation:
         case "before" | "until":
             time, certain = (_EVER[0], low.end), (_EVER[0], low.start)
-            back = low.back | ids_of(note for note in pool if not note.of_its_day_alone)
+            back = low.back | note_ids(note for note in pool if not note.of_its_day_alone)
         case "after" | "since":
             time, certain = (low.start, _EVER[1]), (high.end, _EVER[1])
         case _:
@@ -317,7 +323,7 @@ class _Edge:
     """Notes that may look back on the time before it."""
 
 
-def _edge(anchor: Expression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> _Edge | str:
+def _edge(anchor: TimeExpression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> _Edge | str:
     """Of a range's stay, discharge, day or event; or why it is not known."""
     if anchor.kind == "event":
         known = _event(anchor, record.within(pool))
@@ -325,41 +331,41 @@ def _edge(anchor: Expression, record: RecordTimeline, pool: tuple[NoteTime, ...]
             return known
         time, telling = known
         done = frozenset(name for name, told in telling.items() if told.done)
-        return _Edge(*widened(time, EARLY), f"{anchor.text} was {day(time)}", done, frozenset(telling))
+        return _Edge(*widen(time, EARLY), f"{anchor.text} was {format_day(time)}", done, frozenset(telling))
     if anchor.kind == "day":
         time = time_range(anchor.readings[0])
         ambiguous = len(anchor.readings) > 1
-        return f"{anchor.text} can be {' or '.join(anchor.readings)}" if ambiguous else _Edge(*time, day(time))
+        return f"{anchor.text} can be {' or '.join(anchor.readings)}" if ambiguous else _Edge(*time, format_day(time))
     found = _stays_on(anchor, record) if anchor.readings else _stays_at(anchor, record)
     if isinstance(found, str):
         return found
     stays, _ = found
-    if not any({*stays} <= {*group} for group in transferred(record.stays)):
+    if not any({*stays} <= {*group} for group in join_transfers(record.stays)):
         return f"{anchor.text} can be of any of {len(stays)} stays"
-    own = ids_of(note for stay in stays for note in stay.notes)
+    own = note_ids(note for stay in stays for note in stay.notes)
     start, end = stays[0].start, stays[-1].end
     if anchor.kind == "discharge":
         discharged = stays[-1].discharged
         if discharged is None:
             return f"the day of {anchor.text} is not known"
-        own &= ids_of(note for note in record.notes if not note.of_its_day_alone)
-        return _Edge(*discharged, f"{anchor.text} was {day(discharged)}", own)
+        own &= note_ids(note for note in record.notes if not note.of_its_day_alone)
+        return _Edge(*discharged, f"{anchor.text} was {format_day(discharged)}", own)
     if start is None or end is None:
         return f"{anchor.text} has no time"
-    return _Edge(start[0], max(start[1], end[1]), f"{anchor.text} was {day(start)} to {day(end)}", own)
+    return _Edge(start[0], max(start[1], end[1]), f"{anchor.text} was {format_day(start)} to {format_day(end)}", own)
 
 
-def _event(anchor: Expression, record: RecordTimeline) -> tuple[TimeRange, Mapping[str, Telling]] | str:
+def _event(anchor: TimeExpression, record: RecordTimeline) -> tuple[TimeRange, Mapping[str, EventMentions]] | str:
     """When it was, and the notes that may tell of it; or why that is not known."""
     if anchor.which:
         return f"which one is {anchor.text} cannot be told from words"
     if record.mentions is None:
         return f"notes that tell of {anchor.text} were not looked up"
     telling = record.mentions(anchor.noun)
-    times = times_of(anchor.noun, record.notes, telling)
+    times = find_event_times(anchor.noun, record.notes, telling)
     if not times:
         return f"no note says when {anchor.text} was"
-    time = agreed(times)
+    time = agree_on_time(times)
     if time is None:
         return f"notes say several times of {anchor.text}"
     for note in record.notes:
@@ -367,11 +373,11 @@ def _event(anchor: Expression, record: RecordTimeline) -> tuple[TimeRange, Mappi
         told = record.told_of(note)
         undated = note.document_id in telling and telling[note.document_id].undated
         if undated and not (told and may_overlap(told, time)):
-            return f"there may have been another one than the {anchor.noun} of {day(time)}"
+            return f"there may have been another one than the {anchor.noun} of {format_day(time)}"
     return time, telling
 
 
-def _hospital_day(expression: Expression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> Kept:
+def _hospital_day(expression: TimeExpression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> AdmittedNotes:
     stays = record.whole_stays_of(pool)
     if len(stays) != 1:
         return _not(expression, f"of which of {len(stays)} stays is not said")
@@ -381,8 +387,8 @@ def _hospital_day(expression: Expression, record: RecordTimeline, pool: tuple[No
     return _on(_days_after(start, expression.which - 1), expression, record, pool)
 
 
-def _postoperative_day(expression: Expression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> Kept:
-    known = _event(Expression("event", "the surgery", noun="surgery"), record.within(pool))
+def _postoperative_day(expression: TimeExpression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> AdmittedNotes:
+    known = _event(TimeExpression("event", "the surgery", noun="surgery"), record.within(pool))
     if isinstance(known, str):
         return _not(expression, known)
     time, _ = known
@@ -392,20 +398,20 @@ def _postoperative_day(expression: Expression, record: RecordTimeline, pool: tup
 
 
 def _days_after(time: TimeRange, days: int) -> TimeRange:
-    return time_range(widened(time, timedelta(days=-days))[0].date().isoformat())
+    return time_range(widen(time, timedelta(days=-days))[0].date().isoformat())
 
 
 # -- kinds of notes -------------------------------------------------------------------------------------------------
 
 
-def _note(expression: Expression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> Kept:
+def _note(expression: TimeExpression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> AdmittedNotes:
     """The notes of a kind, or of them what may stand at the place; with those whose type does not say their kind."""
     notes = [note for note in pool if note.is_of(expression.noun)]
     unknown = [note for note in pool if note.of_unknown_kind]
     if not expression.which:
-        told = f"any of {many(len(notes), expression.noun)}" if notes else "no note is of this kind"
+        told = f"any of {format_count(len(notes), expression.noun)}" if notes else "no note is of this kind"
         if not notes:
-            return Kept(told=(f"{expression.text}: {told}",))
+            return AdmittedNotes(told=(f"{expression.text}: {told}",))
         return _kept([*notes, *unknown], f"{expression.text}: {told}", notes)
     if not notes:
         return _not(expression, f"there is no {expression.noun}")
@@ -417,26 +423,26 @@ def _note(expression: Expression, record: RecordTimeline, pool: tuple[NoteTime, 
     stays = {note.encounter for note in found} - {None}
     # An addendum to a summary is of the same stay.
     found += [note for note in notes if expression.noun == SUMMARY and note.encounter in stays and note not in found]
-    days = " and ".join(sorted({day(_written(note)) for note in found}))
-    beside = f", with {many(len(unknown), 'note')} of unknown kind" if unknown else ""
+    days = " and ".join(sorted({format_day(_written(note)) for note in found}))
+    beside = f", with {format_count(len(unknown), 'note')} of unknown kind" if unknown else ""
     return _kept([*found, *unknown], f"{expression.text}: of {why}, {days}{beside}", found)
 
 
 def _written_about(note: NoteTime) -> TimeRange | None:
     """When a note was written, within a day; of a summary that names no stay, whose addendum may be it, two weeks."""
     written, within = _written(note), LATE / 2 if note.is_of(SUMMARY) and note.encounter is None else EARLY
-    return widened(written, within) if written else None
+    return widen(written, within) if written else None
 
 
-def _note_on(expression: Expression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> Kept:
+def _note_on(expression: TimeExpression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> AdmittedNotes:
     if ambiguous := _ambiguous(expression):
         return ambiguous
     time = time_range(expression.readings[0][:10])
     notes = tuple(note for note in pool if note.is_of(expression.noun) or note.of_unknown_kind)
-    return _between(time, expression, record, notes, f"what may tell of {day(time)}")
+    return _between(time, expression, record, notes, f"what may tell of {format_day(time)}")
 
 
-def _at_discharge(expression: Expression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> Kept:
+def _at_discharge(expression: TimeExpression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> AdmittedNotes:
     """What tells a stay's story, and what was written about the day of discharge."""
     why = ""
     if expression.which:
@@ -447,30 +453,30 @@ def _at_discharge(expression: Expression, record: RecordTimeline, pool: tuple[No
         if expression.which < 0 and record.stays[-1].discharged is None:
             return _not(expression, "the last stay has no day of discharge")
         of_stays = _of_stays(expression, record, stays, "")
-        pool, why = those(pool, ids_of(of_stays.notes or ())), f"of {why}, "
+        pool, why = select_notes(pool, note_ids(of_stays.notes or ())), f"of {why}, "
     else:
         stays = list(record.stays_of(pool))
     days = [stay.discharged for stay in stays]
     return _about(expression, record, pool, days, f"{why}told in notes about the day of discharge, and in histories")
 
 
-def _at_admission(expression: Expression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> Kept:
+def _at_admission(expression: TimeExpression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> AdmittedNotes:
     """What tells a stay's story, and what was written about the day of admission."""
     days = [stay.start if stay.dated else None for stay in record.stays_of(pool)]
     return _about(expression, record, pool, days, "told in notes about the day of admission, and in histories")
 
 
 def _about(
-    expression: Expression,
+    expression: TimeExpression,
     record: RecordTimeline,
     pool: tuple[NoteTime, ...],
     days: Sequence[TimeRange | None],
     why: str,
-) -> Kept:
+) -> AdmittedNotes:
     """The notes that may tell of one of these days, and all that are more than a report or a daily note."""
-    known = [widened(time, EARLY) for time in days if time]
+    known = [widen(time, EARLY) for time in days if time]
     if not known or len(known) < len(days):
-        return Kept(told=(f"{expression.text}: not every stay's day is known",))
+        return AdmittedNotes(told=(f"{expression.text}: not every stay's day is known",))
     kept = [
         note
         for note in pool
@@ -479,11 +485,11 @@ def _about(
         or any(may_overlap(told, time) for time in known)
     ]
     if not kept:
-        return Kept(told=(f"{expression.text}: no note is of that day",))
+        return AdmittedNotes(told=(f"{expression.text}: no note is of that day",))
     return _kept(kept, f"{expression.text}: {why}", kept)
 
 
-RULES: dict[str, Callable[[Expression, RecordTimeline, tuple[NoteTime, ...]], Kept]] = {
+RULES: dict[str, Callable[[TimeExpression, RecordTimeline, tuple[NoteTime, ...]], AdmittedNotes]] = {
     "stay": _stay,
     "stay-on": _stay_on,
     "day": _on_day,

@@ -10,10 +10,10 @@ from dataclasses import replace
 from datetime import datetime
 
 from epicrisis.dates import time_range
-from epicrisis.retrieval.ordering import in_order
+from epicrisis.retrieval.ordering import rank_in_order
 from epicrisis.types import CountUnit, Hit, Passage, Ranking
 
-IN_TIME = (
+TIME_ORDER_STATEMENT = (
     "The notes of the patient's record stand in the order in which they were written, the oldest first; literature, "
     "where there is any, comes after them."
 )
@@ -24,7 +24,7 @@ _OF_A_PASSAGE = ("section", "page")
 """Metadata that hold for a passage alone."""
 
 
-def whole_notes(passages: Sequence[Passage]) -> tuple[Passage, ...]:
+def restore_notes(passages: Sequence[Passage]) -> tuple[Passage, ...]:
     """Each document of these passages as one passage `<document id>#whole`, in the order of their first passages.
 
     All passages of a document make its text again from the first one's `start` on, so that offsets into the document
@@ -54,7 +54,7 @@ def _whole(parts: Sequence[Passage]) -> Passage:
     )
 
 
-def chronological(passages: Sequence[Passage]) -> tuple[Passage, ...]:
+def sort_by_time(passages: Sequence[Passage]) -> tuple[Passage, ...]:
     """As they were written, oldest first: by date and time, equal times by document; those without a time come last.
 
     A date that leaves the day or the time of day open stands where it may be at the latest.
@@ -75,7 +75,7 @@ def _latest(date: str) -> datetime:
         return time_range(date[:10])[1]
 
 
-def in_time(ranking: Ranking) -> Ranking:
+def order_by_time(ranking: Ranking) -> Ranking:
     """The same hits in the order of time (the study's order-preserving retrieval, Yu et al. 2024).
 
     The notes of a record come first, by time; literature follows in the order of the ranking. Without a note all are
@@ -84,17 +84,17 @@ def in_time(ranking: Ranking) -> Ranking:
     notes = [passage for passage in ranking.passages if passage.patient is not None]
     literature = [passage for passage in ranking.passages if passage.patient is None] if notes else []
     timed = notes or ranking.passages
-    ordered = (*chronological(timed), *literature)
+    ordered = (*sort_by_time(timed), *literature)
     told = {**ranking.parameters, "order": "time", "ranked": list(ranking.ids)}
-    return replace(in_order(ordered, f"{ranking.retriever}+time", told), notes=(*ranking.notes, *untimed(timed)))
+    return replace(rank_in_order(ordered, f"{ranking.retriever}+time", told), notes=(*ranking.notes, *untimed(timed)))
 
 
-def of_record(passages: Sequence[Passage]) -> Ranking:
+def rank_record(passages: Sequence[Passage]) -> Ranking:
     """Every note of a record, given as its passages, whole and in the order of time."""
-    notes = chronological(whole_notes(passages))
+    notes = sort_by_time(restore_notes(passages))
     told = {"order": "time", "unit": "note", "without_time": [note.document_id for note in notes if note.date is None]}
     count = f"the record has {len(notes)} {'note' if len(notes) == 1 else 'notes'}"
-    return replace(in_order(notes, "record", told), notes=(count, *untimed(notes)))
+    return replace(rank_in_order(notes, "record", told), notes=(count, *untimed(notes)))
 
 
 def untimed(passages: Sequence[Passage]) -> tuple[str, ...]:
@@ -104,7 +104,7 @@ def untimed(passages: Sequence[Passage]) -> tuple[str, ...]:
     return (f"{len(without)} of {len(documents)} notes have no time: they stand last",) if without else ()
 
 
-def best_notes(rank: Callable[[int], Ranking], whole: Mapping[str, Passage], n: int) -> Ranking:
+def rank_notes(rank: Callable[[int], Ranking], whole: Mapping[str, Passage], n: int) -> Ranking:
     """The `n` whole notes with the best passages (the study's HIR), as `as_notes`; fewer where the record has no more.
 
     `rank`: the best so many passages. They are ranked deeper until they stand in `n` notes.
@@ -112,13 +112,13 @@ def best_notes(rank: Callable[[int], Ranking], whole: Mapping[str, Passage], n: 
     k = n * PASSAGES_A_NOTE
     while True:
         passages = rank(k)
-        notes = as_notes(passages, whole, n)
+        notes = replace_by_notes(passages, whole, n)
         if len(notes.hits) == n or len(passages.hits) < k:
             return notes
         k *= 2
 
 
-def as_notes(ranking: Ranking, whole: Mapping[str, Passage], n: int, count: CountUnit = "passages") -> Ranking:
+def replace_by_notes(ranking: Ranking, whole: Mapping[str, Passage], n: int, count: CountUnit = "passages") -> Ranking:
     """The first `n` notes of a ranking of passages, each whole and in the place and with the score of its best one.
 
     `whole`: the record's notes by document id. Literature stands as the passages that were found, each counted as a
@@ -135,7 +135,7 @@ def as_notes(ranking: Ranking, whole: Mapping[str, Passage], n: int, count: Coun
     return replace(ranking, hits=hits if count == "documents" else hits[:n], parameters=told)
 
 
-def within_budget(
+def fit_budget(
     notes: Sequence[Passage], tokens: int, count: Callable[[Passage], int]
 ) -> tuple[tuple[Passage, ...], tuple[Passage, ...]]:
     """Those that are kept and those left out: whole notes in their order as long as they fit; the first that does not

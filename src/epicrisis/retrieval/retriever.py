@@ -11,13 +11,18 @@ from dataclasses import dataclass, replace
 
 from epicrisis.partitioning import PASSAGES_PER_DOCUMENT
 from epicrisis.protocols import Encoder, PassageStore, Reranker, Vectors
-from epicrisis.retrieval.document_ranking import by_document, deep_enough, of_documents, reach
+from epicrisis.retrieval.document_ranking import (
+    find_document_depth,
+    rank_for_documents,
+    score_documents,
+    select_documents,
+)
 from epicrisis.retrieval.fusion import reciprocal_rank_fusion
-from epicrisis.retrieval.long_questions import Sentences, prepare
-from epicrisis.retrieval.preflight import rankings_agree, rule_for
-from epicrisis.retrieval.ranking_signals import BY_WORDS, Scored
-from epicrisis.retrieval.record_context import as_notes, best_notes, of_record, whole_notes
-from epicrisis.retrieval.rerank import reranked
+from epicrisis.retrieval.long_questions import SentenceSplitter, fit_question
+from epicrisis.retrieval.preflight import choose_rule, compare_rankings
+from epicrisis.retrieval.ranking_signals import BM25_SIGNALS, ScoredIds
+from epicrisis.retrieval.record_context import rank_notes, rank_record, replace_by_notes, restore_notes
+from epicrisis.retrieval.rerank import rerank
 from epicrisis.types import (
     CountUnit,
     Hit,
@@ -59,12 +64,12 @@ def _telling_withheld(ranking: Ranking, k: int) -> Ranking:
     return replace(ranking, parameters={**parameters, WITHHELD: left_out}, notes=(*ranking.notes, note))
 
 
-def _scored(hits: Sequence[Hit]) -> Scored:
+def _scored(hits: Sequence[Hit]) -> ScoredIds:
     return [(hit.passage.id, hit.score) for hit in hits]
 
 
 @dataclass(frozen=True, slots=True)
-class Searched:
+class SearchableStore:
     """A store and the encoder its vectors were made with; `None` where only words are searched."""
 
     store: PassageStore
@@ -122,15 +127,15 @@ class Retriever:
         encoder: Encoder | None,
         rrf_k: int = 60,
         *,
-        also: Sequence[Searched] = (),
-        beside: Sequence[Searched] = (),
+        also: Sequence[SearchableStore] = (),
+        beside: Sequence[SearchableStore] = (),
         remedy: LongQuestionPolicy = "cut",
-        sentences: Sentences = _one_sentence,
+        sentences: SentenceSplitter = _one_sentence,
         reranker: tuple[str, Reranker] | None = None,
         rerank_depth: int = 64,
         fusion_times: int | None = None,
     ) -> None:
-        self._searched = (Searched(store, encoder), *also)
+        self._searched = (SearchableStore(store, encoder), *also)
         self._beside = tuple(beside)
         self._rrf_k = rrf_k
         self._remedy = remedy
@@ -141,17 +146,17 @@ class Retriever:
 
     def record(self, scope: Scope) -> Ranking:
         """Every note of the patient's record that the scope admits, whole, in the order of time."""
-        return of_record(self._searched[0].store.record(scope))
+        return rank_record(self._searched[0].store.record(scope))
 
     def notes(self, text: str, n: int, by: SearchMode, scope: Scope, count: CountUnit = "passages") -> Ranking:
         """The `n` whole notes with the best passages (the study's parent notes); literature stands as its passages,
         each counted as a note, or its documents where documents are counted."""
-        record = whole_notes(self._searched[0].store.record(scope))
+        record = restore_notes(self._searched[0].store.record(scope))
         whole = {note.document_id: note for note in record}
         if count == "documents":
             documents = self.documents(text, n, by, scope)
-            return as_notes(documents, whole, n, count)
-        return best_notes(lambda k: self.rank(text, k, by, scope), whole, n)
+            return replace_by_notes(documents, whole, n, count)
+        return rank_notes(lambda k: self.rank(text, k, by, scope), whole, n)
 
     def found(self, text: str, k: int, by: SearchMode, scope: Scope, count: CountUnit) -> Ranking:
         """Return the best `k` documents or passages, as `documents` or `rank` does."""
@@ -163,18 +168,18 @@ class Retriever:
         Fewer where the best 16 k passages are of fewer documents; see `documents.places_of`. A reranker orders the
         best `rerank_depth` passages, more where these are of fewer documents than k.
         """
-        return of_documents(self.pool(text, k, by, scope), k)
+        return select_documents(self.pool(text, k, by, scope), k)
 
     def pool(self, text: str, k: int, by: SearchMode, scope: Scope) -> Ranking:
         """Return the ranking of passages that `documents` chooses `k` documents from."""
         start = k * PASSAGES_PER_DOCUMENT if self._reranker is None else max(k, self._rerank_depth)
-        ranking = deep_enough(lambda n: self._rank(text, n, by, scope, self._depth(n)), k, start)
+        ranking = rank_for_documents(lambda n: self._rank(text, n, by, scope, self._depth(n)), k, start)
         if self._reranker is None:
             names = [hit.passage.document_id for hit in ranking.hits]
-            return _telling_withheld(ranking, reach(names, k))
+            return _telling_withheld(ranking, find_document_depth(names, k))
         name, reranker = self._reranker
         ranking = _telling_withheld(ranking, max(start, len(ranking.hits)))
-        return reranked(ranking, text, reranker, name, len(ranking.hits))
+        return rerank(ranking, text, reranker, name, len(ranking.hits))
 
     def rank(
         self, text: str, k: int, by: SearchMode, scope: Scope, words: Callable[[int], Ranking] | None = None
@@ -187,7 +192,7 @@ class Retriever:
         pool = max(k, self._rerank_depth)
         depth = self._depth(pool if self._fusion_times is None else k)
         ranking = _telling_withheld(self._rank(text, pool, by, scope, depth, words), pool)
-        return reranked(ranking, text, reranker, name, k)
+        return rerank(ranking, text, reranker, name, k)
 
     def preflight(
         self,
@@ -209,10 +214,10 @@ class Retriever:
         reranker and there is none.
         """
         dense = self._preflight_pool(text, scope, depth, count)
-        judge = rule_for(rule, dense, count, scope.patient is not None, signal=signal, n=n, threshold=threshold)
+        judge = choose_rule(rule, dense, count, scope.patient is not None, signal=signal, n=n, threshold=threshold)
         bm25: Sequence[Hit] = ()
         size = len(dense.hits)
-        if size and judge.signal in BY_WORDS:
+        if size and judge.signal in BM25_SIGNALS:
             words = [
                 Ranking(each.store.search_words(text, size, seen, within=dense.ids), "bm25")
                 for each, seen in self._by_words(scope)
@@ -221,8 +226,8 @@ class Retriever:
         again = None
         if self._reranker is not None and judge.signal == "reranker-overlap":
             name, reranker = self._reranker
-            again = _scored(reranked(dense, text, reranker, name, size).hits)
-        return rankings_agree(
+            again = _scored(rerank(dense, text, reranker, name, size).hits)
+        return compare_rankings(
             _scored(dense.hits),
             _scored(bm25),
             again,
@@ -238,8 +243,8 @@ class Retriever:
         """Return the dense hits that are ranked anew: so many passages, or all those found of so many documents."""
         if count == "passages":
             return self._rank(text, depth, "dense", scope, self._depth(depth))
-        dense = deep_enough(lambda k: self._rank(text, k, "dense", scope, self._depth(k)), depth)
-        names = {name for name, _ in by_document(_scored(dense.hits))[:depth]}
+        dense = rank_for_documents(lambda k: self._rank(text, k, "dense", scope, self._depth(k)), depth)
+        names = {name for name, _ in score_documents(_scored(dense.hits))[:depth]}
         return replace(dense, hits=tuple(hit for hit in dense.hits if hit.passage.document_id in names))
 
     def _rank(
@@ -263,18 +268,18 @@ class Retriever:
     def _depth(self, k: int) -> int:
         return max(k, FUSION_DEPTH) if self._fusion_times is None else self._fusion_times * k
 
-    def _by_words(self, scope: Scope) -> list[tuple[Searched, Scope]]:
+    def _by_words(self, scope: Scope) -> list[tuple[SearchableStore, Scope]]:
         return [(self._searched[0], scope), *self._literature(scope)]
 
-    def _literature(self, scope: Scope) -> list[tuple[Searched, Scope]]:
+    def _literature(self, scope: Scope) -> list[tuple[SearchableStore, Scope]]:
         return [(searched, replace(scope, patient=None)) for searched in self._beside]
 
-    def _dense(self, text: str, k: int, searched: Searched, scope: Scope) -> Ranking:
+    def _dense(self, text: str, k: int, searched: SearchableStore, scope: Scope) -> Ranking:
         """The best `k`; of a question in segments, the rankings of the segments fused."""
         encoder = searched.encoder
         if encoder is None:
             raise ValueError("dense and hybrid search need an encoder")
-        texts, fit = prepare(text, encoder, self._sentences, self._remedy)
+        texts, fit = fit_question(text, encoder, self._sentences, self._remedy)
         depth = k if len(texts) == 1 or self._fusion_times is not None else max(k, FUSION_DEPTH)
         found = [
             searched.by_vector(vector, depth, scope, {"encoder": encoder.fingerprint})

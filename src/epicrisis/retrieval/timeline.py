@@ -11,9 +11,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from epicrisis.retrieval.hospital_stays import HospitalStay, NoteTime, encounters
-from epicrisis.retrieval.note_filtering import RULES, Kept, Mentions, RecordTimeline, Stating, ids_of, those
-from epicrisis.retrieval.time_expressions import NARROWING, Expression, of_everything, read, rounds
+from epicrisis.retrieval.hospital_stays import HospitalStay, NoteTime
+from epicrisis.retrieval.note_filtering import (
+    RULES,
+    AdmittedNotes,
+    DatedNoteFinder,
+    MentionFinder,
+    RecordTimeline,
+    note_ids,
+    select_notes,
+)
+from epicrisis.retrieval.time_expressions import (
+    NARROWING,
+    TimeExpression,
+    find_time_expressions,
+    find_unrestricted,
+    group_by_family,
+)
 
 __all__ = ["HospitalStay", "Mentions", "NoteTime", "Resolution", "Stating", "encounters", "resolve"]
 
@@ -31,7 +45,10 @@ class Resolution:
 
 
 def resolve(
-    question: str, notes: Iterable[NoteTime], mentions: Mentions | None = None, stating: Stating | None = None
+    question: str,
+    notes: Iterable[NoteTime],
+    mentions: MentionFinder | None = None,
+    stating: DatedNoteFinder | None = None,
 ) -> Resolution:
     """Return the notes of the record that the question is about.
 
@@ -40,9 +57,9 @@ def resolve(
     of things, compares with what it does not say, or has a word of time that is not understood. `mentions` is needed
     for events (`before the surgery`); the notes of `stating` are kept whenever they were written.
     """
-    expressions = read(question)
+    expressions = find_time_expressions(question)
     told = [f"{each.text}: no note is left out, {each.noun}" for each in expressions if each.kind in ("open", "item")]
-    if whole := of_everything(expressions):
+    if whole := find_unrestricted(expressions):
         asks = "an order, a span or every stay" if whole.kind == "all" else "more than the time that is said"
         return Resolution(told=(f"{whole.text}: asks for {asks}, so no note is left out", *told))
     if not any(each.kind in NARROWING for each in expressions):
@@ -55,13 +72,13 @@ def resolve(
         told += result.told
         unresolved += result.unresolved
         restricted = restricted and result.notes is not None
-        kept |= ids_of(result.notes or ())
+        kept |= note_ids(result.notes or ())
     if unresolved or not restricted:
         return Resolution(None, tuple(told), tuple(unresolved))
     return Resolution(kept, tuple(told))
 
 
-def _not_understood(expression: Expression) -> str:
+def _not_understood(expression: TimeExpression) -> str:
     """Return why the expression leaves open what the question is about, beside one that narrows it; else ``."""
     match expression.kind:
         case "leftover":
@@ -75,9 +92,9 @@ def _not_understood(expression: Expression) -> str:
     return ""
 
 
-def _groups(expressions: Sequence[Expression]) -> list[list[Expression]]:
+def _groups(expressions: Sequence[TimeExpression]) -> list[list[TimeExpression]]:
     """Return the expressions that leave notes out, those together that narrow each other."""
-    groups = list[list[Expression]]()
+    groups = list[list[TimeExpression]]()
     for expression in expressions:
         if expression.kind not in (*NARROWING, "named-note"):
             continue
@@ -88,29 +105,29 @@ def _groups(expressions: Sequence[Expression]) -> list[list[Expression]]:
     return [group for group in groups if any(each.kind in NARROWING for each in group)]
 
 
-def _narrowed(group: Sequence[Expression], record: RecordTimeline) -> Kept:
+def _narrowed(group: Sequence[TimeExpression], record: RecordTimeline) -> AdmittedNotes:
     """Return the notes that all families of expressions in the group admit."""
     told, unresolved = list[str](), [f"{text}: {why}" for text, why in _unclear(group)]
     pool, restricted = record.notes, False
-    for round_ in rounds(group):
+    for round_ in group_by_family(group):
         results = [RULES[expression.kind](expression, record, pool) for expression in round_]
         told += [line for result in results for line in result.told]
         unresolved += [line for result in results for line in result.unresolved]
         admitted = [result.notes for result in results]
         # One of several that leaves nothing out admits every note.
         if admitted and all(notes is not None for notes in admitted):
-            ids = frozenset[str]().union(*(ids_of(notes or ()) for notes in admitted))
+            ids = frozenset[str]().union(*(note_ids(notes or ()) for notes in admitted))
             sure = frozenset[str]().union(*(result.sure for result in results))
-            pool, restricted = those(pool, ids), True
+            pool, restricted = select_notes(pool, ids), True
             record = replace(record, sure=record.sure & sure)
     kinds = [expression.noun for expression in group if expression.kind == "named-note"]
     named = [note for note in pool if any(note.is_of(kind) for kind in kinds)]
     if named:
         pool = tuple(note for note in pool if note in named or note.of_unknown_kind)
-    return Kept(pool if restricted and pool else None, record.sure, tuple(told), tuple(unresolved))
+    return AdmittedNotes(pool if restricted and pool else None, record.sure, tuple(told), tuple(unresolved))
 
 
-def _unclear(group: Sequence[Expression]) -> Iterator[tuple[str, str]]:
+def _unclear(group: Sequence[TimeExpression]) -> Iterator[tuple[str, str]]:
     """Yield the ordinals of stays that may be counted within another expression of the group: `the first admission in
     2016` need not be the patient's first."""
     for number, expression in enumerate(group):

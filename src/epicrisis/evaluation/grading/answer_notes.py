@@ -11,7 +11,7 @@ from typing import Any
 
 from epicrisis.errors import InputError
 from epicrisis.protocols import PassageStore
-from epicrisis.retrieval.record_context import whole_notes
+from epicrisis.retrieval.record_context import restore_notes
 from epicrisis.types import Passage, Scope
 
 
@@ -37,7 +37,7 @@ class NoteTexts:
             return found
         if patient != self._patient:
             # Also the whole of a note may have been given, which no library keeps as one passage.
-            whole = whole_notes(self._store.record(Scope(patient=patient)))
+            whole = restore_notes(self._store.record(Scope(patient=patient)))
             self._patient, self._whole = patient, {note.document_id: note for note in whole}
         note = self._whole.get(passage.document_id)
         if note is None or not note.start <= passage.start <= passage.end <= note.end:
