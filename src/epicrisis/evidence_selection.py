@@ -75,14 +75,14 @@ def resolve_time_restriction(text: str, notes: Callable[[], Sequence[Passage]]) 
     record = notes()
     find_evidence = resolve(
         text,
-        NoteTime.of(record),
+        NoteTime.from_passages(record),
         lambda event: find_event_mentions(event, record),
         lambda time, years: find_notes_with_date(time, record, years),
     )
     dates = {note.document_id: note.date for note in record}
     left = frozenset() if find_evidence.documents is None else dates.keys() - find_evidence.documents
     undated = sum(dates[document] is None for document in left)
-    return TimeRestriction(frozenset(left), len(dates), undated, find_evidence.told, find_evidence.unresolved)
+    return TimeRestriction(frozenset(left), len(dates), undated, find_evidence.explanations, find_evidence.unresolved)
 
 
 def find_evidence(settings: Settings, retriever: Retriever, text: str, scope: Scope) -> Ranking:

@@ -35,7 +35,7 @@ def told(event: str, text: str) -> EventMentions | None:
 def test_what_is_stated_as_done_with_a_date_close_by(text: str) -> None:
     found = told("hip replacement", text)
     assert found is not None
-    assert found.done == (time_range("2150-03-04"),)
+    assert found.dates == (time_range("2150-03-04"),)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_what_is_stated_as_done_with_a_date_close_by(text: str) -> None:
 def test_what_is_denied_planned_or_not_dated_has_no_time(text: str) -> None:
     found = told("surgery", text)
     assert found is not None, "it may tell of it all the same"
-    assert found.done == ()
+    assert found.dates == ()
 
 
 def test_what_may_tell_of_an_event() -> None:
@@ -116,7 +116,7 @@ def test_words_alone_tell_no_time_of_an_event(relation: str) -> None:
 def test_before_an_event_leaves_out_only_what_is_later_and_does_not_look_back() -> None:
     found = asked("What was the hemoglobin before the surgery?", {**TEXTS, **DATED})
     assert found.documents == frozenset({"d1", "r1", "r2", "r4", "d2", "d3"})
-    assert found.told == ("before the surgery: the surgery was 2150-03-04",)
+    assert found.explanations == ("before the surgery: the surgery was 2150-03-04",)
 
 
 def test_after_an_event_comes_what_may_tell_of_it() -> None:

@@ -45,7 +45,7 @@ def asked(question: str) -> Resolution:
 def test_a_comparison_of_which_one_side_is_said_leaves_no_note_out(question: str) -> None:
     found = asked(question)
     assert (found.documents, found.unresolved) == (None, ())
-    assert "so no note is left out" in found.told[0]
+    assert "so no note is left out" in found.explanations[0]
 
 
 @pytest.mark.parametrize(

@@ -163,7 +163,7 @@ def test_the_notes_that_a_question_is_about(question: str, documents: str | None
     assert found.unresolved == ()
     assert found.documents is not None
     assert " ".join(sorted(found.documents)) == documents
-    assert found.told
+    assert found.explanations
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_what_says_nothing_of_time_leaves_no_note_out(question: str) -> None:
 def test_an_order_of_things_is_told_and_leaves_no_note_out(question: str, said: str) -> None:
     found = asked(question)
     assert (found.documents, found.unresolved) == (None, ())
-    assert any(each.startswith(said) for each in found.told)
+    assert any(each.startswith(said) for each in found.explanations)
 
 
 @pytest.mark.parametrize(
@@ -242,8 +242,8 @@ def test_an_event_is_not_looked_up_without_a_search() -> None:
 
 
 def test_what_is_told_names_the_choice_and_its_reason() -> None:
-    assert asked("final diagnoses?").told == ("final diagnoses: of 3 discharge summaries the last, 2151-06-20",)
-    assert asked("the second stay?").told == (
+    assert asked("final diagnoses?").explanations == ("final diagnoses: of 3 discharge summaries the last, 2151-06-20",)
+    assert asked("the second stay?").explanations == (
         "the second stay: of 3 stays the 2nd, 2150-03-04 to 2150-03-12, with 1 written about then, dated so in the "
         "text, or without a time",
     )
@@ -258,7 +258,7 @@ def test_without_days_of_admission_a_stay_is_found_by_the_next_summary() -> None
     )
     found = resolve("What was found in the stay starting on 2113-09-30?", record)
     assert found.documents == frozenset({"b"})
-    assert "no note gives its day of admission" in found.told[0]
+    assert "no note gives its day of admission" in found.explanations[0]
     assert resolve("The stay starting on 2113-06-01?", record).documents is None
 
 
@@ -282,7 +282,7 @@ def test_a_note_without_a_time_may_be_of_any() -> None:
     record = (*RECORD, note("u", None, "Progress note", "B"))
     found = resolve("What was the creatinine on 2150-03-06?", record)
     assert found.documents == frozenset({"d2", "o2", "p2", "r2", "u", "x"})
-    assert found.told == ("on 2150-03-06: notes that may tell of 2150-03-06, or 1 without a time",)
+    assert found.explanations == ("on 2150-03-06: notes that may tell of 2150-03-06, or 1 without a time",)
 
 
 def test_stays_in_the_order_of_time() -> None:
@@ -306,7 +306,7 @@ def test_times_of_notes_from_passages() -> None:
         Passage("b#0", "b", 0, 0, 4, "text", date="2150-03", metadata=told),
         Passage("a#0", "a", 0, 0, 4, "text", date="2150-03-04T99:99"),
     ]
-    assert NoteTime.of(passages) == (
+    assert NoteTime.from_passages(passages) == (
         NoteTime("a"),
         NoteTime("b", "2150-03", "Discharge summary", "7", "2150-03-04", None),
     )
@@ -363,7 +363,7 @@ def test_notes_of_the_record_in_whatever_order_they_come(question: str, notes: l
     assert found.documents is None or found.documents
     assert (found.documents or frozenset()) <= {each.document_id for each in notes}
     assert not (found.documents and found.unresolved)
-    assert found.documents is None or found.told
+    assert found.documents is None or found.explanations
     shuffled = sorted(notes, key=lambda each: luck.random())
     assert resolve(question, shuffled, mentions) == found
 

@@ -78,7 +78,7 @@ class Finder:
 
 
 def resolved(chart: Chart) -> Resolution:
-    return resolve(chart.question.text, NoteTime.of(chart.notes))
+    return resolve(chart.question.text, NoteTime.from_passages(chart.notes))
 
 
 def asking(finder: Finder, note_tokens: int | None = None, repeats: int = 1, seed: int = 0) -> Asking:

@@ -178,7 +178,7 @@ def _retrieved(chart: Chart, arm: str, search: Search, treatment: RunOverrides) 
         resolution = search.resolved(chart)
         if resolution.documents is not None:
             hidden = frozenset(chart.tokens) - resolution.documents
-        treatment = replace(treatment, about=(TIME_ORDER_STATEMENT, *resolution.told))
+        treatment = replace(treatment, about=(TIME_ORDER_STATEMENT, *resolution.explanations))
     retrieve = _parents if of_notes else _chunks
     ranking = retrieve(chart, n, by, hidden, search)
     if hidden:

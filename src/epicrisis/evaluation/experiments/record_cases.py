@@ -292,7 +292,7 @@ def _search(opened: LibrarySearch, settings: Settings, request: Request, note_to
     def resolved(chart: ehr.Chart) -> Resolution:
         return resolve(
             chart.question.text,
-            NoteTime.of(chart.notes),
+            NoteTime.from_passages(chart.notes),
             lambda event: find_event_mentions(event, chart.notes),
             lambda time, years: find_notes_with_date(time, chart.notes, years),
         )
