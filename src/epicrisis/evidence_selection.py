@@ -87,7 +87,7 @@ def resolve_time_restriction(text: str, notes: Callable[[], Sequence[Passage]]) 
 
 def find_evidence(settings: Settings, retriever: Retriever, text: str, scope: Scope) -> Ranking:
     """The best `k` documents, passages or whole notes, best first. Literature alone has no notes."""
-    search = retriever.notes if settings.unit == "note" and scope.patient is not None else retriever.found
+    search = retriever.notes if settings.unit == "note" and scope.patient is not None else retriever.search
     return search(text, settings.k, settings.by, scope, settings.count_unit(scope.patient))
 
 

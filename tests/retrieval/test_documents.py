@@ -177,7 +177,7 @@ def test_k_documents_are_found_where_one_fills_the_first_places(by: str) -> None
     assert documents.count("long") == PASSAGES_PER_DOCUMENT
     assert documents.count("two") == 2
     assert found.parameters["documents"] == 3
-    assert retriever.found("aspirin stroke", 3, by, Scope(), "passages") == passages  # type: ignore[arg-type]
+    assert retriever.search("aspirin stroke", 3, by, Scope(), "passages") == passages  # type: ignore[arg-type]
 
 
 def test_hidden_documents_take_no_place() -> None:

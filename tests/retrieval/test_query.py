@@ -40,7 +40,7 @@ def reading(window: int) -> HashingEncoder:
 def test_what_fits_is_left_as_it_is(text: str, remedy: LongQuestionPolicy) -> None:
     texts, fit = fit_question(text, reading(tokens(VIGNETTE)), find_sentences, remedy)
     assert texts == (text,)
-    assert (fit.cut, fit.unseen, fit.notes()) == (False, 0, ())
+    assert (fit.cut, fit.lost, fit.notes()) == (False, 0, ())
 
 
 def test_the_question_comes_first_and_whole_sentences_follow() -> None:
@@ -97,7 +97,7 @@ def test_the_fit_counts_what_is_seen(text: str, window: int, remedy: LongQuestio
     texts, fit = fit_question(text, reading(window), find_sentences, remedy)
     assert fit.tokens == tokens(text)
     assert len(texts) == fit.texts >= 1
-    assert fit.seen == sum(min(tokens(part), window) for part in texts) <= fit.tokens
+    assert fit.encoded == sum(min(tokens(part), window) for part in texts) <= fit.tokens
     assert len(fit.notes()) == (fit.tokens > window)
 
 
@@ -150,5 +150,5 @@ def test_medqa_is_cut_as_the_errata_say(data_folder: Path, encoder: Encoder) -> 
     assert count_cut(fit for _, fit in prepared) == (1236, 1273)
     assert sum("?" in first for (first,), _ in prepared) / len(prepared) > 0.95
     assert all(
-        fit_question(question, narrow, find_sentences, "segments")[1].unseen == 0 for question in questions[:100]
+        fit_question(question, narrow, find_sentences, "segments")[1].lost == 0 for question in questions[:100]
     )

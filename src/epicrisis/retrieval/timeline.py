@@ -1,8 +1,8 @@
-"""Selection of the notes that a question is about, by its time expressions (EHR study, appendix F, Table 13; errata E7).
+"""Selection of a question's notes by its time expressions (EHR study, appendix F and Table 13; errata E7).
 
 A note is left out only if every time word of the question is understood and the note's own time is elsewhere, with
-tolerance for late dictation. All notes that may be the last are kept, and so is a note without a time. Otherwise no note
-is left out, and the result says why.
+tolerance for late dictation. All notes that may be the last are kept, and so is a note without a time. Otherwise no
+note is left out, and the result says why.
 """
 
 from __future__ import annotations

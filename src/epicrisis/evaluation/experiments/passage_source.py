@@ -61,7 +61,7 @@ def of_library(
         return build_scope(settings.scope, question=question)
 
     def ranked(question: Question, k: int, by: SearchMode) -> Ranking:
-        found = opened.retriever.found(question.text, k, by, scope(question), counted)
+        found = opened.retriever.search(question.text, k, by, scope(question), counted)
         hits = (replace(hit, passage=known.setdefault(hit.passage.id, hit.passage)) for hit in found.hits)
         return replace(found, hits=tuple(hits))
 
