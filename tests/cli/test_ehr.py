@@ -18,7 +18,7 @@ from epicrisis.evaluation.datasets.patient_records.lengths import bin_of
 from epicrisis.evaluation.datasets.patient_records.recordset import RecordSet, load_records
 from epicrisis.evaluation.experiments import ehr
 from epicrisis.evaluation.experiments.record_studies import WHOLE
-from epicrisis.evaluation.grading.run_measures import MeasuredCase, read_measured_cases
+from epicrisis.evaluation.grading.measurements import MeasuredCase, read_measured_cases
 from epicrisis.retrieval.record_context import chronological
 from epicrisis.testing.reader import PositionCurve, find_key_passages, position_biased_reader, u_curve
 from epicrisis.types import Document, Passage

@@ -63,7 +63,7 @@ def test_a_run_is_measured_and_judged_once(tmp_path: Path, run: Run) -> None:
         assert server.ledger.calls == 3, "nothing is judged twice"
         assert "judge-correctness[one]" in result.stdout
         assert "3 answered, 1 empty" in result.stdout
-        assert "How far one goes with people is not known: epicrisis judge calibrate --model one" in result.stdout
+        assert "The agreement of one with people is not known: epicrisis grade calibrate --model one" in result.stdout
         told = json.loads(run(*arguments, "--json").stdout)["runs"][0]
     assert told["endings"] == {"answered": 3, "empty": 1}
     rows = {row[0]: row for row in told["table"]["rows"]}
@@ -93,7 +93,7 @@ def test_two_judges_without_a_model_name_keep_their_own_grades(tmp_path: Path, r
         assert (one.ledger.calls, two.ledger.calls) == calls
         refused = run(*arguments, "--judge", f"{one.url}#m", "--judge", f"{two.url}#m")
         assert refused.exit_code == 2
-        assert "two judges go by the name m" in refused.stderr
+        assert "two judges have the short name m" in refused.stderr
         assert run(*arguments, "--judge", f"{one.url}#m").exit_code == 0
         later = run(*arguments, "--judge", f"{two.url}#m")
         assert later.exit_code == 2

@@ -219,8 +219,8 @@ def compare_choices(store: GradeStore[PairGrade], pairs: Sequence[PreferencePair
     if not pairs:
         return ()
     parts = {"all": list(pairs)}
-    for pair in pairs:
-        parts.setdefault(pair.subset, []).append(pair)
+    for subset in dict.fromkeys(pair.subset for pair in pairs):
+        parts[subset] = [pair for pair in pairs if pair.subset == subset]
     return tuple(_choice_accuracy(name, part, store.grades) for name, part in parts.items())
 
 
@@ -284,4 +284,6 @@ def read_calibration(path: Path) -> GraderCalibration:
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}): calibrate the judge first") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise InputError(f"{path} is not a calibration: calibrate the judge again (epicrisis grade calibrate)") from None
+        raise InputError(
+            f"{path} is not a calibration: calibrate the judge again (epicrisis grade calibrate)"
+        ) from None

@@ -22,8 +22,8 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.grading.blind_pairs import remove_citations
 from epicrisis.evaluation.grading.grader import (
     PROMPTS,
-    Grader,
     GradeLine,
+    Grader,
     GradeState,
     GradeStore,
     grade_all,
@@ -173,7 +173,7 @@ def correctness_grader(client: ModelClient) -> Grader[CorrectnessVerdict]:
     return Grader(client, render_prompt("", "", "").template, FORMAT)
 
 
-async def grade_cases(
+def grade_cases(
     cases: Iterable[OpenCase], grader: Grader[CorrectnessVerdict], store: GradeStore[CorrectnessGrade]
 ) -> AsyncGenerator[CorrectnessGrade, None]:
     """Grade the gradable cases, and yield the grades that were missing. Raises as `run_concurrently` does."""
@@ -185,8 +185,7 @@ async def grade_cases(
         )
 
     missing = [case for case in cases if case.gradable and not store.is_done(case.key)]
-    async for grade in grade_all(missing, grade_case, store, grader.client.concurrency):
-        yield grade
+    return grade_all(missing, grade_case, store, grader.client.concurrency)
 
 
 def open_correctness_store(

@@ -15,9 +15,9 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Hashable, Itera
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, get_args
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, get_args, runtime_checkable
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from epicrisis.answering.structured_request import (
     JsonFormat,
@@ -113,6 +113,7 @@ def verdict_format(verdicts: tuple[C, ...], max_reason: int) -> JsonFormat[tuple
     return JsonFormat(schema, max_reason, read)
 
 
+@runtime_checkable
 class StoredGrade(Protocol):
     """A grade with its subject: a dataclass with these and other fields."""
 
@@ -136,6 +137,9 @@ G = TypeVar("G", bound=StoredGrade)
 class GradeLine(StoredLine, Generic[G]):
     """One line of a file of grades. Subclasses name the type of their grades."""
 
+    # The bound of the type variable is a protocol, which pydantic cannot read.
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
     grade: G = Field(alias="reply")
 
     @property
@@ -143,7 +147,7 @@ class GradeLine(StoredLine, Generic[G]):
         return self.grade.key
 
 
-class GradeStore(JsonlStore[GradeLine[G]]):
+class GradeStore(JsonlStore[GradeLine[G]], Generic[G]):
     """The file of one grader's grades. Raises InputError as `JsonlStore` does."""
 
     def __init__(

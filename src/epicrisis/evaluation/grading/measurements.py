@@ -91,7 +91,7 @@ class _MeasureLine(GradeLine[Measurement]):
 
     @model_validator(mode="after")
     def _check(self) -> _MeasureLine:
-        metrics, judge = self.recipe["metrics"] if "metrics" in self.recipe else [None], self.recipe.get("judge")
+        metrics, judge = self.recipe.get("metrics", [None]), self.recipe.get("judge")
         if not all(isinstance(name, str) for name in metrics):
             raise ValueError("the recipe does not name its metrics")
         if judge is not None and not isinstance(judge.get("name"), str):
@@ -161,13 +161,12 @@ def open_measure_store(folder: Path, measurer: Measurer) -> MeasureStore:
     return MeasureStore(path, measurer.recipe)
 
 
-async def measure_answers(
+def measure_answers(
     answers: Iterable[ScoredAnswer], measurer: Measurer, store: MeasureStore
 ) -> AsyncGenerator[Measurement, None]:
     """Measure the answers, and yield the measurements that were missing. Raises as `run_concurrently` does."""
     missing = (answer for answer in answers if answer.measurable and not store.has_measured(answer))
-    async for measurement in grade_all(missing, measurer.measure, store, measurer.concurrency):
-        yield measurement
+    return grade_all(missing, measurer.measure, store, measurer.concurrency)
 
 
 def _ignore(_: Measurement) -> None: ...

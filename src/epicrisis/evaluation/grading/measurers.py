@@ -19,7 +19,7 @@ from epicrisis.evaluation.grading.rubric import (
 )
 from epicrisis.evaluation.grading.scored_answers import NoteTexts, ScoredAnswer
 from epicrisis.evaluation.metrics.unscored import Unscored
-from epicrisis.privacy import without_secrets
+from epicrisis.privacy import strip_secrets
 from epicrisis.protocols import NliModel
 from epicrisis.types import Scope
 
@@ -46,7 +46,7 @@ def check_model_names(kind: str, models: Sequence[str]) -> None:
     for model in models:
         name = short_model_name(model)
         if by_name.setdefault(name, model) != model:
-            both = f"{without_secrets(by_name[name])} and {without_secrets(model)}"
+            both = f"{strip_secrets(by_name[name])} and {strip_secrets(model)}"
             raise InputError(f"two {kind} have the short name {name} ({both}): give one of them another (URL#NAME)")
 
 
@@ -199,6 +199,4 @@ def _measurement(
     answer: ScoredAnswer, grade: Grade[Mapping[str, float]], metrics: Mapping[str, str], shown: str = ""
 ) -> Measurement:
     values = {metrics[aspect]: share for aspect, share in (grade.value or {}).items()}
-    return Measurement(
-        answer.key, answer.digest, grade.state, values, grade.reason, shown, grade.failure, grade.usage
-    )
+    return Measurement(answer.key, answer.digest, grade.state, values, grade.reason, shown, grade.failure, grade.usage)

@@ -18,8 +18,8 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.grading.blind_pairs import BlindPair
 from epicrisis.evaluation.grading.grader import (
     PROMPTS,
-    Grader,
     GradeLine,
+    Grader,
     GradeState,
     GradeStore,
     grade_all,
@@ -108,7 +108,7 @@ def open_preference_store(path: Path, grader: Grader[PreferredAnswer]) -> GradeS
     return GradeStore(path, _PairLine, grader.recipe)
 
 
-async def grade_pairs(
+def grade_pairs(
     pairs: Iterable[BlindPair], grader: Grader[PreferredAnswer], store: GradeStore[PairGrade]
 ) -> AsyncGenerator[PairGrade, None]:
     """Grade each pair in both orders, and yield the grades that were missing. Raises as `run_concurrently` does."""
@@ -120,8 +120,7 @@ async def grade_pairs(
         return PairGrade(pair.id, order, grade.state, grade.value, grade.reason, grade.failure, grade.usage)
 
     missing = [(pair, order) for pair in pairs for order in ORDERS if not store.is_done((pair.id, order))]
-    async for grade in grade_all(missing, grade_pair, store, grader.client.concurrency):
-        yield grade
+    return grade_all(missing, grade_pair, store, grader.client.concurrency)
 
 
 def read_pair_verdicts(path: Path, pairs: Sequence[BlindPair]) -> tuple[dict[str, Any], dict[str, PairVerdict]]:

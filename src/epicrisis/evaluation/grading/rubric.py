@@ -41,7 +41,7 @@ def _rubric_format(aspects: Sequence[str]) -> JsonFormat[tuple[Mapping[str, floa
         shares = {aspect: _read_share(value, aspect) for aspect in aspects}
         return shares, str(value.get("reason", ""))
 
-    points = dict.fromkeys(aspects, {"type": "integer", "enum": list(_POINTS)})
+    points = {aspect: {"type": "integer", "enum": list(_POINTS)} for aspect in aspects}
     schema = {"reason": text_schema(_REASON_CHARACTERS), **points}
     return JsonFormat(schema, _REASON_CHARACTERS + 40 * len(aspects), read)
 

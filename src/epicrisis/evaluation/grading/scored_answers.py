@@ -18,9 +18,9 @@ from epicrisis.evaluation.runs.outcomes import score_record
 from epicrisis.evaluation.runs.record import RunRecord, read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.protocols import PassageStore
+from epicrisis.question_options import is_unanswerable
 from epicrisis.retrieval.record_context import whole_notes
 from epicrisis.types import EvidenceSpan, Passage, QuestionForm, Scope
-from epicrisis.unanswerable import is_unanswerable
 
 Ending: TypeAlias = Literal["answered", "abstained", "empty", "refused", "unparsed", "over-window", "failed"]
 """How a case ended, in more detail than its state: an empty reply, a refusal and a wrong answer differ (errata E2).
