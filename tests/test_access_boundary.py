@@ -20,7 +20,7 @@ from epicrisis.errors import InputError, ScopeViolation
 from epicrisis.evaluation.runs.runner import RecordStore, answer_questions
 from epicrisis.library.passage_lookup import at_random, passages_of
 from epicrisis.models.chat.layers.cache import ReplyCache
-from epicrisis.models.chat.layers.stack import layered
+from epicrisis.models.chat.layers.stack import add_layers
 from epicrisis.overrides import NO_OVERRIDES, RunOverrides
 from epicrisis.pipeline import STRATEGIES, WITHOUT_LIBRARY, Pipeline
 from epicrisis.prompts import fence_passages
@@ -196,7 +196,7 @@ def test_a_reply_kept_for_one_patient_is_not_given_to_another(plain: LibrarySear
     questions = [Question(text, id="same", patient=patient) for patient in PATIENTS]
     inner = ScriptedModel(echo)
     cache = ReplyCache(tmp_path / "replies.sqlite")
-    model = layered(inner, ModelSettings(name="scripted"), cache=cache)
+    model = add_layers(inner, ModelSettings(name="scripted"), cache=cache)
     first = asked(plain, questions, model=model, strategy="rag", k=3, scope={"hide": ["paper:0"]}, unverified="keep")
     paid = len(inner.requests)
     again = asked(plain, questions, model=model, strategy="rag", k=3, scope={"hide": ["paper:0"]}, unverified="keep")

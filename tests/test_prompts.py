@@ -13,8 +13,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from epicrisis import prompts
-from epicrisis.answering.baselines import PROMPTS, rag
+from epicrisis.answering.baselines import rag
 from epicrisis.answering.brief_context import brief_context
+from epicrisis.answering.strategy_context import PROMPTS
 from epicrisis.errors import ScopeViolation
 from epicrisis.prompts import (
     CLOSE,
