@@ -66,7 +66,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LibrarySearch]:
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExampleSearch]:
     found = examples(tmp_path_factory.mktemp("examples"))
-    with found.opened:
+    with found.search:
         yield found
 
 
@@ -88,7 +88,7 @@ def asked(
         made = Settings.model_validate({"k": 30, "refine": {"drafts": 2, "rounds": 1}, "votes": {"n": 2}, **settings})
         roles = dict.fromkeys(ROLES, model or recorder())
         async with Pipeline(made, roles, opened, examples) as pipeline:
-            return list(await asyncio.gather(*(pipeline.answer(each, treatment=treatment) for each in questions)))
+            return list(await asyncio.gather(*(pipeline.answer(each, overrides=treatment) for each in questions)))
 
     return asyncio.run(run())
 

@@ -71,7 +71,7 @@ def fill(
     A new library has chunks of `chunk_tokens`; where nobody says, of CHUNK_TOKENS or, by an encoder that reads less, of
     its window. Raises UserError: longer chunks than the encoder reads, another encoder, no such model.
     """
-    encoder, name = load_ingest_encoder(settings, path, ready_made=False)
+    encoder, name = load_ingest_encoder(settings, path, precomputed=False)
     if chunk_tokens is None and not (path / MANIFEST).is_file():
         chunk_tokens = min(CHUNK_TOKENS, encoder.max_tokens)
     items = chain.from_iterable(each.notes() for each in sets)
@@ -89,9 +89,9 @@ async def prepared(
 
     Raises InputError: no such arm or population, a patient whose record is not in the library.
     """
-    opened = pipeline.opened
+    opened = pipeline.search
     assert opened is not None
-    model = pipeline.context(lambda _: None, Scope()).models["writer"]
+    model = pipeline.build_context(lambda _: None, Scope()).models["writer"]
     window = (await model.capabilities()).context_tokens
     records = _Records(opened, settings, await _counter(model))
     chosen = [await _chosen(each, wanted, request, records) for each in sets]
@@ -209,8 +209,8 @@ def _sizes(asked: Dataset, population: str) -> dict[str, str | int]:
 
 def _library_told(pipeline: Pipeline) -> dict[str, int]:
     """How the library was cut (errata E1)."""
-    assert pipeline.opened is not None
-    made = pipeline.opened.library.manifest
+    assert pipeline.search is not None
+    made = pipeline.search.library.manifest
     return {"chunk_tokens": made.max_tokens, "overlap": made.overlap}
 
 
