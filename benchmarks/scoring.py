@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import cycle, islice
 from pathlib import Path
 
-from epicrisis.evaluation.datasets.load import load
+from epicrisis.evaluation.datasets.load import load_dataset
 from epicrisis.evaluation.rescoring.readings import SCORINGS
 from epicrisis.evaluation.rescoring.released_replies import read_outputs, released
 from epicrisis.evaluation.rescoring.scores import score
@@ -26,7 +26,7 @@ def main() -> None:
     replied = [
         each
         for name, file in RUNS.items()
-        for each in released(load(name, data, data).questions, read_outputs(data / "mirage" / file))
+        for each in released(load_dataset(name, data, data).questions, read_outputs(data / "mirage" / file))
     ]
     many = [
         replace(each, question=replace(each.question, id=f"{number}-{each.question.id}"))

@@ -104,7 +104,7 @@ def build(
     with a larger -n it adds to what is there.
     """
     from epicrisis.configuration import load_settings
-    from epicrisis.evaluation.datasets.load import load as load_set
+    from epicrisis.evaluation.datasets.load import load_dataset as load_set
     from epicrisis.evaluation.synthesis.example_documents import kept
     from epicrisis.evaluation.synthesis.solved_examples import taken
 
@@ -307,7 +307,7 @@ def info(
     These are found by their id and by their text, and left out wherever examples are shown.
     """
     from epicrisis.configuration import load_settings
-    from epicrisis.evaluation.datasets.load import load as load_set
+    from epicrisis.evaluation.datasets.load import load_dataset as load_set
     from epicrisis.evaluation.synthesis.example_documents import held
     from epicrisis.evaluation.synthesis.leaks import leaks
     from epicrisis.library.library import Library

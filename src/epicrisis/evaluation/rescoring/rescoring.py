@@ -18,7 +18,7 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.statistics import Mean, wilson
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.datasets.dataset import Dataset
-from epicrisis.evaluation.datasets.load import load
+from epicrisis.evaluation.datasets.load import load_dataset
 from epicrisis.evaluation.datasets.mirage import SUBSETS
 from epicrisis.evaluation.rescoring.readings import SCORINGS, Scoring
 from epicrisis.evaluation.rescoring.released_replies import Outputs, Replied, read_outputs, recorded, released
@@ -82,7 +82,7 @@ def rescored(
     ours = [_is_ours(path) for path in paths]
     if dataset is not None and all(ours):
         raise InputError("these runs bring their questions with them: leave --dataset out")
-    loaded = cache(partial(load, home=home, place=data))
+    loaded = cache(partial(load_dataset, home=home, place=data))
     found: list[Replies] = []
     for path, name, is_ours in zip(paths, name_runs(paths), ours, strict=True):
         if is_ours:
