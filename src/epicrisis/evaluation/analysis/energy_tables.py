@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from epicrisis.evaluation.analysis.table import Cell, Table
-from epicrisis.evaluation.grading.correctness import MARKING, marked
+from epicrisis.evaluation.grading.correctness import CORRECTNESS_FOLDER, read_correctness_verdicts
 from epicrisis.evaluation.runs.energy import EnergyBasis, SessionEnergy
 from epicrisis.evaluation.runs.outcomes import score_record
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
@@ -118,7 +118,7 @@ _Arms: TypeAlias = dict[str, _Ended]
 def _ended(run: RecordedRun) -> _Arms:
     arms: _Arms = defaultdict(_Ended)
     folder = run.path.parent
-    verdicts = marked(folder) if (folder / MARKING).is_dir() else {}
+    verdicts = read_correctness_verdicts(folder) if (folder / CORRECTNESS_FOLDER).is_dir() else {}
     for record in run.records():
         arm = arms[str(record.condition.get("arm", ""))]
         arm.questions += 1

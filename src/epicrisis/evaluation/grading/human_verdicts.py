@@ -98,13 +98,13 @@ def _csv_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
         raise InputError(f"{printable_path(path)}: is no CSV file ({error}): save the sheet as CSV (UTF-8)") from None
 
 
-def majority(choices: Sequence[PreferredAnswer]) -> PreferredAnswer:
+def majority_choice(choices: Sequence[PreferredAnswer]) -> PreferredAnswer:
     """What more than half of the reviewers say, else a tie."""
     choice, count = Counter(choices).most_common(1)[0]
     return choice if 2 * count > len(choices) else "tie"
 
 
-def by_reviewer(verdicts: Iterable[HumanVerdict]) -> dict[str, dict[str, PreferredAnswer]]:
+def choices_by_reviewer(verdicts: Iterable[HumanVerdict]) -> dict[str, dict[str, PreferredAnswer]]:
     """Each reviewer's choices by pair."""
     found: dict[str, dict[str, PreferredAnswer]] = {}
     for verdict in verdicts:
@@ -112,10 +112,10 @@ def by_reviewer(verdicts: Iterable[HumanVerdict]) -> dict[str, dict[str, Preferr
     return found
 
 
-def joined(raters: Iterable[Mapping[str, PreferredAnswer]]) -> dict[str, PreferredAnswer]:
+def majority_choices(raters: Iterable[Mapping[str, PreferredAnswer]]) -> dict[str, PreferredAnswer]:
     """The majority's choice of every pair that one of them judged."""
     choices: dict[str, list[PreferredAnswer]] = {}
     for rater in raters:
         for pair, choice in rater.items():
             choices.setdefault(pair, []).append(choice)
-    return {pair: majority(given) for pair, given in choices.items()}
+    return {pair: majority_choice(given) for pair, given in choices.items()}
