@@ -20,7 +20,7 @@ from pathlib import Path
 
 from epicrisis.configuration import load_settings
 from epicrisis.corpus.questions import read_questions
-from epicrisis.corpus.readers import read
+from epicrisis.corpus.readers import read_sources
 from epicrisis.evaluation.runs.runner import RecordStore, answer_questions
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.models.encoder import load_encoder
@@ -45,7 +45,7 @@ def library_in(folder: Path, file: Path) -> Path:
     if not (path / "manifest.json").exists():
         encoder = load_encoder("minilm", load_settings().home)
         with open_or_create(path, encoder, "minilm") as made:
-            add_documents(made, read([file]), encoder)
+            add_documents(made, read_sources([file]), encoder)
     return path
 
 

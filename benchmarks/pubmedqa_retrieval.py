@@ -15,7 +15,7 @@ from pathlib import Path
 
 from epicrisis.configuration import load_settings
 from epicrisis.corpus.questions import read_questions
-from epicrisis.corpus.readers import read
+from epicrisis.corpus.readers import read_sources
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.models.encoder import load_encoder
 from epicrisis.retrieval.retriever import Retriever
@@ -31,7 +31,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "library"
         with open_or_create(path, encoder, "minilm") as library:
-            report = add_documents(library, read([file]), encoder)
+            report = add_documents(library, read_sources([file]), encoder)
             print(f"{report.added} documents, {report.passages} passages, {report.seconds:.1f} s")
             retriever = Retriever(library, encoder)
             questions = [item for item in read_questions(file) if isinstance(item, Question)]

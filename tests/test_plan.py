@@ -407,7 +407,7 @@ def test_time_is_unknown_until_it_is_measured(monkeypatch: pytest.MonkeyPatch) -
 
     settings, store = settings_of(), store_of(papers(12))
     assert planned_for(settings, store, QUESTIONS, "rag").strategies[0].seconds is None
-    monkeypatch.setattr("epicrisis.plan.planning.measure", measured)
+    monkeypatch.setattr("epicrisis.plan.planning.measure_speed", measured)
     timed = planned_for(settings, store, QUESTIONS, "rag", timed=True)
     (row,) = timed.strategies
     assert row.seconds is not None
@@ -419,7 +419,7 @@ def test_calls_side_by_side_take_the_time_of_the_longest(monkeypatch: pytest.Mon
     async def measured(model: ChatModel) -> Speed:
         return Speed(prompt=1e9, completion=1.0)
 
-    monkeypatch.setattr("epicrisis.plan.planning.measure", measured)
+    monkeypatch.setattr("epicrisis.plan.planning.measure_speed", measured)
     settings = settings_of(models={"writer": {"name": REMOTE, "concurrency": 100}})
     timed = planned_for(settings, store_of(papers(12)), QUESTIONS[:1], "brief-context", timed=True)
     (row,) = timed.strategies
@@ -433,7 +433,7 @@ def test_a_rate_limit_is_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     async def measured(model: ChatModel) -> Speed:
         return Speed(prompt=1e9, completion=1e9)
 
-    monkeypatch.setattr("epicrisis.plan.planning.measure", measured)
+    monkeypatch.setattr("epicrisis.plan.planning.measure_speed", measured)
     for limit in ("requests_per_minute", "tokens_per_minute"):
         settings = settings_of(models={"writer": {"name": REMOTE, limit: 1}})
         (row,) = planned_for(settings, store_of(papers(3)), QUESTIONS, "rag", timed=True).strategies

@@ -88,7 +88,7 @@ def run(code: str) -> str:
                 work()
             except NetworkRefused as error:
                 assert "--local-only" in error.message
-                print("refused", error.message.split(" asked for ")[1].split(":")[0])
+                print("refused", error.message.split(" connection to ")[1].split(" was ")[0])
             except OSError as error:
                 print("failed", type(error).__name__)
             else:
@@ -147,12 +147,12 @@ def test_remote_hosts_are_refused_whoever_asks() -> None:
     address, name = "203.0.113.7", "example.org"
     assert asked == [
         address,
-        "2001",
+        "2001:db8::1",
         address,
         "0.0.0.0",
         "0.0.0.0",
-        "",
-        "fe80",
+        "::ffff:203.0.113.7",
+        "fe80::1%1",
         "localhost.",
         "2130706433",
         name,
@@ -194,12 +194,12 @@ def test_a_second_asker_who_wants_less_loosens_nothing() -> None:
     """A pipeline opened without --local-only beside one with it."""
     out = run("""
         from epicrisis.pipeline import Pipeline
-        from epicrisis.configuration import load
+        from epicrisis.configuration import load_settings
         closed = {"cache": {"mode": "off"}, "strategy": "closed-book"}
         first = {"models": {"writer": {"name": "http://127.0.0.1:9/v1"}}, "local_only": True}
         second = {"models": {"writer": {"name": "http://203.0.113.7:9/v1"}}}
-        Pipeline.open(load({**closed, **first}), None)
-        Pipeline.open(load({**closed, **second}), None)
+        Pipeline.open(load_settings({**closed, **first}), None)
+        Pipeline.open(load_settings({**closed, **second}), None)
         outcome(lambda: connect(("203.0.113.7", 80)))
     """)
     assert out.split() == ["refused", "203.0.113.7"]
@@ -272,8 +272,8 @@ def test_the_libraries_below_log_no_requests(first: str) -> None:
     """OpenAI's client sets the level of its logger when it is imported, which may be before and may be after."""
     code = f"""
 import {first}, logging
-from epicrisis.privacy import quiet_logs
-quiet_logs()
+from epicrisis.privacy import silence_dependency_logs
+silence_dependency_logs()
 import openai
 for name in ("openai._base_client", "openai", "httpx2", "httpcore2.http11", "lancedb"):
     logging.getLogger(name).setLevel(logging.DEBUG)
@@ -319,7 +319,12 @@ def test_who_starts_processes_and_who_logs() -> None:
             for name in imported.keys() & set(names):
                 imported[name].add(str(PurePosixPath(path.relative_to(source))))
     assert imported == {
-        "subprocess": {"models/sources.py", "cli/doctor.py", "corpus/sandbox.py", "evaluation/runs/versions.py"},
+        "subprocess": {
+            "models/download_sources.py",
+            "cli/doctor.py",
+            "corpus/sandbox.py",
+            "evaluation/runs/versions.py",
+        },
         "logging": {"logs.py", "privacy.py"},
         "multiprocessing": {"corpus/pubmed.py"},
     }
@@ -399,7 +404,9 @@ def test_what_lies_beyond_this_machine(value: str | PurePosixPath, place: str | 
 @pytest.mark.parametrize("path", ["s3://bucket/x", "gs://b", "az://b/x", "hf://m/x", "http://h/x", "file:///x"])
 def test_only_local_paths_are_paths(path: str) -> None:
     for written in (path, Path(path)):
-        with pytest.raises(InputError, match=f"{path.split(':')[0]}:// is no folder or file of this machine: copy it"):
+        with pytest.raises(
+            InputError, match=f"{path.split(':')[0]}:// is not a folder or file on this machine: copy it"
+        ):
             local_path(written)
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from epicrisis.configuration import list_keys, load_settings
+from epicrisis.configuration import load_settings
 from epicrisis.errors import SettingsError
-from epicrisis.settings import ROLES, ModelSettings, Price, Settings
+from epicrisis.settings import ROLES, ModelSettings, Price, Settings, setting_rows
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +43,7 @@ def test_defaults(tmp_path: Path) -> None:
     assert (settings.k, settings.partition, settings.by, settings.strategy) == (16, 4, "hybrid", "brief-context")
     check = settings.preflight
     assert (check.rule, check.signal, check.n, check.threshold, check.depth) == ("fitted", None, None, None, 16)
-    assert (settings.count, settings.counted(), settings.counted("p1")) == (None, "documents", "passages")
+    assert (settings.count, settings.count_unit(), settings.count_unit("p1")) == (None, "documents", "passages")
     assert settings.local_only is False
 
 
@@ -132,7 +132,7 @@ def test_the_recipe_of_a_check_says_what_was_given() -> None:
 @pytest.mark.parametrize("count", ["documents", "passages"])
 def test_what_is_counted_holds_for_records_and_literature(count: str) -> None:
     settings = load_settings({"count": count})
-    assert (settings.counted(), settings.counted("p1")) == (count, count)
+    assert (settings.count_unit(), settings.count_unit("p1")) == (count, count)
 
 
 @pytest.mark.parametrize("name", ["EPICRISIS_DATA", "EPICRISIS_REQUIRE_ALL", "epicrisis_k", "OTHER_EPICRISIS_K"])
@@ -188,9 +188,10 @@ def test_an_unknown_nested_key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_key_like_no_other_lists_what_there_is() -> None:
     said = refusal({"zzzzzzzz": 1})
-    assert said == f"unknown setting zzzzzzzz: known are {', '.join(list_keys())}"
-    assert {"home", "k", "models.map.name", "preflight.n"} <= set(list_keys())
-    assert not {"models", "preflight", "models.writer"} & set(list_keys())
+    keys = [row.key for row in setting_rows()]
+    assert said == f"unknown setting zzzzzzzz: known are {', '.join(keys)}"
+    assert {"home", "k", "models.map.name", "preflight.n"} <= set(keys)
+    assert not {"models", "preflight", "models.writer"} & set(keys)
 
 
 @pytest.mark.parametrize(
@@ -217,7 +218,7 @@ def test_a_key_like_no_other_lists_what_there_is() -> None:
 def test_a_bad_value_is_refused_in_one_line(flags: dict[str, Any], key: str, value: str) -> None:
     said = refusal(flags)
     assert said.startswith(f"setting {key}: ")
-    assert said.endswith(f"(it says {value})")
+    assert said.endswith(f"(got {value})")
 
 
 def test_a_file_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -327,20 +328,20 @@ def test_what_only_begins_like_json_is_its_own_text(monkeypatch: pytest.MonkeyPa
     ("flags", "said"),
     [
         ({"log_text": True}, "setting log_text: there is no log for the texts: name its file with log (--log FILE)"),
-        ({"log": "a", "record": "a"}, "settings log, record and cache.path name one file: give each a file of its own"),
-        ({"log": "a", "cache": {"path": "a"}}, "settings log, record and cache.path name one file"),
-        ({"budget": {"tokens": 0}}, "setting budget.tokens: input should be greater than or equal to 1 (it says 0)"),
-        ({"budget": {"usd": float("inf")}}, "setting budget.usd: input should be a finite number (it says inf)"),
+        ({"log": "a", "record": "a"}, "settings log, record and cache.path are the same file: give each its own"),
+        ({"log": "a", "cache": {"path": "a"}}, "settings log, record and cache.path are the same file"),
+        ({"budget": {"tokens": 0}}, "setting budget.tokens: input should be greater than or equal to 1 (got 0)"),
+        ({"budget": {"usd": float("inf")}}, "setting budget.usd: input should be a finite number (got inf)"),
         ({"budget": {"minutes": float("nan")}}, "setting budget.minutes: input should be "),
-        ({"questions_at_once": 0}, "setting questions_at_once: input should be greater than or equal to 1 (it says 0)"),
-        ({"cache": {"mode": "maybe"}}, "setting cache.mode: input should be 'on', 'off' or 'replay' (it says 'maybe')"),
+        ({"questions_at_once": 0}, "setting questions_at_once: input should be greater than or equal to 1 (got 0)"),
+        ({"cache": {"mode": "maybe"}}, "setting cache.mode: input should be 'on', 'off' or 'replay' (got 'maybe')"),
         ({"models": {"writer": {"price": {"input": 1}}}}, "setting models.writer.price.output: field required"),
         ({"models": {"writer": {"price": {"input": -1, "output": 0}}}}, "setting models.writer.price.input: "),
         ({"models": {"writer": {"tries": 0}}}, "setting models.writer.tries: "),
-        ({"record": "s3://bucket/x"}, "setting record: s3:// is no folder or file of this machine: copy it here"),
-        ({"home": "hf://models"}, "setting home: hf:// is no folder"),
-        ({"encoder": "gs://models/x"}, "setting encoder: gs:// is no folder"),
-        ({"fuse": ["a", "az://b/x"]}, "setting fuse.1: az:// is no folder"),
+        ({"record": "s3://bucket/x"}, "setting record: s3:// is not a folder or file on this machine: copy it here"),
+        ({"home": "hf://models"}, "setting home: hf:// is not a folder"),
+        ({"encoder": "gs://models/x"}, "setting encoder: gs:// is not a folder"),
+        ({"fuse": ["a", "az://b/x"]}, "setting fuse.1: az:// is not a folder"),
     ],
 )
 def test_what_does_not_go_together_is_told_in_one_line(flags: dict[str, Any], said: str) -> None:
@@ -442,3 +443,12 @@ def test_a_url_that_cannot_be_read_is_refused_with_its_form() -> None:
     said = refusal({"models": {"writer": {"name": "http://host:port/v1"}}})
     assert "this URL cannot be read: write it as http://HOST:PORT/v1#model-name" in said
     assert load_settings({"models": {"writer": {"name": " HTTP://h/v1 "}}}).models.writer.name == "http://h/v1"
+
+
+def test_setting_rows_describe_every_key() -> None:
+    rows = {row.key: row for row in setting_rows()}
+    assert [row.key for row in setting_rows() if not row.meaning] == []
+    assert rows["votes.n"] == ("votes.n", "5", "votes", "Sampled answers per question.")
+    assert rows["models.writer.timeout_seconds"][1:3] == ("600.0", "seconds")
+    assert (rows["models.map.name"].default, rows["scope.without"].default) == ("", '["retracted"]')
+    assert rows["preflight.enabled"].default == "true"

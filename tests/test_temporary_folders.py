@@ -20,8 +20,8 @@ from tests.support.pubmed_xml import article, article_set
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from epicrisis.temporary_folders import Scratch
-scratch = Scratch(sys.argv[1], Path(sys.argv[2]))
+from epicrisis.temporary_folders import TemporaryFolder
+scratch = TemporaryFolder(sys.argv[1], Path(sys.argv[2]))
 (scratch.path / "part").write_text("half")
 os.kill(os.getpid(), signal.SIGKILL)
 """

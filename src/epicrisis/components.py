@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from epicrisis.corpus.sentence_chunking import sentences
+from epicrisis.corpus.chunking import find_sentences
 from epicrisis.errors import ModelMissing, SettingsError, StorageError
 from epicrisis.library.fusion_checks import check_same
 from epicrisis.library.library import Library
@@ -24,9 +24,9 @@ from epicrisis.library.patients import Roster, check_patient, holds_patients, re
 from epicrisis.library.remote_consent import allow_remote, read_remote
 from epicrisis.models.chat.layers.budget import Budget
 from epicrisis.models.chat.layers.cache import ReplyCache
-from epicrisis.models.chat.layers.stack import layered
+from epicrisis.models.chat.layers.stack import add_layers
+from epicrisis.models.chat.loading import load_chat
 from epicrisis.models.encoder import load_encoder
-from epicrisis.models.model_loading import load_chat
 from epicrisis.models.precomputed_encoder import PrecomputedEncoder
 from epicrisis.models.rerankers import load_reranker
 from epicrisis.models.reward import load_reward_model
@@ -62,7 +62,7 @@ def list_remote_hosts(settings: Settings, *libraries: Path | str | None) -> list
     """The other machines that patients' notes of these libraries may reach, by these settings."""
     if settings.local_only or not _with_notes(settings, libraries):
         return []
-    return sorted({host for _, host in settings.elsewhere()})
+    return sorted({host for _, host in settings.remote_hosts()})
 
 
 def _with_notes(settings: Settings, libraries: Iterable[Path | str | None]) -> list[Path]:
@@ -81,7 +81,7 @@ def protect_run_folder(settings: Settings, folder: Path, patients: bool) -> Sett
 
 
 def _held(settings: Settings, folders: Sequence[Path]) -> Settings:
-    hosts = dict(settings.elsewhere())
+    hosts = dict(settings.remote_hosts())
     for folder in folders:
         if settings.allow_remote or (hosts and not settings.local_only and read_remote(folder).allowed):
             allow_remote(folder, hosts.values())
@@ -110,7 +110,7 @@ def open_models(settings: Settings, cache: ReplyCache | None) -> dict[str, ChatM
         if model is None:
             bare = load_chat(wanted, settings.home, settings.threads)
             limits = wanted if wanted.is_endpoint else wanted.model_copy(update={"concurrency": SLOTS})
-            model = layered(
+            model = add_layers(
                 bare, limits, cache=cache, budget=budget, record=settings.record, log_text=settings.log_text
             )
             made.append((wanted, model))
@@ -206,7 +206,7 @@ def open_library_search(settings: Settings, library: Path | str, search: bool = 
         also=[Searched(store, other) for store, other in also],
         beside=[Searched(store, other, store.path.name) for store, other in beside],
         remedy=settings.long_questions,
-        sentences=sentences,
+        sentences=find_sentences,
         reranker=reranker,
         rerank_depth=settings.rerank.depth,
         fusion_times=settings.fusion_times,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from epicrisis.answering.baselines import documents_asked
+from epicrisis.answering.document_answers import build_documents_request
 from epicrisis.answering.strategy_context import Context, fits
 from epicrisis.prompts import format_passage
 from epicrisis.protocols import Message
@@ -87,7 +87,7 @@ def resolve_time_restriction(text: str, notes: Callable[[], Sequence[Passage]]) 
 def find_evidence(settings: Settings, retriever: Retriever, text: str, scope: Scope) -> Ranking:
     """The best `k` documents, passages or whole notes, best first. Literature alone has no notes."""
     search = retriever.notes if settings.unit == "note" and scope.patient is not None else retriever.found
-    return search(text, settings.k, settings.by, scope, settings.counted(scope.patient))
+    return search(text, settings.k, settings.by, scope, settings.count_unit(scope.patient))
 
 
 def order_evidence(settings: Settings, patient: str | None, ranking: Ranking) -> Ranking:
@@ -126,6 +126,6 @@ async def fit_notes(question: Question, context: Context, ranking: Ranking, toke
 
 
 async def _within_window(question: Question, context: Context, notes: tuple[Passage, ...]) -> tuple[Passage, ...]:
-    while notes and not await fits(context, "writer", *documents_asked(question, context, notes)):
+    while notes and not await fits(context, "writer", *build_documents_request(question, context, notes)):
         notes = notes[:-1]
     return notes

@@ -20,18 +20,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
 
-from epicrisis.answering.abstention import says_untold, withhold_unverified
-from epicrisis.answering.baselines import PROMPTS, chain_of_thought, closed_book, rag
+from epicrisis.answering.abstention import chose_unanswerable, withhold_unverified
+from epicrisis.answering.baselines import chain_of_thought, closed_book, full_context, rag
 from epicrisis.answering.brief_context import brief_context
-from epicrisis.answering.full_context import full_context
 from epicrisis.answering.next_token import zero_shot
 from epicrisis.answering.open_medprompt import ensemble_refining, self_reflection
-from epicrisis.answering.refining import Refining
 from epicrisis.answering.reward import request_reward
 from epicrisis.answering.self_consistency import NO_EXAMPLES, medprompt, self_consistency
-from epicrisis.answering.strategy_context import Context, Rewarder
+from epicrisis.answering.strategy_context import PROMPTS, Context, RefiningOptions, Rewarder
 from epicrisis.answering.structured_request import Sampling
-from epicrisis.answering.voting import Voting
+from epicrisis.answering.voting import VotingOptions
 from epicrisis.answers import Answer, Answered, Event, ModelCalled, Notice, TextDelta, Usage
 from epicrisis.components import (
     ExampleSearch,
@@ -262,7 +260,7 @@ class Pipeline:
         answer = await ask(context)
         if not is_narrowed(asked, treatment):
             return answer
-        if answer.state != "abstained" and not says_untold(answer):
+        if answer.state != "abstained" and not chose_unanswerable(answer):
             return replace(answer, narrowing="kept")
         emit(Notice("timeline", RETRY_MESSAGE))
         whole = apply_overrides(self.context(emit, scope, asked.whole), without_narrowing(treatment))
@@ -330,7 +328,7 @@ class Pipeline:
     def recipe(self) -> dict[str, Any]:
         """All that decides the answers: settings, models, the library's identity and size, this version."""
         settings = self._settings.model_dump(include=_DECIDES, exclude={"examples": {"library", "encoder"}})
-        if self._settings.preflight.is_named:
+        if self._settings.preflight.uses_named_rule:
             settings["preflight"]["rules"] = to_json(named_rules())
         recipe: dict[str, Any] = {
             "epicrisis": version("epicrisis"),
@@ -388,7 +386,7 @@ class Pipeline:
                 n=check.n,
                 threshold=check.threshold,
                 depth=check.depth,
-                count=settings.counted(searched.patient),
+                count=settings.count_unit(searched.patient),
             )
 
         async def examples(question: Question) -> Examples:
@@ -411,13 +409,13 @@ class Pipeline:
             record=record,
             preflight=preflight if settings.preflight.enabled else None,
             partition=settings.partition,
-            count=settings.counted(scope.patient),
+            count=settings.count_unit(scope.patient),
             seed=settings.seed,
             sampling={role: _sampling(settings.model_for(role)) for role in settings.roles},
             deadline=None if deadline is None else time.monotonic() + deadline,
-            voting=Voting(**settings.votes.model_dump()),
+            voting=VotingOptions(**settings.votes.model_dump()),
             examples=None if self._examples is None else examples,
-            refining=Refining(
+            refining=RefiningOptions(
                 settings.refine.drafts, settings.refine.rounds, settings.refine.keep or ("best" if scored else "last")
             ),
             reward=scored,

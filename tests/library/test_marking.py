@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from epicrisis.corpus.reader_base import Item, Marked
+from epicrisis.corpus.reader_base import ArticleStatement, ReaderItem
 from epicrisis.library.health import check
 from epicrisis.library.health_report import MARKS_DUE
 from epicrisis.library.ingest import add_documents, open_or_create
@@ -36,11 +36,11 @@ def article(pmid: int, revised: int = 2000, relation: str | None = None, of: int
     )
 
 
-def listed(number: int, mark: str, day: int | None, *targets: str) -> Marked:
-    return Marked(f"retraction-watch:{number}", targets, mark, day)
+def listed(number: int, mark: str, day: int | None, *targets: str) -> ArticleStatement:
+    return ArticleStatement(f"retraction-watch:{number}", targets, mark, day)
 
 
-def added(path: Path, *items: Item) -> int:
+def added(path: Path, *items: ReaderItem) -> int:
     """Add the items with one command; how many documents were marked anew."""
     with open_or_create(path, ENCODER, "hashing", overlap=0) as library:
         return add_documents(library, items, ENCODER).marked
@@ -68,10 +68,10 @@ LIST = listed(5, "retracted", 20210531, "pubmed:1")
 @pytest.mark.parametrize("source", [NOTICE, LIST], ids=["notice", "list"])
 @pytest.mark.parametrize("order", ["first", "last", "together", "together, last"])
 def test_a_retraction_marks_the_article_in_whatever_order_they_come(
-    source: Document | Marked, order: str, tmp_path: Path
+    source: Document | ArticleStatement, order: str, tmp_path: Path
 ) -> None:
     path, other = tmp_path / "library", article(2)
-    runs: dict[str, Sequence[Sequence[Item]]] = {
+    runs: dict[str, Sequence[Sequence[ReaderItem]]] = {
         "first": [[source], [OLD, other]],
         "last": [[OLD, other], [source]],
         "together": [[source, OLD, other]],
@@ -161,7 +161,7 @@ def test_a_document_of_another_source_is_marked_by_its_pmid_or_doi(tmp_path: Pat
     added(path, later)
     assert marks(path)["later"] == ("retracted",)
     with Library.open(path) as library:
-        (own,) = library.record(Scope(patient="anna"))
+        (own,) = library.fetch_record(Scope(patient="anna"))
     assert own.marks == ()
 
 
@@ -180,7 +180,7 @@ def test_killed_in_any_step_the_next_addition_marks_it(
         patched.setattr(f"epicrisis.library.{owner}.{step}", killed)
         with pytest.raises(KeyboardInterrupt):
             added(path, NOTICE if step == "state" else LIST)
-    again: Item = NOTICE if step == "state" else article(3)
+    again: ReaderItem = NOTICE if step == "state" else article(3)
     added(path, again)
     assert marks(path)["pubmed:1"] == ("retracted",)
     assert "pubmed:1" not in passages(path, DEFAULT)

@@ -93,7 +93,7 @@ def test_what_cannot_be_a_token_encoder_is_told(tmp_path: Path) -> None:
 
 
 def test_models_of_other_kinds_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ModelMissing, match="of kind nli, wanted is one of kind token-encoder"):
+    with pytest.raises(ModelMissing, match="of kind nli, but one of kind token-encoder is needed"):
         load_token_encoder("pubmedbert-mnli-mednli", tmp_path)
     with pytest.raises(ModelMissing, match="epicrisis models pull bio-clinicalbert"):
         load_token_encoder("bio-clinicalbert", tmp_path)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from epicrisis.components import ExampleSearch, LibrarySearch
-from epicrisis.corpus.sentence_chunking import sentences
+from epicrisis.corpus.chunking import find_sentences
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import Library
 from epicrisis.library.patients import Roster
@@ -98,7 +98,7 @@ def ward(folder: Path, *, fused: bool = False, reranked: bool = False, beside: b
         also=also,
         beside=literature,
         remedy="segments",
-        sentences=sentences,
+        sentences=find_sentences,
         reranker=("overlap", TermOverlapReranker()) if reranked else None,
     )
     return LibrarySearch(first, retriever, rosters=(Roster(first),))

@@ -62,7 +62,7 @@ def doctor(config: Config = None, local_only: LocalOnly = False, json: Json = Fa
 
 def examine(settings: Settings) -> dict[str, Any]:
     """All that `doctor` tells. Contacts nothing."""
-    from epicrisis.models.model_download import installed
+    from epicrisis.models.model_download import list_installed_models
     from epicrisis.privacy import TELEMETRY_OFF
 
     return {
@@ -71,7 +71,7 @@ def examine(settings: Settings) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "packages": {name: _version(name) for name in PARTS},
         "home": str(settings.home),
-        "models": [model.name for model in installed(settings.home)],
+        "models": [model.name for model in list_installed_models(settings.home)],
         "roles": {role: _role(settings.model_for(role)) for role in settings.roles},
         "local_only": settings.local_only,
         "contacts": _contacts(settings),

@@ -22,7 +22,7 @@ from typing import Any, Self
 import numpy as np
 from filelock import FileLock
 
-from epicrisis.corpus.reader_base import Marked
+from epicrisis.corpus.reader_base import ArticleStatement
 from epicrisis.errors import InputError, LibraryDamaged, LibraryError, StorageError
 from epicrisis.library import manifest as manifests
 from epicrisis.library.bm25_search import best_by_words
@@ -271,7 +271,7 @@ class Library:
                 self._table.refresh()
                 self._journal.make_marks(statements_in(self._table))
 
-    def state(self, sources: Sequence[str], marked: Sequence[Marked]) -> None:
+    def state(self, sources: Sequence[str], marked: Sequence[ArticleStatement]) -> None:
         """Put what is stated here in the place of all that these sources stated before. Durable when it returns.
 
         Documents that are there say so after `mark_due`, those that are added later at once (`marks_for`).
@@ -419,7 +419,7 @@ class Library:
                 raise InputError(f"no passage {passage_id!r} in this scope: check the id, the patient and the date")
         return tuple(known[passage_id].passage for passage_id in passage_ids)
 
-    def record(self, scope: Scope) -> tuple[Passage, ...]:
+    def fetch_record(self, scope: Scope) -> tuple[Passage, ...]:
         """See PassageStore."""
         check_scope(scope)
         with self._threads:

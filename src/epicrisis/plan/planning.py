@@ -20,8 +20,8 @@ from epicrisis.answers import Answer, Event, MapStarted, ModelCalled, Notice, Us
 from epicrisis.components import build_scope
 from epicrisis.errors import ChatError, ContextOverflow, InputError, UserError
 from epicrisis.evidence_selection import TimeRestriction
-from epicrisis.models.chat.prices import price_of
-from epicrisis.models.model_recipes import STUDIED
+from epicrisis.models.chat.prices import build_cost_function
+from epicrisis.models.model_recipes import STUDY_ATTRIBUTES
 from epicrisis.overrides import NO_OVERRIDES, RunOverrides, apply_overrides
 from epicrisis.pipeline import STRATEGIES, WITHOUT_LIBRARY, Pipeline, is_narrowed, without_narrowing
 from epicrisis.plan.cost_plan import REPLY_SIZES, CostPlan, CostRange, ReplySize, Speed, StrategyPlan, extrapolate
@@ -212,7 +212,7 @@ async def _open_desk(pipeline: Pipeline, settings: Settings, timed: bool) -> _De
         pipeline,
         settings,
         counting,
-        {role: price_of(settings.model_for(role)) for role in settings.roles},
+        {role: build_cost_function(settings.model_for(role)) for role in settings.roles},
         speeds,
         {counting[role].name: _calls_at_once(settings.model_for(role)) for role in settings.roles},
         all(each.exact_token_counts for each in capabilities),
@@ -340,7 +340,7 @@ async def _outcomes(
 
 
 async def _middling(question: Question, text: str, context: Context) -> Mapping[str, float]:
-    return dict.fromkeys(STUDIED, 0.5)
+    return dict.fromkeys(STUDY_ATTRIBUTES, 0.5)
 
 
 def _once(search: Callable[[Question], Awaitable[T]]) -> Callable[[Question], Awaitable[T]]:

@@ -18,12 +18,12 @@ from typing import Any
 
 import pytest
 
-from epicrisis.answering.extractive import SpanFormat
+from epicrisis.answering.document_answers import SpanFormat
 from epicrisis.answering.reply_parsing import AnswerFormat
-from epicrisis.corpus.note_cleaning import cleaned
-from epicrisis.corpus.note_tables import Columns
+from epicrisis.corpus.note_cleaning import clean_text
+from epicrisis.corpus.note_tables import NoteColumns
 from epicrisis.corpus.questions import read_questions
-from epicrisis.corpus.readers import read
+from epicrisis.corpus.readers import read_sources
 from epicrisis.errors import InputError
 from epicrisis.evaluation.synthesis.patient_records.facts import extract_spans, mark_fact, ordinal
 from epicrisis.evaluation.synthesis.patient_records.fictional_record import estimate_tokens, make_record
@@ -175,7 +175,7 @@ def test_a_discharge_summary_has_its_sections(made: Made) -> None:
 
 
 def test_cleaning_changes_nothing(made: Made) -> None:
-    assert all(cleaned(text) == text for text in made.texts.values())
+    assert all(clean_text(text) == text for text in made.texts.values())
 
 
 def test_paragraphs_are_not_repeated_but_for_what_is_carried_forward(made: Made) -> None:
@@ -186,8 +186,8 @@ def test_paragraphs_are_not_repeated_but_for_what_is_carried_forward(made: Made)
 
 
 def test_the_reader_of_notes_gives_the_same_texts(made: Made) -> None:
-    columns = Columns("subject_id", ("charttime",), "note_type", "text", "hadm_id", "note_id")
-    items = list(read([made.folder / NOTES], format="notes", columns=columns))
+    columns = NoteColumns("subject_id", ("charttime",), "note_type", "text", "hadm_id", "note_id")
+    items = list(read_sources([made.folder / NOTES], format="notes", columns=columns))
     documents = [item for item in items if isinstance(item, Document)]
     assert {each.id: each.text for each in documents} == made.texts
     assert {each.patient for each in documents} == {row["subject_id"] for row in made.rows}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import cast
 
 from epicrisis.corpus.questions import read_questions
-from epicrisis.corpus.reader_base import Skipped, is_folder, shown, whole_file
+from epicrisis.corpus.reader_base import Skipped, fingerprint_file, is_folder, printable_path
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets import medq, mirage, prompt_engine, published, pubmedqa
 from epicrisis.evaluation.datasets.catalogue import PinnedSet, SourceFile, load_catalogue
@@ -48,10 +48,10 @@ def load_dataset(
 def _check_bytes(pinned: PinnedSet, paths: list[Path]) -> None:
     """Raise InputError where a file of a set whose questions are not pinned is not the pinned file."""
     for file, path in zip(pinned.files, paths, strict=True):
-        if file.sha256 not in (None, whole_file(path).sha256):
+        if file.sha256 not in (None, fingerprint_file(path).sha256):
             pull = f"epicrisis questions pull {quote_for_shell(pinned.name)}"
             raise InputError(
-                f"{shown(path)} is not the pinned file of {pinned.name} ({file.bytes:,} bytes, sha256 {file.sha256}): "
+                f"{printable_path(path)} is not the pinned file of {pinned.name} ({file.bytes:,} bytes, sha256 {file.sha256}): "
                 f"run `{pull}`, or read it as your own by its path"
             )
 
@@ -80,7 +80,7 @@ def _own(name: str, known: Mapping[str, PinnedSet]) -> Dataset:
     if not path.exists():
         raise InputError(f"{name} is neither a question set ({', '.join(known)}) nor a file; check the name")
     questions = published.read(path) or tuple(_read(path))
-    return Dataset(shown(path.name), questions, classes_by_gold(questions))
+    return Dataset(printable_path(path.name), questions, classes_by_gold(questions))
 
 
 def _read(path: Path) -> Iterator[Question]:
@@ -102,7 +102,7 @@ def _find(file: SourceFile, pinned: PinnedSet, place: Path) -> Path:
     if found is None:
         pull = f"epicrisis questions pull {quote_for_shell(pinned.name)}"
         raise InputError(
-            f"{name} of {pinned.name} is not in {shown(place)}: run `{pull}`, "
+            f"{name} of {pinned.name} is not in {printable_path(place)}: run `{pull}`, "
             "or name the file or folder that holds it (--data)"
         )
     return found

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from epicrisis.answering.voting import Voting
+from epicrisis.answering.voting import VotingOptions
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.grouping import AccuracyMeasure, Group, make_accuracy_table
 from epicrisis.evaluation.analysis.statistics import estimate_mean
@@ -51,7 +51,7 @@ _NOTES = (
 class VoteSampling:
     """How votes are drawn, the seed, and how often all is asked: repeat r asks all once more with the seed + r."""
 
-    voting: Voting = Voting()  # noqa: RUF009  a frozen value
+    voting: VotingOptions = VotingOptions()  # noqa: RUF009  a frozen value
     seed: int = 0
     repeats: int = 1
 
@@ -62,7 +62,7 @@ class VoteSampling:
             for repeat in range(self.repeats)
         ]
 
-    def votes(self, n: int, *, shuffle: bool) -> Voting:
+    def votes(self, n: int, *, shuffle: bool) -> VotingOptions:
         """So many, shuffled or not."""
         return replace(self.voting, n=n, shuffle=shuffle)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from epicrisis.answering.refining import Refining
+from epicrisis.answering.strategy_context import RefiningOptions
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.grouping import AccuracyMeasure, Group, make_accuracy_table
 from epicrisis.evaluation.analysis.table import Table
@@ -118,13 +118,13 @@ def _treated(
             for n, k in sizes.pairs() if arm != ONE else ():
                 keep: DraftSelection = "best" if arm == BEST else "last"
                 treatment = RunOverrides(
-                    _STRATEGIES[arm], refining=Refining(drafts=n, rounds=n, keep=keep), examples=_first(found, k)
+                    _STRATEGIES[arm], refining=RefiningOptions(drafts=n, rounds=n, keep=keep), examples=_first(found, k)
                 )
                 yield {"arm": arm, "examples": name, "k": k, "n": n}, treatment
 
 
 def _one(name: str, k: int, examples: Examples) -> tuple[Condition, RunOverrides]:
-    treatment = RunOverrides(_STRATEGIES[ONE], refining=Refining(rounds=0, keep="last"), examples=examples)
+    treatment = RunOverrides(_STRATEGIES[ONE], refining=RefiningOptions(rounds=0, keep="last"), examples=examples)
     return {"arm": ONE, "examples": name, "k": k}, treatment
 
 

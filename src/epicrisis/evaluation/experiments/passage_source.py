@@ -52,7 +52,7 @@ def of_library(
 ) -> Evidence:
     """The open library's. `reranker` is the rival's; one of the settings is part of every search already. `count`
     goes before what the settings count."""
-    counted = count or settings.counted()
+    counted = count or settings.count_unit()
 
     # Thousands of questions are held before the first is asked: a passage that many of them find is held once.
     known: dict[str, Passage] = {}

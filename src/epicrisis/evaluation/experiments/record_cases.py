@@ -251,7 +251,7 @@ class _Records:
             patient = question.patient or ""
             if patient not in self.notes:
                 scope = build_scope(self.settings.scope, question=question)
-                notes = of_record(await asyncio.to_thread(self.opened.library.record, scope)).passages
+                notes = of_record(await asyncio.to_thread(self.opened.library.fetch_record, scope)).passages
                 self.notes[patient] = notes
                 counts = await self.count([note.text for note in notes])
                 self.tokens |= {note.document_id: n for note, n in zip(notes, counts, strict=True)}
@@ -284,7 +284,7 @@ def _search(opened: LibrarySearch, settings: Settings, request: Request, note_to
             ways: Mapping[str, SearchMode] = {"hybrid": settings.by, "bm25": "bm25", "dense": "dense"}
             return opened.retriever.rank(question.text, k, ways[by], seen)
         assert sparse is not None, "looked at before"
-        passages = opened.library.record(seen)
+        passages = opened.library.fetch_record(seen)
         words = partial(sparse_ranking, question.text, passages, sparse)
         return opened.retriever.rank(question.text, k, "hybrid", seen, words)
 

@@ -138,13 +138,15 @@ def open_rankers(
             "guard": guard,
             "depth": depth,
         }
-        made = Rankers(opened.retriever, opened.library, settings.by, reranker, depth, settings.k, settings.counted())
+        made = Rankers(
+            opened.retriever, opened.library, settings.by, reranker, depth, settings.k, settings.count_unit()
+        )
         yield made, to_json(recipe)
 
 
 def _counted(settings: Settings) -> dict[str, Any]:
     """Return what the recipe says of counting: nothing by passages, as in files made before documents were counted."""
-    if settings.counted() == "passages":
+    if settings.count_unit() == "passages":
         return {}
     return {"count": "documents"} if settings.by == "dense" else {"count": "documents", "k": settings.k}
 

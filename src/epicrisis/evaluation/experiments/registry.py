@@ -35,7 +35,7 @@ from epicrisis.evaluation.experiments.passage_source import Evidence, of_library
 from epicrisis.evaluation.experiments.placement import PLACES
 from epicrisis.evaluation.experiments.protocol import PROTOCOLS, Protocol
 from epicrisis.evaluation.experiments.record_studies import EXPERIMENTS as RECORDS
-from epicrisis.evaluation.grading.blind_pairs import pairs_of
+from epicrisis.evaluation.grading.blind_pairs import make_pairs
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome, score_records
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
@@ -142,7 +142,7 @@ def _judging(run: RecordedRun) -> open_ended.Judging:
     folder = run.path.parent / open_ended.JUDGING
     if folder.is_dir():
         return open_ended.judging_in(folder)
-    return open_ended.Judging(pairs_of(run.records(), open_ended.ARMS, 0))
+    return open_ended.Judging(make_pairs(run.records(), open_ended.ARMS, 0))
 
 
 def _probe(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:

@@ -34,7 +34,7 @@ _REFUSAL = re.compile(
 )
 
 
-def ending_of(record: RunRecord) -> Ending:
+def classify_ending(record: RunRecord) -> Ending:
     """How the case of this record ended.
 
     An open or extractive answer that begins by refusing ("I'm sorry, but I cannot help with ...", "As an AI ...") is
@@ -49,7 +49,7 @@ def ending_of(record: RunRecord) -> Ending:
         # A refusal quotes nothing, and so is withheld from the reader.
         text = answer.withheld.text
     said = state in ("answered", "unparsed") or answer.withheld is not None
-    if not answer.question.options and said and refuses(text):
+    if not answer.question.options and said and is_refusal(text):
         return "refused"
     if state == "answered":
         return "answered" if text.strip() or answer.choice is not None else "empty"
@@ -57,6 +57,6 @@ def ending_of(record: RunRecord) -> Ending:
     return found
 
 
-def refuses(text: str) -> bool:
+def is_refusal(text: str) -> bool:
     """Whether the text begins by refusing to answer."""
     return _REFUSAL.match(text) is not None

@@ -32,7 +32,7 @@ LOWEST, HIGHEST = 1, 5
 
 
 @dataclass(frozen=True, slots=True)
-class Grades:
+class RubricGrades:
     """What a judge says of one answer."""
 
     grades: Mapping[str, int]
@@ -45,12 +45,12 @@ class Grades:
         return {aspect: (grade - LOWEST) / (HIGHEST - LOWEST) for aspect, grade in self.grades.items()}
 
 
-def prompt_of(question: str, reference: str, answer: str) -> Prompt:
+def render_prompt(question: str, reference: str, answer: str) -> Prompt:
     """The prompt for one answer: the three texts in one fence, in this order."""
     return render(PROMPTS, "rubric", documents=fence([question, reference, answer]))
 
 
-def notes_prompt_of(question: str, answer: str, notes: Sequence[Passage], scope: Scope) -> Prompt:
+def render_notes_prompt(question: str, answer: str, notes: Sequence[Passage], scope: Scope) -> Prompt:
     """The prompt for one answer and the notes that it was given, these first, so that prompts about one record begin
     alike. Raises ScopeViolation where a note lies outside the scope."""
     fenced = fence_passages(notes, scope)
@@ -59,14 +59,14 @@ def notes_prompt_of(question: str, answer: str, notes: Sequence[Passage], scope:
 
 def recipe(asker: ModelClient, *, against_notes: bool = False) -> dict[str, Any]:
     """What decides the grades, beside the texts."""
-    prompt = notes_prompt_of("", "", (), Scope()) if against_notes else prompt_of("", "", "")
+    prompt = render_notes_prompt("", "", (), Scope()) if against_notes else render_prompt("", "", "")
     return {"judge": to_json(asker.model_recipe), "prompt": prompt.template, "seed": asker.seed}
 
 
-def _form(aspects: Sequence[str]) -> JsonFormat[Grades]:
-    def read(reply: str) -> Grades:
+def _form(aspects: Sequence[str]) -> JsonFormat[RubricGrades]:
+    def read(reply: str) -> RubricGrades:
         value = read_object(reply, aspects[-1])
-        return Grades({aspect: _grade(value, aspect) for aspect in aspects}, str(value.get("reason", "")))
+        return RubricGrades({aspect: _grade(value, aspect) for aspect in aspects}, str(value.get("reason", "")))
 
     grades = {aspect: {"type": "integer", "enum": list(range(LOWEST, HIGHEST + 1))} for aspect in aspects}
     return JsonFormat({"reason": text_schema(REASON_CHARACTERS), **grades}, REASON_CHARACTERS + 40 * len(aspects), read)
@@ -84,22 +84,22 @@ FORM = _form(ASPECTS)
 NOTES_FORM = _form(ASPECTS[-1:])
 
 
-async def grade(asker: ModelClient, question: str, reference: str, answer: str) -> StructuredReply[Grades]:
+async def grade(asker: ModelClient, question: str, reference: str, answer: str) -> StructuredReply[RubricGrades]:
     """The three grades against the reference; in the third state where the texts do not fit the judge's window."""
-    return await _asked(asker, prompt_of(question, reference, answer), FORM)
+    return await _asked(asker, render_prompt(question, reference, answer), FORM)
 
 
 async def grade_against_notes(
     asker: ModelClient, question: str, answer: str, notes: Sequence[Passage], scope: Scope
-) -> StructuredReply[Grades]:
+) -> StructuredReply[RubricGrades]:
     """Faithfulness to these notes. Notes that do not fit the judge's window are not cut: then there is no grade.
 
     Raises ScopeViolation where a note lies outside the scope.
     """
-    return await _asked(asker, notes_prompt_of(question, answer, notes, scope), NOTES_FORM)
+    return await _asked(asker, render_notes_prompt(question, answer, notes, scope), NOTES_FORM)
 
 
-async def _asked(asker: ModelClient, prompt: Prompt, form: JsonFormat[Grades]) -> StructuredReply[Grades]:
+async def _asked(asker: ModelClient, prompt: Prompt, form: JsonFormat[RubricGrades]) -> StructuredReply[RubricGrades]:
     if await asker.fits(prompt, form):
         return await asker.request(prompt, form)
     told = "the texts do not fit the judge's window: name a judge that reads more"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from epicrisis.corpus.reader_base import because, shown
+from epicrisis.corpus.reader_base import os_error_reason, printable_path
 from epicrisis.errors import InputError, StorageError
 from epicrisis.evaluation.synthesis.patient_records.fictional_record import FictionalRecord, check_length, make_record
 from epicrisis.evaluation.synthesis.patient_records.note_writing import FictionalNote
@@ -71,12 +71,12 @@ def write_records(
     try:
         remove_abandoned_folders(_SCRATCH_PREFIX, folder)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise InputError(f"{shown(folder)} exists already: choose a new or empty folder (-o)")
+            raise InputError(f"{printable_path(folder)} exists already: choose a new or empty folder (-o)")
         with _all_or_nothing(folder) as scratch:
             return _write_files(scratch, patients, tokens, stays, seed, questions_each)
     except OSError as error:
         raise StorageError(
-            f"{shown(folder)} cannot be written ({because(error)}): free some space, or choose another folder (-o)"
+            f"{printable_path(folder)} cannot be written ({os_error_reason(error)}): free some space, or choose another folder (-o)"
         ) from error
 
 

@@ -16,8 +16,8 @@ from epicrisis.evaluation.runs.jsonl_store import acquire_lock, append_line, rea
 from epicrisis.evaluation.runs.recipe_differences import list_changes
 from epicrisis.serialization import to_json
 
-GradingState: TypeAlias = Literal["judged", "unparsed", "failed"]
-STATES: tuple[GradingState, ...] = get_args(GradingState)
+GradeState: TypeAlias = Literal["judged", "unparsed", "failed"]
+STATES: tuple[GradeState, ...] = get_args(GradeState)
 
 
 class GraderReply(Protocol):
@@ -28,7 +28,7 @@ class GraderReply(Protocol):
         """What it is of."""
 
     @property
-    def state(self) -> GradingState: ...
+    def state(self) -> GradeState: ...
 
     @property
     def usage(self) -> Usage: ...
@@ -40,7 +40,7 @@ Reader: TypeAlias = Callable[..., R]
 """Makes a reply of its fields by name. Raises TypeError or ValueError where they are none."""
 
 
-class ReplyFile(Generic[R]):
+class GradeStore(Generic[R]):
     """The replies of one judge, this process's to add to while the object lives. Raises InputError where the file holds
     something else, those of another judge, or where another process is at work on it."""
 
@@ -73,7 +73,7 @@ class ReplyFile(Generic[R]):
         self.usage += reply.usage
 
 
-def read_replies(path: Path, read: Reader[R]) -> tuple[dict[str, Any], dict[Hashable, R]]:
+def read_grades(path: Path, read: Reader[R]) -> tuple[dict[str, Any], dict[Hashable, R]]:
     """A judge's recipe and the last reply of each key. Raises InputError where the file holds something else, or the
     replies of several judges."""
     check_file(path)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from epicrisis.answers import Answer, Citation, Retrieved
-from epicrisis.evaluation.grading.blind_pairs import blinded
-from epicrisis.evaluation.grading.case_outcomes import Ending, ending_of
+from epicrisis.evaluation.grading.blind_pairs import remove_citations
+from epicrisis.evaluation.grading.case_outcomes import Ending, classify_ending
 from epicrisis.evaluation.runs.case import Condition
 from epicrisis.evaluation.runs.outcomes import score_record
 from epicrisis.evaluation.runs.record import RunRecord, read_records
@@ -86,12 +86,12 @@ class ScoredAnswer:
         return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
 
 
-def responses(run: Path) -> Iterator[ScoredAnswer]:
+def read_answers(run: Path) -> Iterator[ScoredAnswer]:
     """The cases of a run's folder, or of its records, in their order, one at a time in memory. Raises InputError."""
-    return map(response_of, read_records(run / RECORDS if run.is_dir() else run))
+    return map(answer_from_record, read_records(run / RECORDS if run.is_dir() else run))
 
 
-def response_of(record: RunRecord) -> ScoredAnswer:
+def answer_from_record(record: RunRecord) -> ScoredAnswer:
     """What is measured of this record."""
     answer, question = record.answer, record.answer.question
     options, gold = question.options, question.gold
@@ -101,7 +101,7 @@ def response_of(record: RunRecord) -> ScoredAnswer:
         question=question.text.strip(),
         references=() if options or not gold else tuple(dict.fromkeys((gold, *question.other_answers))),
         answer=_said(answer.text, form, answer.citations),
-        ending=ending_of(record),
+        ending=classify_ending(record),
         question_key=record.question_key,
         condition=record.condition,
         form=form,
@@ -120,7 +120,7 @@ def response_of(record: RunRecord) -> ScoredAnswer:
 def _said(text: str, form: QuestionForm, citations: Sequence[Citation]) -> str:
     # A span may hold a `[1]` or a `(doc 2)` of the note's own.
     is_span = form == "extractive" and any(each.verified and each.quotation == text for each in citations)
-    return text if is_span else blinded(text)
+    return text if is_span else remove_citations(text)
 
 
 def _given(answer: Answer) -> tuple[Passage, ...]:
