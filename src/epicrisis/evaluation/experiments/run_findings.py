@@ -18,7 +18,7 @@ from epicrisis.evaluation.experiments.experiment import Experiment
 from epicrisis.evaluation.experiments.plain_run import NAME as EVALUATE
 from epicrisis.evaluation.experiments.protocol import PLACED, PROTOCOLS
 from epicrisis.evaluation.experiments.registry import EXPERIMENTS
-from epicrisis.evaluation.grading.correctness import MARKING, marked
+from epicrisis.evaluation.grading.correctness import CORRECTNESS_FOLDER, read_correctness_verdicts
 from epicrisis.evaluation.runs.recorded_run import RecordedRun, list_differences, open_runs, refuse_mismatched_records
 
 _ALSO = {"conflicts": {"rag", "brief-context"}, "cost": {"rag", "brief-context", "closed-book"}}
@@ -63,7 +63,7 @@ def _with_energy(found: Findings, runs: Sequence[RecordedRun]) -> Findings:
 
 def graded_right(folder: Path) -> frozenset[str]:
     """Return the keys of the cases in a run folder whose open answers the run's graders call correct."""
-    verdicts = marked(folder) if (folder / MARKING).is_dir() else {}
+    verdicts = read_correctness_verdicts(folder) if (folder / CORRECTNESS_FOLDER).is_dir() else {}
     return frozenset(key for key, verdict in verdicts.items() if verdict == "correct")
 
 
