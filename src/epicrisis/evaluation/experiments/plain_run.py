@@ -6,8 +6,8 @@ from pathlib import Path
 
 from epicrisis.components import build_scope
 from epicrisis.errors import InputError
-from epicrisis.evaluation.datasets.load import load
-from epicrisis.evaluation.datasets.sampling import at_random
+from epicrisis.evaluation.datasets.load import load_dataset
+from epicrisis.evaluation.datasets.sampling import sample_at_random
 from epicrisis.evaluation.experiments.recorded_rankings import Guard, guard_scope
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.run_folder import RunPlan, describe_dataset
@@ -35,8 +35,8 @@ def prepared(
     """
     if pipeline.search is None and settings.strategy not in WITHOUT_LIBRARY:
         raise InputError(f"the strategy {settings.strategy} reads a library: name one with --library")
-    dataset = load(questions, settings.home, data)
-    sample = dataset if n is None else at_random(dataset, n, draw)
+    dataset = load_dataset(questions, settings.home, data)
+    sample = dataset if n is None else sample_at_random(dataset, n, draw)
     plan = RunPlan(
         name=NAME,
         arguments={"guard": guard},

@@ -19,7 +19,7 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.evaluation.datasets.patient_records import populations
 from epicrisis.evaluation.datasets.patient_records.recordset import RecordSet, load_records
-from epicrisis.evaluation.datasets.sampling import at_random
+from epicrisis.evaluation.datasets.sampling import sample_at_random
 from epicrisis.evaluation.experiments import ehr
 from epicrisis.evaluation.experiments.experiment import Experiment, Request
 from epicrisis.evaluation.runs.case import Case
@@ -144,12 +144,12 @@ async def _chosen(
     read; and a notice where a patient has no note in the library, so that nobody can be asked about it."""
     questions = tuple(question for question in each.questions if not wanted.forms or question.form in wanted.forms)
     if request.population in populations.SHORTEST:
-        questions = populations.long_enough(questions, request.population, await records.read(questions))
+        questions = populations.select_by_length(questions, request.population, await records.read(questions))
     if not questions:
         forms = " or ".join(wanted.forms) or "any"
         raise InputError(f"{each.name} has no {forms} question in the population {request.population}: name another")
     dataset = Dataset(each.name, questions, {}, licence=each.licence)
-    dataset = dataset if request.questions is None else at_random(dataset, request.questions, request.draw)
+    dataset = dataset if request.questions is None else sample_at_random(dataset, request.questions, request.draw)
     tokens = await records.read(dataset.questions)
     there = tuple(question for question in dataset.questions if tokens[question.patient or ""])
     if not there:
@@ -174,7 +174,7 @@ def _plan(
 ) -> RunPlan:
     from epicrisis.evaluation.experiments.registry import together
 
-    n, patients = populations.pairs_and_patients([question for each in asked for question in each.questions])
+    n, patients = populations.count_questions_and_patients([question for each in asked for question in each.questions])
     grid = replace(request.grid, arms=tuple(arms))
     return RunPlan(
         name=wanted.name,
@@ -202,7 +202,7 @@ def _plan(
 
 
 def _sizes(asked: Dataset, population: str) -> dict[str, str | int]:
-    questions, patients = populations.pairs_and_patients(asked.questions)
+    questions, patients = populations.count_questions_and_patients(asked.questions)
     unanswerable = sum(is_unanswerable(question.gold, question.options) for question in asked.questions)
     return {"population": population, "questions": questions, "patients": patients, "unanswerable": unanswerable}
 

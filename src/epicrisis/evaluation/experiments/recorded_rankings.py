@@ -18,7 +18,7 @@ from epicrisis.components import open_library_search
 from epicrisis.dates import first_day
 from epicrisis.errors import InputError
 from epicrisis.evaluation.runs.jsonl_store import Line, acquire_lock, append_line, read_lines
-from epicrisis.evaluation.runs.recipe_differences import changed
+from epicrisis.evaluation.runs.recipe_differences import list_changes
 from epicrisis.models.rerankers import load_reranker
 from epicrisis.patient_data_policy import protect_patient_data
 from epicrisis.privacy import strip_secrets
@@ -169,7 +169,8 @@ class RankingFile:
             made, each = _parse(path, line)
             if made != self._recipe:
                 raise InputError(
-                    f"{path} holds rankings made otherwise ({changed(made, self._recipe)}): name another file with -o"
+                    f"{path} holds rankings made otherwise ({list_changes(made, self._recipe)}): "
+                    "name another file with -o"
                 )
             self.recorded[each.key] = each
 

@@ -15,7 +15,7 @@ from epicrisis.components import ExampleSearch, LibrarySearch, build_scope, desc
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.datasets.dataset import Dataset
-from epicrisis.evaluation.datasets.load import load
+from epicrisis.evaluation.datasets.load import load_dataset
 from epicrisis.evaluation.experiments import (
     attention_bias,
     cloze,
@@ -261,7 +261,7 @@ def prepared(
     _check(wanted, request, pipeline)
     protocol = replace(protocol_of(request.protocol), gold=request.gold)
     names = request.sets or wanted.sets
-    sets = [load(name, settings.home, request.data) for name in names if name != cloze.NAME]
+    sets = [load_dataset(name, settings.home, request.data) for name in names if name != cloze.NAME]
     whole = wanted.whole and request.questions is None
     samples = sets if whole else [protocol.drawn(dataset, request.draw, request.questions) for dataset in sets]
     grid = _grid(wanted, request)
