@@ -390,7 +390,7 @@ def test_what_a_repository_lacks_is_named(repository: Repository, tmp_path: Path
         pull_model("tiny", tmp_path, models=loose("*.bin"))
     repository.commits[OLD] = {}
     repository.answer = lambda path: b"<html>"  # type: ignore[method-assign]
-    with pytest.raises(ModelMissing, match="does not answer as a hub does"):
+    with pytest.raises(ModelMissing, match="did not send a hub's reply"):
         pull_model("tiny", tmp_path, models=loose())
     with pytest.raises(NetworkRefused):
         pull_model("tiny", tmp_path, models=loose(), local_only=True)

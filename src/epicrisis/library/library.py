@@ -419,7 +419,7 @@ class Library:
                 raise InputError(f"no passage {passage_id!r} in this scope: check the id, the patient and the date")
         return tuple(known[passage_id].passage for passage_id in passage_ids)
 
-    def record(self, scope: Scope) -> tuple[Passage, ...]:
+    def fetch_record(self, scope: Scope) -> tuple[Passage, ...]:
         """See PassageStore."""
         check_scope(scope)
         with self._threads:

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from epicrisis.answering.voting import Voting
+from epicrisis.answering.voting import VotingOptions
 from epicrisis.components import ExampleSearch, open_examples
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.table import Table
@@ -76,7 +76,7 @@ def _find(settings: Settings, held: ExitStack, **changes: Any) -> ExampleSearch:
     search = open_examples(settings.model_copy(update={"examples": wanted}))
     if search is None:
         raise InputError("this experiment shows solved questions: name a library of them with --examples")
-    held.enter_context(search.opened)
+    held.enter_context(search.search)
     return search
 
 
@@ -92,7 +92,7 @@ def _by_set(asked: QuestionsBySet, made: Callable[[Sequence[Question]], tuple[Ca
 
 
 def _drawing(study: Study, settings: Settings) -> ensembles.VoteSampling:
-    return ensembles.VoteSampling(Voting(**settings.votes.model_dump()), study.seed, study.repeats)
+    return ensembles.VoteSampling(VotingOptions(**settings.votes.model_dump()), study.seed, study.repeats)
 
 
 def _one(grid: Grid, name: str) -> int:
