@@ -139,7 +139,7 @@ def measure_run(
     With a library judges look at its notes as well. Raises UserError with the cure.
     """
     from epicrisis.errors import InputError
-    from epicrisis.evaluation.grading.judge_independence import copy_calibrations
+    from epicrisis.evaluation.grading.calibration_tables import copy_calibrations
     from epicrisis.evaluation.grading.measurers import check_model_names
     from epicrisis.evaluation.grading.scored_answers import read_answers
 
@@ -202,7 +202,7 @@ def _metrics(settings: Settings, nli: Sequence[str], bertscore: Sequence[str], *
 
 
 async def _measured(run: Path, measurers: Sequence[Measurer], bars: _Show) -> dict[str, MeasureStore]:
-    from epicrisis.evaluation.grading.run_measures import measure_answers, measures_folder, open_measure_store
+    from epicrisis.evaluation.grading.measurements import measure_answers, measures_folder, open_measure_store
     from epicrisis.evaluation.grading.scored_answers import read_answers
 
     files = {}
@@ -244,7 +244,7 @@ async def _judged(
 
 def _left(run: Path, measurer: Measurer) -> list[ScoredAnswer]:
     """What this measurer has not measured yet."""
-    from epicrisis.evaluation.grading.run_measures import measures_folder, open_measure_store
+    from epicrisis.evaluation.grading.measurements import measures_folder, open_measure_store
     from epicrisis.evaluation.grading.scored_answers import read_answers
 
     file = open_measure_store(measures_folder(run), measurer)
@@ -275,9 +275,9 @@ def _bars(quiet: bool) -> Iterator[_Show]:
 
 
 def _show(runs: Sequence[Path], json: bool) -> None:
-    from epicrisis.evaluation.grading.judge_independence import judge_remarks
+    from epicrisis.evaluation.grading.calibration_tables import judge_remarks
+    from epicrisis.evaluation.grading.measurements import measures_folder, read_measured_cases
     from epicrisis.evaluation.grading.metric_tables import count_endings, overview_table
-    from epicrisis.evaluation.grading.run_measures import measures_folder, read_measured_cases
     from epicrisis.evaluation.runs.recorded_run import refuse_mismatched_records
 
     told = []
@@ -340,8 +340,8 @@ def calibrate(
     """
     from epicrisis.configuration import load_settings
     from epicrisis.errors import InputError
+    from epicrisis.evaluation.grading.calibration_tables import calibration_folder
     from epicrisis.evaluation.grading.human_scores import read_preference_pairs, read_summaries, sample_items
-    from epicrisis.evaluation.grading.judge_independence import calibration_folder
 
     if data is None:
         raise InputError("name the folder that holds `judge` (MTS-Dialog's and LLMBar's files) with --data")

@@ -20,8 +20,8 @@ from pydantic import TypeAdapter
 from epicrisis.answering.structured_request import ModelClient
 from epicrisis.answers import Usage
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.correlation import correlation
-from epicrisis.evaluation.analysis.statistics import Interval, Mean, mean_of
+from epicrisis.evaluation.analysis.correlation import correlate
+from epicrisis.evaluation.analysis.statistics import Interval, Mean, estimate_mean
 from epicrisis.evaluation.grading.grader import GradeStore
 from epicrisis.evaluation.grading.human_scores import PreferencePair, Summary
 from epicrisis.evaluation.grading.human_verdicts import PreferredAnswer
@@ -199,9 +199,9 @@ def compare_grades(
         for summary in summaries:
             rate = summary.scores.get(rate_name)
             rates.append(1 - rate if rate is not None and less_is_better else rate)
-        rank = correlation(shares, rates, "spearman", conversations)
+        rank = correlate(shares, rates, "spearman", conversations)
         steps = list(map(_step, shares)), list(map(_step, rates))
-        kappa = correlation(*steps, "quadratic-kappa", conversations)
+        kappa = correlate(*steps, "quadratic-kappa", conversations)
         counts = Counter(rate for rate, share in zip(rates, shares, strict=True) if None not in (rate, share))
         same = max(counts.values()) / rank.n if rank.n else None
         values = rank.value, rank.interval, kappa.value, kappa.interval
@@ -245,7 +245,7 @@ def _choice_accuracy(name: str, pairs: Sequence[PreferencePair], grades: Mapping
         name,
         len(pairs),
         sum(kinds.values()),
-        mean_of(scores) if kinds else None,
+        estimate_mean(scores) if kinds else None,
         kinds["right"],
         kinds["wrong"],
         kinds["changed"],

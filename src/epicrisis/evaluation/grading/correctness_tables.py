@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 
-from epicrisis.evaluation.analysis.agreement import RaterAgreement, agreement
-from epicrisis.evaluation.analysis.grouping import INTERVALS, AccuracyMeasure, mean
+from epicrisis.evaluation.analysis.agreement import RaterAgreement, measure_agreement
+from epicrisis.evaluation.analysis.grouping import INTERVALS, AccuracyMeasure, mean_score
 from epicrisis.evaluation.analysis.run_comparison import REPEATED
 from epicrisis.evaluation.analysis.statistics import Mean
 from epicrisis.evaluation.analysis.table import Cell, Table
@@ -201,7 +201,7 @@ def correct_share(
     grades: CorrectnessGrades, measure: AccuracyMeasure, judge: str | None = None, seed: int = 0
 ) -> Mean | None:
     """Return the share marked correct by this judge, or else by the majority. None if nothing is scored."""
-    share = mean(grades.outcomes(judge), measure, seed)
+    share = mean_score(grades.outcomes(judge), measure, seed)
     return share if share.n else None
 
 
@@ -224,7 +224,7 @@ def _agreement_table(runs: Mapping[str, CorrectnessGrades], seed: int) -> Table:
     for model, grades in runs.items():
         questions = {case.key: case.outcome.question for case in grades.cases}
         for name, raters in _rater_groups(grades):
-            rows.append((model, *_agreement_cells(name, agreement(raters, seed, questions))))
+            rows.append((model, *_agreement_cells(name, measure_agreement(raters, seed, questions))))
     return Table("How far the judges agree", _AGREEMENT_COLUMNS, tuple(rows), _AGREEMENT_NOTES)
 
 

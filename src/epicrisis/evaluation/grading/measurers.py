@@ -72,10 +72,10 @@ def number_measurer() -> Measurer:
     With several references, the best counts. A reference without a number has no value, an answer without one has no
     precision.
     """
-    from epicrisis.evaluation.metrics.numbers import number_score
+    from epicrisis.evaluation.metrics.numbers import score_numbers
 
     def values(answer: ScoredAnswer) -> dict[str, float] | Unscored:
-        score = number_score(answer.answer, answer.references)
+        score = score_numbers(answer.answer, answer.references)
         if score is None:
             return Unscored("the right answer has no number")
         shares = {"numbers-f1": score.f1, "numbers-recall": score.recall}
@@ -111,13 +111,13 @@ def entailment_measurer_for(model: NliModel, name: str) -> Measurer:
 
     With several references, the best counts.
     """
-    from epicrisis.evaluation.metrics.entailment import entailments
+    from epicrisis.evaluation.metrics.entailment import score_entailment
 
     metrics = metric_name("nli-entailment", name), metric_name("nli-non-contradiction", name)
 
     def values(answer: ScoredAnswer) -> dict[str, float] | Unscored:
         best = [0.0, 0.0]
-        for score in entailments(model, [(reference, answer.answer) for reference in answer.references]):
+        for score in score_entailment(model, [(reference, answer.answer) for reference in answer.references]):
             if isinstance(score, Unscored):
                 return score
             best = [max(best[0], score.entailment), max(best[1], score.non_contradiction)]
@@ -129,7 +129,7 @@ def entailment_measurer_for(model: NliModel, name: str) -> Measurer:
 def bertscore_measurer(name: str, home: Path, threads: int | None = None) -> Measurer:
     """Return the measurer of BERTScore's F1 by the token vectors of this encoder. With several references, the best
     counts. Raises ModelMissing or ModelFileInvalid."""
-    from epicrisis.evaluation.metrics.bertscore import bert_scores, bertscore_name
+    from epicrisis.evaluation.metrics.bertscore import bertscore_name, compute_bert_scores
     from epicrisis.models.token_vectors import load_token_encoder
 
     encoder = load_token_encoder(name, home, threads)
@@ -138,7 +138,7 @@ def bertscore_measurer(name: str, home: Path, threads: int | None = None) -> Mea
     def values(answer: ScoredAnswer) -> dict[str, float] | Unscored:
         # A mean of cosines may be negative if nothing is alike.
         best = 0.0
-        for score in bert_scores(encoder, [(reference, answer.answer) for reference in answer.references]):
+        for score in compute_bert_scores(encoder, [(reference, answer.answer) for reference in answer.references]):
             if isinstance(score, Unscored):
                 return score
             best = max(best, score.f1)
