@@ -97,7 +97,7 @@ def test_two_judges_without_a_model_name_keep_their_own_grades(tmp_path: Path, r
         assert run(*arguments, "--judge", f"{one.url}#m").exit_code == 0
         later = run(*arguments, "--judge", f"{two.url}#m")
         assert later.exit_code == 2
-        assert "goes by the same name" in later.stderr
+        assert "has the same short name" in later.stderr
 
 
 def test_a_judge_that_wrote_the_answers_is_told(tmp_path: Path, run: Run) -> None:
@@ -160,7 +160,7 @@ def test_notes_are_in_what_a_judging_would_cost_also_where_they_alone_are_left(t
 def test_a_users_slips_are_told_in_one_line(tmp_path: Path, run: Run) -> None:
     nothing = folder_of(tmp_path / "nothing", [record(question(gold=None), "40 mg")])
     for arguments, message in (
-        (("measure", tmp_path / "none"), "name the folder or the file of a run"),
+        (("measure", tmp_path / "none"), "name the folder of a run, or a file of answers"),
         (("measure", nothing), "has no answer to measure: name a run of open questions that have a reference"),
         (("measure", ehr(tmp_path / "ehr"), "--against-notes", tmp_path), "--against-notes needs a judge"),
         (("measure", tmp_path / "ehr", "--no-meteor", "--nli", "no-such-model"), "no-such-model"),

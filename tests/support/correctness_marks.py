@@ -17,6 +17,7 @@ from epicrisis.evaluation.grading.correctness import (
     CorrectnessGrades,
     CorrectnessVerdict,
     JudgeGrades,
+    correctness_grader,
     OpenCase,
     correctness_grader,
     grade_cases,

@@ -36,8 +36,7 @@ from epicrisis.cli.terminal import open_console, say, say_above
 if TYPE_CHECKING:
     from epicrisis.evaluation.grading.calibration import GraderCalibration
     from epicrisis.evaluation.grading.human_scores import PreferencePair, Summary
-    from epicrisis.evaluation.grading.measurements import Measurement, MeasureStore
-    from epicrisis.evaluation.grading.measurers import Measurer
+    from epicrisis.evaluation.grading.measurements import Measurement, Measurer, MeasureStore
     from epicrisis.evaluation.grading.scored_answers import ScoredAnswer
     from epicrisis.settings import Settings
 
@@ -209,7 +208,7 @@ async def _measured(run: Path, measurers: Sequence[Measurer], bars: _Show) -> di
     for measurer in measurers:
         file = files[measurer.name] = open_measure_store(measures_folder(run), measurer)
         total = [each for each in read_answers(run) if each.measurable]
-        bar = bars(measurer.name, len(total), sum(file.is_done(each.key, each.of) for each in total))
+        bar = bars(measurer.name, len(total), sum(file.has_measured(each) for each in total))
         async for made in measure_answers(read_answers(run), measurer, file):
             bar(made)
     return files
@@ -219,10 +218,10 @@ async def _judged(
     run: Path, settings: Settings, library: Path | None, yes: bool, quiet: bool
 ) -> dict[str, MeasureStore]:
     from epicrisis.components import describe_library
-    from epicrisis.evaluation.grading.answer_notes import NoteTexts
     from epicrisis.evaluation.grading.cost_estimate import cost_question
     from epicrisis.evaluation.grading.measurers import notes_measurer, rubric_measurer
     from epicrisis.evaluation.grading.model_client import open_model_client
+    from epicrisis.evaluation.grading.scored_answers import NoteTexts
     from epicrisis.library.library import Library
     from epicrisis.patient_data_policy import protect_patient_data
     from epicrisis.privacy import local_path
@@ -248,7 +247,7 @@ def _left(run: Path, measurer: Measurer) -> list[ScoredAnswer]:
     from epicrisis.evaluation.grading.scored_answers import read_answers
 
     file = open_measure_store(measures_folder(run), measurer)
-    return [each for each in read_answers(run) if each.measurable and not file.is_done(each.key, each.of)]
+    return [each for each in read_answers(run) if each.measurable and not file.has_measured(each)]
 
 
 _Show = Callable[[str, int, int], Callable[[Any], None]]
@@ -383,7 +382,7 @@ async def _calibrated(
 
     note_demo(settings, ["writer"])
     async with open_model_client(settings) as asker:
-        answers: list[ScoredAnswer] = [each.response for each in summaries]
+        answers: list[ScoredAnswer] = [each.answer for each in summaries]
         talks = answers if sample["against_talk"] else []
         # A pair is two calls of about the same length.
         asked = await cost_question(
@@ -395,5 +394,5 @@ async def _calibrated(
         with _bars(quiet) as bars:
             bar = bars("calibrating", calls, 0)
             return await run(
-                asker, folder, summaries, pairs, against_talk=sample["against_talk"], sample=sample, tell=bar
+                asker, folder, summaries, pairs, against_talk=sample["against_talk"], sample=sample, on_grade=bar
             )

@@ -28,8 +28,8 @@ _GRADE_NOTES = (
     INTERVALS,
 )
 _MAJORITY_NOTE = (
-    "With several judges, more than half of all must give the same verdict. Otherwise there is no majority, and the answer "
-    "is in no share."
+    "With several judges, more than half of all must give the same verdict. Otherwise there is no majority, and the "
+    "answer is in no share."
 )
 _AGREEMENT_NOTES = (
     "Over the answers with a verdict of at least two of them. Intervals are 95 %, by a bootstrap of whole questions; none "
@@ -111,8 +111,8 @@ def _independence_warnings(runs: Iterable[CorrectnessGrades]) -> tuple[str, ...]
         for judge in grades.judges:
             for part in grades.parts_of_judge(judge):
                 warnings.append(
-                    f"Warning: {judge} judges answers and {part}: a model may prefer its own words; let another one judge "
-                    "as well (errata P11)."
+                    f"Warning: {judge} judges answers and {part}: a model may prefer its own words; let another one "
+                    "judge as well (errata P11)."
                 )
     if unknown:
         warnings.append("The author of some examples is not known: check that it is not a judge (errata P11).")

@@ -5,8 +5,8 @@
     async for grade in grade_pairs(pairs, grader, store):    # grades that are missing; each is on disk when it arrives
         ...
 
-A grade is found by its key, never by its place in the file (errata P4). A failed request is repeated by the next run; all
-other grades are final.
+A grade is found by its key, never by its place in the file (errata P4). A failed request is repeated by the next run;
+all other grades are final.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Scores of people to calibrate judges with: MTS-Dialog's summaries, and LLMBar's pairs of answers.
 
-The first is abachaa/MTS-Dialog, ManualScores (Ben Abacha et al., EACL 2023); the second is princeton-nlp/LLMBar (Zeng et
-al., ICLR 2024).
+The first is abachaa/MTS-Dialog, ManualScores (Ben Abacha et al., EACL 2023); the second is princeton-nlp/LLMBar (Zeng
+et al., ICLR 2024).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Measurers: each computes one or more metrics of an answer. A measurer loads its network or word net when it is made."""
+"""Measurers: each computes one or more metrics of an answer, and loads its network or word net when it is made."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The five-point rubric of open answers (EHR study, 3.4): correctness, completeness and faithfulness against the
 reference as published, and faithfulness against the notes in the prompt (errata E4).
 
-The descriptions of the points are ours, because the study prints none. One request asks for the three grades. The prompt
-holds each text as fenced data, without citations and author.
+The descriptions of the points are ours, because the study prints none. One request asks for the three grades. The
+prompt holds each text as fenced data, without citations and author.
 """
 
 from __future__ import annotations
@@ -47,8 +47,10 @@ def _rubric_format(aspects: Sequence[str]) -> JsonFormat[tuple[Mapping[str, floa
 
 
 def _read_share(value: Mapping[str, object], aspect: str) -> float:
-    """Return the grade as a share, 0 for the lowest and 1 for the highest. Raises Unreadable unless it is a whole number
-    from 1 to 5, with or without quotes."""
+    """Return the grade as a share, 0 for the lowest and 1 for the highest.
+
+    Raises Unreadable unless the grade is a whole number from 1 to 5, with or without quotes.
+    """
     grade = str(value.get(aspect)).strip()
     if grade not in map(str, _POINTS):
         raise Unreadable(f"{aspect} is no whole number from {LOWEST} to {HIGHEST}")

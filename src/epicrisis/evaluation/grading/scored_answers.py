@@ -118,7 +118,7 @@ def _overlaps(citation: Citation, span: EvidenceSpan) -> bool:
 
 
 def read_answers(run: Path) -> Iterator[ScoredAnswer]:
-    """Yield the cases of a run's folder, or of its records, in their order, one at a time in memory. Raises InputError."""
+    """Yield the cases of a run's folder, or of its records, in order, one at a time in memory. Raises InputError."""
     return map(answer_from_record, read_records(run / RECORDS if run.is_dir() else run))
 
 
@@ -163,8 +163,8 @@ def _prompt_passages(answer: Answer) -> tuple[Passage, ...]:
 def classify_ending(record: RunRecord) -> Ending:
     """Return how the case of this record ended.
 
-    An open or extractive answer is `refused` if it begins with a refusal ("I'm sorry, but I cannot help with ...", "As an
-    AI ..."). Refusals in other words, or later in an answer, are not recognized.
+    An open or extractive answer is `refused` if it begins with a refusal ("I'm sorry, but I cannot help with ...", "As
+    an AI ..."). Refusals in other words, or later in an answer, are not recognized.
     """
     answer = record.answer
     state, text = answer.state, answer.text
@@ -198,7 +198,7 @@ class NoteTexts:
         self._notes: dict[str, Passage] = {}
 
     def read(self, passages: Sequence[Passage], patient: str | None) -> tuple[Passage, ...]:
-        """Return the passages with their texts. Only notes of `patient` are read. Raises InputError if a text is missing."""
+        """Return the passages with their texts, reading only notes of `patient`. Raises InputError for a missing text."""
         return tuple(passage if passage.text else self._read(passage, patient) for passage in passages)
 
     def _read(self, passage: Passage, patient: str | None) -> Passage:
@@ -209,7 +209,7 @@ class NoteTexts:
             return stored
         if patient != self._patient:
             # The prompt may have held a whole note, which no library stores as one passage.
-            notes = whole_notes(self._store.record(Scope(patient=patient)))
+            notes = whole_notes(self._store.fetch_record(Scope(patient=patient)))
             self._patient, self._notes = patient, {note.document_id: note for note in notes}
         note = self._notes.get(passage.document_id)
         if note is None or not note.start <= passage.start <= passage.end <= note.end:
