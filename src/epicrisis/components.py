@@ -15,12 +15,12 @@ from typing import Any, Self
 
 from epicrisis.corpus.sentence_chunking import sentences
 from epicrisis.errors import ModelMissing, SettingsError, StorageError
-from epicrisis.library.fusion_checks import check_same
+from epicrisis.library.fusion_checks import check_same_documents
 from epicrisis.library.library import Library
 from epicrisis.library.library_folder import REPLIES
 from epicrisis.library.manifest import NAME as MANIFEST
-from epicrisis.library.passage_lookup import at_random
-from epicrisis.library.patients import Roster, check_patient, holds_patients, resolved_patient
+from epicrisis.library.passage_lookup import sample_passages
+from epicrisis.library.patients import Roster, check_patient, holds_patients, resolve_patient
 from epicrisis.library.remote_consent import allow_remote, read_remote
 from epicrisis.models.chat.layers.budget import Budget
 from epicrisis.models.chat.layers.cache import ReplyCache
@@ -160,8 +160,8 @@ class Opened:
         check_patient(self.rosters, question)
 
     def patient_of(self, patient: str | None) -> str | None:
-        """Return the id of the patient with this id or record number; see `resolved_patient`."""
-        return resolved_patient(self.rosters, patient)
+        """Return the id of the patient with this id or record number; see `resolve_patient`."""
+        return resolve_patient(self.rosters, patient)
 
     def close(self) -> None:
         """Closes the libraries. Idempotent."""
@@ -197,7 +197,7 @@ def open_retriever(settings: Settings, library: Path | str, search: bool = True)
     first, encoder = _searched(settings, path, settings.encoder) if needs_encoder else (Library.open(path), None)
     also = [_searched(settings, local_path(other), None) for other in settings.fuse] if needs_encoder else []
     for store, _ in also:
-        check_same(first, store)
+        check_same_documents(first, store)
     beside = _beside(settings, path, needs_encoder)
     retriever = Retriever(
         first,
@@ -293,7 +293,7 @@ class ExampleSearch:
             ranking = self.opened.retriever.rank(question.text, depth, "dense", Scope())
             return ranking.passages, ranking.notes
         drawn = f"{self.seed}/{question.key if self.wanted.choose == 'random' else ''}"
-        return at_random(self.opened.library, depth, int(sha256(drawn.encode()).hexdigest()[:8], 16), Scope()), ()
+        return sample_passages(self.opened.library, depth, int(sha256(drawn.encode()).hexdigest()[:8], 16), Scope()), ()
 
 
 def open_examples(settings: Settings) -> ExampleSearch | None:

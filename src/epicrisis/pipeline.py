@@ -49,7 +49,7 @@ from epicrisis.components import (
 )
 from epicrisis.errors import EpicrisisError, InputError, SettingsError
 from epicrisis.evidence_selection import AGAIN, NO_TIME, TimeAsked, by_time, fitting, found, ordered, time_asked
-from epicrisis.library.patients import MIXED, Roster, check_patient, resolved_patient
+from epicrisis.library.patients import MIXED_NOTICE, Roster, check_patient, resolve_patient
 from epicrisis.logs import log_error, log_event, open_log
 from epicrisis.models.catalogue import is_demo
 from epicrisis.overrides import AS_SET, RunOverrides, treated
@@ -276,14 +276,14 @@ class Pipeline:
             await self._offload(self._check, question, by_number)
 
     def _check(self, question: Question, by_number: bool) -> None:
-        patient = resolved_patient(self._rosters, question.patient) if by_number else question.patient
+        patient = resolve_patient(self._rosters, question.patient) if by_number else question.patient
         check_patient(self._rosters, replace(question, patient=patient))
 
     async def resolved(self, scope: Scope) -> Scope:
         """Return the same scope, of the patient by id where a record number was given."""
         if scope.patient is None or not self._rosters:
             return scope
-        return replace(scope, patient=await self._offload(resolved_patient, self._rosters, scope.patient))
+        return replace(scope, patient=await self._offload(resolve_patient, self._rosters, scope.patient))
 
     def _reads_record(self, scope: Scope, treatment: RunOverrides) -> bool:
         return scope.patient is not None and (treatment.strategy or self._settings.strategy) not in WITHOUT_LIBRARY
@@ -292,7 +292,7 @@ class Pipeline:
         """What is to be said where documents of no patient are read with the record and nobody declared them."""
         if not self._rosters or not self._reads_record(scope, treatment):
             return []
-        return [Notice("mixed", MIXED)] if await self._offload(self._rosters[0].is_mixed) else []
+        return [Notice("mixed", MIXED_NOTICE)] if await self._offload(self._rosters[0].is_mixed) else []
 
     async def _told_whose(self, answer: Answer, scope: Scope, treatment: RunOverrides) -> Answer:
         """The answer with the patient whose record was read."""

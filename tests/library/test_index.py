@@ -19,7 +19,7 @@ from epicrisis.library import vector_index as indexes
 from epicrisis.library import vector_search
 from epicrisis.library.library import Library
 from epicrisis.library.vector_index import IndexReport, K, read_report
-from epicrisis.library.vector_search import Neighbours
+from epicrisis.library.vector_search import VectorSearch
 from epicrisis.protocols import StoredDocument, Vectors
 from epicrisis.testing import stores
 from epicrisis.testing.stores import check_store, content_hash
@@ -105,13 +105,13 @@ class Ways:
 def ways(monkeypatch: pytest.MonkeyPatch) -> Ways:
     found = Ways(Counter())
     for name in ("approximate", "scan"):
-        original: Callable[..., Any] = getattr(Neighbours, name)
+        original: Callable[..., Any] = getattr(VectorSearch, name)
 
         def counted(*arguments: Any, _name: str = name, _original: Callable[..., Any] = original) -> Any:
             found.taken[_name] += 1
             return _original(*arguments)
 
-        monkeypatch.setattr(Neighbours, name, counted)
+        monkeypatch.setattr(VectorSearch, name, counted)
     return found
 
 

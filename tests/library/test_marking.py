@@ -11,7 +11,7 @@ import pytest
 
 from epicrisis.corpus.reader_base import Item, Marked
 from epicrisis.facets import marks_of
-from epicrisis.library.health import check
+from epicrisis.library.health import check_health
 from epicrisis.library.health_report import MARKS_DUE
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import Library
@@ -83,7 +83,7 @@ def test_a_retraction_marks_the_article_in_whatever_order_they_come(
     assert marks(path)["pubmed:1"] == ("retracted",)
     assert set(passages(path, DEFAULT)) == {"pubmed:2"}
     with Library.open(path) as library:
-        assert check(library).problems == ()
+        assert check_health(library).problems == ()
 
 
 def test_marking_encodes_nothing_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,12 +203,12 @@ def test_marks_left_due_by_a_stop_are_noticed_and_made_by_the_next_writer(
         with pytest.raises(KeyboardInterrupt):
             added(path, LIST)
     with Library.open(path) as reader:
-        assert MARKS_DUE in check(reader).notices
+        assert MARKS_DUE in check_health(reader).notices
     with Library.open(path, write=True):
         pass
     assert marks(path) == {"pubmed:1": ("retracted",)}
     with Library.open(path) as reader:
-        assert MARKS_DUE not in check(reader).notices
+        assert MARKS_DUE not in check_health(reader).notices
 
 
 def test_a_library_of_before_is_marked_by_its_own_notices_with_the_next_addition(

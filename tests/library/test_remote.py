@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from epicrisis.errors import LibraryDamaged
-from epicrisis.library.remote_consent import NAME, Remote, allow_remote, forbid_remote, read_remote
+from epicrisis.library.remote_consent import NAME, RemoteConsent, allow_remote, forbid_remote, read_remote
 
 
 def test_nothing_is_allowed_where_nobody_said_so(tmp_path: Path) -> None:
-    assert read_remote(tmp_path) == Remote(allowed=False, hosts=(), since=None)
+    assert read_remote(tmp_path) == RemoteConsent(allowed=False, hosts=(), since=None)
     forbid_remote(tmp_path)
     assert not (tmp_path / NAME).exists()
 

@@ -26,7 +26,7 @@ from epicrisis.library import manifest, rebuild, vector_index
 from epicrisis.library.journal import Journal
 from epicrisis.library.library import Library
 from epicrisis.library.passage_table import PassageTable
-from epicrisis.library.vector_search import Neighbours
+from epicrisis.library.vector_search import VectorSearch
 from epicrisis.library.word_index import WordIndex
 from epicrisis.protocols import StoredDocument
 from tests.support import library_documents
@@ -41,8 +41,8 @@ _AFTER: dict[str, tuple[Any, str]] = {
     "cleared": (rebuild, "clear"),
     "deletion-remembered": (Journal, "bury"),
     "compacted": (PassageTable, "compact"),
-    "filters-built": (Neighbours, "build_filters"),
-    "index-built": (Neighbours, "build_index"),
+    "filters-built": (VectorSearch, "build_filters"),
+    "index-built": (VectorSearch, "build_index"),
     "measured": (vector_index, "measure"),
     "report-not-in-place": (json, "dump"),
     "report-written": (vector_index, "write_report"),
@@ -53,7 +53,7 @@ _BEFORE: dict[str, tuple[Any, str]] = {
     "journal-not-committed": (Journal, "_mark"),
     "parts-built": (manifest, "completed"),
     "rebuilt": (Journal, "rebuild"),
-    "old-report-gone": (Neighbours, "build_index"),
+    "old-report-gone": (VectorSearch, "build_index"),
 }
 _DURING: dict[str, tuple[Any, str]] = {
     "writing-table": (PassageTable, "write"),
@@ -61,8 +61,8 @@ _DURING: dict[str, tuple[Any, str]] = {
     "compacting": (PassageTable, "compact"),
     "adding": (Library, "add"),
     "writing": (Journal, "begin"),
-    "building-filters": (Neighbours, "build_filters"),
-    "building-index": (Neighbours, "build_index"),
+    "building-filters": (VectorSearch, "build_filters"),
+    "building-index": (VectorSearch, "build_index"),
     "measuring": (vector_index, "measure"),
     "optimizing": (Library, "optimize"),
 }

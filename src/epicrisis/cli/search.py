@@ -92,7 +92,7 @@ def search(
     from epicrisis.configuration import load
     from epicrisis.errors import InputError
     from epicrisis.evidence_selection import NO_TIME, NOTHING_LEFT, found, ordered, time_asked
-    from epicrisis.library.patients import MIXED
+    from epicrisis.library.patients import MIXED_NOTICE
     from epicrisis.types import Question
 
     if query == "-":
@@ -108,7 +108,7 @@ def search(
         time = time_asked(query, lambda: opened.retriever.record(scope).passages) if wanted else NO_TIME
         seen = replace(scope, hidden=scope.hidden | time.hidden)
         ranking = ordered(settings, patient, found(settings, opened.retriever, query, seen))
-        mixed = (MIXED,) if patient is not None and opened.rosters[0].is_mixed() else ()
+        mixed = (MIXED_NOTICE,) if patient is not None and opened.rosters[0].is_mixed() else ()
         notes = (*ranking.notes, *time.said, *time.open, *mixed)
         if time.hidden and not ranking.hits:
             ranking = ordered(settings, patient, found(settings, opened.retriever, query, scope))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from epicrisis.library.passage_table import PassageTable
-from epicrisis.library.vector_search import Neighbours
+from epicrisis.library.vector_search import VectorSearch
 from epicrisis.library.word_index import WordIndex, version_of
 from epicrisis.types import Scope
 
@@ -17,10 +17,10 @@ _OVER = 64
 _DIGITS = 4
 
 
-def best_by_words(
+def rank_by_words(
     table: PassageTable,
     words: WordIndex,
-    neighbours: Neighbours,
+    neighbours: VectorSearch,
     query: str,
     k: int,
     scope: Scope,

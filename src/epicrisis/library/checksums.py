@@ -17,7 +17,7 @@ from pathlib import Path
 from epicrisis.errors import LibraryDamaged
 from epicrisis.library import manifest, passage_table, vector_index
 from epicrisis.library import word_index as words
-from epicrisis.library.engine_errors import ours
+from epicrisis.library.engine_errors import translate_errors
 
 SMALL_BYTES = 16 << 20
 """Bytes of small files that are compared whenever a library is opened: about 10 ms."""
@@ -36,7 +36,7 @@ _SMALL_LIBRARY = 4 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Digests:
+class ChecksumChanges:
     """SHA-256 by path within the library: `written` are new or changed, `gone` are no longer there."""
 
     written: Mapping[str, str]
@@ -60,17 +60,17 @@ class Damage:
     words: tuple[str, ...] = ()
 
 
-def unrecorded(folder: Path, recorded: Iterable[str]) -> Digests:
+def find_checksum_changes(folder: Path, recorded: Iterable[str]) -> ChecksumChanges:
     """Return what has changed since these files were recorded. Reads only what is new."""
     there = _data_files(folder)
     known = set(recorded)
     new = [name for name in there if name not in known or name in _REWRITTEN]
-    with ours(folder):
+    with translate_errors(folder):
         written = {name: sha256(folder / name) for name in new}
-    return Digests(written, tuple(sorted(known - there.keys())))
+    return ChecksumChanges(written, tuple(sorted(known - there.keys())))
 
 
-def verified(folder: Path, recorded: Mapping[str, str] | None) -> Damage:
+def verify_data_files(folder: Path, recorded: Mapping[str, str] | None) -> Damage:
     """Read every data file once and return what is wrong; `recorded` is None where nothing was."""
     changed, missing = _compared(folder, recorded or {})
     # A name that is missing is judged as one that is there.
@@ -101,10 +101,10 @@ def check_small_files(folder: Path, recorded: Mapping[str, str]) -> None:
             break
         small[name] = recorded[name]
     if changed := _compared(folder, small)[0]:
-        raise LibraryDamaged(damaged(folder, changed))
+        raise LibraryDamaged(describe_damage(folder, changed))
 
 
-def changed_before_compaction(folder: Path, recorded: Mapping[str, str], dimensions: int) -> list[str]:
+def find_damage_before_compaction(folder: Path, recorded: Mapping[str, str], dimensions: int) -> list[str]:
     """Return the data files that are not as they were written, among those that a compaction reads.
 
     It would write them again, damage included, and with a checksum of its own. Files that hold as many rows as a file
@@ -123,12 +123,12 @@ def remove_damaged_versions(folder: Path, recorded: Mapping[str, str]) -> None:
     there = _data_files(folder)
     earlier = there.keys() - _current(folder, there)
     versions = {name: recorded[name] for name in earlier & recorded.keys() if name.startswith(_VERSIONS)}
-    with ours(folder):
+    with translate_errors(folder):
         for name in _compared(folder, versions)[0]:
             (folder / name).unlink(missing_ok=True)
 
 
-def damaged(folder: Path, names: Sequence[str]) -> str:
+def describe_damage(folder: Path, names: Sequence[str]) -> str:
     """Return what an error says of changed data files."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return (
@@ -141,7 +141,7 @@ def _current(folder: Path, names: Iterable[str]) -> set[str]:
     """Return those of the data files that the newest version of the library reads, or may read."""
     versions = [name for name in names if name.startswith(_VERSIONS)]
     newest = max(versions, key=_version, default=None)
-    with ours(folder):
+    with translate_errors(folder):
         try:
             description = (folder / newest).read_bytes() if newest else b""
         except FileNotFoundError:
@@ -174,7 +174,7 @@ def sha256(path: Path) -> str:
 def _data_files(folder: Path) -> dict[str, int]:
     """Map the data files of the library to their sizes. Temporary files, and Lance's hint, are no data files."""
     found = {}
-    with ours(folder):
+    with translate_errors(folder):
         candidates = [folder / manifest.NAME, folder / vector_index.NAME, *(folder / passage_table.NAME).rglob("*")]
         for path in candidates:
             named = not path.name.startswith(".") and "#" not in path.name and path.name != passage_table.HINT
@@ -189,7 +189,7 @@ def _data_files(folder: Path) -> dict[str, int]:
 def _compared(folder: Path, recorded: Mapping[str, str]) -> tuple[list[str], list[str]]:
     """Return the files that are not as they were recorded, and those that are not there."""
     changed, missing = [], []
-    with ours(folder):
+    with translate_errors(folder):
         for name, digest in sorted(recorded.items()):
             try:
                 if sha256(folder / name) != digest:
@@ -202,8 +202,8 @@ def _compared(folder: Path, recorded: Mapping[str, str]) -> tuple[list[str], lis
 def _damaged_words(folder: Path) -> list[str]:
     """Return the files of the word index, as last committed, whose content is not what their checksum says."""
     place = folder / words.NAME
-    damaged = []
-    with ours(place):
+    describe_damage = []
+    with translate_errors(place):
         # A writer at work may have others under way.
         segments = {
             segment["segment_id"].replace("-", "")
@@ -214,10 +214,10 @@ def _damaged_words(folder: Path) -> list[str]:
                 continue
             try:
                 if not _has_its_crc(path):
-                    damaged.append(f"{words.NAME}/{path.name}")
+                    describe_damage.append(f"{words.NAME}/{path.name}")
             except FileNotFoundError:
                 continue
-    return damaged
+    return describe_damage
 
 
 def _has_its_crc(path: Path) -> bool:

@@ -11,7 +11,7 @@ from epicrisis.library import journal as journals
 from epicrisis.library import passage_table as tables
 from epicrisis.library import word_index as indexes
 from epicrisis.library.engine_errors import REPAIR
-from epicrisis.library.journal import IngestedFile, Journal, Marks
+from epicrisis.library.journal import Checkpoint, IngestedFile, Journal
 from epicrisis.library.manifest import LibraryManifest
 from epicrisis.library.passage_table import PassageTable
 from epicrisis.library.vector_index import IndexReport
@@ -49,9 +49,9 @@ class LibraryParts:
     words: WordIndex
     journal: Journal
 
-    def marks(self) -> Marks:
+    def marks(self) -> Checkpoint:
         """How far the engines are."""
-        return Marks(self.table.version, self.words.mark())
+        return Checkpoint(self.table.version, self.words.mark())
 
     def problems(self, acknowledged: int) -> list[str]:
         """Where the parts disagree, each with its cure, while no batch is open; `acknowledged` passages."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from epicrisis.corpus.reader_base import FromFile, shown, whole_file
 from epicrisis.errors import InputError
-from epicrisis.library.ingest_report import SHOWN
+from epicrisis.library.ingest_report import MAX_LISTED
 from epicrisis.library.library import Library
 from epicrisis.types import Document, Origin
 
@@ -22,13 +22,13 @@ _FEW_DIGITS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class AlreadyThere:
+class DocumentCopy:
     """A copy of a file that is in the library: the name it has there."""
 
     name: str
 
 
-class Identities:
+class FileDocumentIds:
     """Finds the ids of one addition's documents that come from files."""
 
     def __init__(self, library: Library, replace: bool) -> None:
@@ -37,12 +37,12 @@ class Identities:
         self._by_path: dict[str, str] = {}
         self._by_name: dict[str, Origin] = {}
         self._by_content: dict[str, Origin] = {}
-        self._copies: dict[str, AlreadyThere] = {}
+        self._copies: dict[str, DocumentCopy] = {}
         self.remarks: list[str] = []
         """The first things to tell of files whose names were taken, or whose content was there."""
         self.more_remarks = 0
 
-    def named(self, item: FromFile) -> FromFile | AlreadyThere:
+    def named(self, item: FromFile) -> FromFile | DocumentCopy:
         """Return the document with the id that the file has, or will have, in the library."""
         origin = item.origin
         if (copy := self._copies.get(origin.path)) is not None:
@@ -50,7 +50,7 @@ class Identities:
         name = self._by_path.get(origin.path)
         if name is None:
             found = self._name(origin)
-            if isinstance(found, AlreadyThere):
+            if isinstance(found, DocumentCopy):
                 self._remark(f"{shown(origin.path)}: already there as file:{found.name}")
                 self._copies[origin.path] = found
                 return found
@@ -80,12 +80,12 @@ class Identities:
         return not Path(known.path).is_file()
 
     def _remark(self, text: str) -> None:
-        if len(self.remarks) < SHOWN:
+        if len(self.remarks) < MAX_LISTED:
             self.remarks.append(text)
         else:
             self.more_remarks += 1
 
-    def _name(self, origin: Origin) -> str | AlreadyThere:
+    def _name(self, origin: Origin) -> str | DocumentCopy:
         there = self._library.named_at(origin.path)
         if there is not None and there.name not in self._by_name:
             return there.name
@@ -95,7 +95,7 @@ class Identities:
             # Another file of this addition has the name by now, and the document waits for its commit.
             same = known if known is not None and known.name not in self._by_name else None
         if same is not None:
-            return AlreadyThere(same.name) if _holds(same) else same.name
+            return DocumentCopy(same.name) if _holds(same) else same.name
         if not self._is_taken(origin.name):
             return origin.name
         digits = _FEW_DIGITS

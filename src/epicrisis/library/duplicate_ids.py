@@ -6,7 +6,7 @@ import hashlib
 import sqlite3
 
 
-class Seen:
+class FirstHashes:
     """The ids of this addition and the hash of each one's first document, on disk where they grow large.
 
     Ids are kept as hashes: they may name patients, and the file lies outside the library.

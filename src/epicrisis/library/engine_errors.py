@@ -40,7 +40,7 @@ _WORDS = {
 
 
 @contextmanager
-def ours(path: Path) -> Iterator[None]:
+def translate_errors(path: Path) -> Iterator[None]:
     """Maps what the engines raise within to StorageError (disk) or LibraryDamaged (all else), both with the cure.
 
     Damaged files make their Rust code panic too, and ask for more memory than there is.

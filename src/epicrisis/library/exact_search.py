@@ -69,7 +69,7 @@ class Facets:
 
 
 @dataclass(frozen=True, slots=True)
-class Matrix:
+class VectorMatrix:
     """One version of the table. Rows in the order of the passage ids, so that of equal scores the lower row wins."""
 
     version: int
@@ -86,7 +86,7 @@ class Matrix:
     """The largest norm of a row: bounds the error of the float32 product."""
 
     @classmethod
-    def of(cls, version: int, table: pa.Table, dimensions: int) -> Matrix:
+    def of(cls, version: int, table: pa.Table, dimensions: int) -> VectorMatrix:
         """From the columns id, document_id, patient, facets, last_day and vector."""
         import pyarrow.compute as pc
 
@@ -120,7 +120,7 @@ class Matrix:
         # The float32 product gives equal rows unequal last bits: all rows near the cut are scored again, exactly.
         slack = 1e-5 * self.longest * float(np.linalg.norm(vector)) + 1e-30
         near = rows[scores >= kth - slack]
-        exact = rescored(self.columns, near, vector)
+        exact = score_exactly(self.columns, near, vector)
         best = np.lexsort((near, -exact))[:k]
         return [(self.ids[int(near[i])].as_py(), float(exact[i])) for i in best]
 
@@ -142,7 +142,7 @@ class Matrix:
         return np.logical_and.reduce(masks) if masks else None
 
 
-def rescored(columns: Vectors, near: npt.NDArray[np.intp], vector: Vectors) -> npt.NDArray[np.float64]:
+def score_exactly(columns: Vectors, near: npt.NDArray[np.intp], vector: Vectors) -> npt.NDArray[np.float64]:
     """Inner products with these columns, equal for equal columns: float64, rounded above its own rounding errors."""
     exact = vector.astype(np.float64)
     parts = [exact @ columns[:, near[i : i + _SLICE]].astype(np.float64) for i in range(0, len(near), _SLICE)]

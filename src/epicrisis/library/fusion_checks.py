@@ -11,17 +11,17 @@ from pathlib import Path
 
 from epicrisis.errors import LibraryError
 from epicrisis.library import journal
-from epicrisis.library.engine_errors import ours
+from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.library import Library
 from epicrisis.library.passage_table import PassageTable
-from epicrisis.library.patient_identities import contradiction, read_identities
+from epicrisis.library.patient_identities import find_contradiction, read_identities
 
 _COMPARED = 1_000_000
 """Documents of literature whose ids are compared, by the order of ids; of notes all are."""
 _CURE = "fuse libraries that were made from the same sources, or leave it out of --fuse"
 
 
-def check_same(first: Library, other: Library) -> None:
+def check_same_documents(first: Library, other: Library) -> None:
     """Raise LibraryError unless both hold the same documents and patients.
 
     Documents are the same by id and content, those of literature by id: one source may tell more of them.
@@ -33,7 +33,7 @@ def check_same(first: Library, other: Library) -> None:
         return
     known = read_identities(first.path)
     for patient, identity in read_identities(other.path).items():
-        if patient in known and (kind := contradiction(known[patient], identity)):
+        if patient in known and (kind := find_contradiction(known[patient], identity)):
             raise LibraryError(
                 f"{other.path} has another {kind} for patient {patient!a} than {first.path}, so one id may stand for "
                 f"two people: {_CURE}"
@@ -48,6 +48,6 @@ def _differs(first: Path, other: Path, by_content: bool) -> bool:
         f"SELECT 1 FROM (SELECT id, content_hash FROM documents {limit}) AS ours "
         f"LEFT JOIN other.documents AS theirs ON theirs.id = ours.id WHERE theirs.id IS NULL {content} LIMIT 1"
     )
-    with ours(first), closing(sqlite3.connect(first / journal.NAME, timeout=60)) as db:
+    with translate_errors(first), closing(sqlite3.connect(first / journal.NAME, timeout=60)) as db:
         db.execute("ATTACH ? AS other", (str(other / journal.NAME),))
         return db.execute(query).fetchone() is not None

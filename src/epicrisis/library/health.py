@@ -23,11 +23,11 @@ import numpy.typing as npt
 from epicrisis.corpus.text_quality import NearDuplicates, is_empty, markup_left
 from epicrisis.errors import LibraryBusy, LibraryDamaged
 from epicrisis.facets import RETRACTED
-from epicrisis.library.checksums import Damage, verified
-from epicrisis.library.engine_errors import ours
+from epicrisis.library.checksums import Damage, verify_data_files
+from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.health_report import (
     MARKS_DUE,
-    SHOWN,
+    MAX_LISTED,
     Contents,
     Finding,
     HealthReport,
@@ -35,14 +35,14 @@ from epicrisis.library.health_report import (
     Pairs,
     Rows,
     Texts,
-    damage_told,
-    notices,
-    problems,
+    describe_damaged_files,
+    find_notices,
+    find_problems,
 )
 from epicrisis.library.journal import Journal
 from epicrisis.library.library import Library
 from epicrisis.library.passage_table import PassageTable
-from epicrisis.library.patients import MIXED, Roster
+from epicrisis.library.patients import MIXED_NOTICE, Roster
 from epicrisis.library.row_keys import Numbers, RowKeys
 from epicrisis.library.word_index import WordIndex, version_of
 
@@ -79,7 +79,7 @@ _SPREAD = 2_654_435_761
 _KEYS = 1 << 32
 
 
-def check(library: Library, on_progress: Callable[[int, int], None] | None = None) -> HealthReport:
+def check_health(library: Library, on_progress: Callable[[int, int], None] | None = None) -> HealthReport:
     """Reads the whole library; `on_progress` hears (passages read, passages of the library).
 
     Raises LibraryBusy where a writer swept away what was being read (it leaves a reader ten minutes), StorageError or
@@ -90,7 +90,7 @@ def check(library: Library, on_progress: Callable[[int, int], None] | None = Non
         before = journal.data_version()
         settled = not journal.open_batches()
         journal.check()
-        damage = verified(library.path, journal.files())
+        damage = verify_data_files(library.path, journal.files())
         try:
             table = PassageTable(library.path, library.manifest.dimensions)
             words.refresh()
@@ -124,10 +124,10 @@ def check(library: Library, on_progress: Callable[[int, int], None] | None = Non
         rows=rows,
         agreement=agreement,
         files=damage,
-        problems=problems(info, rows, agreement, damage),
+        problems=find_problems(info, rows, agreement, damage),
         notices=(
-            *notices(info, contents, texts, rows, agreement, damage),
-            *([MIXED] if Roster(library).is_mixed() else []),
+            *find_notices(info, contents, texts, rows, agreement, damage),
+            *([MIXED_NOTICE] if Roster(library).is_mixed() else []),
             *([MARKS_DUE] if unmarked else []),
         ),
     )
@@ -135,12 +135,12 @@ def check(library: Library, on_progress: Callable[[int, int], None] | None = Non
 
 def _name_damage(folder: Path, damage: Damage) -> None:
     """Raise LibraryDamaged naming the damaged files, where there are any."""
-    if told := damage_told(damage):
+    if told := describe_damaged_files(damage):
         raise LibraryDamaged(f"{folder} cannot be read: {'; '.join(told)}")
 
 
 def _batches(folder: Path, table: PassageTable, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    with ours(folder):
+    with translate_errors(folder):
         yield from table.lance.search().select(list(columns)).to_batches(_PIECE)
 
 
@@ -157,7 +157,7 @@ class _Tally:
     def add(self, ids: Iterable[str]) -> None:
         for each in ids:
             self.count += 1
-            if self.count <= SHOWN:
+            if self.count <= MAX_LISTED:
                 self._first.append(each)
 
     @property
@@ -287,9 +287,9 @@ class _Words:
         for entries in self._words.all_entries() if count > len(names) else ():
             hashes = np.array([hash(each) for each, _ in entries], dtype=np.int64)
             names += [entries[place][0] for place in np.flatnonzero(~_among(hashes, known)).tolist()]
-            if len(names) >= min(count, SHOWN):
+            if len(names) >= min(count, MAX_LISTED):
                 break
-        return Finding(count, tuple(names[: min(count, SHOWN)]))
+        return Finding(count, tuple(names[: min(count, MAX_LISTED)]))
 
 
 # -- what was seen of all --------------------------------------------------------------------------------------------
@@ -334,7 +334,7 @@ class _Found:
         )
         self._earlier, self._later = scan.keys.repeated_texts()
         every = (not_in_journal, self._repeated, self._broken, self._odd, self._earlier, self._later)
-        self._names = self._named(np.concatenate([rows[:SHOWN] for rows in every]), ids)
+        self._names = self._named(np.concatenate([rows[:MAX_LISTED] for rows in every]), ids)
 
     def _named(self, rows: Numbers, ids: Callable[[], Iterator[pa.RecordBatch]]) -> Mapping[int, tuple[str, str]]:
         """(passage id, document id) by row."""
@@ -350,10 +350,10 @@ class _Found:
         return {row: found[key] for row, key in zip(rows.tolist(), hashes, strict=True)}
 
     def _passages(self, rows: Numbers) -> Finding:
-        return Finding(len(rows), tuple(self._names[row][0] for row in rows[:SHOWN].tolist()))
+        return Finding(len(rows), tuple(self._names[row][0] for row in rows[:MAX_LISTED].tolist()))
 
     def _documents(self, rows: Numbers) -> Finding:
-        return Finding(len(rows), tuple(self._names[row][1] for row in rows[:SHOWN].tolist()))
+        return Finding(len(rows), tuple(self._names[row][1] for row in rows[:MAX_LISTED].tolist()))
 
     def rows(self) -> Rows:
         scan = self._scan
@@ -372,7 +372,7 @@ class _Found:
         for earlier, later in scan.near.pairs():
             if earlier.rpartition("#")[0] != later.rpartition("#")[0]:
                 count += 1
-                if count <= SHOWN:
+                if count <= MAX_LISTED:
                     near.append((earlier, later))
         return Texts(
             empty=scan.empty.finding,

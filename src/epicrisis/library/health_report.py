@@ -12,7 +12,7 @@ from epicrisis.library.checksums import Damage
 from epicrisis.library.consistency import LibraryInfo
 from epicrisis.printable import printable
 
-SHOWN = 5
+MAX_LISTED = 5
 """Ids that a finding names; the others are counted."""
 _SAID = 3
 _REPAIR = "run `epicrisis library repair`"
@@ -128,14 +128,14 @@ class HealthReport:
     rows: Rows
     agreement: IndexAgreement
     files: Damage
-    problems: tuple[str, ...]
-    notices: tuple[str, ...]
+    find_problems: tuple[str, ...]
+    find_notices: tuple[str, ...]
 
 
 # -- sentences ------------------------------------------------------------------------------------------------------
 
 
-def problems(library: LibraryInfo, rows: Rows, agreement: IndexAgreement, files: Damage) -> tuple[str, ...]:
+def find_problems(library: LibraryInfo, rows: Rows, agreement: IndexAgreement, files: Damage) -> tuple[str, ...]:
     """What is wrong, each with its cure."""
     found = (
         (rows.wrong_ids, "passages are not called by their document and ordinal", _AGAIN),
@@ -149,10 +149,10 @@ def problems(library: LibraryInfo, rows: Rows, agreement: IndexAgreement, files:
         (agreement.only_in_journal, "documents were acknowledged and have not the passages they had", _REFILL),
     )
     told = [f"{_many(finding, what)}: {cure}" for finding, what, cure in found if finding.count]
-    return (*library.problems, *damage_told(files), *told)
+    return (*library.problems, *describe_damaged_files(files), *told)
 
 
-def damage_told(files: Damage) -> tuple[str, ...]:
+def describe_damaged_files(files: Damage) -> tuple[str, ...]:
     """Return a sentence for each kind of damaged data files, with its cure."""
     index = tuple(name for name in files.changed if "/_indices/" in name)
     other = tuple(name for name in files.changed if name not in index)
@@ -165,7 +165,7 @@ def damage_told(files: Damage) -> tuple[str, ...]:
     return tuple(f"{_many(Finding(len(names), names), what)}: {cure}" for names, what, cure in kinds if names)
 
 
-def notices(
+def find_notices(
     library: LibraryInfo, contents: Contents, texts: Texts, rows: Rows, agreement: IndexAgreement, files: Damage
 ) -> tuple[str, ...]:
     """What is not wrong and still worth knowing."""
@@ -234,7 +234,7 @@ def _recall(library: LibraryInfo) -> str:
 # -- lines ----------------------------------------------------------------------------------------------------------
 
 
-def lines(report: HealthReport) -> list[str]:
+def format_report(report: HealthReport) -> list[str]:
     """The report for a screen: what there is, line by line, then what to know, then what is wrong."""
     contents, made = report.contents, report.library.manifest
     rows = [
@@ -257,8 +257,8 @@ def lines(report: HealthReport) -> list[str]:
 
 def _counts(by_name: Mapping[str, int]) -> str:
     most = sorted(by_name.items(), key=lambda item: (-item[1], item[0]))
-    told = [f"{printable(name) or '(no source named)'} {count:,}" for name, count in most[:SHOWN]]
-    return ", ".join(told) + (f" and {len(most) - SHOWN:,} more" if len(most) > SHOWN else "")
+    told = [f"{printable(name) or '(no source named)'} {count:,}" for name, count in most[:MAX_LISTED]]
+    return ", ".join(told) + (f" and {len(most) - MAX_LISTED:,} more" if len(most) > MAX_LISTED else "")
 
 
 def _years(contents: Contents) -> str:
@@ -293,8 +293,10 @@ def _checksums(files: Damage) -> str:
 def _sources(library: LibraryInfo) -> list[str]:
     told = [
         f"{printable(each.name)}, {each.bytes:,} bytes, sha256 {each.sha256}, added {each.added}"
-        for each in library.sources[:SHOWN]
+        for each in library.sources[:MAX_LISTED]
     ]
-    if len(library.sources) > SHOWN:
-        told.append(f"and {len(library.sources) - SHOWN:,} more that were added whole (all of them in the JSON form)")
+    if len(library.sources) > MAX_LISTED:
+        told.append(
+            f"and {len(library.sources) - MAX_LISTED:,} more that were added whole (all of them in the JSON form)"
+        )
     return told or ["none was added whole"]

@@ -15,8 +15,8 @@ import numpy as np
 
 from epicrisis.corpus.reader_base import Identity, Item, WholeFile
 from epicrisis.errors import EncoderMismatch, LibraryError
-from epicrisis.library.duplicate_ids import Seen
-from epicrisis.library.ingest_batches import Addition
+from epicrisis.library.duplicate_ids import FirstHashes
+from epicrisis.library.ingest_batches import Ingestion
 from epicrisis.library.ingest_checks import check_chunks
 from epicrisis.library.ingest_report import IngestProgress, IngestReport
 from epicrisis.library.interrupts import uninterrupted
@@ -126,8 +126,10 @@ def add_documents(
     """
     check_encoder(library.path, library.manifest, encoder.fingerprint)
     library.prepare_marks()
-    addition = Addition(library, encoder, on_progress, seconds_between_commits, passages_per_batch, replace, literature)
-    with closing(Seen()) as seen:
+    addition = Ingestion(
+        library, encoder, on_progress, seconds_between_commits, passages_per_batch, replace, literature
+    )
+    with closing(FirstHashes()) as seen:
         for item in items:
             addition.read += not isinstance(item, WholeFile | Identity)
             addition.take(item, seen)

@@ -14,25 +14,25 @@ import numpy as np
 
 from epicrisis.corpus.reader_base import Deleted, Encoded, FromFile, Identity, Item, Marked, Skipped, WholeFile
 from epicrisis.corpus.retractions import stated_by
-from epicrisis.library.document_identity import AlreadyThere, Identities
-from epicrisis.library.duplicate_ids import Seen
+from epicrisis.library.document_identity import DocumentCopy, FileDocumentIds
+from epicrisis.library.duplicate_ids import FirstHashes
 from epicrisis.library.ingest_checks import (
     ANOTHER,
     OTHER,
-    Kinds,
-    check_is_read,
+    NotesAndLiterature,
+    check_fits_window,
+    collect_named_patients,
     is_longer_than_window,
-    meet_patients,
-    named_in,
-    whose,
+    read_document_patients,
+    record_patients,
 )
-from epicrisis.library.ingest_report import SHOWN, IngestProgress, IngestReport
+from epicrisis.library.ingest_report import MAX_LISTED, IngestProgress, IngestReport
 from epicrisis.library.interrupts import uninterrupted
 from epicrisis.library.journal import IngestedFile
 from epicrisis.library.library import Library
-from epicrisis.library.passage_checks import unfit, unfit_vector
-from epicrisis.library.retraction_statements import with_marks
-from epicrisis.library.splitters import cut
+from epicrisis.library.passage_checks import find_fault, find_vector_fault
+from epicrisis.library.retraction_statements import replace_marks
+from epicrisis.library.splitters import split_document
 from epicrisis.protocols import Encoder, StoredDocument, Vectors
 from epicrisis.serialization import to_json
 from epicrisis.types import Document, Origin, Passage
@@ -61,7 +61,7 @@ class _Waiting:
     origin: Origin | None = None
 
 
-class Addition:
+class Ingestion:
     """One call of `add_documents`: what waits for the next commit, and the counts."""
 
     def __init__(
@@ -91,16 +91,16 @@ class Addition:
         self.outdated = self.deleted = self.cut_off = self.renamed = 0
         self.patients: list[Identity] = []
         self.named_patients: set[tuple[str, str]] = set()
-        self.kinds = Kinds(library, literature)
+        self.kinds = NotesAndLiterature(library, literature)
         self.waiting_marks: list[Marked] = []
         self.statements = self.nameless = self.marked = 0
         self.first_skipped: list[Skipped] = []
-        self.identities = Identities(library, replace)
+        self.identities = FileDocumentIds(library, replace)
         self.moved: dict[str, Origin] = {}
         self.already_there = self.of_unknown_file = 0
         self.encode_seconds = 0.0
 
-    def take(self, item: Item, seen: Seen) -> None:
+    def take(self, item: Item, seen: FirstHashes) -> None:
         if isinstance(item, Identity):
             self.patients.append(item)
             self.named_patients.update((item.patient, name) for name in item.names)
@@ -124,24 +124,24 @@ class Addition:
     def meet_patients(self) -> None:
         """Write down who the patients are that were told of, before the first of their notes."""
         if self.patients:
-            self.renamed += meet_patients(self.library, self.patients)
+            self.renamed += record_patients(self.library, self.patients)
             self.patients = []
 
     def meet_named_patients(self) -> None:
         """Do the same for patients of whom the waiting notes alone tell."""
-        named = named_in(each.document for each in self.waiting)
+        named = collect_named_patients(each.document for each in self.waiting)
         self.patients += [identity for key, identity in named.items() if key not in self.named_patients]
         self.meet_patients()
         self.named_patients.update(named)
 
-    def take_back(self, item: Deleted, seen: Seen) -> None:
+    def take_back(self, item: Deleted, seen: FirstHashes) -> None:
         """Deletes the document, unless a later revision of it is there."""
         if item.id in self.waiting_ids:
             self.commit()
         if not item.revision:
             # Given again by this addition, it stays withdrawn.
             seen.first(item.id, "")
-            if whose(self.library, [item.id]).get(item.id, "") == item.patient:
+            if read_document_patients(self.library, [item.id]).get(item.id, "") == item.patient:
                 self.deleted += 1
                 with uninterrupted():
                     self.library.delete([item.id])
@@ -161,20 +161,20 @@ class Addition:
         if len(self.waiting_marks) >= _MARKS_AT_ONCE:
             self.commit()
 
-    def take_from_file(self, item: FromFile, seen: Seen) -> None:
+    def take_from_file(self, item: FromFile, seen: FirstHashes) -> None:
         named = self.identities.named(item) if item.origin.name else item
-        if isinstance(named, AlreadyThere):
+        if isinstance(named, DocumentCopy):
             self.already_there += 1
             self.unchanged += 1
         else:
             self.take_document(named.document, None, seen, named.origin)
 
     def take_document(
-        self, document: Document, vector: Vectors | None, seen: Seen, origin: Origin | None = None
+        self, document: Document, vector: Vectors | None, seen: FirstHashes, origin: Origin | None = None
     ) -> None:
-        reason = unfit(document) or self.kinds.misfit(document)
+        reason = find_fault(document) or self.kinds.misfit(document)
         if reason is None and vector is not None:
-            reason = unfit_vector(vector, self.library.manifest.dimensions)
+            reason = find_vector_fault(vector, self.library.manifest.dimensions)
         if reason is not None:
             self.skip(Skipped(document.id, "", reason))
             return
@@ -213,7 +213,7 @@ class Addition:
                 return
             self.of_unknown_file += known is None
         passages = self.passages_of(document, vector)
-        check_is_read(document, passages, self.library.manifest.splitter, self.encoder)
+        check_fits_window(document, passages, self.library.manifest.splitter, self.encoder)
         self.wait(_Waiting(document, digest, passages, vector, origin))
 
     def keep_origin(self, document_id: str, origin: Origin) -> None:
@@ -227,11 +227,11 @@ class Addition:
         """A document that brings its vector is one passage."""
         manifest = self.library.manifest
         splitter = "whole" if vector is not None else manifest.splitter
-        return cut(document, splitter, self.encoder.token_spans, manifest.max_tokens, manifest.overlap)
+        return split_document(document, splitter, self.encoder.token_spans, manifest.max_tokens, manifest.overlap)
 
     def skip(self, skipped: Skipped) -> None:
         self.skipped += 1
-        if len(self.first_skipped) < SHOWN:
+        if len(self.first_skipped) < MAX_LISTED:
             self.first_skipped.append(skipped)
 
     def wait(self, waiting: _Waiting) -> None:
@@ -295,7 +295,7 @@ class Addition:
 
     def refuse_other_patients(self) -> None:
         """Leaves out what would replace another patient's document."""
-        there = whose(self.library, [each.document.id for each in self.waiting])
+        there = read_document_patients(self.library, [each.document.id for each in self.waiting])
         mine = []
         for each in self.waiting:
             if there.get(each.document.id, each.document.patient) == each.document.patient:
@@ -390,7 +390,7 @@ def _marked(passages: tuple[Passage, ...], marks: Sequence[Mapping[str, Any]]) -
     """The passages with these marks in their metadata."""
     if not marks:
         return passages
-    return tuple(replace(passage, metadata=with_marks(passage.metadata, marks)) for passage in passages)
+    return tuple(replace(passage, metadata=replace_marks(passage.metadata, marks)) for passage in passages)
 
 
 def _words(title: str, text: str) -> tuple[str, str]:

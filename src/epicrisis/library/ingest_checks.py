@@ -11,9 +11,9 @@ from epicrisis.corpus.reader_base import Identity, Item
 from epicrisis.errors import InputError
 from epicrisis.library.library import Library
 from epicrisis.library.passage_table import PassageTable
-from epicrisis.library.patient_identities import declare_literature, meet, read_identities
+from epicrisis.library.patient_identities import declare_literature, read_identities, record_identities
 from epicrisis.library.patients import names_in_notes
-from epicrisis.library.splitters import cut
+from epicrisis.library.splitters import split_document
 from epicrisis.protocols import Encoder
 from epicrisis.types import Document, Passage, SplitterName
 
@@ -30,7 +30,7 @@ _NOBODYS = (
 )
 
 
-class Kinds:
+class NotesAndLiterature:
     """Keeps patients' notes and documents of no patient apart in one library, unless `literature` lets both in."""
 
     def __init__(self, library: Library, literature: bool | None) -> None:
@@ -63,7 +63,7 @@ class Kinds:
             declare_literature(self._library.path)
 
 
-def meet_patients(library: Library, told: Sequence[Identity]) -> int:
+def record_patients(library: Library, told: Sequence[Identity]) -> int:
     """Write down who these patients are and return how many were renamed.
 
     Raises InputError where one id may stand for two people.
@@ -71,10 +71,10 @@ def meet_patients(library: Library, told: Sequence[Identity]) -> int:
     known = read_identities(library.path, (each.patient for each in told))
     new = [each for each in told if each.patient not in known]
     # Notes of an older library have names and no table.
-    return meet(library.path, told, names_in_notes(library, {each.patient for each in new}))
+    return record_identities(library.path, told, names_in_notes(library, {each.patient for each in new}))
 
 
-def named_in(documents: Iterable[Document]) -> Mapping[tuple[str, str], Identity]:
+def collect_named_patients(documents: Iterable[Document]) -> Mapping[tuple[str, str], Identity]:
     """Return by patient and name who the patients are whom notes name (`patient_name` in the metadata)."""
     people: dict[tuple[str, str], Identity] = {}
     for document in documents:
@@ -101,7 +101,7 @@ def check_chunks(
         )
 
 
-def whose(library: Library, document_ids: Sequence[str]) -> Mapping[str, str | None]:
+def read_document_patients(library: Library, document_ids: Sequence[str]) -> Mapping[str, str | None]:
     """The patient of those of the documents that are there; `None`: of nobody."""
     there = list(library.content_hashes(document_ids))
     if not there:
@@ -110,15 +110,15 @@ def whose(library: Library, document_ids: Sequence[str]) -> Mapping[str, str | N
     return {stored.passage.document_id: stored.passage.patient for stored in found}
 
 
-def check_notes_are_read(items: Iterable[Item], splitter: str, encoder: Encoder) -> None:
-    """`check_is_read` of all notes among the items, before any of them is written."""
+def check_notes_fit_window(items: Iterable[Item], splitter: str, encoder: Encoder) -> None:
+    """`check_fits_window` of all notes among the items, before any of them is written."""
     for item in items:
         if isinstance(item, Document):
-            passages = cut(item, splitter, encoder.token_spans, encoder.max_tokens, 0)
-            check_is_read(item, passages, splitter, encoder)
+            passages = split_document(item, splitter, encoder.token_spans, encoder.max_tokens, 0)
+            check_fits_window(item, passages, splitter, encoder)
 
 
-def check_is_read(document: Document, passages: Sequence[Passage], splitter: str, encoder: Encoder) -> None:
+def check_fits_window(document: Document, passages: Sequence[Passage], splitter: str, encoder: Encoder) -> None:
     """Raises InputError where a passage of a patient's note is longer than the encoder reads."""
     if splitter == "tokens" or document.patient is None:
         return

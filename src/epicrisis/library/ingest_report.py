@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from epicrisis.corpus.reader_base import Skipped
 from epicrisis.corpus.removal_log import Removed
 
-SHOWN = 20
+MAX_LISTED = 20
 """Skipped documents that a report names; the others are counted."""
 
 

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from epicrisis.errors import LibraryDamaged, StorageError
 from epicrisis.library import retraction_statements
-from epicrisis.library.engine_errors import REPAIR, ours
+from epicrisis.library.engine_errors import REPAIR, translate_errors
 from epicrisis.library.retraction_statements import Statement
 from epicrisis.types import Origin
 
 if TYPE_CHECKING:
-    from epicrisis.library.checksums import Digests
+    from epicrisis.library.checksums import ChecksumChanges
 
 NAME = "journal.sqlite"
 _SCHEMA = """
@@ -118,7 +118,7 @@ class IngestedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class Checkpoint:
     """How far each engine was when the last batch was acknowledged: an engine that is behind lost something.
 
     `vectors` is the version of the Lance table, `words` tantivy's opstamp. Both only grow.
@@ -133,7 +133,7 @@ class Journal:
 
     def __init__(self, folder: Path, name: str = NAME) -> None:
         self._folder = folder
-        with ours(folder):
+        with translate_errors(folder):
             self._db = _connected(folder / name)
         self._is_prepared = False
 
@@ -141,13 +141,13 @@ class Journal:
     def create(cls, folder: Path, name: str = NAME) -> Journal:
         """A new, empty journal. The file must not be there."""
         journal = cls(folder, name)
-        with ours(folder):
+        with translate_errors(folder):
             journal._db.execute("PRAGMA journal_mode=WAL")
             journal._db.executescript(f"BEGIN;{_SCHEMA}{_FILES}COMMIT;")
         return journal
 
     def close(self) -> None:
-        with ours(self._folder):
+        with translate_errors(self._folder):
             self._db.close()
 
     def begin(self, document_ids: Sequence[str], origins: Mapping[str, tuple[str, Origin]] | None = None) -> int:
@@ -172,13 +172,18 @@ class Journal:
 
     def open_batches(self) -> list[tuple[int, list[str]]]:
         """(sequence, document ids) of what was begun and not finished, in order."""
-        with ours(self._folder):
+        with translate_errors(self._folder):
             rows = self._db.execute("SELECT sequence, document_ids FROM journal ORDER BY sequence").fetchall()
-        with ours(self._folder):
+        with translate_errors(self._folder):
             return [(int(sequence), _ids(ids)) for sequence, ids in rows]
 
     def finish(
-        self, sequence: int, document_ids: Sequence[str], rows: Iterable[DocumentRow], at: Marks, files: Digests | None
+        self,
+        sequence: int,
+        document_ids: Sequence[str],
+        rows: Iterable[DocumentRow],
+        at: Checkpoint,
+        files: ChecksumChanges | None,
     ) -> None:
         """Acknowledge a batch. `rows` are what is left of its documents; those without a row are gone.
 
@@ -195,7 +200,7 @@ class Journal:
             if files is not None:
                 self._set_files(files)
 
-    def rebuild(self, rows: Iterable[DocumentRow], at: Marks, files: Digests | None = None) -> None:
+    def rebuild(self, rows: Iterable[DocumentRow], at: Checkpoint, files: ChecksumChanges | None = None) -> None:
         """Put these rows in the place of all documents; rows of the same document are added up."""
         with self._transaction():
             self._db.execute("DELETE FROM documents")
@@ -212,12 +217,12 @@ class Journal:
 
     def record_files(self) -> None:
         """From now on the data files are recorded, also in a library of an earlier version."""
-        with ours(self._folder):
+        with translate_errors(self._folder):
             self._db.execute(_FILES)
 
     def files(self) -> Mapping[str, str] | None:
         """Map the recorded data files to their SHA-256. Return None where the library records none."""
-        with ours(self._folder):
+        with translate_errors(self._folder):
             if not self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'data_files'").fetchone():
                 return None
             rows = self._db.execute("SELECT path, sha256 FROM data_files").fetchall()
@@ -230,31 +235,31 @@ class Journal:
 
     def check(self) -> None:
         """Raise LibraryDamaged where SQLite finds the file inconsistent. Reads all of it."""
-        with ours(self._folder):
+        with translate_errors(self._folder):
             result = self._db.execute("PRAGMA integrity_check(1)").fetchone()
         if result != ("ok",):
             raise LibraryDamaged(f"{self._folder / NAME} is inconsistent: {REPAIR}")
 
-    def _set_files(self, files: Digests) -> None:
+    def _set_files(self, files: ChecksumChanges) -> None:
         self._db.executemany("INSERT OR REPLACE INTO data_files VALUES (?, ?)", files.written.items())
         self._db.executemany("DELETE FROM data_files WHERE path = ?", [(name,) for name in files.gone])
 
     def documents(self) -> Iterator[DocumentRow]:
         """All acknowledged documents, in the order of their ids."""
-        with ours(self._folder):
+        with translate_errors(self._folder):
             for values in self._db.execute("SELECT * FROM documents ORDER BY id"):
                 yield self._row(*values)
 
     def hashes(self, document_ids: Sequence[str]) -> Mapping[str, str]:
         """`content_hash` of those that are there."""
-        with ours(self._folder):
+        with translate_errors(self._folder):
             return {document_id: digest.hex() for document_id, digest in self._hashes(document_ids).items()}
 
     def revisions(self, document_ids: Sequence[str]) -> Mapping[str, str | None]:
         """The revision of those that are there, or were deleted; a deleted one always has one."""
         ids = (json.dumps(list(document_ids)),)
         among = "WHERE id IN (SELECT value FROM json_each(?))"
-        with ours(self._folder):
+        with translate_errors(self._folder):
             there = dict(self._db.execute(f"SELECT id, revision FROM documents {among}", ids))
             gone = dict(self._db.execute(f"SELECT id, revision FROM deleted {among}", ids))
         return {each: max(there.get(each) or "", gone.get(each, "")) or None for each in (*there, *gone)}
@@ -300,7 +305,7 @@ class Journal:
 
     def buried(self) -> Mapping[str, str]:
         """All documents remembered as deleted, with their revisions."""
-        with ours(self._folder):
+        with translate_errors(self._folder):
             return dict(self._db.execute("SELECT id, revision FROM deleted"))
 
     def add_source(self, source: IngestedFile) -> None:
@@ -311,7 +316,7 @@ class Journal:
 
     def sources(self) -> list[IngestedFile]:
         """The files that were added whole, in the order of their addition."""
-        with ours(self._folder):
+        with translate_errors(self._folder):
             rows = self._db.execute("SELECT sha256, name, bytes, added FROM sources ORDER BY added, name").fetchall()
         return [IngestedFile(*row) for row in rows]
 
@@ -320,8 +325,8 @@ class Journal:
     @property
     def has_marks(self) -> bool:
         """Whether the library keeps statements about articles already."""
-        with ours(self._folder):
-            return retraction_statements.there_are(self._db)
+        with translate_errors(self._folder):
+            return retraction_statements.has_tables(self._db)
 
     def make_marks(self, statements: Iterable[Statement]) -> None:
         """Make the tables of statements where they are not there, with these in them."""
@@ -329,27 +334,27 @@ class Journal:
             for command in filter(str.strip, retraction_statements.SCHEMA.split(";")):
                 self._db.execute(command)
             known = list(statements)
-            retraction_statements.replace_of(self._db, list({each.source for each in known}), known)
+            retraction_statements.replace_statements(self._db, list({each.source for each in known}), known)
 
     def state(self, sources: Sequence[str], statements: Iterable[Statement]) -> None:
         """Put these statements in the place of all that the sources have said before."""
         with self._transaction():
-            retraction_statements.replace_of(self._db, sources, statements)
+            retraction_statements.replace_statements(self._db, sources, statements)
 
     def statements(self, targets: Sequence[str] | None = None) -> list[Statement]:
         """Return the statements about these targets, or all of them."""
         if not self.has_marks:
             return []
-        with ours(self._folder):
+        with translate_errors(self._folder):
             if targets is not None:
-                return retraction_statements.of_targets(self._db, targets)
+                return retraction_statements.read_statements(self._db, targets)
             return [Statement(*row) for row in self._db.execute("SELECT target, source, mark, day FROM marks")]
 
     def due(self) -> list[str]:
         """Return the targets whose documents may not say yet what is stated of them."""
         if not self.has_marks:
             return []
-        with ours(self._folder):
+        with translate_errors(self._folder):
             return [row[0] for row in self._db.execute("SELECT target FROM due ORDER BY target")]
 
     def settle_due(self, targets: Sequence[str]) -> None:
@@ -359,24 +364,24 @@ class Journal:
 
     def count(self) -> tuple[int, int]:
         """(documents, passages) acknowledged."""
-        with ours(self._folder):
+        with translate_errors(self._folder):
             documents, passages = self._db.execute("SELECT documents, passages FROM state").fetchone()
         return int(documents), int(passages)
 
     def recount(self) -> tuple[int, int]:
         """The same, counted row by row."""
-        with ours(self._folder):
+        with translate_errors(self._folder):
             query = "SELECT count(*), coalesce(sum(passages), 0) FROM documents"
             documents, passages = self._db.execute(query).fetchone()
         return int(documents), int(passages)
 
-    def marks(self) -> Marks:
-        with ours(self._folder):
-            return Marks(*self._db.execute("SELECT vectors, words FROM state").fetchone())
+    def marks(self) -> Checkpoint:
+        with translate_errors(self._folder):
+            return Checkpoint(*self._db.execute("SELECT vectors, words FROM state").fetchone())
 
     def data_version(self) -> int:
         """Changes whenever another connection committed anything."""
-        with ours(self._folder):
+        with translate_errors(self._folder):
             return int(self._db.execute("PRAGMA data_version").fetchone()[0])
 
     def _prepare(self) -> None:
@@ -396,7 +401,7 @@ class Journal:
         return hashes
 
     def _origins(self, where: str, value: str | bytes) -> list[tuple[str, Origin]]:
-        with ours(self._folder):
+        with translate_errors(self._folder):
             self._prepare()
             rows = self._db.execute(f"{_ORIGIN} {where}", (value,)).fetchall()
         return [(id_, Origin(os.fsdecode(path), name, sha256)) for id_, path, name, sha256 in rows]
@@ -449,12 +454,12 @@ class Journal:
     def _count(self, documents: int, passages: int) -> None:
         self._db.execute("UPDATE state SET documents = documents + ?, passages = passages + ?", (documents, passages))
 
-    def _mark(self, at: Marks) -> None:
+    def _mark(self, at: Checkpoint) -> None:
         self._db.execute("UPDATE state SET vectors = ?, words = ?", (at.vectors, at.words))
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        with ours(self._folder):
+        with translate_errors(self._folder):
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield

@@ -25,34 +25,45 @@ from filelock import FileLock
 from epicrisis.corpus.reader_base import Marked
 from epicrisis.errors import InputError, LibraryDamaged, LibraryError, StorageError
 from epicrisis.library import manifest as manifests
-from epicrisis.library.bm25_search import best_by_words
-from epicrisis.library.checksums import changed_before_compaction, damaged, remove_damaged_versions, unrecorded
+from epicrisis.library.bm25_search import rank_by_words
+from epicrisis.library.checksums import (
+    describe_damage,
+    find_checksum_changes,
+    find_damage_before_compaction,
+    remove_damaged_versions,
+)
 from epicrisis.library.consistency import LibraryInfo, LibraryParts
-from epicrisis.library.engine_errors import ours
-from epicrisis.library.journal import DocumentRow, IngestedFile, Journal, Marks
+from epicrisis.library.engine_errors import translate_errors
+from epicrisis.library.journal import Checkpoint, DocumentRow, IngestedFile, Journal
 from epicrisis.library.library_folder import (
     PARTS,
     REPLIES,
+    acquire_lock,
     check_parts,
     check_vacant,
-    clear,
-    locked,
+    measure_parts,
     remove_leftovers,
-    sizes,
+    remove_parts,
 )
 from epicrisis.library.manifest import LibraryManifest
 from epicrisis.library.passage_checks import check_documents, check_scope
 from epicrisis.library.passage_table import PassageTable, StoredPassage, stored_passages
-from epicrisis.library.rebuild import REBUILT, rebuild, rows_of
+from epicrisis.library.rebuild import REBUILT, document_rows, rebuild_from_passages
 from epicrisis.library.retraction_marking import (
-    documents_named,
-    marks_for,
-    marks_to_change,
+    compute_marks,
+    find_changed_marks,
+    find_documents,
+    read_library_statements,
     statements_about,
-    statements_in,
 )
-from epicrisis.library.vector_index import DEFAULT_RECALL, IndexReport, probing, read_report, refreshed
-from epicrisis.library.vector_search import EXACT_LIMIT, Neighbours
+from epicrisis.library.vector_index import (
+    DEFAULT_RECALL,
+    IndexReport,
+    read_report,
+    read_search_parameters,
+    refresh_index,
+)
+from epicrisis.library.vector_search import EXACT_LIMIT, VectorSearch
 from epicrisis.library.word_index import WordIndex
 from epicrisis.privacy import close_to_others, local_path
 from epicrisis.protocols import StoredDocument, Vectors
@@ -80,7 +91,7 @@ class Library:
         self._private = build
         self._settled_deletions: frozenset[str] = frozenset()
         self._table = PassageTable(folder, manifest.dimensions, create=build)
-        self._neighbours = Neighbours(folder, self._table, manifest.dimensions)
+        self._neighbours = VectorSearch(folder, self._table, manifest.dimensions)
         self._words = WordIndex(folder, create=build)
         self._journal = Journal.create(folder) if build else Journal(folder)
         self._parts = LibraryParts(folder, self._table, self._words, self._journal)
@@ -113,11 +124,11 @@ class Library:
             splitter=splitter,
         )
         check_vacant(folder)
-        with ours(folder):
+        with translate_errors(folder):
             # Patients' records may lie here: others get in only when the owner lets them.
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             close_to_others(folder)
-        lock = locked(folder)
+        lock = acquire_lock(folder)
         try:
             check_vacant(folder)
             manifests.write_manifest(folder, manifest)
@@ -137,7 +148,7 @@ class Library:
         manifest = manifests.read_manifest(folder)
         if encoder_fingerprint is not None:
             manifests.check_encoder(folder, manifest, encoder_fingerprint)
-        lock = locked(folder) if write else None
+        lock = acquire_lock(folder) if write else None
         try:
             if lock is not None:
                 manifest = manifests.read_manifest(folder)
@@ -152,7 +163,7 @@ class Library:
     @classmethod
     def _build(cls, folder: Path, manifest: LibraryManifest, lock: FileLock) -> Self:
         """Makes the parts; the manifest says complete only after that, so a kill in between leaves nothing in doubt."""
-        clear(folder, *PARTS)
+        remove_parts(folder, *PARTS)
         complete = manifests.completed(manifest)
         library = cls(folder, complete, lock, build=True)
         library._journal.rebuild([], library._parts.marks())
@@ -169,7 +180,7 @@ class Library:
         check_parts(folder)
         if lock is not None:
             remove_leftovers(folder)
-            clear(folder, REBUILT)
+            remove_parts(folder, REBUILT)
         library = cls(folder, manifest, lock)
         try:
             library._parts.check_whole()
@@ -249,7 +260,7 @@ class Library:
         with self._threads:
             self._settle()
             if revisions is None:  # A person's wish, no update: replies that were kept may quote what goes.
-                clear(self._folder, REPLIES)
+                remove_parts(self._folder, REPLIES)
             else:
                 self._journal.bury(revisions)
             known = list(self._journal.hashes(document_ids))
@@ -269,7 +280,7 @@ class Library:
             self._settle()
             if not self._journal.has_marks:
                 self._table.refresh()
-                self._journal.make_marks(statements_in(self._table))
+                self._journal.make_marks(read_library_statements(self._table))
 
     def state(self, sources: Sequence[str], marked: Sequence[Marked]) -> None:
         """Put what is stated here in the place of all that these sources stated before. Durable when it returns.
@@ -283,7 +294,7 @@ class Library:
     def marks_for(self, documents: Sequence[Document]) -> Mapping[str, list[dict[str, Any]]]:
         """Return what was stated of those of the documents that have marks, by id, as their metadata hold it."""
         with self._threads:
-            return marks_for(self._journal, documents)
+            return compute_marks(self._journal, documents)
 
     def mark_due(self) -> int:
         """Bring the marks of documents in step with what was stated; return how many changed. Killed, it goes on."""
@@ -292,8 +303,8 @@ class Library:
             self._settle()
             if due := self._journal.due():
                 self._table.refresh()
-                for ids in documents_named(self._journal, self._table, frozenset(due)):
-                    if marks := marks_to_change(self._journal, self._table, ids):
+                for ids in find_documents(self._journal, self._table, frozenset(due)):
+                    if marks := find_changed_marks(self._journal, self._table, ids):
                         sequence = self._journal.begin(changed := sorted(marks))
                         self._table.remark(marks)
                         self._finish(sequence, changed, self._table.passages_of(changed))
@@ -340,7 +351,7 @@ class Library:
             passages = self._table.count()
             report = None
             if passages > EXACT_LIMIT:
-                report = refreshed(self._folder, self._neighbours, passages, recall, rebuild, say)
+                report = refresh_index(self._folder, self._neighbours, passages, recall, rebuild_from_passages, say)
             self._acknowledge(sequence, [], [], self._parts.marks())
         return report
 
@@ -360,21 +371,21 @@ class Library:
     def _finish(self, sequence: int, document_ids: Sequence[str], passages: Sequence[StoredPassage]) -> None:
         """The second half of every write: words, then the acknowledgement. `passages`: what Lance now holds of them."""
         words = self._words.replace(document_ids, passages)
-        self._acknowledge(sequence, document_ids, rows_of(passages), Marks(self._table.version, words))
+        self._acknowledge(sequence, document_ids, document_rows(passages), Checkpoint(self._table.version, words))
 
     def _acknowledge(
-        self, sequence: int, document_ids: Sequence[str], rows: Sequence[DocumentRow], marks: Marks
+        self, sequence: int, document_ids: Sequence[str], rows: Sequence[DocumentRow], marks: Checkpoint
     ) -> None:
         """Record the data files that the batch wrote, where the library records them, and end the batch."""
         recorded = self._journal.files()
-        files = None if recorded is None else unrecorded(self._folder, recorded)
+        files = None if recorded is None else find_checksum_changes(self._folder, recorded)
         self._journal.finish(sequence, document_ids, rows, marks, files)
 
     def _check_files(self) -> None:
         """Raise LibraryDamaged where a compaction would write changed bits again, as if they were right."""
         recorded = self._journal.files() or {}
-        if names := changed_before_compaction(self._folder, recorded, self._manifest.dimensions):
-            raise LibraryDamaged(damaged(self._folder, names))
+        if names := find_damage_before_compaction(self._folder, recorded, self._manifest.dimensions):
+            raise LibraryDamaged(describe_damage(self._folder, names))
         remove_damaged_versions(self._folder, recorded)
 
     # -- searching ----------------------------------------------------------------------------------------------------
@@ -392,7 +403,7 @@ class Library:
             return ()
         with self._threads:
             self._table.refresh()
-            ranked = self._neighbours.nearest(vector, k, scope, probing(self._folder))
+            ranked = self._neighbours.nearest(vector, k, scope, read_search_parameters(self._folder))
             known = self._table.fetch([passage_id for passage_id, _ in ranked])
         return tuple(Hit(known[passage_id].passage, score, rank) for rank, (passage_id, score) in enumerate(ranked))
 
@@ -402,7 +413,7 @@ class Library:
         if k < 1:
             return ()
         with self._threads:
-            ranked = best_by_words(self._table, self._words, self._neighbours, query, k, scope, within)
+            ranked = rank_by_words(self._table, self._words, self._neighbours, query, k, scope, within)
             known = self._table.fetch([passage_id for passage_id, _ in ranked])
         hits = [(known[passage_id].passage, score) for passage_id, score in ranked]
         seen = [(passage, score) for passage, score in hits if scope.admits(passage)]
@@ -500,7 +511,7 @@ class Library:
             index=index,
             unindexed=self._neighbours.unindexed() if passages > EXACT_LIMIT else 0,
             sources=tuple(self.sources()),
-            bytes_on_disk=sizes(self._folder),
+            bytes_on_disk=measure_parts(self._folder),
             open_batches=batches,
             problems=tuple(problems),
         )
@@ -514,11 +525,11 @@ class Library:
         """
         folder = local_path(path).absolute()
         manifests.read_manifest(folder)
-        lock = locked(folder)
+        lock = acquire_lock(folder)
         try:
             manifest = manifests.read_manifest(folder)
             if manifest.complete:
-                rebuild(folder, manifest.dimensions)
+                rebuild_from_passages(folder, manifest.dimensions)
             else:
                 cls._build(folder, manifest, lock)._close_parts()
         finally:

@@ -12,7 +12,7 @@ from filelock import FileLock, Timeout
 from epicrisis.errors import LibraryBusy, LibraryDamaged, LibraryError
 from epicrisis.library import journal, manifest, passage_table, word_index
 from epicrisis.library.checksums import check_small_files
-from epicrisis.library.engine_errors import REPAIR, ours
+from epicrisis.library.engine_errors import REPAIR, translate_errors
 
 LOCK = "write.lock"
 PARTS = (journal.NAME, passage_table.NAME, word_index.NAME)
@@ -20,11 +20,11 @@ REPLIES = "replies.sqlite"
 """Models' replies about the documents, which may quote them; kept here by those above, no part of the library."""
 
 
-def locked(folder: Path) -> FileLock:
+def acquire_lock(folder: Path) -> FileLock:
     """The one writer's lock, taken; the system frees it when the process ends, however it ends. Raises LibraryBusy."""
     # Not per thread: whoever closes the library frees the lock.
     lock = FileLock(folder / LOCK, timeout=0, thread_local=False)
-    with ours(folder):
+    with translate_errors(folder):
         try:
             lock.acquire()
         except Timeout:
@@ -40,7 +40,7 @@ def check_vacant(folder: Path) -> None:
         return
     if not folder.is_dir():
         raise LibraryError(f"{folder} is a file: name a folder that is empty or not there yet")
-    with ours(folder):
+    with translate_errors(folder):
         names = {entry.name for entry in folder.iterdir()}
     if manifest.NAME in names:
         if manifest.read_manifest(folder).complete:
@@ -59,9 +59,9 @@ def check_parts(folder: Path) -> None:
     check_small_files(folder, recorded or {})
 
 
-def clear(folder: Path, *parts: str) -> None:
+def remove_parts(folder: Path, *parts: str) -> None:
     """Removes these parts, with what SQLite keeps beside its file."""
-    with ours(folder):
+    with translate_errors(folder):
         for name in (name for part in parts for name in _files_of(part)):
             path = folder / name
             if path.is_dir():
@@ -77,14 +77,14 @@ def _files_of(part: str) -> tuple[str, ...]:
 
 def remove_leftovers(folder: Path) -> None:
     """Remove the temporary files that a killed writer left in the parts. For the holder of the write lock alone."""
-    with ours(folder):
+    with translate_errors(folder):
         for part in (passage_table.NAME, word_index.NAME):
             for path in (folder / part).rglob(".tmp*"):
                 if path.is_file():
                     path.unlink(missing_ok=True)
 
 
-def sizes(folder: Path) -> Mapping[str, int]:
+def measure_parts(folder: Path) -> Mapping[str, int]:
     """Bytes by part; files that go away meanwhile (a writer at work) count as nothing."""
     return {part: sum(map(_size, [folder / part, *(folder / part).rglob("*")])) for part in PARTS}
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from epicrisis.errors import EncoderMismatch, InputError, LibraryDamaged, LibraryMissing
-from epicrisis.library.engine_errors import REPAIR, ours
+from epicrisis.library.engine_errors import REPAIR, translate_errors
 from epicrisis.printable import shell_quoted
 from epicrisis.types import SplitterName
 
@@ -81,7 +81,7 @@ def new_manifest(
 def write_manifest(folder: Path, manifest: LibraryManifest) -> None:
     """Whole or not at all, and durable when it returns. Raises StorageError."""
     data = json.dumps(dataclasses.asdict(manifest), indent=2, sort_keys=True) + "\n"
-    with ours(folder):
+    with translate_errors(folder):
         with (folder / TEMPORARY).open("w", encoding="utf-8") as file:
             file.write(data)
             file.flush()
@@ -110,7 +110,7 @@ def read_manifest(folder: Path) -> LibraryManifest:
     if not path.exists():
         add = f"epicrisis library add {shell_quoted(folder)} FILES"
         raise LibraryMissing(f"no library at {folder}: check the path, or make one with `{add}`")
-    with ours(folder):
+    with translate_errors(folder):
         data = path.read_bytes()
     try:
         values: Any = json.loads(data)

@@ -15,7 +15,7 @@ from epicrisis.types import Document, Passage, Scope
 _LONGEST_ID = 1000
 
 
-def unfit(item: Document | Passage) -> str | None:
+def find_fault(item: Document | Passage) -> str | None:
     """Why this can not be kept, or `None`. Holds nothing of the content."""
     name = item.document_id if isinstance(item, Passage) else item.id
     if not name or len(name) > _LONGEST_ID or "\0" in name:
@@ -34,7 +34,7 @@ def unfit(item: Document | Passage) -> str | None:
     return None
 
 
-def unfit_vector(vector: Vectors, dimensions: int) -> str | None:
+def find_vector_fault(vector: Vectors, dimensions: int) -> str | None:
     """Why a vector that came along can not be kept, or `None`."""
     if vector.shape != (dimensions,):
         return f"its vector has {vector.size} numbers, not {dimensions}: make a library of its own for these"
@@ -60,7 +60,7 @@ def check_documents(documents: Sequence[StoredDocument], dimensions: int) -> Non
         for ordinal, passage in enumerate(document.passages):
             if (passage.id, passage.document_id) != (f"{document.id}#{ordinal}", document.id):
                 raise ValueError(f"{document.id!r}: passage {ordinal} is called {passage.id!r} of another document")
-            if reason := unfit(passage):
+            if reason := find_fault(passage):
                 raise ValueError(f"{passage.id!r} cannot be kept: {reason}")
 
 

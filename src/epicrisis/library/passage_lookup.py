@@ -9,17 +9,19 @@ import hashlib
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 
-from epicrisis.library.engine_errors import ours
+from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.library import Library
 from epicrisis.library.passage_checks import check_scope
 from epicrisis.library.passage_table import PassageTable
-from epicrisis.library.vector_search import in_scope
+from epicrisis.library.vector_search import scope_condition
 from epicrisis.types import Passage, Scope
 
 _PIECE = 8192
 
 
-def passages_of(library: Library, document_ids: Sequence[str], scope: Scope) -> Mapping[str, tuple[Passage, ...]]:
+def read_document_passages(
+    library: Library, document_ids: Sequence[str], scope: Scope
+) -> Mapping[str, tuple[Passage, ...]]:
     """The passages of each document in their order; a document that is not there, or outside the scope, is left out."""
     check_scope(scope)
     found: dict[str, list[Passage]] = {}
@@ -31,7 +33,7 @@ def passages_of(library: Library, document_ids: Sequence[str], scope: Scope) -> 
     }
 
 
-def at_random(library: Library, count: int, seed: int, scope: Scope) -> tuple[Passage, ...]:
+def sample_passages(library: Library, count: int, seed: int, scope: Scope) -> tuple[Passage, ...]:
     """So many passages within the scope, each as likely as any other, in an order as random; all where there are fewer.
 
     They are those whose `sha256("<seed>:<id>")` is least, so what is drawn depends on the seed and on what the library
@@ -45,8 +47,8 @@ def at_random(library: Library, count: int, seed: int, scope: Scope) -> tuple[Pa
 
 
 def _ids(library: Library, table: PassageTable, scope: Scope) -> Iterator[str]:
-    admitted = in_scope(scope, patients=True)
-    with ours(library.path):
+    admitted = scope_condition(scope, patients=True)
+    with translate_errors(library.path):
         for batch in table.lance.search().where(admitted).select(["id"]).to_batches(_PIECE):
             yield from batch.column("id").to_pylist()
 

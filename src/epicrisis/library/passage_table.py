@@ -19,9 +19,9 @@ import numpy as np
 from epicrisis.dates import last_day
 from epicrisis.errors import LibraryDamaged
 from epicrisis.facets import facets
-from epicrisis.library.engine_errors import REPAIR, ours
+from epicrisis.library.engine_errors import REPAIR, translate_errors
 from epicrisis.library.manifest import sync_folder
-from epicrisis.library.retraction_statements import with_marks
+from epicrisis.library.retraction_statements import replace_marks
 from epicrisis.protocols import StoredDocument, Vectors
 from epicrisis.serialization import to_json
 from epicrisis.types import Passage
@@ -79,7 +79,7 @@ class PassageTable:
         self._folder = folder
         self._dimensions = dimensions
         self._synced: set[Path] = set()
-        with ours(folder):
+        with translate_errors(folder):
             # Its own annotations have gaps.
             database: Any = lancedb.connect(str(folder))
             if create:
@@ -102,16 +102,16 @@ class PassageTable:
     @property
     def version(self) -> int:
         """Grows with every commit."""
-        with ours(self._folder):
+        with translate_errors(self._folder):
             return int(self.lance.version)
 
     def refresh(self) -> None:
         """Moves on to what a writer has committed since."""
-        with ours(self._folder):
+        with translate_errors(self._folder):
             self.lance.checkout_latest()
 
     def count(self) -> int:
-        with ours(self._folder):
+        with translate_errors(self._folder):
             return int(self.lance.count_rows())
 
     def has_notes(self) -> bool:
@@ -123,12 +123,12 @@ class PassageTable:
         return self._has("patient IS NULL")
 
     def _has(self, condition: str) -> bool:
-        with ours(self._folder):
+        with translate_errors(self._folder):
             return bool(self.lance.search().where(condition).select(["patient"]).limit(1).to_list())
 
     def check(self) -> None:
         """Raises LibraryDamaged where a file of the table is missing or cut short. Reads one narrow column."""
-        with ours(self._folder):
+        with translate_errors(self._folder):
             read, said = self.lance.count_rows("ordinal >= 0"), self.lance.count_rows()
         if read != said:
             raise LibraryDamaged(f"{self._folder / NAME} holds {read} of its {said} passages: {REPAIR}")
@@ -139,10 +139,10 @@ class PassageTable:
         """Puts all documents in with one commit; the old passages of `replaced` go with the same one."""
         old = sorted(replaced)
         rows = _rows(documents, self._dimensions)
-        with ours(self._folder):
+        with translate_errors(self._folder):
             if old:
                 merge = self.lance.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
-                merge.when_not_matched_by_source_delete(among("document_id", old)).execute(rows)
+                merge.when_not_matched_by_source_delete(sql_in("document_id", old)).execute(rows)
             else:
                 self.lance.add(rows)
         self.sync()
@@ -151,10 +151,10 @@ class PassageTable:
         """Give these documents these marks with one commit; texts and vectors stay as they are."""
         import pyarrow as pa
 
-        with ours(self._folder):
-            rows = self.lance.search().where(among("document_id", sorted(marks))).to_arrow()
+        with translate_errors(self._folder):
+            rows = self.lance.search().where(sql_in("document_id", sorted(marks))).to_arrow()
             kept = zip(rows["document_id"].to_pylist(), rows["metadata"].to_pylist(), strict=True)
-            metadata = [with_marks(json.loads(told), marks[document_id]) for document_id, told in kept]
+            metadata = [replace_marks(json.loads(told), marks[document_id]) for document_id, told in kept]
             columns = {
                 "metadata": [json.dumps(each, sort_keys=True) for each in metadata],
                 "facets": [sorted(facets(each)) for each in metadata],
@@ -168,27 +168,27 @@ class PassageTable:
     def known_by(self, condition: str) -> Iterator[tuple[str, dict[str, Any], str | None]]:
         """Yield id, metadata and date of the documents of the literature whose rows meet the condition."""
         literature = f"ordinal = 0 AND patient IS NULL AND ({condition})"
-        with ours(self._folder):
+        with translate_errors(self._folder):
             search = self.lance.search().where(literature).select(["document_id", "metadata", "date"])
             for batch in search.to_batches(4096):
                 for row in batch.to_pylist():
                     yield row["document_id"], json.loads(row["metadata"]), row["date"]
 
     def delete(self, document_ids: Sequence[str]) -> None:
-        with ours(self._folder):
-            self.lance.delete(among("document_id", document_ids))
+        with translate_errors(self._folder):
+            self.lance.delete(sql_in("document_id", document_ids))
         self.sync()
 
     def compact(self) -> None:
         """Joins small fragments and drops old versions; a reader still has ten minutes to leave an old one."""
-        with ours(self._folder):
+        with translate_errors(self._folder):
             # Only the holder of the write lock comes here, so that no unverified file belongs to anyone else.
             self.lance.optimize(cleanup_older_than=_READERS_TIME, delete_unverified=True)
         self.sync()
 
     def sync(self) -> None:
         """Lance never calls fsync: without this the journal could outlive, in a power cut, what it acknowledges."""
-        with ours(self._folder):
+        with translate_errors(self._folder):
             for place in sorted((self._folder / NAME).glob("**/")):
                 new = [path for path in place.iterdir() if path not in self._synced and path.is_file()]
                 for path in new:
@@ -206,11 +206,11 @@ class PassageTable:
 
     def passages_of(self, document_ids: Sequence[str]) -> list[StoredPassage]:
         """All passages of these documents, in no order."""
-        return self._where(among("document_id", document_ids)) if document_ids else []
+        return self._where(sql_in("document_id", document_ids)) if document_ids else []
 
     def of_patient(self, patient: str) -> list[StoredPassage]:
         """All passages of the patient's record, in no order."""
-        return self._where(among("patient", [patient]))
+        return self._where(sql_in("patient", [patient]))
 
     def fetch(self, passage_ids: Sequence[str]) -> dict[str, StoredPassage]:
         """Those that are there, by id."""
@@ -221,7 +221,7 @@ class PassageTable:
         """The content hash of those that are there, by id: whether a passage is still the one that is meant."""
         if not passage_ids:
             return {}
-        with ours(self._folder):
+        with translate_errors(self._folder):
             rows = self.lance.search().where(_these(passage_ids)).select(["id", "content_hash"]).to_list()
         return {row["id"]: row["content_hash"].hex() for row in rows}
 
@@ -229,7 +229,7 @@ class PassageTable:
         """(title, text) -> vector `(d,)` of all passages of these documents."""
         if not document_ids:
             return {}
-        rows = self._with_vectors(self.lance.search().where(among("document_id", document_ids)))
+        rows = self._with_vectors(self.lance.search().where(sql_in("document_id", document_ids)))
         return {(title, text): vector for title, text, vector in rows}
 
     def some_vectors(self, count: int) -> list[tuple[str, str, Vectors]]:
@@ -237,18 +237,18 @@ class PassageTable:
         return self._with_vectors(self.lance.search().limit(count))
 
     def _with_vectors(self, search: Any) -> list[tuple[str, str, Vectors]]:
-        with ours(self._folder):
+        with translate_errors(self._folder):
             rows = search.select(["title", "text", "vector"]).to_list()
         return [(row["title"], row["text"], np.asarray(row["vector"], dtype=np.float32)) for row in rows]
 
     def batches(self) -> Iterator[list[StoredPassage]]:
         """All passages, piece by piece, in no order."""
-        with ours(self._folder):
+        with translate_errors(self._folder):
             for batch in self.lance.search().select(_PASSAGE).to_batches(4096):
                 yield [self._stored(row) for row in batch.to_pylist()]
 
     def _where(self, condition: str) -> list[StoredPassage]:
-        with ours(self._folder):
+        with translate_errors(self._folder):
             rows = self.lance.search().where(condition).select(_PASSAGE).to_list()
             return [self._stored(row) for row in rows]
 
@@ -271,7 +271,7 @@ class PassageTable:
 def _these(passage_ids: Sequence[str]) -> str:
     """SQL for these passages. The index is on the documents: a passage's id begins with its document's."""
     documents = sorted({passage_id.rpartition("#")[0] for passage_id in passage_ids})
-    return f"{among('document_id', documents)} AND {among('id', passage_ids)}"
+    return f"{sql_in('document_id', documents)} AND {sql_in('id', passage_ids)}"
 
 
 def _schema(dimensions: int) -> pa.Schema:
@@ -320,11 +320,11 @@ def _record(passage: Passage, document: StoredDocument) -> dict[str, Any]:
     return record
 
 
-def quoted(value: str) -> str:
+def sql_text(value: str) -> str:
     """The value as SQL."""
     return "'" + value.replace("'", "''") + "'"
 
 
-def among(column: str, values: Sequence[str]) -> str:
+def sql_in(column: str, values: Sequence[str]) -> str:
     """SQL that is true where the column has one of the values."""
-    return f"{column} IN ({', '.join(map(quoted, values))})"
+    return f"{column} IN ({', '.join(map(sql_text, values))})"

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from epicrisis.corpus.reader_base import Identity
 from epicrisis.errors import InputError, LibraryDamaged
-from epicrisis.library.engine_errors import ours
+from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.person_names import are_alike
 from epicrisis.privacy import open_private
 
@@ -35,7 +35,7 @@ _LITERATURE = "literature"
 # -- may two be one person? ------------------------------------------------------------------------------------------
 
 
-def contradiction(before: Identity, now: Identity) -> str:
+def find_contradiction(before: Identity, now: Identity) -> str:
     """Return what says that one id stands for two people, empty where nothing does.
 
     Another server, another birth date, or other numbers of one kind always say so. Another name does unless both birth
@@ -82,7 +82,7 @@ def _renamed(before: Identity, now: Identity) -> bool:
     return not any(are_alike(one, other) for one in before.names for other in now.names)
 
 
-def merged(before: Identity, now: Identity) -> Identity:
+def merge_identities(before: Identity, now: Identity) -> Identity:
     """Return both as one person; the name that was told last is the one to show."""
     return Identity(
         before.patient,
@@ -103,7 +103,7 @@ def read_identities(folder: Path, patients: Iterable[str] | None = None) -> Mapp
     """
     if not _is_there(folder):
         return {}
-    with _connected(folder) as db, ours(folder / NAME):
+    with _connected(folder) as db, translate_errors(folder / NAME):
         if patients is None:
             rows = db.execute("SELECT id, identity FROM patients").fetchall()
         else:
@@ -113,15 +113,15 @@ def read_identities(folder: Path, patients: Iterable[str] | None = None) -> Mapp
     return {patient: _parsed(folder, patient, told) for patient, told in rows}
 
 
-def version(folder: Path) -> int:
+def read_version(folder: Path) -> int:
     """Return a number that grows with every change of the table."""
     if not _is_there(folder):
         return 0
-    with _connected(folder) as db, ours(folder / NAME):
+    with _connected(folder) as db, translate_errors(folder / NAME):
         return int(db.execute("SELECT coalesce(max(sequence), 0) FROM patients").fetchone()[0])
 
 
-def meet(folder: Path, told: Iterable[Identity], from_notes: Mapping[str, str]) -> int:
+def record_identities(folder: Path, told: Iterable[Identity], from_notes: Mapping[str, str]) -> int:
     """Write down who these patients are and return how many have another name than before.
 
     `from_notes` has names by id that the library's notes give, for patients of whom there is no entry. Raises
@@ -134,13 +134,13 @@ def meet(folder: Path, told: Iterable[Identity], from_notes: Mapping[str, str]) 
     for now in told:
         name = from_notes.get(now.patient, "")
         before = known.get(now.patient, Identity(now.patient, names=(name,) if name else ()))
-        if kind := contradiction(before, now):
+        if kind := find_contradiction(before, now):
             raise InputError(
                 f"patient {now.patient!a} has another {kind} than in {folder}, so one id may stand for two people: add "
                 "this source to a library of its own; if it is one person, make the sources agree and the library anew"
             )
         renamed += _renamed(before, now)
-        both = merged(before, now)
+        both = merge_identities(before, now)
         if both != known.get(now.patient):
             known[now.patient] = changed[now.patient] = both
     if changed:
@@ -150,14 +150,14 @@ def meet(folder: Path, told: Iterable[Identity], from_notes: Mapping[str, str]) 
     return renamed
 
 
-def forget(folder: Path, patients: Iterable[str]) -> None:
+def forget_identities(folder: Path, patients: Iterable[str]) -> None:
     """Take these patients out of the table, and out of the file's unused pages."""
     gone = [(patient,) for patient in patients]
     if not gone or not _is_there(folder):
         return
     with _writing(folder) as db:
         db.executemany("DELETE FROM patients WHERE id = ?", gone)
-    with ours(folder / NAME), closing(sqlite3.connect(folder / NAME, timeout=60)) as db:
+    with translate_errors(folder / NAME), closing(sqlite3.connect(folder / NAME, timeout=60)) as db:
         db.execute("VACUUM")
 
 
@@ -168,11 +168,11 @@ def declare_literature(folder: Path) -> None:
         db.execute("INSERT OR IGNORE INTO declared VALUES (?, ?)", (_LITERATURE, now))
 
 
-def literature_is_declared(folder: Path) -> bool:
+def is_literature_declared(folder: Path) -> bool:
     """Return whether somebody said so with `--literature`."""
     if not _is_there(folder):
         return False
-    with _connected(folder) as db, ours(folder / NAME):
+    with _connected(folder) as db, translate_errors(folder / NAME):
         return db.execute("SELECT 1 FROM declared WHERE what = ?", (_LITERATURE,)).fetchone() is not None
 
 
@@ -185,7 +185,7 @@ def _is_there(folder: Path) -> bool:
 @contextmanager
 def _connected(folder: Path) -> Iterator[sqlite3.Connection]:
     # Not read-only: what a kill left half-written is rolled back by whoever comes next.
-    with ours(folder / NAME):
+    with translate_errors(folder / NAME):
         db = sqlite3.connect(f"{(folder / NAME).absolute().as_uri()}?mode=rw", timeout=60, uri=True)
     with closing(db):
         yield db
@@ -194,7 +194,7 @@ def _connected(folder: Path) -> Iterator[sqlite3.Connection]:
 @contextmanager
 def _writing(folder: Path) -> Iterator[sqlite3.Connection]:
     """One transaction, durable when it ends."""
-    with ours(folder / NAME):
+    with translate_errors(folder / NAME):
         os.close(open_private(folder / NAME, os.O_RDWR))
         with closing(sqlite3.connect(folder / NAME, timeout=60)) as db:
             db.execute("PRAGMA synchronous=FULL")

@@ -19,17 +19,22 @@ from typing import Any
 from epicrisis.corpus.reader_base import Identity
 from epicrisis.dates import dates_in, first_day, last_day
 from epicrisis.errors import InputError
-from epicrisis.library.engine_errors import ours
+from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.library import Library
 from epicrisis.library.library_folder import check_parts
 from epicrisis.library.manifest import NAME, read_manifest
-from epicrisis.library.passage_table import PassageTable, among
-from epicrisis.library.patient_identities import forget, literature_is_declared, read_identities, version
-from epicrisis.library.person_names import bare, is_common, mentions, name_keys
+from epicrisis.library.passage_table import PassageTable, sql_in
+from epicrisis.library.patient_identities import (
+    forget_identities,
+    is_literature_declared,
+    read_identities,
+    read_version,
+)
+from epicrisis.library.person_names import find_mentions, is_common, name_keys, normalize_characters
 from epicrisis.printable import shell_quoted
 from epicrisis.types import Question
 
-MIXED = (
+MIXED_NOTICE = (
     "documents of no patient are in this library of notes and are read with every patient's questions: say that they "
     "are literature (library add LIBRARY FILES --literature), or take them out (library delete)"
 )
@@ -138,12 +143,12 @@ class Roster:
     def _read(self) -> None:
         with self._reading:
             self._table.refresh()
-            now = (self._table.version, version(self.path))
+            now = (self._table.version, read_version(self.path))
             if self._version != now:
                 self._read_anew()
                 self._version = now
             if self._literature and not self._is_declared:
-                self._is_declared = literature_is_declared(self.path)
+                self._is_declared = is_literature_declared(self.path)
 
     def _read_anew(self) -> None:
         records: dict[str, _Record] = {}
@@ -166,7 +171,7 @@ def names_in_notes(library: Library, patients: Iterable[str]) -> Mapping[str, st
         return {}
     names: dict[str, str] = {}
     table = PassageTable(library.path, library.manifest.dimensions)
-    for row in _first_passages(table, library.path, among("patient", wanted)):
+    for row in _first_passages(table, library.path, sql_in("patient", wanted)):
         if name := _name_in(row):
             names.setdefault(row["patient"], name)
     return names
@@ -174,7 +179,7 @@ def names_in_notes(library: Library, patients: Iterable[str]) -> Mapping[str, st
 
 def _first_passages(table: PassageTable, path: Path, condition: str) -> Iterator[dict[str, Any]]:
     """One row a note."""
-    with ours(path):
+    with translate_errors(path):
         found = table.lance.search().where(f"({condition}) AND ordinal = 0")
         for batch in found.select(["patient", "date", "metadata"]).to_batches(_PIECE):
             yield from batch.to_pylist()
@@ -235,7 +240,7 @@ def _aliases(identity: Identity) -> Iterator[str]:
 def forget_patients(library: Library, patients: Iterable[str]) -> None:
     """Forget who these patients are, of whom the library has no note any more."""
     there = Roster(library).patients()
-    forget(library.path, [patient for patient in patients if patient not in there])
+    forget_identities(library.path, [patient for patient in patients if patient not in there])
 
 
 def _written_numbers(patient: PatientRecord) -> set[str]:
@@ -250,7 +255,7 @@ def _value_of(number: str) -> str:
 # -- does a question fit? -------------------------------------------------------------------------------------------
 
 
-def resolved_patient(rosters: Sequence[Roster], patient: str | None) -> str | None:
+def resolve_patient(rosters: Sequence[Roster], patient: str | None) -> str | None:
     """Return the id of the patient whose id or record number this is; what is neither comes back as it is.
 
     `id:X` and `number:X` say which of the two is meant. Raises InputError for a record number of several patients, and
@@ -314,7 +319,7 @@ def _names_another(question: Question, roster: Roster) -> bool:
 
 def _spells_another(text: str, hyphens: bool, own: PatientRecord | None, named: Mapping[str, frozenset[str]]) -> bool:
     """By full name in any spelling. Words of the own name are no other's, in whatever spelling both share."""
-    runs = mentions(text, hyphens=hyphens) if named else []
+    runs = find_mentions(text, hyphens=hyphens) if named else []
     taken: set[int] = set()
     for run in runs:
         if own is not None and any(own.id in named.get(key, ()) for key in run.keys):
@@ -446,5 +451,5 @@ def _named(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    straight = unicodedata.normalize("NFKC", bare(text)).translate(_APOSTROPHES)
+    straight = unicodedata.normalize("NFKC", normalize_characters(text)).translate(_APOSTROPHES)
     return " ".join(straight.casefold().split())

@@ -159,22 +159,22 @@ winters wise wolf wood woods worth young
 
 
 @lru_cache(maxsize=65536)
-def folded(text: str) -> str:
+def fold(text: str) -> str:
     """Return the text in one spelling: no accents, no capitals, Latin letters, one letter for one sound."""
     parted = unicodedata.normalize("NFKD", _APOSTROPHES.sub("", unicodedata.normalize("NFKC", text).casefold()))
-    bare = "".join(letter for letter in parted if not unicodedata.combining(letter))
-    bare = bare.replace("ου", "ou").translate(_LETTERS)
+    normalize_characters = "".join(letter for letter in parted if not unicodedata.combining(letter))
+    normalize_characters = normalize_characters.replace("ου", "ou").translate(_LETTERS)
     for sound, letter in _SOUNDS:
-        bare = bare.replace(sound, letter)
-    return bare
+        normalize_characters = normalize_characters.replace(sound, letter)
+    return normalize_characters
 
 
 @lru_cache(maxsize=65536)
 def name_words(name: str) -> tuple[str, ...]:
     """Return the words of a name, folded, without titles, the first name first: `Muster, Anna` as `Anna Muster`."""
-    name = bare(name)
+    name = normalize_characters(name)
     last, comma, first = name.partition(",")
-    words = [folded(word) for word in _WORD.findall(f"{first} {last}" if comma and first.strip() else name)]
+    words = [fold(word) for word in _WORD.findall(f"{first} {last}" if comma and first.strip() else name)]
     while words and words[0] in _TITLES:
         words.pop(0)
     while words and words[-1] in _TITLES:
@@ -182,7 +182,7 @@ def name_words(name: str) -> tuple[str, ...]:
     return tuple(words)
 
 
-def bare(text: str) -> str:
+def normalize_characters(text: str) -> str:
     """Return the text without invisible characters, and with one sign for every apostrophe that people type."""
     return _INVISIBLE.sub("", text).translate(_LIKE_APOSTROPHES)
 
@@ -208,8 +208,8 @@ def name_keys(name: str) -> frozenset[str]:
     keys: set[str] = set()
     joined = "".join(name.split())
     if _WITHOUT_BLANKS.fullmatch(joined) and len(joined) >= _SHORTEST:
-        keys.add(folded(joined))
-    name = bare(name)
+        keys.add(fold(joined))
+    name = normalize_characters(name)
     for spelled in dict.fromkeys((name, name.replace("-", " "), _APOSTROPHES.sub(" ", name))):
         words = name_words(spelled)
         if len(words) < 2:
@@ -243,7 +243,7 @@ def _orders(words: Sequence[str], whole: bool) -> Iterator[Sequence[str]]:
 class _Written:
     """A word of a question: folded, and whether it begins with a capital."""
 
-    folded: str
+    fold: str
     start: int
     end: int
     is_capital: bool
@@ -258,16 +258,16 @@ class Mention:
     keys: tuple[str, ...]
 
 
-def mentions(text: str, *, hyphens: bool = True) -> list[Mention]:
+def find_mentions(text: str, *, hyphens: bool = True) -> list[Mention]:
     """Return every run of two to six words of the text that may be a name, with the keys that `name_keys` gives it.
 
     With `hyphens` they are parts of words, else they stand between words; a run is then no part of a hyphenated word.
     """
-    plain = unicodedata.normalize("NFKC", bare(text))
+    plain = unicodedata.normalize("NFKC", normalize_characters(text))
     if not hyphens and "-" not in plain:
         return []
     words = [
-        _Written(folded(_POSSESSIVE.sub("", match[0])), match.start(), match.end(), match[0][0].isupper())
+        _Written(fold(_POSSESSIVE.sub("", match[0])), match.start(), match.end(), match[0][0].isupper())
         for match in (_WORD if hyphens else _PART).finditer(plain)
     ]
     found: list[Mention] = []
@@ -296,7 +296,7 @@ def _keys_without_blanks(word: str) -> Iterator[str]:
     for match in _WITHOUT_BLANKS.finditer(word):
         for start in range(len(match[0])):
             for size in range(_SHORTEST, min(_MOST, len(match[0]) - start) + 1):
-                yield folded(match[0][start : start + size])
+                yield fold(match[0][start : start + size])
 
 
 def _keys_of(run: Sequence[str]) -> Iterator[str]:
@@ -309,7 +309,7 @@ def _keys_of(run: Sequence[str]) -> Iterator[str]:
         yield f"{first} {middle[0][0]}* {last}"
 
 
-_COMMON = frozenset(map(folded, _WORDS_THAT_ARE_NAMES.split()))
+_COMMON = frozenset(map(fold, _WORDS_THAT_ARE_NAMES.split()))
 """A name of nothing but such words counts only where it is written with capitals."""
 
 

@@ -16,10 +16,10 @@ from typing import NamedTuple
 from epicrisis.errors import LibraryDamaged
 from epicrisis.library import journal as journals
 from epicrisis.library import word_index as indexes
-from epicrisis.library.checksums import Digests, check_small_files, unrecorded
-from epicrisis.library.engine_errors import ours
-from epicrisis.library.journal import DocumentRow, IngestedFile, Journal, Marks
-from epicrisis.library.library_folder import clear
+from epicrisis.library.checksums import ChecksumChanges, check_small_files, find_checksum_changes
+from epicrisis.library.engine_errors import translate_errors
+from epicrisis.library.journal import Checkpoint, DocumentRow, IngestedFile, Journal
+from epicrisis.library.library_folder import remove_parts
 from epicrisis.library.manifest import sync_folder
 from epicrisis.library.passage_table import PassageTable, StoredPassage
 from epicrisis.library.retraction_statements import Statement
@@ -30,7 +30,7 @@ REBUILT = f"{journals.NAME}.new"
 """The journal that is being made anew; beside a whole journal what a killed repair left."""
 
 
-def rebuild(folder: Path, dimensions: int) -> None:
+def rebuild_from_passages(folder: Path, dimensions: int) -> None:
     """Both anew, whole or not at all. Raises LibraryDamaged where passages cannot be read, StorageError."""
     old = _remembered(folder)
     check_small_files(folder, old.files)
@@ -39,17 +39,17 @@ def rebuild(folder: Path, dimensions: int) -> None:
     journal = _begun(folder, old)
     try:
         # Without its journal the folder is no whole library: it goes first and comes back last, in one piece.
-        clear(folder, journals.NAME, indexes.NAME)
+        remove_parts(folder, journals.NAME, indexes.NAME)
         words = WordIndex(folder, create=True)
         opstamp = words.replace([], (stored for batch in table.batches() for stored in batch))
         words.close()
-        rows = (row for batch in table.batches() for row in rows_of(batch))
+        rows = (row for batch in table.batches() for row in document_rows(batch))
         # What was recorded stays: damage that is there by now must not pass for what was written.
-        written = Digests({**old.files, **unrecorded(folder, old.files).written})
-        journal.rebuild(rows, Marks(table.version, opstamp), written)
+        written = ChecksumChanges({**old.files, **find_checksum_changes(folder, old.files).written})
+        journal.rebuild(rows, Checkpoint(table.version, opstamp), written)
     finally:
         journal.close()
-    with ours(folder):
+    with translate_errors(folder):
         (folder / REBUILT).replace(folder / journals.NAME)
         sync_folder(folder)
 
@@ -59,7 +59,7 @@ def _begun(folder: Path, old: _Remembered) -> Journal:
     if old.name == REBUILT:
         # A repair was killed after it had removed the old journal: what it wrote down stands nowhere else.
         return Journal(folder, REBUILT)
-    clear(folder, REBUILT)
+    remove_parts(folder, REBUILT)
     journal = Journal.create(folder, REBUILT)
     try:
         journal.bury(old.deleted)
@@ -112,7 +112,7 @@ def _remembered(folder: Path) -> _Remembered:
         return _Remembered()
 
 
-def rows_of(passages: Sequence[StoredPassage]) -> list[DocumentRow]:
+def document_rows(passages: Sequence[StoredPassage]) -> list[DocumentRow]:
     """One row a document."""
     versions = {stored.passage.document_id: (stored.content_hash, stored.revision) for stored in passages}
     counts = Counter(stored.passage.document_id for stored in passages)

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.errors import LibraryDamaged
-from epicrisis.library.engine_errors import ours
+from epicrisis.library.engine_errors import translate_errors
 from epicrisis.privacy import open_private
 
 NAME = "remote.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
-class Remote:
+class RemoteConsent:
     """`hosts` are those that were named since it was last forbidden, sorted; `since` is ISO 8601, UTC."""
 
     allowed: bool = False
@@ -31,20 +31,20 @@ class Remote:
     since: str | None = None
 
 
-def read_remote(folder: Path) -> Remote:
+def read_remote(folder: Path) -> RemoteConsent:
     """What holds now. Raises LibraryDamaged where the file is none of this form, so that nothing is allowed by it."""
     path = folder / NAME
     if not path.exists():
-        return Remote()
-    now = Remote()
-    with ours(folder):
+        return RemoteConsent()
+    now = RemoteConsent()
+    with translate_errors(folder):
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     for line in lines:
         now = _after(now, line, path)
     return now
 
 
-def _after(before: Remote, line: str, path: Path) -> Remote:
+def _after(before: RemoteConsent, line: str, path: Path) -> RemoteConsent:
     try:
         said: Any = json.loads(line)
         at, allowed, hosts = str(said["at"]), said["allowed"], tuple(map(str, said["hosts"]))
@@ -55,9 +55,9 @@ def _after(before: Remote, line: str, path: Path) -> Remote:
             f"{path} cannot be read, so no other machine is allowed: delete it, and say --allow-remote anew"
         ) from None
     if not allowed:
-        return Remote(since=at)
+        return RemoteConsent(since=at)
     both = {*before.hosts, *hosts}
-    return Remote(True, tuple(sorted(both)), before.since if before.allowed else at)
+    return RemoteConsent(True, tuple(sorted(both)), before.since if before.allowed else at)
 
 
 def allow_remote(folder: Path, hosts: Iterable[str]) -> None:
@@ -75,7 +75,7 @@ def forbid_remote(folder: Path) -> None:
 
 def _append(folder: Path, said: dict[str, Any]) -> None:
     line = json.dumps({"at": datetime.now(UTC).isoformat(timespec="seconds"), **said}) + "\n"
-    with ours(folder):
+    with translate_errors(folder):
         file = open_private(folder / NAME, os.O_WRONLY | os.O_APPEND)
         try:
             os.write(file, line.encode())

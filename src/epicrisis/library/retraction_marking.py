@@ -14,7 +14,7 @@ from epicrisis.corpus.retractions import names_of, stated_by
 from epicrisis.facets import MARKED
 from epicrisis.library.journal import Journal
 from epicrisis.library.passage_table import PassageTable
-from epicrisis.library.retraction_statements import Statement, standing, stated_in, statements_of
+from epicrisis.library.retraction_statements import Statement, combine_statements, read_marks, statements_of
 from epicrisis.types import Document
 
 _PIECE = 500
@@ -29,7 +29,7 @@ _NOTICES = (
 """Types of records that may say something of other articles."""
 
 
-def marks_for(journal: Journal, documents: Sequence[Document]) -> dict[str, list[dict[str, Any]]]:
+def compute_marks(journal: Journal, documents: Sequence[Document]) -> dict[str, list[dict[str, Any]]]:
     """Return the marks of those of the documents that have some, by id."""
     names = {each.id: (each.id, *names_of(each.metadata)) for each in documents if each.patient is None}
     wanted = sorted({name for several in names.values() for name in several})
@@ -38,12 +38,12 @@ def marks_for(journal: Journal, documents: Sequence[Document]) -> dict[str, list
         by_target.setdefault(statement.target, []).append(statement)
     found = {}
     for document_id, several in names.items():
-        if marks := standing(each for name in several for each in by_target.get(name, ())):
+        if marks := combine_statements(each for name in several for each in by_target.get(name, ())):
             found[document_id] = marks
     return found
 
 
-def statements_in(table: PassageTable) -> Iterator[Statement]:
+def read_library_statements(table: PassageTable) -> Iterator[Statement]:
     """Yield what the documents of a library say that has kept no statements so far: its notices, and its marks."""
     named = ", ".join(f"'{name}'" for name in (MARKED, *(f"type:{kind}" for kind in _NOTICES)))
     for document_id, metadata, date in table.known_by(f"array_has_any(facets, [{named}])"):
@@ -51,11 +51,11 @@ def statements_in(table: PassageTable) -> Iterator[Statement]:
         notice = Document(document_id, "", date=date, metadata=metadata, revision="")
         for marked in stated_by(notice):
             yield from statements_of(marked)
-        for mark, by, day in stated_in(metadata):
+        for mark, by, day in read_marks(metadata):
             yield Statement(document_id, by, mark, day)
 
 
-def documents_named(journal: Journal, table: PassageTable, targets: Set[str]) -> Iterator[Sequence[str]]:
+def find_documents(journal: Journal, table: PassageTable, targets: Set[str]) -> Iterator[Sequence[str]]:
     """Yield the documents that these names stand for, piece by piece; each id once.
 
     A name that is an id is looked up. The others are looked for in the metadata of all documents that could have
@@ -81,13 +81,13 @@ def _where(*, pmids: bool, dois: bool) -> Iterator[str]:
         yield "document_id NOT LIKE 'pubmed:%'"
 
 
-def marks_to_change(
+def find_changed_marks(
     journal: Journal, table: PassageTable, document_ids: Sequence[str]
 ) -> dict[str, list[dict[str, Any]]]:
     """Return the marks stated of those documents whose metadata say others, by id; patients' notes have none."""
     first = {stored.passage.document_id: stored.passage for stored in table.passages_of(document_ids)}
     documents = [Document(id_, "", metadata=part.metadata, patient=part.patient) for id_, part in first.items()]
-    stated = marks_for(journal, documents)
+    stated = compute_marks(journal, documents)
     marks = {}
     for document in documents:
         wanted = stated.get(document.id, [])

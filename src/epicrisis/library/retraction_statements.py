@@ -42,7 +42,7 @@ def statements_of(marked: Marked) -> list[Statement]:
     return [Statement(target, marked.source, marked.mark, marked.day) for target in marked.targets]
 
 
-def standing(statements: Iterable[Statement]) -> list[dict[str, Any]]:
+def combine_statements(statements: Iterable[Statement]) -> list[dict[str, Any]]:
     """Return the marks that the statements of one document come to, as its metadata hold them.
 
     A reinstatement lifts the retractions of earlier days. Where a day is not known, the retraction stands.
@@ -65,14 +65,14 @@ def _told(statement: Statement) -> dict[str, Any]:
     return told
 
 
-def with_marks(metadata: Mapping[str, Any], marks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def replace_marks(metadata: Mapping[str, Any], marks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the metadata with these marks in the place of those that were added before."""
     rest = {name: value for name, value in metadata.items() if name != "marks"}
     return {**rest, "marks": list(marks)} if marks else rest
 
 
-def stated_in(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str, int | None]]:
-    """Yield mark, source and day of what `standing` wrote; what is not of its form is passed over."""
+def read_marks(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str, int | None]]:
+    """Yield mark, source and day of what `combine_statements` wrote; what is not of its form is passed over."""
     marks = metadata.get("marks")
     for entry in marks if isinstance(marks, list) else ():
         if isinstance(entry, dict) and isinstance(entry.get("mark"), str) and isinstance(entry.get("by"), str):
@@ -83,12 +83,12 @@ def stated_in(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str, int | Non
 # -- tables -----------------------------------------------------------------------------------------------------------
 
 
-def there_are(db: sqlite3.Connection) -> bool:
+def has_tables(db: sqlite3.Connection) -> bool:
     """Return whether the library has the tables."""
     return db.execute("SELECT 1 FROM sqlite_master WHERE name = 'due'").fetchone() is not None
 
 
-def replace_of(db: sqlite3.Connection, sources: Sequence[str], statements: Iterable[Statement]) -> None:
+def replace_statements(db: sqlite3.Connection, sources: Sequence[str], statements: Iterable[Statement]) -> None:
     """Put these statements in the place of all that the sources said before; what changed is due. In a transaction."""
     given = {(each.target, each.source, each.mark): each.day for each in statements}
     among = "source IN (SELECT value FROM json_each(?))"
@@ -101,7 +101,7 @@ def replace_of(db: sqlite3.Connection, sources: Sequence[str], statements: Itera
     db.executemany("INSERT OR IGNORE INTO due VALUES (?)", [(key[0],) for key in (*gone, *new)])
 
 
-def of_targets(db: sqlite3.Connection, targets: Sequence[str]) -> list[Statement]:
+def read_statements(db: sqlite3.Connection, targets: Sequence[str]) -> list[Statement]:
     """Return the statements about these targets."""
     among = "target IN (SELECT value FROM json_each(?))"
     rows = db.execute(f"SELECT target, source, mark, day FROM marks WHERE {among}", (json.dumps(list(targets)),))

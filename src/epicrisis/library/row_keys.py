@@ -15,9 +15,9 @@ import numpy.typing as npt
 Numbers: TypeAlias = npt.NDArray[np.int64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
-MANY = 100
+MIN_VECTORS = 100
 """Vectors from which on it is told that one is of another length than most."""
-FAR = 5.0
+MAX_DEVIATIONS = 5.0
 """So many robust standard deviations are far: 1.4826 times the median deviation each, at least 1 % of the median."""
 
 
@@ -82,11 +82,11 @@ class RowKeys:
         """Rows whose vector is far longer or shorter than most; none where few are usable. Unusable ones are none."""
         lengths = self._lengths[: self.rows]
         usable = np.isfinite(lengths) & (lengths > 0)
-        if np.count_nonzero(usable) < MANY:
+        if np.count_nonzero(usable) < MIN_VECTORS:
             return np.empty(0, dtype=np.int64)
         middle = float(np.median(lengths[usable]))
         spread = max(1.4826 * float(np.median(np.abs(lengths[usable] - middle))), 0.01 * middle)
-        return np.flatnonzero(usable & (np.abs(lengths - middle) > FAR * spread))
+        return np.flatnonzero(usable & (np.abs(lengths - middle) > MAX_DEVIATIONS * spread))
 
     def documents(self) -> tuple[Numbers, Numbers, Numbers]:
         """Every document once, by rising key: keys, first rows, passages."""

@@ -15,7 +15,7 @@ from epicrisis.corpus.sentence_chunking import chunk, passages
 from epicrisis.types import Document, Metadata, Passage
 
 
-def cut(
+def split_document(
     document: Document,
     splitter: str,
     spans: Callable[[str], Sequence[tuple[int, int]]],

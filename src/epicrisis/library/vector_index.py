@@ -18,16 +18,16 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from epicrisis.library.engine_errors import ours
+from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.manifest import sync_folder
-from epicrisis.library.vector_search import EXACT_LIMIT, FEW, IndexSearchParameters, Neighbours
+from epicrisis.library.vector_search import EXACT_LIMIT, MIN_INDEX_SHARE, IndexSearchParameters, VectorSearch
 from epicrisis.protocols import Vectors
 
 NAME = "index.json"
 K = 16
 QUERIES = 200
 DEFAULT_RECALL = 0.95
-MOST_PARTITIONS = 256
+MAX_PARTITIONS = 256
 _REFINEMENTS = (10, 40)
 _TENTH = 0.1
 _SEED = 0
@@ -71,7 +71,7 @@ def read_report(folder: Path) -> IndexReport | None:
     return report if sound else None
 
 
-def probing(folder: Path) -> IndexSearchParameters | None:
+def read_search_parameters(folder: Path) -> IndexSearchParameters | None:
     """How the index is to be searched; `None`: not at all."""
     report = read_report(folder)
     return IndexSearchParameters(report.probes, report.refine) if report is not None and report.good else None
@@ -80,7 +80,7 @@ def probing(folder: Path) -> IndexSearchParameters | None:
 def write_report(folder: Path, report: IndexReport) -> None:
     """Whole or not at all, and durable when it returns. Raises StorageError."""
     new = folder / f"{NAME}.new"
-    with ours(folder):
+    with translate_errors(folder):
         with new.open("w", encoding="utf-8") as file:
             json.dump(dataclasses.asdict(report), file, indent=2)
             file.flush()
@@ -89,35 +89,35 @@ def write_report(folder: Path, report: IndexReport) -> None:
         sync_folder(folder)
 
 
-def partitions_for(passages: int) -> int:
+def count_partitions(passages: int) -> int:
     """As many as the square root, at most MOST_PARTITIONS."""
-    return int(min(MOST_PARTITIONS, max(1, round(passages**0.5))))
+    return int(min(MAX_PARTITIONS, max(1, round(passages**0.5))))
 
 
-def refreshed(
-    folder: Path, neighbours: Neighbours, passages: int, asked: float, rebuild: bool, on_step: Callable[[str], None]
+def refresh_index(
+    folder: Path, neighbours: VectorSearch, passages: int, asked: float, rebuild: bool, on_step: Callable[[str], None]
 ) -> IndexReport:
     """The index as it is now needed: built where it is not there or no longer fits, measured, its report written."""
     known = read_report(folder)
     on_step("indexing what filters look at")
     neighbours.build_filters()
-    partitions = partitions_for(passages)
+    partitions = count_partitions(passages)
     if rebuild or known is None or not neighbours.indexed or passages > 2 * known.passages:
         on_step(f"building an index of {partitions} partitions")
         # What was measured of the old index says nothing of this one: searches are exact until it is measured too.
-        with ours(folder):
+        with translate_errors(folder):
             (folder / NAME).unlink(missing_ok=True)
             sync_folder(folder)
         neighbours.build_index(partitions)
     else:
         partitions = known.partitions
-    report = measure(neighbours, passages, partitions, asked, on_step)
+    report = measure_index(neighbours, passages, partitions, asked, on_step)
     write_report(folder, report)
     return report
 
 
-def measure(
-    neighbours: Neighbours, passages: int, partitions: int, asked: float, on_step: Callable[[str], None]
+def measure_index(
+    neighbours: VectorSearch, passages: int, partitions: int, asked: float, on_step: Callable[[str], None]
 ) -> IndexReport:
     """The fewest probes, doubled from 1, that reach the asked recall, or the best there is.
 
@@ -169,20 +169,20 @@ class _Sample:
     day_share: float
     exact_of_tenth: Vectors
 
-    def recall(self, neighbours: Neighbours, probing: IndexSearchParameters) -> float:
-        return self._found(neighbours, probing, "", 1.0, self.exact)
+    def recall(self, neighbours: VectorSearch, probing: IndexSearchParameters) -> float:
+        return self._found(neighbours, read_search_parameters, "", 1.0, self.exact)
 
-    def filtered_recall(self, neighbours: Neighbours, probing: IndexSearchParameters) -> float | None:
+    def filtered_recall(self, neighbours: VectorSearch, probing: IndexSearchParameters) -> float | None:
         if not self.day_condition:
             return None
-        return self._found(neighbours, probing, self.day_condition, self.day_share, self.exact_of_tenth)
+        return self._found(neighbours, read_search_parameters, self.day_condition, self.day_share, self.exact_of_tenth)
 
     def _found(
-        self, neighbours: Neighbours, probing: IndexSearchParameters, condition: str, share: float, exact: Vectors
+        self, neighbours: VectorSearch, probing: IndexSearchParameters, condition: str, share: float, exact: Vectors
     ) -> float:
         found = wanted = 0
         for id_, vector, scores in zip(self.ids, self.vectors, exact, strict=True):
-            hits = neighbours.approximate(vector, K + 1, condition, share, probing)
+            hits = neighbours.approximate(vector, K + 1, condition, share, read_search_parameters)
             there = scores[np.isfinite(scores)]
             # By score, not by name: of equal passages any will do. The slack is float32's.
             least = there.min(initial=np.inf) - 1e-5 * float(vector @ vector)
@@ -191,13 +191,13 @@ class _Sample:
         return int(found) / max(wanted, 1)
 
 
-def _sample(neighbours: Neighbours, passages: int) -> _Sample:
+def _sample(neighbours: VectorSearch, passages: int) -> _Sample:
     offsets = np.random.default_rng(_SEED).choice(passages, min(QUERIES, passages), replace=False)
     ids, vectors = neighbours.rows_at(sorted(int(offset) for offset in offsets))
     since = neighbours.newest(_TENTH)
     exact, exact_of_tenth, within = _exact(neighbours.blocks(), ids, vectors, since)
     # Fewer than that would be scanned, not looked up.
-    measurable = since is not None and within > EXACT_LIMIT and within / passages > FEW
+    measurable = since is not None and within > EXACT_LIMIT and within / passages > MIN_INDEX_SHARE
     return _Sample(
         ids=ids,
         vectors=vectors,

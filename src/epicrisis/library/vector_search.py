@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from epicrisis.dates import first_day, last_day
 from epicrisis.facets import WITHHELD
-from epicrisis.library.engine_errors import ours
-from epicrisis.library.exact_search import Matrix, rescored
-from epicrisis.library.passage_table import PassageTable, among, quoted
+from epicrisis.library.engine_errors import translate_errors
+from epicrisis.library.exact_search import VectorMatrix, score_exactly
+from epicrisis.library.passage_table import PassageTable, sql_in, sql_text
 from epicrisis.protocols import Vectors
 from epicrisis.types import Scope
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 EXACT_LIMIT = 100_000
 """Up to this many passages are searched in memory, exactly; above, by an index or by a scan of the table."""
-FEW = 0.02
+MIN_INDEX_SHARE = 0.02
 """Where a scope admits a smaller share of the passages than this, or EXACT_LIMIT of them, these are scanned."""
 _OVER = 64
 _INDEX_OVER = 16
@@ -42,7 +42,7 @@ class IndexSearchParameters:
     refine: int
 
 
-class Neighbours:
+class VectorSearch:
     """Search by vector over the table of one library. Raises StorageError or LibraryDamaged for Lance's own errors."""
 
     def __init__(self, folder: Path, table: PassageTable, dimensions: int) -> None:
@@ -50,7 +50,7 @@ class Neighbours:
         self._table = table
         self._lance = table.lance
         self._dimensions = dimensions
-        self._matrix: Matrix | None = None
+        self._matrix: VectorMatrix | None = None
         self._counts: tuple[int, dict[str, int]] = (-1, {})
 
     def close(self) -> None:
@@ -70,16 +70,16 @@ class Neighbours:
         self._matrix = None
         condition = self._condition(scope)
         share = self._passing(condition) / rows
-        if probing is None or share * rows <= EXACT_LIMIT or share < FEW:
+        if probing is None or share * rows <= EXACT_LIMIT or share < MIN_INDEX_SHARE:
             return self.scan(vector, k, condition)
         return self.approximate(vector, k, condition, share, probing)
 
     def _by_matrix(self, vector: Vectors, k: int, scope: Scope) -> list[tuple[str, float]]:
         version = self._table.version
         if self._matrix is None or self._matrix.version != version:
-            with ours(self._folder):
+            with translate_errors(self._folder):
                 columns = self._lance.search().select(_SEARCHED).to_arrow()
-            self._matrix = Matrix.of(version, columns, self._dimensions)
+            self._matrix = VectorMatrix.of(version, columns, self._dimensions)
         return self._matrix.nearest(vector, k, scope)
 
     def approximate(
@@ -100,7 +100,7 @@ class Neighbours:
     ) -> list[tuple[str, float]]:
         limit = k + over
         while True:
-            with ours(self._folder):
+            with translate_errors(self._folder):
                 found = way(self._search(vector, limit, condition)).to_arrow()
             ranked = self._ranked(found, vector)
             # Lance knows no order among equals: go on until no row that was not fetched can tie with the last one.
@@ -116,7 +116,7 @@ class Neighbours:
 
     def _ranked(self, found: pa.Table, vector: Vectors) -> list[tuple[str, float]]:
         columns = self._matrix_of(found).T.astype(np.float32)
-        scores = rescored(columns, np.arange(found.num_rows), vector).tolist()
+        scores = score_exactly(columns, np.arange(found.num_rows), vector).tolist()
         return sorted(zip(found["id"].to_pylist(), scores, strict=True), key=lambda pair: (-pair[1], pair[0]))
 
     def _matrix_of(self, rows: pa.Table) -> npt.NDArray[np.float16]:
@@ -125,7 +125,7 @@ class Neighbours:
 
     def _condition(self, scope: Scope) -> str:
         """SQL for what the scope admits; empty for everything."""
-        return in_scope(scope, patients=self.any_patients())
+        return scope_condition(scope, patients=self.any_patients())
 
     def any_patients(self) -> bool:
         """True when some passage of this version of the table is of a patient's record."""
@@ -138,7 +138,7 @@ class Neighbours:
             self._counts = (version, {})
         counts = self._counts[1]
         if condition not in counts:
-            with ours(self._folder):
+            with translate_errors(self._folder):
                 counts[condition] = int(self._lance.count_rows(condition or None))
         return counts[condition]
 
@@ -147,12 +147,12 @@ class Neighbours:
     @property
     def indexed(self) -> bool:
         """True when there is a vector index, whatever its quality."""
-        with ours(self._folder):
+        with translate_errors(self._folder):
             return any(index.columns == ["vector"] for index in self._lance.list_indices())
 
     def unindexed(self) -> int:
         """Rows that the vector index does not hold yet; they are scanned beside it. All where there is none."""
-        with ours(self._folder):
+        with translate_errors(self._folder):
             names = [index.name for index in self._lance.list_indices() if index.columns == ["vector"]]
             statistics = self._lance.index_stats(names[0]) if names else None
         return self._table.count() if statistics is None else int(statistics.num_unindexed_rows)
@@ -165,7 +165,7 @@ class Neighbours:
         from lancedb.index import IvfFlat, IvfRq
 
         kind = IvfFlat if self._dimensions % 8 else IvfRq
-        with ours(self._folder):
+        with translate_errors(self._folder):
             self._lance.create_index("vector", config=kind(distance_type="dot", num_partitions=partitions))
         self._table.sync()
 
@@ -173,7 +173,7 @@ class Neighbours:
         """Indexes for the columns that filters and fetches look at, where they are not there yet."""
         from lancedb.index import Bitmap, BTree, LabelList
 
-        with ours(self._folder):
+        with translate_errors(self._folder):
             there = {index.columns[0] for index in self._lance.list_indices()}
             for column, kind in (
                 ("document_id", BTree),
@@ -187,7 +187,7 @@ class Neighbours:
 
     def rows_at(self, offsets: Sequence[int]) -> tuple[list[str], Vectors]:
         """Passage ids and vectors `(n, d)` of these rows, 0 to count() - 1."""
-        with ours(self._folder):
+        with translate_errors(self._folder):
             rows = self._lance.take_offsets(list(offsets)).select(["id", "vector"]).to_arrow()
         return rows["id"].to_pylist(), self._matrix_of(rows).astype(np.float32)
 
@@ -195,7 +195,7 @@ class Neighbours:
         """The day since which about that share of the dated passages are; `None` where fewer than half are dated."""
         import pyarrow.compute as pc
 
-        with ours(self._folder):
+        with translate_errors(self._folder):
             days = self._lance.search().select(["last_day"]).to_arrow()["last_day"]
         if days.null_count * 2 > len(days):
             return None
@@ -205,18 +205,18 @@ class Neighbours:
         """All rows piece by piece: ids, last days (0 for none) and vectors `(n, d)`."""
         import pyarrow as pa
 
-        with ours(self._folder):
+        with translate_errors(self._folder):
             for batch in self._lance.search().select(["id", "last_day", "vector"]).to_batches(8192):
                 rows = pa.Table.from_batches([batch])
                 days = rows["last_day"].fill_null(0).to_numpy()
                 yield rows["id"].to_pylist(), days, self._matrix_of(rows).astype(np.float32)
 
 
-def in_scope(scope: Scope, patients: bool) -> str:
+def scope_condition(scope: Scope, patients: bool) -> str:
     """SQL for what the scope admits. `patients`: whether any passage is of a patient's record."""
     conditions = []
     if patients:
-        own = "" if scope.patient is None else f" OR patient = {quoted(scope.patient)}"
+        own = "" if scope.patient is None else f" OR patient = {sql_text(scope.patient)}"
         conditions.append(f"(patient IS NULL{own})")
     if scope.as_of is not None:
         conditions.append(f"last_day <= {last_day(scope.as_of)}")
@@ -226,9 +226,9 @@ def in_scope(scope: Scope, patients: bool) -> str:
     if scope.without_retracted:
         conditions.append("NOT " + _with_facet(WITHHELD))
     if scope.hidden:
-        conditions.append("NOT " + among("document_id", sorted(scope.hidden)))
+        conditions.append("NOT " + sql_in("document_id", sorted(scope.hidden)))
     return " AND ".join(conditions)
 
 
 def _with_facet(names: Iterable[str]) -> str:
-    return f"array_has_any(facets, [{', '.join(map(quoted, sorted(names)))}])"
+    return f"array_has_any(facets, [{', '.join(map(sql_text, sorted(names)))}])"

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from epicrisis.dates import first_day, last_day
 from epicrisis.errors import LibraryDamaged
 from epicrisis.facets import WITHHELD, facets
-from epicrisis.library.engine_errors import REPAIR, ours
+from epicrisis.library.engine_errors import REPAIR, translate_errors
 from epicrisis.library.passage_table import StoredPassage
 from epicrisis.temporary_folders import Scratch
 from epicrisis.types import Passage, Scope
@@ -61,7 +61,7 @@ class WordIndex:
         self._analyzer = _analyzer()
         self._writer: tantivy.IndexWriter | None = None
         self._links: _Links | None = None
-        with ours(self._folder):
+        with translate_errors(self._folder):
             if create:
                 self._folder.mkdir()
                 self._index = tantivy.Index(_schema(), path=str(self._folder))
@@ -75,7 +75,7 @@ class WordIndex:
 
     def refresh(self) -> None:
         """Moves on to what a writer has committed since."""
-        with ours(self._folder):
+        with translate_errors(self._folder):
             if self._links is not None:
                 self._links.renew()
             self._index.reload()
@@ -83,7 +83,7 @@ class WordIndex:
     def close(self) -> None:
         """Waits for merges under way. Uncommitted changes are lost."""
         if self._writer is not None:
-            with ours(self._folder):
+            with translate_errors(self._folder):
                 try:
                     self._writer.wait_merging_threads()
                 finally:
@@ -92,12 +92,12 @@ class WordIndex:
             self._links.close()
 
     def count(self) -> int:
-        with ours(self._folder):
+        with translate_errors(self._folder):
             return int(self._index.searcher().num_docs)
 
     def mark(self) -> int:
         """tantivy's opstamp of the last commit; grows with every commit."""
-        with ours(self._folder):
+        with translate_errors(self._folder):
             try:
                 return int(json.loads((self._folder / META).read_bytes())["opstamp"])
             except (KeyError, TypeError, RecursionError) as error:
@@ -111,7 +111,7 @@ class WordIndex:
         When it fails, nothing of it is in the index and the next call begins afresh.
         """
         try:
-            with ours(self._folder):
+            with translate_errors(self._folder):
                 if self._writer is None:
                     self._open_writer()
                 assert self._writer is not None
@@ -145,7 +145,7 @@ class WordIndex:
         tokens = list(dict.fromkeys(self._analyzer.analyze(query)))
         if not tokens:
             return []
-        with ours(self._folder):
+        with translate_errors(self._folder):
             searcher = self._index.searcher()
             # tantivy makes room for as many as are asked.
             limit = min(limit, searcher.num_docs + 1)
@@ -161,7 +161,7 @@ class WordIndex:
         """(passage id, version) of every entry of these passages, in no order."""
         from tantivy import Query
 
-        with ours(self._folder):
+        with translate_errors(self._folder):
             return self._entries(Query.term_set_query(self._schema, "id", list(passage_ids)))
 
     def all_entries(self) -> Iterator[list[tuple[str, int]]]:
@@ -172,7 +172,7 @@ class WordIndex:
         for piece in range(pieces):
             # Versions are hashes: equal spans of them hold about equally many entries.
             first, end = (_VERSIONS * each // pieces for each in (piece, piece + 1))
-            with ours(self._folder):
+            with translate_errors(self._folder):
                 yield self._entries(Query.range_query(self._schema, "version", FieldType.Integer, first, end - 1))
 
     def _entries(self, query: tantivy.Query) -> list[tuple[str, int]]:
