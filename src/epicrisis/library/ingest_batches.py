@@ -14,7 +14,7 @@ import numpy as np
 
 from epicrisis.corpus.reader_base import Deleted, Encoded, FromFile, Identity, Item, Marked, Skipped, WholeFile
 from epicrisis.corpus.retractions import stated_by
-from epicrisis.library.document_identity import DocumentCopy, FileDocumentIds
+from epicrisis.library.document_ids import DocumentCopy, FileDocumentIds
 from epicrisis.library.duplicate_ids import FirstHashes
 from epicrisis.library.ingest_checks import (
     ANOTHER,
