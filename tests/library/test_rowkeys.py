@@ -17,7 +17,7 @@ def keys_of(rows: list[tuple[int, int, int, int]], lengths: list[float] | None =
     length = np.asarray(lengths if lengths is not None else np.ones(len(rows)), dtype=np.float32)
     for piece in (slice(0, 3), slice(3, None)):
         ids, documents, ordinals, texts = ([row[column] for row in rows[piece]] for column in range(4))
-        keys.take(ids, documents, texts, ordinals, length[piece])
+        keys.add(ids, documents, texts, ordinals, length[piece])
     return keys
 
 

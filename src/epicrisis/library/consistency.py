@@ -1,4 +1,4 @@
-"""Do the three parts of a library agree? Knows what each part counts and how far it has come, not what is in it."""
+"""Check whether the three parts of a library agree, by their counts and their last commits."""
 
 from __future__ import annotations
 
@@ -20,24 +20,26 @@ from epicrisis.library.word_index import WordIndex
 
 @dataclass(frozen=True, slots=True)
 class LibraryInfo:
-    """What a library holds. `exact`: vectors are searched exactly. `bytes_on_disk` by part. `index` as it was measured;
-    `unindexed` passages are scanned beside it. `sources` are the files that were added whole.
-
-    `open_batches` counts what was begun and not finished: a writer is at work, or was killed and the next one settles
-    it. `problems` are sentences with their cure; none means sound.
-    """
+    """Summary of a library's content and state."""
 
     path: str
     manifest: LibraryManifest
     documents: int
     passages: int
     exact: bool
+    """True if vector search is exact."""
     index: IndexReport | None
+    """The last measurement of the vector index."""
     unindexed: int
+    """Passages missing from the vector index. Searches scan them."""
     sources: tuple[IngestedFile, ...]
+    """Files that were added completely."""
     bytes_on_disk: Mapping[str, int]
+    """Size of each part."""
     open_batches: int
+    """Unfinished batches. A writer is at work, or was killed and the next writer will finish them."""
     problems: tuple[str, ...]
+    """Sentences that name each problem and its cure. Empty for a sound library."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +51,15 @@ class LibraryParts:
     words: WordIndex
     journal: Journal
 
-    def marks(self) -> Checkpoint:
-        """How far the engines are."""
-        return Checkpoint(self.table.version, self.words.mark())
+    def checkpoint(self) -> Checkpoint:
+        """Return the current state of the engines."""
+        return Checkpoint(self.table.version, self.words.opstamp())
 
     def problems(self, acknowledged: int) -> list[str]:
-        """Where the parts disagree, each with its cure, while no batch is open; `acknowledged` passages."""
+        """Return the contradictions between the parts, each with its cure. No batch may be open.
+
+        `acknowledged` is the number of acknowledged passages.
+        """
         self.words.refresh()
         self.table.refresh()
         counts = {
@@ -62,35 +67,36 @@ class LibraryParts:
             tables.NAME: self.table.count(),
             indexes.NAME: self.words.count(),
         }
-        found = [
-            f"{name} has {count} passages, but {acknowledged} were acknowledged; run `epicrisis library repair`"
-            for name, count in counts.items()
-            if count != acknowledged
-        ]
-        if not found and self.marks() != self.journal.marks():
-            found = [f"{journals.NAME} does not know the last writes (half-copied?); run `epicrisis library repair`"]
-        return found
+        problems = []
+        for name, count in counts.items():
+            if count != acknowledged:
+                problems.append(
+                    f"{name} has {count} passages, but {acknowledged} were acknowledged; run `epicrisis library repair`"
+                )
+        if not problems and self.checkpoint() != self.journal.checkpoint():
+            problems.append(f"{journals.NAME} lacks the last writes (half-copied?); run `epicrisis library repair`")
+        return problems
 
     def check_whole(self) -> None:
-        """Raises LibraryDamaged where an engine is behind what was acknowledged: part of it was not copied."""
-        # Read first: a writer at work only moves the engines further on.
-        then = self.journal.marks()
+        """Raise LibraryDamaged if an engine is behind the journal, for example after an incomplete copy."""
+        # The journal is read first, because a writer at work only moves the engines forward.
+        acknowledged = self.journal.checkpoint()
         self.table.refresh()
         self.table.check()
-        now = self.marks()
-        for name, there, acknowledged in (
-            (tables.NAME, now.vectors, then.vectors),
-            (indexes.NAME, now.words, then.words),
+        current = self.checkpoint()
+        for name, actual, minimum in (
+            (tables.NAME, current.vectors, acknowledged.vectors),
+            (indexes.NAME, current.words, acknowledged.words),
         ):
-            if there < acknowledged:
+            if actual < minimum:
                 raise LibraryDamaged(
-                    f"{self.folder / name} is older ({there}) than the journal says ({acknowledged}): {REPAIR}"
+                    f"{self.folder / name} is older ({actual}) than the journal says ({minimum}): {REPAIR}"
                 )
 
     def check_in_step(self) -> None:
-        """For a writer, no batch open. Raises LibraryDamaged where the journal lacks what the engines have.
+        """Raise LibraryDamaged if the journal lacks passages of the engines. A writer would add these a second time.
 
-        Adding would then put passages there twice.
+        No batch may be open.
         """
         problems = self.problems(self.journal.count()[1])
         if problems:
