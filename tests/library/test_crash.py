@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from epicrisis.errors import LibraryDamaged
-from epicrisis.library.consistency import LibraryParts
 from epicrisis.library.journal import IngestedFile
 from epicrisis.library.library import Library
+from epicrisis.library.library_parts import LibraryParts
 from epicrisis.library.vector_index import IndexReport, read_report
 from tests.library.conftest import Killer
 from tests.support.crash_child import PHASES, WITH_NEW_REPORT, WITH_OLD_REPORT, WITHIN_OPTIMIZE, WITHOUT_REPORT

@@ -217,11 +217,11 @@ class _Scan:
         # All passages of a document have its title.
         if markup_left(text) or (ordinal == 0 and markup_left(title)):
             self.markup.add([id_])
-        if self.passages > NEAR_LIMIT:
-            if self.compared >= 2 * NEAR_LIMIT or not _is_in_sample(text, NEAR_LIMIT / self.passages):
-                return
-        self.compared += 1
-        self.near.add(name, f"{title}\n{text}")
+        if self.passages <= NEAR_LIMIT or (
+            self.compared < 2 * NEAR_LIMIT and _is_in_sample(text, NEAR_LIMIT / self.passages)
+        ):
+            self.compared += 1
+            self.near.add(name, f"{title}\n{text}")
 
     def _add_documents(self, first_passages: pa.Table) -> None:
         columns = [first_passages[name].to_pylist() for name in ("document_id", "source", "last_day", "facets")]

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from epicrisis.library.checksums import Damage
-from epicrisis.library.consistency import LibraryInfo
+from epicrisis.library.library_parts import LibraryInfo
 from epicrisis.library.manifest import LibraryManifest
 from epicrisis.library.vector_index import IndexReport
 from epicrisis.printable import printable

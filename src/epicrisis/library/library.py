@@ -23,29 +23,22 @@ from filelock import FileLock
 from epicrisis.corpus.reader_base import Marked
 from epicrisis.errors import InputError, LibraryDamaged, LibraryError, StorageError
 from epicrisis.library import manifest as manifests
-from epicrisis.library.checksums import (
-    describe_damage,
-    find_checksum_changes,
-    find_damage_before_compaction,
-    remove_damaged_versions,
-)
-from epicrisis.library.consistency import LibraryInfo, LibraryParts
 from epicrisis.library.engine_errors import translate_errors
-from epicrisis.library.journal import Checkpoint, DocumentRow, IngestedFile, Journal
+from epicrisis.library.journal import IngestedFile, Journal
 from epicrisis.library.library_folder import (
     PARTS,
     REPLIES,
     acquire_lock,
     check_parts,
     check_vacant,
-    measure_parts,
     remove_leftovers,
     remove_parts,
 )
+from epicrisis.library.library_parts import LibraryInfo, LibraryParts
 from epicrisis.library.manifest import LibraryManifest
 from epicrisis.library.passage_checks import check_documents, check_scope
-from epicrisis.library.passage_table import PassageTable, StoredPassage, stored_passages
-from epicrisis.library.rebuild import REBUILT, document_rows, rebuild_from_passages
+from epicrisis.library.passage_table import PassageTable, stored_passages
+from epicrisis.library.rebuild import REBUILT, rebuild_from_passages
 from epicrisis.library.retraction_marking import (
     compute_marks,
     find_changed_marks,
@@ -56,7 +49,6 @@ from epicrisis.library.retraction_statements import statements_about
 from epicrisis.library.vector_index import (
     DEFAULT_RECALL,
     IndexReport,
-    read_report,
     read_search_parameters,
     refresh_index,
 )
@@ -91,7 +83,7 @@ class Library:
         self._vectors = VectorSearch(folder, self._table, manifest.dimensions)
         self._words = WordIndex(folder, create=build)
         self._journal = Journal.create(folder) if build else Journal(folder)
-        self._parts = LibraryParts(folder, self._table, self._words, self._journal)
+        self._parts = LibraryParts(folder, self._table, self._vectors, self._words, self._journal)
 
     @classmethod
     def create(
@@ -185,7 +177,7 @@ class Library:
                 if library._table.has_notes():
                     library._make_private()
         except BaseException:
-            library._close_parts()
+            library._parts.close()
             raise
         return library
 
@@ -193,7 +185,7 @@ class Library:
         """Release the lock and the files. Further calls have no effect."""
         with self._thread_lock:
             try:
-                self._close_parts()
+                self._parts.close()
             finally:
                 if self._write_lock is not None:
                     if self._private and self._write_lock.is_locked:
@@ -201,16 +193,9 @@ class Library:
                     self._write_lock.release()
 
     def _make_private(self) -> None:
-        """Remove other users' access now and on `close`, because engines create files with the default permissions."""
+        """Remove other users' access, now and on `close`: engines create files with default permissions."""
         self._private = True
         close_to_others(self._folder)
-
-    def _close_parts(self) -> None:
-        try:
-            self._words.close()
-        finally:
-            self._vectors.close()
-            self._journal.close()
 
     def __enter__(self) -> Self:
         return self
@@ -249,7 +234,7 @@ class Library:
                     origins[document.id] = (document.content_hash, document.origin)
             sequence = self._journal.begin(ids, origins)
             self._table.write(documents, replaced)
-            self._finish(sequence, ids, passages)
+            self._parts.finish_batch(sequence, ids, passages)
             self._writes += 1
             if self._writes % _COMPACT_AFTER == 0:
                 self.compact()
@@ -270,7 +255,7 @@ class Library:
             if existing:
                 sequence = self._journal.begin(existing)
                 self._table.delete(existing)
-                self._finish(sequence, existing, [])
+                self._parts.finish_batch(sequence, existing, [])
 
     @property
     def settled_deletions(self) -> frozenset[str]:
@@ -314,7 +299,7 @@ class Library:
                         changed = sorted(marks)
                         sequence = self._journal.begin(changed)
                         self._table.write_marks(marks)
-                        self._finish(sequence, changed, self._table.passages_of(changed))
+                        self._parts.finish_batch(sequence, changed, self._table.passages_of(changed))
                     count += len(marks)
                 self._journal.clear_due(targets)
         return count
@@ -332,19 +317,19 @@ class Library:
         """
         with self._thread_lock:
             self._settle()
-            self._check_files()
+            self._parts.check_before_compaction(self._manifest.dimensions)
             sequence = self._journal.begin([])
             # No document depends on the batch. If it stays open, the next write finishes it.
             with suppress(StorageError):
                 self._table.compact()
                 if self._table.count() >= FILTERS_FROM:
                     self._vectors.build_filters()
-                self._acknowledge(sequence, [], [], self._parts.checkpoint())
+                self._parts.acknowledge(sequence, [], [], self._parts.checkpoint())
 
     def optimize(
         self, recall: float = DEFAULT_RECALL, *, rebuild: bool = False, on_step: Callable[[str], None] | None = None
     ) -> IndexReport | None:
-        """Join small files. Above EXACT_LIMIT passages also build or refresh the vector index and measure its recall@16.
+        """Join small files. Above EXACT_LIMIT passages also build or refresh the vector index and measure its recall.
 
         Searches do not use an index below `recall`. After a kill the next call starts over.
         """
@@ -352,7 +337,7 @@ class Library:
         with self._thread_lock:
             self._settle()
             report_step("comparing checksums")
-            self._check_files()
+            self._parts.check_before_compaction(self._manifest.dimensions)
             self._journal.start_recording_files()
             sequence = self._journal.begin([])
             report_step("joining small files")
@@ -361,7 +346,7 @@ class Library:
             report = None
             if passages > EXACT_LIMIT:
                 report = refresh_index(self._folder, self._vectors, passages, recall, rebuild, report_step)
-            self._acknowledge(sequence, [], [], self._parts.checkpoint())
+            self._parts.acknowledge(sequence, [], [], self._parts.checkpoint())
         return report
 
     def _settle(self) -> None:
@@ -375,27 +360,7 @@ class Library:
             passages = self._table.passages_of(ids)
             remaining = {stored.passage.document_id for stored in passages}
             self._settled_deletions |= self._journal.hashes(ids).keys() - remaining
-            self._finish(sequence, ids, passages)
-
-    def _finish(self, sequence: int, document_ids: Sequence[str], passages: Sequence[StoredPassage]) -> None:
-        """Update the word index and acknowledge the batch. `passages` are those of the documents in the Lance table."""
-        opstamp = self._words.replace(document_ids, passages)
-        self._acknowledge(sequence, document_ids, document_rows(passages), Checkpoint(self._table.version, opstamp))
-
-    def _acknowledge(
-        self, sequence: int, document_ids: Sequence[str], rows: Sequence[DocumentRow], checkpoint: Checkpoint
-    ) -> None:
-        """Close the batch and record the checksums of its files."""
-        checksums = self._journal.files()
-        files = None if checksums is None else find_checksum_changes(self._folder, checksums)
-        self._journal.finish(sequence, document_ids, rows, checkpoint, files)
-
-    def _check_files(self) -> None:
-        """Raise LibraryDamaged if a compaction would copy damaged files."""
-        checksums = self._journal.files() or {}
-        if names := find_damage_before_compaction(self._folder, checksums, self._manifest.dimensions):
-            raise LibraryDamaged(describe_damage(self._folder, names))
-        remove_damaged_versions(self._folder, checksums)
+            self._parts.finish_batch(sequence, ids, passages)
 
     def search_vectors(self, vector: Vectors, k: int, scope: Scope) -> tuple[Hit, ...]:
         """Search by vector, see PassageStore. Raise InputError for a vector of another dimension or not finite."""
@@ -509,28 +474,7 @@ class Library:
     def info(self) -> LibraryInfo:
         """Return a summary, and whether the parts agree. Counting takes seconds for millions of passages."""
         with self._thread_lock:
-            for _ in range(5):
-                before = self._journal.data_version()
-                documents, passages = self._journal.recount()
-                batches = len(self._journal.open_batches())
-                problems = [] if batches else self._parts.problems(passages)
-                # If a writer has finished a batch meanwhile, the counts may be of different states.
-                if self._journal.data_version() == before:
-                    break
-            index = read_report(self._folder) if passages > EXACT_LIMIT else None
-        return LibraryInfo(
-            path=str(self._folder),
-            manifest=self._manifest,
-            documents=documents,
-            passages=passages,
-            exact=passages <= EXACT_LIMIT or index is None or not index.good,
-            index=index,
-            unindexed=self._vectors.unindexed() if passages > EXACT_LIMIT else 0,
-            sources=tuple(self.sources()),
-            bytes_on_disk=measure_parts(self._folder),
-            open_batches=batches,
-            problems=tuple(problems),
-        )
+            return self._parts.info(self._manifest)
 
     @classmethod
     def repair(cls, path: Path | str) -> LibraryInfo:
@@ -547,7 +491,7 @@ class Library:
             if manifest.complete:
                 rebuild_from_passages(folder, manifest.dimensions)
             else:
-                cls._build(folder, manifest, lock)._close_parts()
+                cls._build(folder, manifest, lock)._parts.close()
         finally:
             lock.release()
         with cls.open(folder) as library:

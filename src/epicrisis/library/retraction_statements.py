@@ -1,8 +1,8 @@
 """Statements of notices and lists about articles, such as retractions, in tables of the journal's database.
 
-A statement names its target by a document id or a DOI, so it also applies to documents added later. Targets with changed
-statements stay `due` until the library's documents carry the new marks. Libraries of earlier versions get the tables
-with their first statement.
+A statement names its target by a document id or a DOI, so it also applies to documents added later. A target with
+changed statements is `due` until the library's documents carry its new marks. Libraries of earlier versions get the
+tables with their first statement.
 """
 
 from __future__ import annotations
