@@ -36,7 +36,7 @@ def main() -> None:
         }
     )
     began = time.perf_counter()
-    matrix = VectorMatrix.of(1, table, DIMENSIONS)
+    matrix = VectorMatrix.from_arrow(1, table, DIMENSIONS)
     print(f"making the matrix of {ROWS} x {DIMENSIONS}: {time.perf_counter() - began:.2f} s")
     for name, scope in (
         ("everything", Scope(patient=None)),

@@ -108,7 +108,7 @@ def test_killed_while_it_is_made(killer: Killer, moment: str, passes: int, tmp_p
     folder = tmp_path / "library"
     killer.kill("create", folder, moment, passes)
     if passes == 0:
-        with pytest.raises(LibraryDamaged, match="is being made"):
+        with pytest.raises(LibraryDamaged, match="is being created"):
             Library.open(folder)
         create(folder).close()
     with Library.open(folder, write=True) as library:

@@ -315,8 +315,8 @@ def test_texts_that_nearly_agree_are_chosen_together() -> None:
     dice = np.random.default_rng(3)
     texts = [[f"clinical{word}" for word in dice.integers(0, 900, 80)] for _ in range(600)]
     changed = [[*words[:40], "different", *words[41:]] for words in texts]
-    chosen = [health._chosen(" ".join(words), 0.25) for words in texts]
-    also = [health._chosen(" ".join(words), 0.25) for words in changed]
+    chosen = [health._is_in_sample(" ".join(words), 0.25) for words in texts]
+    also = [health._is_in_sample(" ".join(words), 0.25) for words in changed]
     assert 0.15 < np.mean(chosen) < 0.35
     both = sum(first and second for first, second in zip(chosen, also, strict=True))
     assert both > 0.9 * sum(chosen)

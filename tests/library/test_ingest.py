@@ -14,9 +14,9 @@ import pytest
 from epicrisis.corpus.reader_base import Deleted
 from epicrisis.corpus.readers import Skipped
 from epicrisis.errors import EncoderMismatch, LibraryError
-from epicrisis.library import ingest_batches
+from epicrisis.library import ingest_batches, ingest_encoding
 from epicrisis.library.ingest import add_documents
-from epicrisis.library.ingest_batches import content_hash
+from epicrisis.library.ingest_comparison import content_hash
 from epicrisis.library.ingest_report import MAX_LISTED, IngestProgress, IngestReport
 from epicrisis.library.library import Library
 from epicrisis.protocols import StoredDocument, Vectors
@@ -146,7 +146,8 @@ class _Slow(HashingEncoder):
 @pytest.mark.parametrize("seconds", [0.3, 0.05, 0.001])
 def test_everything_is_acknowledged_in_time(seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = _Clock()
-    monkeypatch.setattr(ingest_batches, "time", clock)
+    for module in (ingest_batches, ingest_encoding):
+        monkeypatch.setattr(module, "time", clock)
     told: list[IngestProgress] = []
     with create(tmp_path / "l") as library:
         report = add_documents(

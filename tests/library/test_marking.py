@@ -166,7 +166,7 @@ def test_a_document_of_another_source_is_marked_by_its_pmid_or_doi(tmp_path: Pat
     assert own.marks == ()
 
 
-@pytest.mark.parametrize("step", ["remark", "_finish", "settle_due", "state"])
+@pytest.mark.parametrize("step", ["write_marks", "finish_batch", "clear_due", "replace_statements"])
 def test_killed_in_any_step_the_next_addition_marks_it(
     step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,11 +177,13 @@ def test_killed_in_any_step_the_next_addition_marks_it(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        owner = {"remark": "vectors.PassageTable", "_finish": "library.Library"}.get(step, "journal.Journal")
+        owner = {"write_marks": "passage_table.PassageTable", "finish_batch": "library_parts.LibraryParts"}.get(
+            step, "journal.Journal"
+        )
         patched.setattr(f"epicrisis.library.{owner}.{step}", killed)
         with pytest.raises(KeyboardInterrupt):
-            added(path, NOTICE if step == "state" else LIST)
-    again: Item = NOTICE if step == "state" else article(3)
+            added(path, NOTICE if step == "replace_statements" else LIST)
+    again: Item = NOTICE if step == "replace_statements" else article(3)
     added(path, again)
     assert marks(path)["pubmed:1"] == ("retracted",)
     assert "pubmed:1" not in passages(path, DEFAULT)
@@ -199,7 +201,7 @@ def test_marks_left_due_by_a_stop_are_noticed_and_made_by_the_next_writer(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("epicrisis.library.passage_table.PassageTable.remark", stopped)
+        patched.setattr("epicrisis.library.passage_table.PassageTable.write_marks", stopped)
         with pytest.raises(KeyboardInterrupt):
             added(path, LIST)
     with Library.open(path) as reader:
@@ -240,7 +242,7 @@ def test_a_repaired_library_keeps_what_was_stated(tmp_path: Path) -> None:
 
 def test_the_mutant_that_does_not_mark_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A retracted study without its mark: with the marking taken out the tests above must fail."""
-    monkeypatch.setattr("epicrisis.library.library.documents_named", lambda *_: ())
+    monkeypatch.setattr("epicrisis.library.library.find_documents", lambda *_: ())
     with pytest.raises(KeyError):
         test_a_retraction_marks_the_article_in_whatever_order_they_come(LIST, "last", tmp_path)
 

@@ -47,5 +47,5 @@ def test_what_cannot_be_read_allows_nothing(line: str, tmp_path: Path) -> None:
     allow_remote(tmp_path, ["a.example.org"])
     with (tmp_path / NAME).open("a") as file:
         file.write(f"{line}\n")
-    with pytest.raises(LibraryDamaged, match="no other machine is allowed: delete it, and say --allow-remote anew"):
+    with pytest.raises(LibraryDamaged, match="no other machine is allowed: delete it, and pass --allow-remote again"):
         read_remote(tmp_path)

@@ -38,20 +38,20 @@ _AFTER: dict[str, tuple[Any, str]] = {
     "words-committed": (WordIndex, "_commit"),
     "journal-done": (Journal, "finish"),
     "manifest-written": (manifest, "write_manifest"),
-    "cleared": (rebuild, "clear"),
-    "deletion-remembered": (Journal, "bury"),
+    "cleared": (rebuild, "remove_parts"),
+    "deletion-remembered": (Journal, "record_deletions"),
     "compacted": (PassageTable, "compact"),
     "filters-built": (VectorSearch, "build_filters"),
     "index-built": (VectorSearch, "build_index"),
-    "measured": (vector_index, "measure"),
+    "measured": (vector_index, "measure_index"),
     "report-not-in-place": (json, "dump"),
     "report-written": (vector_index, "write_report"),
 }
 _BEFORE: dict[str, tuple[Any, str]] = {
     "table-not-synced": (PassageTable, "sync"),
     "words-added": (WordIndex, "_commit"),
-    "journal-not-committed": (Journal, "_mark"),
-    "parts-built": (manifest, "completed"),
+    "journal-not-committed": (Journal, "_set_checkpoint"),
+    "parts-built": (manifest, "mark_complete"),
     "rebuilt": (Journal, "rebuild"),
     "old-report-gone": (VectorSearch, "build_index"),
 }
@@ -63,7 +63,7 @@ _DURING: dict[str, tuple[Any, str]] = {
     "writing": (Journal, "begin"),
     "building-filters": (VectorSearch, "build_filters"),
     "building-index": (VectorSearch, "build_index"),
-    "measuring": (vector_index, "measure"),
+    "measuring": (vector_index, "measure_index"),
     "optimizing": (Library, "optimize"),
 }
 PHASES = (

@@ -153,7 +153,7 @@ def _check_notes(
 ) -> None:
     """Reads the notes once more, before a library is made: raises InputError where the encoder would not read all."""
     from epicrisis.corpus.removal_log import RemovalLog
-    from epicrisis.library.ingest_checks import check_notes_fit_window
+    from epicrisis.library.splitters import check_notes_fit_window
 
     check_notes_fit_window(again(dataclasses.replace(treatment, ledger=RemovalLog())), splitter, encoder)
 
@@ -348,7 +348,7 @@ def delete(
 
     Of a patient without a note name, birth date and record numbers are forgotten, too.
     """
-    from epicrisis.library.ingest_checks import read_document_patients
+    from epicrisis.library.ingest_patients import read_document_patients
     from epicrisis.library.library import Library
     from epicrisis.library.patients import forget_patients
 

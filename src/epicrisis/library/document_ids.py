@@ -1,9 +1,8 @@
-"""Which document of a library a document from a file is: a new one, the successor of one that is there, or another's.
+"""The document ids of files: find out whether a file is new, a version of a document in the library, or a copy.
 
-A document is replaced by its successor alone. The successor of one whose id is made of a file's name comes from the
-file at the same path, or from a file of the same content where that path no longer has it (the folder was moved). A
-file of the same name elsewhere gets an id of its own; a copy is the document that is there. The successor of one that
-has an id of its own comes from the same file, or is said to be one (`replace`).
+A document with an id made from its file's name is replaced only by the file at the same path, or by a file with the
+same content after that path has lost it (the folder was moved). Another file with the same name gets a different id, and
+a copy gets the id of the original. A document with an id of its own is replaced only by the same file, or with `replace`.
 """
 
 from __future__ import annotations
@@ -14,113 +13,103 @@ from pathlib import Path
 
 from epicrisis.corpus.reader_base import FromFile, shown, whole_file
 from epicrisis.errors import InputError
-from epicrisis.library.ingest_report import MAX_LISTED
+from epicrisis.library.ingest_report import IngestCounts
 from epicrisis.library.library import Library
 from epicrisis.types import Document, Origin
 
-_FEW_DIGITS = 8
+_MIN_DIGITS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentCopy:
-    """A copy of a file that is in the library: the name it has there."""
+    """A copy of a file in the library."""
 
     name: str
+    """The file's name in the library."""
 
 
 class FileDocumentIds:
-    """Finds the ids of one addition's documents that come from files."""
+    """Resolves the ids of documents from files during one ingestion."""
 
-    def __init__(self, library: Library, replace: bool) -> None:
+    def __init__(self, library: Library, counts: IngestCounts, replace: bool) -> None:
         self._library = library
+        self._counts = counts
         self._replace = replace
-        self._by_path: dict[str, str] = {}
+        self._by_path: dict[str, str | DocumentCopy] = {}
         self._by_name: dict[str, Origin] = {}
         self._by_content: dict[str, Origin] = {}
-        self._copies: dict[str, DocumentCopy] = {}
-        self.remarks: list[str] = []
-        """The first things to tell of files whose names were taken, or whose content was there."""
-        self.more_remarks = 0
 
-    def named(self, item: FromFile) -> FromFile | DocumentCopy:
-        """Return the document with the id that the file has, or will have, in the library."""
+    def resolve(self, item: FromFile) -> FromFile | DocumentCopy:
+        """Return the document with the id of its file in the library."""
         origin = item.origin
-        if (copy := self._copies.get(origin.path)) is not None:
-            return copy
-        name = self._by_path.get(origin.path)
-        if name is None:
-            found = self._name(origin)
-            if isinstance(found, DocumentCopy):
-                self._remark(f"{shown(origin.path)}: already there as file:{found.name}")
-                self._copies[origin.path] = found
-                return found
-            name = found
-            mine = dataclasses.replace(origin, name=name)
+        if origin.path not in self._by_path:
+            name = self._choose_name(origin)
             self._by_path[origin.path] = name
-            self._by_name[name] = mine
-            self._by_content.setdefault(origin.sha256, mine)
-        return FromFile(_renamed(item.document, origin.name, name), dataclasses.replace(origin, name=name))
+            if isinstance(name, DocumentCopy):
+                self._counts.add_remark(f"{shown(origin.path)}: already there as file:{name.name}")
+            else:
+                renamed = dataclasses.replace(origin, name=name)
+                self._by_name[name] = renamed
+                self._by_content.setdefault(origin.sha256, renamed)
+        name = self._by_path[origin.path]
+        if isinstance(name, DocumentCopy):
+            return name
+        return FromFile(_rename(item.document, origin.name, name), dataclasses.replace(origin, name=name))
 
-    def refusal(self, document: Document, origin: Origin, known: Origin | None) -> str | None:
-        """Say why a document may not replace the one of its id, whose file is `known`; None where it may."""
-        if self._replace or known is None or origin.path == known.path:
+    def find_fault(self, origin: Origin, existing: Origin | None) -> str | None:
+        """Return why a document may not replace the one of its id from file `existing`, or None if it may."""
+        if self._replace or existing is None or origin.path == existing.path:
             return None
-        if origin.name and origin.sha256 == known.sha256:
+        if origin.name and origin.sha256 == existing.sha256:
             return None
-        other = shown(Path(known.path).name)
+        other = shown(Path(existing.path).name)
         return (
-            f"same id as a document of another file ({other}), with another text: give --replace to put this one in "
-            "its place, or give it an id of its own"
+            f"same id as a document of another file ({other}), but another text: pass --replace to replace it, or give "
+            "this document its own id"
         )
 
-    def is_news(self, origin: Origin, known: Origin | None) -> bool:
-        """Tell whether a document of unchanged content is to be known by this file instead of the `known` one."""
-        if known is None or origin.name or origin.path == known.path:
-            return origin != known
-        return not Path(known.path).is_file()
+    def is_better(self, origin: Origin, existing: Origin | None) -> bool:
+        """Return whether `origin` should replace the recorded file of an unchanged document."""
+        if existing is None or origin.name or origin.path == existing.path:
+            return origin != existing
+        return not Path(existing.path).is_file()
 
-    def _remark(self, text: str) -> None:
-        if len(self.remarks) < MAX_LISTED:
-            self.remarks.append(text)
-        else:
-            self.more_remarks += 1
-
-    def _name(self, origin: Origin) -> str | DocumentCopy:
-        there = self._library.named_at(origin.path)
-        if there is not None and there.name not in self._by_name:
-            return there.name
+    def _choose_name(self, origin: Origin) -> str | DocumentCopy:
+        at_path = self._library.origin_at_path(origin.path)
+        if at_path is not None and at_path.name not in self._by_name:
+            return at_path.name
         same = self._by_content.get(origin.sha256)
         if same is None:
-            known = self._library.named_with(origin.sha256)
-            # Another file of this addition has the name by now, and the document waits for its commit.
-            same = known if known is not None and known.name not in self._by_name else None
+            stored = self._library.origin_with_content(origin.sha256)
+            # Another file of this ingestion may have taken the name, with its document not yet committed.
+            same = stored if stored is not None and stored.name not in self._by_name else None
         if same is not None:
-            return DocumentCopy(same.name) if _holds(same) else same.name
+            return DocumentCopy(same.name) if _is_unchanged(same) else same.name
         if not self._is_taken(origin.name):
             return origin.name
-        digits = _FEW_DIGITS
+        digits = _MIN_DIGITS
         while self._is_taken(name := f"{origin.name}~{origin.sha256[:digits]}"):
             digits += 1
-        self._remark(
+        self._counts.add_remark(
             f"{shown(origin.path)}: file:{origin.name} is another file, so this one is file:{name}; if it is a new "
-            "version of that one, delete this one and add it with --replace"
+            "version of that file, delete this one and add it with --replace"
         )
         return name
 
     def _is_taken(self, name: str) -> bool:
-        """Tell whether another file, or a document of a file of many, has this name.
+        """Return whether another file, or a document of a file with many documents, has this name.
 
-        A document whose file is not known, from a library of an earlier version, is taken for this file's.
+        A document without a recorded file, in a library of an earlier version, is assumed to be from this file.
         """
         if name in self._by_name:
             return True
         id_ = f"file:{name}"
-        there = id_ in self._library.content_hashes([id_])
-        return there and not self._replace and id_ in self._library.origins([id_])
+        exists = id_ in self._library.content_hashes([id_])
+        return exists and not self._replace and id_ in self._library.origins([id_])
 
 
-def _holds(origin: Origin) -> bool:
-    """Tell whether the file is still where it was, with the same content; True where that cannot be seen."""
+def _is_unchanged(origin: Origin) -> bool:
+    """Return whether the file still exists with the same content. Return True if it cannot be read."""
     path = Path(origin.path)
     try:
         return path.is_file() and whole_file(path).sha256 == origin.sha256
@@ -128,11 +117,11 @@ def _holds(origin: Origin) -> bool:
         return True
 
 
-def _renamed(document: Document, old: str, new: str) -> Document:
+def _rename(document: Document, old: str, new: str) -> Document:
     if old == new:
         return document
     id_ = f"file:{new}{document.id.removeprefix(f'file:{old}')}"
     source = new + document.source.removeprefix(old) if document.source.startswith(old) else document.source
-    # What has no title of its own has the file's: it is the same file, whatever link or folder led to it.
+    # A document without its own title has the file's name as its title.
     title = Path(new).stem if document.title == Path(old).stem else document.title
     return dataclasses.replace(document, id=id_, source=source, title=title)

@@ -161,8 +161,8 @@ class Library:
     def _open(cls, folder: Path, manifest: LibraryManifest, lock: FileLock | None) -> Self:
         if not manifest.complete:
             raise LibraryDamaged(
-                f"{folder} is being created, or its creation was interrupted: try again in a moment, or run the command "
-                "that creates it again"
+                f"{folder} is being created, or its creation was interrupted: try again in a moment, or repeat the "
+                "command that creates it"
             )
         check_parts(folder)
         if lock is not None:

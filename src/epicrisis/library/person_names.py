@@ -277,17 +277,17 @@ def find_mentions(text: str, *, hyphens: bool = True) -> list[Mention]:
         for last in range(first + 1, min(first + _LONGEST, len(words))):
             before, here = words[last - 1], words[last]
             gap = plain[before.end : here.start]
-            if not (_BEHIND_INITIAL if len(before.folded) == 1 else _BETWEEN).fullmatch(gap) and gap != "-":
+            if not (_BEHIND_INITIAL if len(before.fold) == 1 else _BETWEEN).fullmatch(gap) and gap != "-":
                 break
             if plain[max(words[first].start - 1, 0)] == "-" or plain[here.end : here.end + 1] == "-":
                 continue
             run = words[first : last + 1]
             # Na, Li: what stands in a list is no name.
-            if gap.strip() and all(len(word.folded) <= 2 for word in run):
+            if gap.strip() and all(len(word.fold) <= 2 for word in run):
                 continue
-            if all(word.folded in _COMMON for word in run) and not all(word.is_capital for word in run):
+            if all(word.fold in _COMMON for word in run) and not all(word.is_capital for word in run):
                 continue
-            found.append(Mention(first, last, tuple(_keys_of([word.folded for word in run]))))
+            found.append(Mention(first, last, tuple(_keys_of([word.fold for word in run]))))
     return found
 
 
