@@ -20,7 +20,8 @@ from epicrisis.library.library import Library
 from epicrisis.library.library_folder import REPLIES
 from epicrisis.library.manifest import NAME as MANIFEST
 from epicrisis.library.passage_lookup import sample_passages
-from epicrisis.library.patients import Roster, check_patient, holds_patients, resolve_patient
+from epicrisis.library.patient_check import check_patient, resolve_patient
+from epicrisis.library.patients import Roster, holds_patients
 from epicrisis.library.remote_consent import allow_remote, read_remote
 from epicrisis.models.chat.layers.budget import Budget
 from epicrisis.models.chat.layers.cache import ReplyCache

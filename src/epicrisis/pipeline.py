@@ -49,7 +49,8 @@ from epicrisis.components import (
 )
 from epicrisis.errors import EpicrisisError, InputError, SettingsError
 from epicrisis.evidence_selection import AGAIN, NO_TIME, TimeAsked, by_time, fitting, found, ordered, time_asked
-from epicrisis.library.patients import MIXED_NOTICE, Roster, check_patient, resolve_patient
+from epicrisis.library.patient_check import check_patient, resolve_patient
+from epicrisis.library.patients import MIXED_NOTICE, Roster
 from epicrisis.logs import log_error, log_event, open_log
 from epicrisis.models.catalogue import is_demo
 from epicrisis.overrides import AS_SET, RunOverrides, treated

@@ -14,6 +14,7 @@ from epicrisis.errors import InputError, LibraryDamaged, LibraryError
 from epicrisis.library.fusion_checks import check_same_documents
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import Library
+from epicrisis.library.patient_check import check_patient, resolve_patient
 from epicrisis.library.patient_identities import (
     NAME,
     declare_literature,
@@ -24,7 +25,7 @@ from epicrisis.library.patient_identities import (
     read_version,
     record_identities,
 )
-from epicrisis.library.patients import Roster, check_patient, forget_patients, resolve_patient
+from epicrisis.library.patients import Roster, forget_patients
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document, Question
 from tests.support.patient_records import ENCODER, library
@@ -139,20 +140,20 @@ def test_document_of_nobody_in_a_library_of_notes_is_skipped(tmp_path: Path) -> 
     with open_or_create(tmp_path / "l", ENCODER, "hashing", overlap=0) as made:
         report = add_documents(made, [note("p1"), note(None), note("p2")], ENCODER, literature=False)
         assert (report.added, report.skipped) == (2, 1)
-        assert "give --literature" in report.first_skipped[0].reason
+        assert "pass --literature" in report.first_skipped[0].reason
         assert not Roster(made).is_mixed()
         report = add_documents(made, [note(None)], ENCODER, literature=True)
         assert (report.added, report.skipped) == (1, 0)
-        assert Roster(made).literature()
+        assert Roster(made).has_literature()
         assert not Roster(made).is_mixed()
 
 
 def test_note_in_a_library_of_literature_is_refused(tmp_path: Path) -> None:
     with open_or_create(tmp_path / "l", ENCODER, "hashing", overlap=0) as made:
-        with pytest.raises(InputError, match="give --literature if they are"):
+        with pytest.raises(InputError, match="pass --literature if they are"):
             add_documents(made, [note(None), note("p1")], ENCODER, literature=False)
         assert add_documents(made, [note(None)], ENCODER, literature=False).added == 1
-        with pytest.raises(InputError, match="give --literature if they are"):
+        with pytest.raises(InputError, match="pass --literature if they are"):
             add_documents(made, [note("p1")], ENCODER, literature=False)
         assert not Roster(made).patients()
         assert add_documents(made, [note("p1")], ENCODER, literature=True).added == 1
@@ -166,7 +167,7 @@ def test_mixed_library_of_before_says_so(tmp_path: Path) -> None:
 
     with library(tmp_path / "old", [note("p1"), note(None)]) as opened:
         assert Roster(opened).is_mixed()
-        assert any("are read with every patient's questions" in each for each in check_health(opened).notices)
+        assert any("are used for questions about every patient" in each for each in check_health(opened).notices)
 
 
 # -- fused libraries --------------------------------------------------------------------------------------------------

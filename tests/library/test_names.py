@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from epicrisis.errors import InputError
-from epicrisis.library.patients import Roster, check_patient
+from epicrisis.library.patient_check import check_patient
+from epicrisis.library.patients import Roster
 from epicrisis.library.person_names import are_alike, find_mentions, fold, name_keys
 from epicrisis.types import Document, Question
 from tests.support.patient_records import library

@@ -1,8 +1,8 @@
 """The document ids of files: find out whether a file is new, a version of a document in the library, or a copy.
 
 A document with an id made from its file's name is replaced only by the file at the same path, or by a file with the
-same content after that path has lost it (the folder was moved). Another file with the same name gets a different id, and
-a copy gets the id of the original. A document with an id of its own is replaced only by the same file, or with `replace`.
+same content after that path has lost it (the folder was moved). Another file with the same name gets a different id. A
+copy gets the id of the original. A document with its own id is replaced only by the same file, or with `replace`.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def open_or_create(
     if splitter not in (None, manifest.splitter):
         library.close()
         raise LibraryError(
-            f"{path} cuts documents by {manifest.splitter}, not by {splitter}: omit --splitter, or create another "
+            f"{path} cuts documents by {manifest.splitter}, not by {splitter}: leave --splitter out, or create another "
             "library"
         )
     if chunk_tokens not in (None, manifest.max_tokens):

@@ -38,7 +38,7 @@ class NotesAndLiterature:
         if self._has_literature and not (self._allows_both or self._was_mixed):
             raise InputError(
                 f"{self._library.path} would mix patients' notes with documents of no patient, which questions about "
-                "every patient use: give --literature if they are literature for all, or create a separate library "
+                "every patient use: pass --literature if they are literature for all, or create a separate library "
                 "for the notes"
             )
         self._has_notes = True
