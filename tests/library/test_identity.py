@@ -216,8 +216,8 @@ def test_a_document_of_another_file_is_refused_unless_it_is_to_replace(tmp_path:
     assert [(each.path, each.reason) for each in report.first_skipped] == [
         (
             "a",
-            "same id as a document of another file (may.jsonl), but another text: pass --replace to replace it, or give "
-            "this document its own id",
+            "same id as a document of another file (may.jsonl), but another text: pass --replace to replace it, or "
+            "give this document its own id",
         )
     ]
     assert texts(library)["a"] == "Aspirin."

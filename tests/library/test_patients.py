@@ -124,7 +124,7 @@ def test_notes_of_a_library_beside_are_nobodys_here(mixed: Library, tmp_path: Pa
 )
 def test_another_patient_who_is_named(text: str, mixed: Library) -> None:
     said = refused(mixed, text, "10083814")
-    assert "it names another patient of this library: ask with --patient of the one it is" in said
+    assert "it names another patient of this library: pass --patient for the one it is" in said
     assert not any(name in said for name in ("10083815", "Maria", "P-1001", "Çan"))
     assert "it names a patient of this library" in refused(mixed, text, None)
 
