@@ -26,8 +26,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from epicrisis.configuration import load
-from epicrisis.evaluation.analysis.statistics import mean_of
+from epicrisis.configuration import load_settings
+from epicrisis.evaluation.analysis.statistics import estimate_mean
 from epicrisis.evaluation.metrics.ranking import ndcg_at_k, recall_at_k, reciprocal_rank
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.models.encoder import load_encoder
@@ -47,7 +47,7 @@ def main() -> None:
     if "--others" in sys.argv:
         documents = subset(data, list(documents), int(sys.argv[sys.argv.index("--others") + 1]))
     judged = scifact_claims(data) if corpus == "scifact" else bioasq_questions(data)
-    encoder = load_encoder("minilm", load().home)
+    encoder = load_encoder("minilm", load_settings().home)
     with open_or_create(folder, encoder, "minilm") as library:
         report = add_documents(library, documents, encoder)
         print(f"{report.added} added, {report.unchanged} there, {library.count()} documents and passages, {titles=}")
@@ -69,7 +69,7 @@ def line(by: str, rankings: Sequence[Sequence[str]], judged: Sequence[frozenset[
         "recall@100": [recall_at_k(ranked, gold, 100) for ranked, gold in pairs],
         "MRR": [reciprocal_rank(ranked, gold) for ranked, gold in pairs],
     }
-    shown = "  ".join(f"{name} {mean_of(values).value:.3f}" for name, values in figures.items())
+    shown = "  ".join(f"{name} {estimate_mean(values).value:.3f}" for name, values in figures.items())
     return f"{by:7} {shown}  n = {len(judged)}"
 
 

@@ -109,7 +109,7 @@ NOT_HEEDED = {
         ("--note-tokens", "900", "--unit", "note", "--strategy", "full-context"),
         "setting note_tokens: only whole notes",
     ),
-    "permission": (("--setting", "allow_remote=true"), "setting allow_remote: it is said once for each library"),
+    "permission": (("--setting", "allow_remote=true"), "setting allow_remote: it is given once for each library"),
 }
 
 

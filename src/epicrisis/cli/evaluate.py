@@ -159,11 +159,11 @@ def run(
     json: Json = False,
 ) -> None:
     """The run; see `register` for what its help says."""
-    from epicrisis.configuration import load
+    from epicrisis.configuration import load_settings
     from epicrisis.evaluation.experiments.plain_run import prepared
     from epicrisis.evaluation.experiments.run_findings import findings_of
 
-    settings = load(said(context), config)
+    settings = load_settings(said(context), config)
     folder = folder_of(output, questions, settings.strategy, settings.model_for("writer").name)
 
     async def planned(pipeline: Pipeline) -> tuple[RunPlan, Sequence[Case]]:

@@ -56,7 +56,7 @@ def asked(
 
     Without a library one is made of the set's notes, beside the runs; the set's other experiments find it there.
     """
-    from epicrisis.configuration import load, merged
+    from epicrisis.configuration import load_settings, merge_tables
     from epicrisis.evaluation.experiments.record_cases import prepared, record_sets
     from epicrisis.evaluation.experiments.registry import experiment as called
     from epicrisis.evaluation.experiments.run_findings import findings_of
@@ -72,7 +72,9 @@ def asked(
     failed = 0
     for each in (None, *also):
         changes: dict[str, Any] = {} if each is None else {"models": {"writer": {"name": each}}}
-        settings = load(merged(merged({**STUDIED, "strategy": wanted.strategy}, flags), changes), config)
+        settings = load_settings(
+            merge_tables(merge_tables({**STUDIED, "strategy": wanted.strategy}, flags), changes), config
+        )
         path = library or _library_of(sets, request.data or Path(), settings, chunk_tokens)
         _fill(path, sets, settings, chunk_tokens, quiet=json)
         model = settings.model_for("writer").name
@@ -130,9 +132,9 @@ def _tell(path: Path, report: IngestReport) -> None:
 def _measure(folder: Path, measures: Measures, settings: Settings, library: Path, *, yes: bool, quiet: bool) -> int:
     """Measures what can be measured of the answers; how many measures failed."""
     from epicrisis.cli.measure import measure_run
-    from epicrisis.evaluation.grading.responses import responses
+    from epicrisis.evaluation.grading.scored_answers import read_answers
 
-    if not any(each.measurable for each in responses(folder)):
+    if not any(each.measurable for each in read_answers(folder)):
         return 0
     against = library if measures.judges and measures.against_notes else None
     return measure_run(

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from epicrisis.components import Opened
+from epicrisis.components import LibrarySearch
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis import statistics
-from epicrisis.evaluation.analysis.grouping import SHARE, P
-from epicrisis.evaluation.analysis.published import published
+from epicrisis.evaluation.analysis.grouping import P_COLUMN, SHARE_COLUMN
+from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.statistics import wilson
 from epicrisis.evaluation.experiments import integration
 from epicrisis.evaluation.experiments.arms import Study
@@ -23,7 +23,8 @@ from epicrisis.evaluation.experiments.integration import MACRO, MICRO
 from epicrisis.evaluation.experiments.passage_source import Evidence, of_library
 from epicrisis.evaluation.experiments.protocol import PROTOCOLS
 from epicrisis.evaluation.runs.case import Case
-from epicrisis.evaluation.runs.outcomes import Outcome, read_records
+from epicrisis.evaluation.runs.outcomes import Outcome
+from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.library import Library
@@ -149,7 +150,7 @@ def test_what_is_missing_is_an_error_before_anything_is_asked() -> None:
 
 
 @pytest.mark.parametrize("signal", ["overlap", "rank-biased-overlap", "dense-gap", "bm25-gap", "reranker-overlap"])
-def test_the_check_over_a_real_library_is_the_pipelines(opened: Opened, signal: str) -> None:
+def test_the_check_over_a_real_library_is_the_pipelines(opened: LibrarySearch, signal: str) -> None:
     settings = Settings.model_validate({"preflight": {"signal": signal, "threshold": 0.1}, "rerank": {"name": "o"}})
     found = real(opened, settings)
     question = questions(1)[0]
@@ -159,7 +160,7 @@ def test_the_check_over_a_real_library_is_the_pipelines(opened: Opened, signal: 
     assert verdict == opened.retriever.preflight(question.text, Scope(), signal=check.signal, **by)  # type: ignore[arg-type]
 
 
-def test_over_a_real_library_the_fusion_is_of_all_that_there_is(opened: Opened) -> None:
+def test_over_a_real_library_the_fusion_is_of_all_that_there_is(opened: LibrarySearch) -> None:
     made = integration.cases({"one": questions(2)}, Study(real(opened, Settings()), PROTOCOLS["corrected"]), mirage_k=8)
     mirage = [case for case in made if case.condition["arm"] == "mirage"]
     assert [len(ranking_of(case).ids) for case in mirage] == [8, 8]
@@ -168,7 +169,7 @@ def test_over_a_real_library_the_fusion_is_of_all_that_there_is(opened: Opened) 
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
+def opened(tmp_path_factory: pytest.TempPathFactory) -> LibrarySearch:
     encoder = HashingEncoder(64)
     path = tmp_path_factory.mktemp("integration") / "library"
     texts = {f"doc:{j}": f"Study {j} saw drug {j % 3} help in disease {j % 5} in town {j}." for j in range(24)}
@@ -177,12 +178,12 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
     ) as made:
         add_documents(made, [Document(name, text) for name, text in texts.items()], encoder)
     library = Library.open(path)
-    return Opened(library, Retriever(library, encoder, reranker=("overlap", TermOverlapReranker())))
+    return LibrarySearch(library, Retriever(library, encoder, reranker=("overlap", TermOverlapReranker())))
 
 
-def real(opened: Opened, settings: Settings) -> Evidence:
+def real(opened: LibrarySearch, settings: Settings) -> Evidence:
     """Without the retriever's reranker, so that the dense order is kept; it is the rival's."""
-    bare = Opened(opened.library, Retriever(opened.library, HashingEncoder(64)))
+    bare = LibrarySearch(opened.library, Retriever(opened.library, HashingEncoder(64)))
     return of_library(bare, settings, "dense", reranker=("overlap", TermOverlapReranker()))
 
 
@@ -220,13 +221,13 @@ def test_each_arm_comes_out_as_the_curve_says(biased: tuple[Path, tuple[Outcome,
     for name, of in sets().items():
         for arm in integration.ARMS:
             found = row(table, "reader", name, arm)
-            assert found[SHARE].n == len(of)
-            assert near(found[SHARE].value, expected(arm, of), len(of))
+            assert found[SHARE_COLUMN].n == len(of)
+            assert near(found[SHARE_COLUMN].value, expected(arm, of), len(of))
             assert found["failed"] == found["unparsed"] == found["wrong"] == 0
-    means = {name: row(table, "reader", name, "brief-context")[SHARE].value for name in SIZES}
+    means = {name: row(table, "reader", name, "brief-context")[SHARE_COLUMN].value for name in SIZES}
     macro, micro = (row(table, "reader", part, "brief-context") for part in (MACRO, MICRO))
-    assert macro[SHARE].value == pytest.approx(np.mean(list(means.values())))
-    assert micro[SHARE].value == pytest.approx(sum(SIZES[name] * means[name] for name in SIZES) / N)
+    assert macro[SHARE_COLUMN].value == pytest.approx(np.mean(list(means.values())))
+    assert micro[SHARE_COLUMN].value == pytest.approx(sum(SIZES[name] * means[name] for name in SIZES) / N)
     assert (macro["right"], micro["abstained"]) == (None, N - micro["right"])
     asked = [each for of in sets().values() for each in of]
     for arm in ("brief-context", "brief-context+preflight", "mirage", "chain-of-thought"):
@@ -234,7 +235,7 @@ def test_each_arm_comes_out_as_the_curve_says(biased: tuple[Path, tuple[Outcome,
         interval = row(table, "reader", MICRO, arm)[DIFFERENCE].interval
         assert interval.low <= gain <= interval.high
     assert row(table, "reader", MICRO, "brief-context")[DIFFERENCE].interval.low > 0
-    assert row(table, "reader", MICRO, "chain-of-thought")[P] < 0.01
+    assert row(table, "reader", MICRO, "chain-of-thought")[P_COLUMN] < 0.01
 
 
 def test_where_the_rankings_agree_one_prompt_is_read(biased: tuple[Path, tuple[Outcome, ...], list[int]]) -> None:
@@ -242,7 +243,7 @@ def test_where_the_rankings_agree_one_prompt_is_read(biased: tuple[Path, tuple[O
     agreeing = sum(place(each) < 3 for of in sets().values() for each in of)
     assert documents.count(K) == N + agreeing
     assert documents.count(32) == N
-    records = {record["key"]: record["answer"] for record in read_records(folder / RECORDS)}
+    records = {record.key: record.answer for record in read_records(folder / RECORDS)}
     by_arm = {
         arm: {
             key.partition(" ")[0]: answer
@@ -252,17 +253,18 @@ def test_where_the_rankings_agree_one_prompt_is_read(biased: tuple[Path, tuple[O
         for arm in integration.ARMS
     }
     for key, answer in by_arm["brief-context+preflight"].items():
-        agree = answer["preflight"]["rankings_agree"]
+        assert answer.preflight is not None
+        agree = answer.preflight.rankings_agree
         rival = by_arm["rag" if agree else "brief-context"][key]
-        assert (answer["state"], answer["choice"]) == (rival["state"], rival["choice"])
-    assert all(answer["preflight"] is None for answer in by_arm["brief-context"].values())
+        assert (answer.state, answer.choice) == (rival.state, rival.choice)
+    assert all(answer.preflight is None for answer in by_arm["brief-context"].values())
 
 
 def test_the_retrievers_that_stood_in_are_named(biased: tuple[Path, tuple[Outcome, ...], list[int]]) -> None:
     (said,) = integration.stood_in(read_records(biased[0] / RECORDS))
     assert "MIRAGE fused four retrievers (BM25, Contriever, SPECTER, MedCPT)" in said
     assert "here BM25 and minilm:1 over this library stood in" in said
-    rag = [record for record in read_records(biased[0] / RECORDS) if record["condition"]["arm"] == "rag"]
+    rag = [record for record in read_records(biased[0] / RECORDS) if record.arm == "rag"]
     assert integration.stood_in(rag) == ()
 
 
@@ -272,7 +274,7 @@ def test_an_unbiased_reader_gives_no_alarm(tmp_path: Path) -> None:
     everyone = [each for of in asked.values() for each in of]
     found = run(made, reader(everyone, lambda _, documents: 1.0 if documents == 1 else 0.7), tmp_path / "run")
     for table in integration.tables({"reader": found})[:-1]:
-        assert min((cell for cell in table.column(P) if isinstance(cell, float)), default=1.0) > 0.05
+        assert min((cell for cell in table.column(P_COLUMN) if isinstance(cell, float)), default=1.0) > 0.05
 
 
 # -- known answers, by the analysis alone ------------------------------------------------------------------------------
@@ -299,7 +301,7 @@ def test_no_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
         found = simulated(seed, {"rag": even, "brief-context": even}, {"a": 40, "b": 16, "c": 24})
         table = integration.tables({"m": found}, seed=seed)[0]
         alone += row(table, "m", MACRO, "brief-context")[DIFFERENCE].p < 0.05
-        together += min(p for p in table.column(P) if isinstance(p, float)) < 0.05
+        together += min(p for p in table.column(P_COLUMN) if isinstance(p, float)) < 0.05
     assert max(alone, together) <= 16
     assert alone >= 4, "a test that never speaks says nothing"
 
@@ -395,6 +397,6 @@ def test_what_the_papers_gain_depends_on_the_row_and_on_the_average() -> None:
     assert released[0] == pytest.approx(0.6, abs=0.01)
     assert isinstance(released[1], float)
     assert released[1] < 0
-    for cells in published()["integration"].table.rows:
+    for cells in load_published()["integration"].table.rows:
         assert row(table, cells[0], cells[1])[MACRO] == pytest.approx(cells[-1], abs=0.011)
-    assert set(integration.PUBLISHED) <= set(published())
+    assert set(integration.PUBLISHED) <= set(load_published())

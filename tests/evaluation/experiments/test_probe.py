@@ -10,10 +10,10 @@ from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.cloze import drawn
 from epicrisis.evaluation.experiments.cost import spent
 from epicrisis.evaluation.experiments.protocol import PROTOCOLS
-from epicrisis.evaluation.runs.outcomes import read_records
+from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.retrieval.ordering import in_order
-from epicrisis.testing.reader import Curve, KeyPassage, position_biased_reader, u_curve
+from epicrisis.testing.reader import KeyPassage, PositionCurve, position_biased_reader, u_curve
 from epicrisis.types import Passage, Question, Ranking
 from tests.support import experiments
 
@@ -26,7 +26,7 @@ OWN = [
 ]
 
 
-def asked(curve: Curve, folder: Path) -> tuple[Table, ...]:
+def asked(curve: PositionCurve, folder: Path) -> tuple[Table, ...]:
     dataset, keys = drawn(OWN, N)
 
     def retrieve(question: Question, k: int) -> Ranking:

@@ -11,13 +11,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from epicrisis.counting import units
 from epicrisis.errors import InputError
 from epicrisis.evaluation.experiments.passage_source import Evidence
 from epicrisis.evaluation.experiments.placement import placed
 from epicrisis.evaluation.experiments.protocol import Protocol
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.overrides import RunOverrides
+from epicrisis.partitioning import group_passages
 from epicrisis.retrieval.document_ranking import first, regrouped
 from epicrisis.retrieval.fusion import reciprocal_rank_fusion
 from epicrisis.retrieval.ordering import at_both_ends, in_order
@@ -153,7 +153,7 @@ class Study:
             strategy=_STRATEGIES.get(arm, "rag"),
             ranking=read,
             preflight=preflight,
-            partition=self.protocol.partition_of(len(units(read.passages, count))) if read else None,
+            partition=self.protocol.partition_of(len(group_passages(read.passages, count))) if read else None,
             count=count,
             temperature=self.protocol.temperature,
         )
@@ -176,7 +176,7 @@ def _read(
     if ranking is None:
         return None
     if arm == "brief-context" and protocol.map_reads == "retrieved":
-        return first(material.retrieved, len(units(ranking.passages, evidence.count)), evidence.count)
+        return first(material.retrieved, len(group_passages(ranking.passages, evidence.count)), evidence.count)
     if arm == "ends":
         return at_both_ends(ranking, evidence.count)
     if arm == "reranked" and evidence.reranker is not None:

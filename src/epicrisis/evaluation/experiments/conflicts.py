@@ -10,24 +10,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from epicrisis.answers import Retrieved, Trace
 from epicrisis.dates import last_day
 from epicrisis.evaluation.analysis.grouping import (
     STATES,
     AccuracyMeasure,
     Group,
-    chance,
-    corrected_p,
-    counts,
-    difference,
-    mean,
-    notes,
-    score,
+    compare_to_baseline,
+    correct_p_values,
+    count_endings,
+    describe_chance,
+    make_notes,
+    mean_score,
+    score_outcome,
 )
 from epicrisis.evaluation.analysis.table import Cell, Table
-from epicrisis.evaluation.runs.case import canonical
-from epicrisis.evaluation.runs.outcomes import Outcome, RunRecord, outcomes
+from epicrisis.evaluation.runs.case import canonical_condition
+from epicrisis.evaluation.runs.outcomes import Outcome, score_records
+from epicrisis.evaluation.runs.record import RunRecord
 
 OURS, RIVAL = "brief-context", "rag"
 _ARM = "arm"
@@ -68,43 +69,41 @@ def parted(records: Iterable[RunRecord]) -> tuple[Parted, ...]:
 
     Raises InputError where a question has no options or no gold letter.
     """
-    return tuple(_parted(record) for record in records if record["answer"]["partials"])
+    return tuple(_parted(record) for record in records if record.answer.partials)
 
 
 def _parted(record: RunRecord) -> Parted:
-    answer = record["answer"]
-    (outcome,) = outcomes([record])
-    partials = sorted(answer["partials"], key=lambda partial: int(partial["partition"]))
-    days = _days(answer["trace"])
-    gold = set(answer["question"]["gold_documents"])
-    relevant = [partial for partial in partials if partial["state"] == "relevant"]
+    answer = record.answer
+    (outcome,) = score_records([record])
+    partials = sorted(answer.partials, key=lambda partial: partial.partition)
+    days = _days(answer.trace)
+    gold = set(answer.question.gold_documents)
+    relevant = [partial for partial in partials if partial.state == "relevant"]
     return Parted(
         outcome=outcome,
-        final=answer["choice"] if outcome.state == "answered" else None,
-        gold=answer["question"]["gold"],
+        final=answer.choice if outcome.state == "answered" else None,
+        gold=str(answer.question.gold),
         stated=tuple(
             PartialChoice(
-                choice=partial["choice"],
-                quotations=len(partial["quotations"]),
-                newest=max(
-                    (days[q["passage_id"]] for q in partial["quotations"] if q["passage_id"] in days), default=None
-                ),
-                key=any(passage.rpartition("#")[0] in gold for passage in partial["passages"]),
+                choice=partial.choice,
+                quotations=len(partial.quotations),
+                newest=max((days[q.passage_id] for q in partial.quotations if q.passage_id in days), default=None),
+                key=any(passage.rpartition("#")[0] in gold for passage in partial.passages),
             )
             for partial in relevant
-            if partial["choice"] is not None
+            if partial.choice is not None
         ),
-        undecided=sum(partial["choice"] is None for partial in relevant),
-        nothing=sum(partial["state"] == "nothing" for partial in partials),
-        failed=sum(partial["state"] == "failed" for partial in partials),
+        undecided=sum(partial.choice is None for partial in relevant),
+        nothing=sum(partial.state == "nothing" for partial in partials),
+        failed=sum(partial.state == "failed" for partial in partials),
     )
 
 
-def _days(trace: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+def _days(trace: Trace) -> dict[str, int]:
     """The last day that the date of each passage read can mean, of those that have one."""
-    rankings = [event["ranking"] for event in trace if event["event"] == "retrieved"]
-    passages = [hit["passage"] for ranking in rankings for hit in ranking["hits"]]
-    return {passage["id"]: last_day(passage["date"]) for passage in passages if passage["date"] is not None}
+    rankings = [event.ranking for event in trace if isinstance(event, Retrieved)]
+    passages = [passage for ranking in rankings for passage in ranking.passages]
+    return {passage.id: last_day(passage.date) for passage in passages if passage.date is not None}
 
 
 # -- which rule decided -----------------------------------------------------------------------------------------------
@@ -149,19 +148,19 @@ def rules_table(cases: Sequence[Parted], measure: AccuracyMeasure = "right", see
         ours = [case.outcome for case, _ in spoke]
         theirs = [_with(case, case.gold == choice) for case, choice in spoke]
         followed = [_with(case, case.final == choice) for case, choice in spoke if case.final is not None]
-        differences.append(difference(Group((), ours, theirs, _pair(ours)), measure, seed))
+        differences.append(compare_to_baseline(Group((), ours, theirs, _pair(ours)), measure, seed))
         rows.append(
             (
                 name,
                 len(spoke),
                 len(spoke) - len(followed),
-                mean(followed, measure, seed),
-                mean(theirs, measure, seed),
-                mean(ours, measure, seed),
+                mean_score(followed, measure, seed),
+                mean_score(theirs, measure, seed),
+                mean_score(ours, measure, seed),
             )
         )
     compared = sum(each is not None for each in differences)
-    corrected = corrected_p(differences)
+    corrected = correct_p_values(differences)
     columns = (
         "rule",
         "speaks",
@@ -176,7 +175,7 @@ def rules_table(cases: Sequence[Parted], measure: AccuracyMeasure = "right", see
     remarks = (
         f"Of {len(conflicts)} conflicts. A rule speaks where it names one choice (no tie; a date, a quotation, a key "
         "document is there); no answer: of those, where none was given; followed: of the others.",
-        *chance(case.outcome for case in conflicts),
+        *describe_chance(case.outcome for case in conflicts),
         f"In {unstated} the answer is a choice that no part stated.",
         "Rules overlap: that one is followed does not show that the model goes by it.",
     )
@@ -184,7 +183,7 @@ def rules_table(cases: Sequence[Parted], measure: AccuracyMeasure = "right", see
         "Which rule decided",
         columns,
         tuple((*row, found, p) for row, found, p in zip(rows, differences, corrected, strict=True)),
-        notes(measure, compared, remarks),
+        make_notes(measure, compared, remarks),
         source,
     )
 
@@ -200,10 +199,10 @@ def split(records: Iterable[RunRecord]) -> tuple[tuple[Parted, ...], tuple[Outco
     """BriefContext's cases and plain RAG's outcomes, by the condition `arm`, else by the strategy of the answer."""
     arms: dict[str, list[RunRecord]] = {OURS: [], RIVAL: []}
     for record in records:
-        arm = record.get("condition", {}).get(_ARM, record["answer"]["strategy"])
+        arm = record.arm
         if arm in arms:
             arms[arm].append(record)
-    return parted(arms[OURS]), outcomes(arms[RIVAL])
+    return parted(arms[OURS]), score_records(arms[RIVAL])
 
 
 def conflicts_table(
@@ -223,16 +222,16 @@ def conflicts_table(
     for key, members in _groups(cases, by):
         ours = [case.outcome for case in members if case.conflict]
         against = [theirs[_twin(each)] for each in ours if _twin(each) in theirs]
-        differences.append(difference(Group((), ours, against, _pair(ours)), measure, seed))
+        differences.append(compare_to_baseline(Group((), ours, against, _pair(ours)), measure, seed))
         rows.append(
             (
                 *key,
                 len(members),
                 len(ours),
-                mean(ours, measure, seed),
-                *counts(ours),
+                mean_score(ours, measure, seed),
+                *count_endings(ours),
                 *_compared(ours, against, measure),
-                mean(against, measure, seed),
+                mean_score(against, measure, seed),
             )
         )
     columns = (
@@ -249,9 +248,9 @@ def conflicts_table(
         "difference to RAG",
         "p (Holm)",
     )
-    corrected = corrected_p(differences)
+    corrected = correct_p_values(differences)
     remarks = (
-        *chance(case.outcome for case in cases),
+        *describe_chance(case.outcome for case in cases),
         "Resolved: share right among the conflicts. Not compared: RAG failed, or was not asked the same.",
         "The same questions at every condition: rows are not independent of each other.",
     )
@@ -259,7 +258,7 @@ def conflicts_table(
         "Conflicts among the parts",
         columns,
         tuple((*row, found, p) for row, found, p in zip(rows, differences, corrected, strict=True)),
-        notes(measure, sum(each is not None for each in differences), remarks),
+        make_notes(measure, sum(each is not None for each in differences), remarks),
         source,
     )
 
@@ -268,10 +267,10 @@ def _compared(
     ours: Sequence[Outcome], against: Sequence[Outcome], measure: AccuracyMeasure
 ) -> tuple[int, int, int, int]:
     """(win, tie, lose, not compared), counts of cases."""
-    other = {_twin(each): score(each, measure) for each in against}
+    other = {_twin(each): score_outcome(each, measure) for each in against}
     ended: Counter[str] = Counter()
     for each in ours:
-        mine, theirs = score(each, measure), other.get(_twin(each))
+        mine, theirs = score_outcome(each, measure), other.get(_twin(each))
         if mine is None or theirs is None:
             ended["not compared"] += 1
         else:
@@ -281,7 +280,9 @@ def _compared(
 
 def _twin(outcome: Outcome) -> tuple[str, str]:
     """The question and its condition but for the arm: alike in the two of a pair."""
-    return outcome.question, canonical({name: value for name, value in outcome.condition.items() if name != _ARM})
+    return outcome.question, canonical_condition(
+        {name: value for name, value in outcome.condition.items() if name != _ARM}
+    )
 
 
 def _pair(outcomes: Iterable[Outcome]) -> tuple[str, ...]:

@@ -11,15 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from epicrisis.evaluation.analysis.statistics import Mean, mean_of
+from epicrisis.answers import ModelCalled, Usage
+from epicrisis.evaluation.analysis.statistics import Mean, estimate_mean
 from epicrisis.evaluation.analysis.table import Cell, Table
-from epicrisis.evaluation.runs.case import Condition, canonical
-from epicrisis.evaluation.runs.outcomes import RunRecord
+from epicrisis.evaluation.runs.case import Condition, canonical_condition
+from epicrisis.evaluation.runs.record import RunRecord
 
 Equation: TypeAlias = Literal["published", "corrected"]
 
@@ -128,7 +129,9 @@ class CaseCost:
     @property
     def twin(self) -> tuple[str, str]:
         """Alike in the two arms of a pair."""
-        return self.question, canonical({name: value for name, value in self.condition.items() if name != "arm"})
+        return self.question, canonical_condition(
+            {name: value for name, value in self.condition.items() if name != "arm"}
+        )
 
 
 def spent(records: Iterable[RunRecord]) -> tuple[CaseCost, ...]:
@@ -137,31 +140,30 @@ def spent(records: Iterable[RunRecord]) -> tuple[CaseCost, ...]:
 
 
 def _spent(record: RunRecord) -> CaseCost:
-    answer, condition = record["answer"], record.get("condition", {})
-    calls = [event for event in answer["trace"] if event["event"] == "called"]
+    answer, condition = record.answer, record.condition
+    calls = [event for event in answer.trace if isinstance(event, ModelCalled)]
     stages = {"map": TokenTotals(0, 0, 0), "reduce": TokenTotals(0, 0, 0), "one": TokenTotals(0, 0, 0)}
-    names = [call["stage"].partition(" ")[0] for call in calls]
+    names = [call.stage.partition(" ")[0] for call in calls]
     for name, call in zip(names, calls, strict=True):
-        stages[name if name in stages else "one"] += _tokens(call["usage"])
-    usage, arm = answer["usage"], condition.get("arm", answer["strategy"])
+        stages[name if name in stages else "one"] += _tokens(call.usage)
+    usage, arm = answer.usage, record.arm
     return CaseCost(
-        question=record["key"].removesuffix(f" {canonical(condition)}") if condition else record["key"],
+        question=record.question_key,
         condition=condition,
         arm=arm,
         one=stages["one"],
         maps=stages["map"],
         reduce=stages["reduce"],
-        seconds=usage["seconds"],
-        cost=usage["cost"],
+        seconds=usage.seconds,
+        cost=usage.cost,
         skipped=arm.startswith(BRIEF_CONTEXT) and bool(calls) and "map" not in names,
-        counted=answer["state"] != "failed"
-        and not any(usage[name] for name in ("failed_calls", "uncounted_calls", "replayed_calls")),
-        again=any(call["sample"] for call in calls),
+        counted=answer.state != "failed" and not (usage.failed_calls or usage.uncounted_calls or usage.replayed_calls),
+        again=any(call.sample for call in calls),
     )
 
 
-def _tokens(usage: Any) -> TokenTotals:
-    return TokenTotals(usage["prompt_tokens"], usage["completion_tokens"], usage["calls"], usage["cached_tokens"])
+def _tokens(usage: Usage) -> TokenTotals:
+    return TokenTotals(usage.prompt_tokens, usage.completion_tokens, usage.calls, usage.cached_tokens)
 
 
 # -- tables -----------------------------------------------------------------------------------------------------------
@@ -214,7 +216,7 @@ _TOKENS = ("calls", "input", "cached", "output")
 
 
 def _mean(cases: Sequence[CaseCost], taken: Sequence[float | None]) -> Mean:
-    return mean_of(taken, [case.question for case in cases], shares=False)
+    return estimate_mean(taken, [case.question for case in cases], shares=False)
 
 
 def _more(twins: Sequence[tuple[CaseCost, CaseCost]]) -> Mean | None:

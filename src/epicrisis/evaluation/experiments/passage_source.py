@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from epicrisis.components import Opened, scope_of
-from epicrisis.counting import PASSAGES_A_DOCUMENT
-from epicrisis.library.passage_lookup import read_document_passages, sample_passages
+from epicrisis.components import LibrarySearch, build_scope
+from epicrisis.library.passage_lookup import at_random, passages_of
+from epicrisis.partitioning import PASSAGES_PER_DOCUMENT
 from epicrisis.protocols import Reranker
 from epicrisis.retrieval.ranking_signals import Scored
 from epicrisis.settings import Settings
@@ -42,7 +42,7 @@ class Evidence:
 
 
 def of_library(
-    opened: Opened,
+    opened: LibrarySearch,
     settings: Settings,
     by: SearchMode,
     *,
@@ -52,13 +52,13 @@ def of_library(
 ) -> Evidence:
     """The open library's. `reranker` is the rival's; one of the settings is part of every search already. `count`
     goes before what the settings count."""
-    counted = count or settings.counted()
+    counted = count or settings.count_unit()
 
     # Thousands of questions are held before the first is asked: a passage that many of them find is held once.
     known: dict[str, Passage] = {}
 
     def scope(question: Question) -> Scope:
-        return scope_of(settings.scope, question=question)
+        return build_scope(settings.scope, question=question)
 
     def ranked(question: Question, k: int, by: SearchMode) -> Ranking:
         found = opened.retriever.found(question.text, k, by, scope(question), counted)
@@ -71,28 +71,28 @@ def of_library(
 
     return Evidence(
         retrieve=lambda question, k: ranked(question, k, by),
-        passages_of=lambda question: read_document_passages(opened.library, question.gold_documents, scope(question)),
+        passages_of=lambda question: passages_of(opened.library, question.gold_documents, scope(question)),
         words=words,
         fused=lambda question, k: ranked(question, k, "hybrid"),
         reranker=reranker,
         # Literature only: what is drawn here is shown to every question.
-        pool=lambda: _pool(opened, seed, scope_of(settings.scope), counted),
+        pool=lambda: _pool(opened, seed, build_scope(settings.scope), counted),
         rrf_k=settings.rrf_k,
         count=counted,
     )
 
 
-def _pool(opened: Opened, seed: int, scope: Scope, count: CountUnit) -> list[Passage]:
+def _pool(opened: LibrarySearch, seed: int, scope: Scope, count: CountUnit) -> list[Passage]:
     """Return POOL passages drawn at random, or their documents, of a long one the passages about the one drawn."""
-    passages = sample_passages(opened.library, POOL, seed, scope)
+    passages = at_random(opened.library, POOL, seed, scope)
     if count == "passages":
         return list(passages)
     drawn = {passage.document_id: passage for passage in reversed(passages)}
-    whole = read_document_passages(opened.library, list(drawn), scope)
+    whole = passages_of(opened.library, list(drawn), scope)
     pool: list[Passage] = []
     for name in dict.fromkeys(passage.document_id for passage in passages):
         # A document that is deleted at this moment is not there any more.
         of_document = whole.get(name, (drawn[name],))
-        start = max(0, min(drawn[name].ordinal, len(of_document) - PASSAGES_A_DOCUMENT))
-        pool += of_document[start : start + PASSAGES_A_DOCUMENT]
+        start = max(0, min(drawn[name].ordinal, len(of_document) - PASSAGES_PER_DOCUMENT))
+        pool += of_document[start : start + PASSAGES_PER_DOCUMENT]
     return pool

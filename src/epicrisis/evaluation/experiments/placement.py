@@ -11,8 +11,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Sequence
 
-from epicrisis.counting import PASSAGES_A_DOCUMENT, units
 from epicrisis.errors import InputError
+from epicrisis.partitioning import PASSAGES_PER_DOCUMENT, group_passages
 from epicrisis.retrieval.ordering import in_order
 from epicrisis.types import CountUnit, Passage, Ranking
 
@@ -54,13 +54,15 @@ def placed(
         raise InputError(f"a place is a percentile from 0 to 100, not {place}")
     if not keys:
         raise InputError("there is no key passage to place: add the questions' gold documents to the library")
-    key_units = units(keys, count)
-    if len(key_units) > k or len(keys) > k * PASSAGES_A_DOCUMENT:
+    key_units = group_passages(keys, count)
+    if len(key_units) > k or len(keys) > k * PASSAGES_PER_DOCUMENT:
         raise InputError(
             f"{len(keys)} key passages do not fit among {k} {count}: place one document, or take a larger k"
         )
     apart = {passage.document_id for passage in keys} | set(gold)
-    around = units([passage for passage in others if passage.document_id not in apart], count)[: k - len(key_units)]
+    around = group_passages([passage for passage in others if passage.document_id not in apart], count)[
+        : k - len(key_units)
+    ]
     if len(around) < k - len(key_units):
         raise InputError(
             f"{len(around)} {count} beside the key ones were found, k = {k} needs {k - len(key_units)}: take a smaller "
@@ -82,4 +84,4 @@ def drawn(pool: Sequence[Passage], seed: int, question: str, count: CountUnit = 
     def order(unit: Sequence[Passage]) -> bytes:
         return hashlib.sha256(f"{seed}:{question}:{unit[0].id}".encode()).digest()
 
-    return [passage for unit in sorted(units(pool, count), key=order) for passage in unit]
+    return [passage for unit in sorted(group_passages(pool, count), key=order) for passage in unit]

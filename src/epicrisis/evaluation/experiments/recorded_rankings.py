@@ -14,20 +14,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
-from epicrisis.components import guarded, open_retriever
+from epicrisis.components import open_library_search
 from epicrisis.dates import first_day
 from epicrisis.errors import InputError
-from epicrisis.evaluation.runs.jsonl_store import Line, alone, append_line, read_lines
-from epicrisis.evaluation.runs.recipe_differences import changed
+from epicrisis.evaluation.runs.jsonl_store import Line, acquire_lock, append_line, read_lines
+from epicrisis.evaluation.runs.recipe_differences import list_changes
 from epicrisis.models.rerankers import load_reranker
-from epicrisis.privacy import without_secrets
+from epicrisis.patient_data_policy import protect_patient_data
+from epicrisis.privacy import strip_secrets
 from epicrisis.protocols import PassageStore, Reranker
 from epicrisis.retrieval.document_ranking import by_document, document_of, places_of, pool_size
 from epicrisis.retrieval.ranking_signals import Scored
 from epicrisis.retrieval.rerank import reranked
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.serialization import to_json
-from epicrisis.settings import Models, RerankSettings, Settings
+from epicrisis.settings import ModelsByRole, RerankSettings, Settings
 from epicrisis.types import CountUnit, Question, Ranking, Scope, SearchMode
 
 Guard: TypeAlias = Literal["none", "source-hidden", "before-source"]
@@ -121,9 +122,9 @@ def open_rankers(
     """
     preflight = settings.preflight.model_copy(update={"enabled": True})
     bare = settings.model_copy(update={"rerank": RerankSettings(), "strategy": "brief-context", "preflight": preflight})
-    guarded(settings.model_copy(update={"models": Models()}), library)
+    protect_patient_data(settings.model_copy(update={"models": ModelsByRole()}), library)
     name, variable = settings.rerank.name, settings.rerank.api_key_env
-    with open_retriever(bare, library) as opened:
+    with open_library_search(bare, library) as opened:
         reranker = None
         if name is not None:
             reranker = name, load_reranker(name, settings.home, settings.threads, lambda: os.environ.get(variable))
@@ -134,17 +135,19 @@ def open_rankers(
             "passages": opened.library.count()[1],
             "encoder": opened.library.manifest.encoder_fingerprint,
             "fused": [other.manifest.library_id for other in opened.others],
-            "reranker": None if name is None else without_secrets(name),
+            "reranker": None if name is None else strip_secrets(name),
             "guard": guard,
             "depth": depth,
         }
-        made = Rankers(opened.retriever, opened.library, settings.by, reranker, depth, settings.k, settings.counted())
+        made = Rankers(
+            opened.retriever, opened.library, settings.by, reranker, depth, settings.k, settings.count_unit()
+        )
         yield made, to_json(recipe)
 
 
 def _counted(settings: Settings) -> dict[str, Any]:
     """Return what the recipe says of counting: nothing by passages, as in files made before documents were counted."""
-    if settings.counted() == "passages":
+    if settings.count_unit() == "passages":
         return {}
     return {"count": "documents"} if settings.by == "dense" else {"count": "documents", "k": settings.k}
 
@@ -158,7 +161,7 @@ class RankingFile:
 
     def __init__(self, path: Path, recipe: Mapping[str, Any]) -> None:
         self._path = path
-        self._lock = alone(path)
+        self._lock = acquire_lock(path)
         self._recipe = {"schema_version": SCHEMA_VERSION, **to_json(recipe)}
         self.recorded: dict[str, Recorded] = {}
         """By question key, in the order of the file."""
@@ -166,7 +169,8 @@ class RankingFile:
             made, each = _parse(path, line)
             if made != self._recipe:
                 raise InputError(
-                    f"{path} holds rankings made otherwise ({changed(made, self._recipe)}): name another file with -o"
+                    f"{path} holds rankings made otherwise ({list_changes(made, self._recipe)}): "
+                    "name another file with -o"
                 )
             self.recorded[each.key] = each
 

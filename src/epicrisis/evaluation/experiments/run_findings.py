@@ -10,15 +10,16 @@ from typing import Any
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis import energy_tables, run_comparison
-from epicrisis.evaluation.analysis.conclusions import conclusions
+from epicrisis.evaluation.analysis.conclusions import draw_conclusions
 from epicrisis.evaluation.analysis.findings import Findings
-from epicrisis.evaluation.analysis.published import published
+from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.experiments import positions, preflight_findings
 from epicrisis.evaluation.experiments.experiment import Experiment
 from epicrisis.evaluation.experiments.plain_run import NAME as EVALUATE
 from epicrisis.evaluation.experiments.protocol import PLACED, PROTOCOLS
 from epicrisis.evaluation.experiments.registry import EXPERIMENTS
-from epicrisis.evaluation.runs.recorded_run import RecordedRun, differing, open_runs, read_back
+from epicrisis.evaluation.grading.correctness import CORRECTNESS_FOLDER, read_correctness_verdicts
+from epicrisis.evaluation.runs.recorded_run import RecordedRun, list_differences, open_runs, refuse_mismatched_records
 
 _ALSO = {"conflicts": {"rag", "brief-context"}, "cost": {"rag", "brief-context", "closed-book"}}
 """Experiments that the records of `positions` answer as well, where they have these arms."""
@@ -29,7 +30,7 @@ def findings_of(paths: Sequence[Path]) -> tuple[Findings, ...]:
 
     Raises InputError where a path holds no run, or one of an experiment that is not known.
     """
-    with read_back(paths):
+    with refuse_mismatched_records(paths):
         return _of_paths(paths)
 
 
@@ -47,7 +48,7 @@ def _of_paths(paths: Sequence[Path]) -> tuple[Findings, ...]:
 
 def _findings(name: str, runs: Sequence[RecordedRun]) -> Iterator[Findings]:
     if name == EVALUATE:
-        yield _with_energy(run_comparison.findings_of_runs(runs), runs)
+        yield _with_energy(run_comparison.compare_runs(runs), runs)
         return
     named = _by_model(runs)
     yield _with_energy(_of(EXPERIMENTS[name], named), named)
@@ -57,21 +58,29 @@ def _findings(name: str, runs: Sequence[RecordedRun]) -> Iterator[Findings]:
 
 
 def _with_energy(found: Findings, runs: Sequence[RecordedRun]) -> Findings:
-    return replace(found, tables=(*found.tables, *energy_tables.tables(runs)))
+    return replace(found, tables=(*found.tables, *energy_tables.make_energy_tables(runs, graded_right)))
+
+
+def graded_right(folder: Path) -> frozenset[str]:
+    """Return the keys of the cases in a run folder whose open answers the run's graders call correct."""
+    verdicts = read_correctness_verdicts(folder) if (folder / CORRECTNESS_FOLDER).is_dir() else {}
+    return frozenset(key for key, verdict in verdicts.items() if verdict == "correct")
 
 
 def _of(wanted: Experiment, runs: Sequence[RecordedRun]) -> Findings:
     told = () if wanted.of_records else (*_protocols(runs), *(PLACED if _places(runs) else ()))
     tables = wanted.tables(runs, told)
     said = [*_unfinished(runs), *_unlike(runs)]
-    said += wanted.concluded(runs) if wanted.concluded else (each for table in tables for each in conclusions(table))
+    said += (
+        wanted.concluded(runs) if wanted.concluded else (each for table in tables for each in draw_conclusions(table))
+    )
     return Findings(
         experiment=wanted.name,
         about=wanted.about,
         sources=tuple(run.source for run in runs),
         tables=tables,
         conclusions=tuple(said),
-        published=tuple(published()[each] for each in wanted.published),
+        published=tuple(load_published()[each] for each in wanted.published),
     )
 
 
@@ -93,7 +102,7 @@ def _unfinished(runs: Sequence[RecordedRun]) -> Iterator[str]:
     for run in runs:
         if run.manifest is None or run.manifest.complete:
             continue
-        states = Counter(str(record["answer"]["state"]) for record in run.records())
+        states = Counter(str(record.answer.state) for record in run.records())
         cases = run.manifest.cases
         yield (
             f"{run.name} is not complete: of its {cases:,} cases {cases - states.total():,} have no record yet, and "
@@ -106,7 +115,7 @@ def _unlike(runs: Sequence[RecordedRun]) -> Iterator[str]:
     """What sets the runs apart beside their model: they stand in the same tables, each held against itself alone."""
     first, *others = runs
     for other in others:
-        names = [name for name in differing(first, other) if name != "model"]
+        names = [name for name in list_differences(first, other) if name != "model"]
         plans = [(run.questions, run.manifest.plan.sample if run.manifest else None) for run in (first, other)]
         names += [name for name, mine, theirs in zip(("question set", "sample"), *plans, strict=True) if mine != theirs]
         if names:

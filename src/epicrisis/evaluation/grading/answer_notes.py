@@ -15,7 +15,7 @@ from epicrisis.retrieval.record_context import whole_notes
 from epicrisis.types import Passage, Scope
 
 
-class Notes:
+class NoteTexts:
     """The words of passages, out of a library or as a record keeps them. The last patient's record stays in memory."""
 
     def __init__(self, store: PassageStore | None = None, told: dict[str, Any] | None = None) -> None:
@@ -37,7 +37,7 @@ class Notes:
             return found
         if patient != self._patient:
             # Also the whole of a note may have been given, which no library keeps as one passage.
-            whole = whole_notes(self._store.record(Scope(patient=patient)))
+            whole = whole_notes(self._store.fetch_record(Scope(patient=patient)))
             self._patient, self._whole = patient, {note.document_id: note for note in whole}
         note = self._whole.get(passage.document_id)
         if note is None or not note.start <= passage.start <= passage.end <= note.end:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from epicrisis.corpus.reader_base import Item
+from epicrisis.corpus.reader_base import ReaderItem
 from epicrisis.evaluation.datasets.patient_records import squad
 from epicrisis.evaluation.datasets.patient_records.source import RecordSource
 from epicrisis.types import Document
@@ -30,11 +30,11 @@ def read(path: Path) -> RecordSource:
     for paragraph in (paragraph for article in articles for paragraph in article.paragraphs):
         patient = f"covid_qa:{paragraph.document_id}"
         for asked in paragraph.qas:
-            found = squad.answered(asked, paragraph.context)
+            found = squad.find_gold_spans(asked, paragraph.context)
             answers.append(found)
-            questions.append(squad.question(asked, found, patient, f"note:{patient}", found.place))
+            questions.append(squad.make_question(asked, found, patient, f"note:{patient}", found.place))
 
-    def notes() -> Iterator[Item]:
+    def notes() -> Iterator[ReaderItem]:
         for article in squad.read(path, _WHAT):
             for paragraph in article.paragraphs:
                 patient = f"covid_qa:{paragraph.document_id}"
@@ -47,4 +47,4 @@ def read(path: Path) -> RecordSource:
                 )
 
     related = {question.id: frozenset(question.gold_documents) for question in questions}
-    return RecordSource(tuple(questions), notes, related, LICENCE, squad.notices(answers))
+    return RecordSource(tuple(questions), notes, related, LICENCE, squad.describe_moved_answers(answers))
