@@ -54,7 +54,7 @@ from epicrisis.evidence_selection import (
     order_evidence,
     resolve_time_restriction,
 )
-from epicrisis.library.patients import MIXED, Roster, check_patient, resolved_patient
+from epicrisis.library.patients import MIXED_NOTICE, Roster, check_patient, resolved_patient
 from epicrisis.logs import log_error, log_event, open_log
 from epicrisis.models.catalogue import is_demo
 from epicrisis.overrides import NO_OVERRIDES, RunOverrides, apply_overrides
@@ -300,7 +300,7 @@ class Pipeline:
         for notice in self._notices():
             emit(notice)
         if reads_record and self._rosters and await self._offload(self._rosters[0].is_mixed):
-            emit(Notice("mixed", MIXED))
+            emit(Notice("mixed", MIXED_NOTICE))
         answer = await self._answer(question, scope, overrides, emit)
         if scope.patient is None or not reads_record:
             return answer

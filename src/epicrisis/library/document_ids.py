@@ -11,7 +11,7 @@ import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
-from epicrisis.corpus.reader_base import FromFile, shown, whole_file
+from epicrisis.corpus.reader_base import FileDocument, fingerprint_file, printable_path
 from epicrisis.errors import InputError
 from epicrisis.library.ingest_report import IngestCounts
 from epicrisis.library.library import Library
@@ -39,14 +39,14 @@ class FileDocumentIds:
         self._by_name: dict[str, Origin] = {}
         self._by_content: dict[str, Origin] = {}
 
-    def resolve(self, item: FromFile) -> FromFile | DocumentCopy:
+    def resolve(self, item: FileDocument) -> FileDocument | DocumentCopy:
         """Return the document with the id of its file in the library."""
         origin = item.origin
         if origin.path not in self._by_path:
             name = self._choose_name(origin)
             self._by_path[origin.path] = name
             if isinstance(name, DocumentCopy):
-                self._counts.add_remark(f"{shown(origin.path)}: already there as file:{name.name}")
+                self._counts.add_remark(f"{printable_path(origin.path)}: already there as file:{name.name}")
             else:
                 renamed = dataclasses.replace(origin, name=name)
                 self._by_name[name] = renamed
@@ -54,7 +54,7 @@ class FileDocumentIds:
         name = self._by_path[origin.path]
         if isinstance(name, DocumentCopy):
             return name
-        return FromFile(_rename(item.document, origin.name, name), dataclasses.replace(origin, name=name))
+        return FileDocument(_rename(item.document, origin.name, name), dataclasses.replace(origin, name=name))
 
     def find_fault(self, origin: Origin, existing: Origin | None) -> str | None:
         """Return why a document may not replace the one of its id from file `existing`, or None if it may."""
@@ -62,7 +62,7 @@ class FileDocumentIds:
             return None
         if origin.name and origin.sha256 == existing.sha256:
             return None
-        other = shown(Path(existing.path).name)
+        other = printable_path(Path(existing.path).name)
         return (
             f"same id as a document of another file ({other}), but another text: pass --replace to replace it, or give "
             "this document its own id"
@@ -91,7 +91,7 @@ class FileDocumentIds:
         while self._is_taken(name := f"{origin.name}~{origin.sha256[:digits]}"):
             digits += 1
         self._counts.add_remark(
-            f"{shown(origin.path)}: file:{origin.name} is another file, so this one is file:{name}; if it is a new "
+            f"{printable_path(origin.path)}: file:{origin.name} is another file, so this one is file:{name}; if it is a new "
             "version of that file, delete this one and add it with --replace"
         )
         return name
@@ -112,7 +112,7 @@ def _is_unchanged(origin: Origin) -> bool:
     """Return whether the file still exists with the same content. Return True if it cannot be read."""
     path = Path(origin.path)
     try:
-        return path.is_file() and whole_file(path).sha256 == origin.sha256
+        return path.is_file() and fingerprint_file(path).sha256 == origin.sha256
     except (InputError, OSError):
         return True
 

@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from epicrisis.dates import first_day, last_day
-from epicrisis.facets import WITHHELD
 from epicrisis.protocols import Vectors
-from epicrisis.types import Scope
+from epicrisis.types import RETRACTION_FACETS, Scope
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -139,7 +138,7 @@ class VectorMatrix:
             masks.append((self.last_days >= first_day(scope.since)) & (self.last_days != _NO_DAY))
         masks += map(self.facets.is_in, scope.wanted_facets())
         if scope.without_retracted:
-            masks.append(~self.facets.is_in(WITHHELD))
+            masks.append(~self.facets.is_in(RETRACTION_FACETS))
         if scope.hidden:
             masks.append(~self.documents.is_in(scope.hidden))
         return np.logical_and.reduce(masks) if masks else None

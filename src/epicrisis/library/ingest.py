@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from epicrisis.corpus.reader_base import Item
+from epicrisis.corpus.reader_base import ReaderItem
 from epicrisis.errors import EncoderMismatch, LibraryError
 from epicrisis.library.ingest_batches import BatchWriter
 from epicrisis.library.ingest_encoding import PassageEncoder
@@ -96,7 +96,7 @@ def check_vectors(library: Library, encoder: Encoder) -> None:
 
 def add_documents(
     library: Library,
-    items: Iterable[Item],
+    items: Iterable[ReaderItem],
     encoder: Encoder,
     *,
     on_progress: Callable[[IngestProgress], None] | None = None,

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from types import FrameType
 
-from epicrisis.corpus.reader_base import Marked, WholeFile
-from epicrisis.corpus.retractions import stated_by
+from epicrisis.corpus.reader_base import ArticleStatement, FileFingerprint
+from epicrisis.corpus.retractions import extract_statements
 from epicrisis.library.ingest_comparison import SAME_ID_OTHER_NOTE
 from epicrisis.library.ingest_encoding import PassageEncoder, PendingDocument
 from epicrisis.library.ingest_patients import PatientRegistration, read_document_patients
@@ -57,8 +57,8 @@ class BatchWriter:
         # Passages per second of the last batch, from encoding to acknowledgement.
         self._rate: float | None = None
         self._origins: dict[str, Origin] = {}
-        self._statements: list[Marked] = []
-        self._whole_files: list[WholeFile] = []
+        self._statements: list[ArticleStatement] = []
+        self._whole_files: list[FileFingerprint] = []
 
     def add(self, pending: PendingDocument) -> None:
         """Add a document to the batch. Commit before if it would be too large, and afterwards if it is full."""
@@ -78,13 +78,13 @@ class BatchWriter:
         if len(self._origins) >= _MAX_ORIGINS:
             self.commit()
 
-    def add_statement(self, statement: Marked) -> None:
+    def add_statement(self, statement: ArticleStatement) -> None:
         """Record a statement about another article with the next commit."""
         self._statements.append(statement)
         if len(self._statements) >= _MAX_STATEMENTS:
             self.commit()
 
-    def add_whole_file(self, file: WholeFile) -> None:
+    def add_whole_file(self, file: FileFingerprint) -> None:
         """Record after the next commit that all documents of the file have been added."""
         self._whole_files.append(file)
 
@@ -165,7 +165,7 @@ class BatchWriter:
         for pending in self._documents:
             if pending.document.revision is not None:
                 sources.add(pending.document.id)
-                statements += stated_by(pending.document)
+                statements += extract_statements(pending.document)
         sources.update(statement.source for statement in statements)
         if sources:
             with uninterrupted():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from epicrisis.corpus.reader_base import Identity
+from epicrisis.corpus.reader_base import PatientIdentity
 from epicrisis.errors import InputError
 from epicrisis.library.library import Library
 from epicrisis.library.patient_identities import declare_literature, read_identities, record_identities
@@ -55,11 +55,11 @@ class PatientRegistration:
 
     def __init__(self, library: Library) -> None:
         self._library = library
-        self._pending: list[Identity] = []
+        self._pending: list[PatientIdentity] = []
         self._names: set[tuple[str, str]] = set()
         self.renamed = 0
 
-    def add(self, identity: Identity) -> None:
+    def add(self, identity: PatientIdentity) -> None:
         """Remember the identity until the next `record`."""
         self._pending.append(identity)
         self._names.update((identity.patient, name) for name in identity.names)
@@ -72,7 +72,7 @@ class PatientRegistration:
                 continue
             if (document.patient, name) not in self._names:
                 self._names.add((document.patient, name))
-                self._pending.append(Identity(document.patient, names=(" ".join(name.split()),)))
+                self._pending.append(PatientIdentity(document.patient, names=(" ".join(name.split()),)))
 
     def record(self) -> None:
         """Write the pending identities. Raise InputError if one id may stand for two people."""

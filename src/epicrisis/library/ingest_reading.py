@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from epicrisis.corpus.reader_base import Deleted, Encoded, FromFile, Identity, Item, Marked, Skipped, WholeFile
+from epicrisis.corpus.reader_base import (
+    ArticleStatement,
+    DeletedDocument,
+    EncodedDocument,
+    FileDocument,
+    FileFingerprint,
+    PatientIdentity,
+    ReaderItem,
+    Skipped,
+)
 from epicrisis.library.document_ids import DocumentCopy, FileDocumentIds
 from epicrisis.library.ingest_batches import BatchWriter, uninterrupted
 from epicrisis.library.ingest_comparison import (
@@ -50,27 +59,27 @@ class ItemReader:
         """Delete temporary files."""
         self._first_hashes.close()
 
-    def read(self, item: Item) -> None:
+    def read(self, item: ReaderItem) -> None:
         """Read one item."""
-        if isinstance(item, Identity):
+        if isinstance(item, PatientIdentity):
             self._patients.add(item)
             return
         self._patients.record()
-        if isinstance(item, WholeFile):
+        if isinstance(item, FileFingerprint):
             self._batch.add_whole_file(item)
             return
         self._counts.documents += 1
         if isinstance(item, Skipped):
             self._counts.add_skipped(item)
-        elif isinstance(item, Deleted):
+        elif isinstance(item, DeletedDocument):
             self._read_deletion(item)
-        elif isinstance(item, Marked):
+        elif isinstance(item, ArticleStatement):
             self._counts.statements += 1
             self._counts.nameless += not item.targets
             self._batch.add_statement(item)
-        elif isinstance(item, Encoded):
+        elif isinstance(item, EncodedDocument):
             self._read_document(item.document, vector=item.vector)
-        elif isinstance(item, FromFile):
+        elif isinstance(item, FileDocument):
             self._read_file_document(item)
         else:
             self._read_document(item)
@@ -79,7 +88,7 @@ class ItemReader:
         """Record in the library that it may hold notes and literature, if both were allowed."""
         self._kinds.save()
 
-    def _read_deletion(self, item: Deleted) -> None:
+    def _read_deletion(self, item: DeletedDocument) -> None:
         """Delete the document, unless the library has a later revision."""
         self._batch.commit_if_pending(item.id)
         if not item.revision:
@@ -98,7 +107,7 @@ class ItemReader:
         with uninterrupted():
             self._library.delete([item.id], {item.id: item.revision})
 
-    def _read_file_document(self, item: FromFile) -> None:
+    def _read_file_document(self, item: FileDocument) -> None:
         resolved = self._file_ids.resolve(item) if item.origin.name else item
         if isinstance(resolved, DocumentCopy):
             self._counts.already_there += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from epicrisis.corpus.reader_base import Skipped
-from epicrisis.corpus.removal_log import Removed
+from epicrisis.corpus.removal_log import RemovalSummary
 
 MAX_LISTED = 20
 """Maximum number of skipped documents in a report."""
@@ -59,7 +59,7 @@ class IngestReport:
     """Entries without a PMID or DOI."""
     marked: int = 0
     """Existing documents whose marks changed."""
-    removed: Removed | None = None
+    removed: RemovalSummary | None = None
     """Text removed from notes, if there were any."""
     already_there: int = 0
     """Unchanged documents that are copies of files with another name."""

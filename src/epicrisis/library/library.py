@@ -20,7 +20,7 @@ from typing import Any, Self
 import numpy as np
 from filelock import FileLock
 
-from epicrisis.corpus.reader_base import Marked
+from epicrisis.corpus.reader_base import ArticleStatement
 from epicrisis.errors import InputError, LibraryDamaged, LibraryError, StorageError
 from epicrisis.library import manifest as manifests
 from epicrisis.library.engine_errors import translate_errors
@@ -54,7 +54,7 @@ from epicrisis.library.vector_index import (
 )
 from epicrisis.library.vector_search import EXACT_LIMIT, VectorSearch
 from epicrisis.library.word_index import WordIndex, rank_by_words
-from epicrisis.privacy import close_to_others, local_path
+from epicrisis.privacy import local_path, restrict_to_owner
 from epicrisis.protocols import StoredDocument, Vectors
 from epicrisis.types import Document, Hit, Origin, Passage, Scope
 
@@ -114,7 +114,7 @@ class Library:
         with translate_errors(folder):
             # The library may hold patients' records, so only its owner gets access.
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            close_to_others(folder)
+            restrict_to_owner(folder)
         lock = acquire_lock(folder)
         try:
             check_vacant(folder)
@@ -189,13 +189,13 @@ class Library:
             finally:
                 if self._write_lock is not None:
                     if self._private and self._write_lock.is_locked:
-                        close_to_others(self._folder)
+                        restrict_to_owner(self._folder)
                     self._write_lock.release()
 
     def _make_private(self) -> None:
         """Remove other users' access, now and on `close`: engines create files with default permissions."""
         self._private = True
-        close_to_others(self._folder)
+        restrict_to_owner(self._folder)
 
     def __enter__(self) -> Self:
         return self
@@ -270,7 +270,7 @@ class Library:
                 self._table.refresh()
                 self._journal.create_statements(read_library_statements(self._table))
 
-    def replace_statements(self, sources: Sequence[str], marked_articles: Sequence[Marked]) -> None:
+    def replace_statements(self, sources: Sequence[str], marked_articles: Sequence[ArticleStatement]) -> None:
         """Replace all earlier statements of the sources, durably.
 
         `update_due_marks` applies them to existing documents, and `compute_marks` to new ones.

@@ -15,7 +15,7 @@ from typing import Any, get_args
 
 from epicrisis.errors import EncoderMismatch, InputError, LibraryDamaged, LibraryMissing
 from epicrisis.library.engine_errors import REPAIR, translate_errors
-from epicrisis.printable import shell_quoted
+from epicrisis.printable import quote_for_shell
 from epicrisis.types import SplitterName
 
 FORMAT = 2
@@ -105,7 +105,7 @@ def read_manifest(folder: Path) -> LibraryManifest:
     """Return the manifest of the library in `folder`. Raise LibraryMissing or LibraryDamaged."""
     path = folder / NAME
     if not path.exists():
-        command = f"epicrisis library add {shell_quoted(folder)} FILES"
+        command = f"epicrisis library add {quote_for_shell(folder)} FILES"
         raise LibraryMissing(f"no library at {folder}: check the path, or create one with `{command}`")
     with translate_errors(folder):
         data = path.read_bytes()
@@ -165,5 +165,5 @@ def check_encoder(folder: Path, manifest: LibraryManifest, fingerprint: str) -> 
     if fingerprint != manifest.encoder_fingerprint and not manifest.encoder_fingerprint.startswith(PRECOMPUTED):
         raise EncoderMismatch(
             f"{folder} was created with {manifest.encoder_name} ({manifest.encoder_fingerprint}), and {fingerprint} is "
-            f"selected: pass --encoder {shell_quoted(manifest.encoder_name)}, or create another library"
+            f"selected: pass --encoder {quote_for_shell(manifest.encoder_name)}, or create another library"
         )

@@ -17,12 +17,11 @@ import numpy as np
 
 from epicrisis.dates import last_day
 from epicrisis.errors import LibraryDamaged
-from epicrisis.facets import facets
 from epicrisis.library.engine_errors import REPAIR, translate_errors
 from epicrisis.library.manifest import sync_folder
 from epicrisis.protocols import StoredDocument, Vectors
 from epicrisis.serialization import to_json
-from epicrisis.types import Passage
+from epicrisis.types import Passage, list_facets
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -154,7 +153,7 @@ class PassageTable:
             for document_id, text in zip(rows["document_id"].to_pylist(), rows["metadata"].to_pylist(), strict=True):
                 metadata = replace_marks(json.loads(text), marks[document_id])
                 metadata_column.append(json.dumps(metadata, sort_keys=True))
-                facets_column.append(sorted(facets(metadata)))
+                facets_column.append(sorted(list_facets(metadata)))
             for name, values in (("metadata", metadata_column), ("facets", facets_column)):
                 index = rows.schema.get_field_index(name)
                 field = rows.schema.field(name)
@@ -326,7 +325,7 @@ def _to_record(passage: Passage, document: StoredDocument) -> dict[str, Any]:
     record = {name: getattr(passage, name) for name in _PASSAGE_FIELDS}
     record["metadata"] = json.dumps(to_json(passage.metadata), sort_keys=True)
     record["last_day"] = None if passage.date is None else last_day(passage.date)
-    record["facets"] = sorted(facets(passage.metadata))
+    record["facets"] = sorted(list_facets(passage.metadata))
     record["content_hash"] = bytes.fromhex(document.content_hash)
     record["revision"] = document.revision
     return record

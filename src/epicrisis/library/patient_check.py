@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 
-from epicrisis.dates import dates_in
+from epicrisis.dates import find_dates
 from epicrisis.errors import InputError
 from epicrisis.library.patients import PatientRecord, Roster, number_without_system
 from epicrisis.library.person_names import find_mentions, is_common, normalize_text
-from epicrisis.printable import shell_quoted
+from epicrisis.printable import quote_for_shell
 from epicrisis.types import Question
 
 _MAX_NAME_WORDS = 12
@@ -80,7 +80,7 @@ def check_patient(rosters: Sequence[Roster], question: Question) -> None:
         return
     roster = rosters[0]
     patients = roster.patients()
-    listing = f"`epicrisis library patients {shell_quoted(roster.path)}` lists them"
+    listing = f"`epicrisis library patients {quote_for_shell(roster.path)}` lists them"
     subject = f"question {question.id!a}: " if question.id else "the question: "
     if question.patient is not None and question.patient not in patients:
         raise InputError(f"{subject}{roster.path} has no notes of patient {question.patient!a}: {listing}")
@@ -182,7 +182,7 @@ def _has_id(text: str, id_: str) -> bool:
         return re.search(pattern, text) is not None
     labelled = re.compile(rf"{_LABEL}{_escape_id(id_)}(?![-./:]?\w){_NO_UNIT}")
     for match in labelled.finditer(text):
-        if not any(date.start < match.end() <= date.end for date in dates_in(text)):
+        if not any(date.start < match.end() <= date.end for date in find_dates(text)):
             return True
     return False
 

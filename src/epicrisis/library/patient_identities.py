@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from itertools import product, starmap
 from pathlib import Path
 
-from epicrisis.corpus.reader_base import Identity
+from epicrisis.corpus.reader_base import PatientIdentity
 from epicrisis.errors import InputError, LibraryDamaged
 from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.person_names import are_alike
@@ -33,7 +33,7 @@ COMMIT;
 _LITERATURE = "literature"
 
 
-def find_contradiction(before: Identity, now: Identity) -> str:
+def find_contradiction(before: PatientIdentity, now: PatientIdentity) -> str:
     """Return what shows that one id stands for two people, such as `birth date`, or an empty string.
 
     Different servers, birth dates, or numbers of one system always show it. Different names show it unless both birth
@@ -56,20 +56,20 @@ def _is_same_source(before: str, now: str) -> bool:
     return "fhir" in (before, now) and before.startswith("fhir") and now.startswith("fhir")
 
 
-def _has_other_numbers(before: Identity, now: Identity) -> bool:
+def _has_other_numbers(before: PatientIdentity, now: PatientIdentity) -> bool:
     """Return whether both have numbers of one system and share none of them."""
     old, new = _numbers_by_system(before), _numbers_by_system(now)
     return any(old[system].isdisjoint(new[system]) for system in old.keys() & new.keys() - {""})
 
 
-def _numbers_by_system(identity: Identity) -> Mapping[str, set[str]]:
+def _numbers_by_system(identity: PatientIdentity) -> Mapping[str, set[str]]:
     numbers = defaultdict(set)
     for system, value in identity.numbers:
         numbers[system].add(value)
     return numbers
 
 
-def _shares_number(before: Identity, now: Identity) -> bool:
+def _shares_number(before: PatientIdentity, now: PatientIdentity) -> bool:
     """Return whether both share a number. Numbers of tables have no system and match those of any system."""
     for (system, value), (other_system, other) in product(before.numbers, now.numbers):
         if value == other and (system == other_system or not system or not other_system):
@@ -77,15 +77,15 @@ def _shares_number(before: Identity, now: Identity) -> bool:
     return False
 
 
-def _is_renamed(before: Identity, now: Identity) -> bool:
+def _is_renamed(before: PatientIdentity, now: PatientIdentity) -> bool:
     if not before.names or not now.names:
         return False
     return not any(starmap(are_alike, product(before.names, now.names)))
 
 
-def merge_identities(before: Identity, now: Identity) -> Identity:
+def merge_identities(before: PatientIdentity, now: PatientIdentity) -> PatientIdentity:
     """Return both as one person, with the newest name first."""
-    return Identity(
+    return PatientIdentity(
         before.patient,
         source=max(before.source, now.source, key=len),
         names=tuple(dict.fromkeys((*now.names, *before.names))),
@@ -94,7 +94,7 @@ def merge_identities(before: Identity, now: Identity) -> Identity:
     )
 
 
-def read_identities(folder: Path, patients: Iterable[str] | None = None) -> Mapping[str, Identity]:
+def read_identities(folder: Path, patients: Iterable[str] | None = None) -> Mapping[str, PatientIdentity]:
     """Map these patients, or all, to their identities. Libraries of earlier versions have none.
 
     Raise LibraryDamaged if the table cannot be read.
@@ -119,7 +119,7 @@ def read_version(folder: Path) -> int:
         return int(db.execute("SELECT coalesce(max(sequence), 0) FROM patients").fetchone()[0])
 
 
-def record_identities(folder: Path, identities: Iterable[Identity], names_in_notes: Mapping[str, str]) -> int:
+def record_identities(folder: Path, identities: Iterable[PatientIdentity], names_in_notes: Mapping[str, str]) -> int:
     """Record these identities and return the number of patients with a new name.
 
     `names_in_notes` maps patients without an entry to their names in the library's notes. Raise InputError if an
@@ -127,12 +127,12 @@ def record_identities(folder: Path, identities: Iterable[Identity], names_in_not
     """
     identities = list(identities)
     current = dict(read_identities(folder, (identity.patient for identity in identities)))
-    changed: dict[str, Identity] = {}
+    changed: dict[str, PatientIdentity] = {}
     renamed = 0
     for identity in identities:
         patient = identity.patient
         name = names_in_notes.get(patient, "")
-        before = current.get(patient, Identity(patient, names=(name,) if name else ()))
+        before = current.get(patient, PatientIdentity(patient, names=(name,) if name else ()))
         if kind := find_contradiction(before, identity):
             raise InputError(
                 f"patient {patient!a} has another {kind} than in {folder}, so one id may stand for two people: add "
@@ -203,15 +203,15 @@ def _transaction(folder: Path) -> Iterator[sqlite3.Connection]:
                 yield db
 
 
-def _to_text(identity: Identity) -> str:
+def _to_text(identity: PatientIdentity) -> str:
     values = {"source": identity.source, "names": identity.names, "born": identity.born, "numbers": identity.numbers}
     return json.dumps(values, ensure_ascii=False)
 
 
-def _parse(folder: Path, patient: str, text: str) -> Identity:
+def _parse(folder: Path, patient: str, text: str) -> PatientIdentity:
     try:
         values = json.loads(text)
-        return Identity(
+        return PatientIdentity(
             patient,
             source=str(values["source"]),
             names=tuple(map(str, values["names"])),

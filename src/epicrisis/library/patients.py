@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from epicrisis.corpus.reader_base import Identity
+from epicrisis.corpus.reader_base import PatientIdentity
 from epicrisis.dates import first_day, last_day
 from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.library import Library
@@ -122,7 +122,9 @@ class Roster:
         for row in _read_notes(self._table, self.path, "patient IS NOT NULL"):
             summaries[row["patient"]].add(row)
         identities = read_identities(self.path)
-        self._patients = {id_: summaries[id_].build(identities.get(id_, Identity(id_))) for id_ in sorted(summaries)}
+        self._patients = {
+            id_: summaries[id_].build(identities.get(id_, PatientIdentity(id_))) for id_ in sorted(summaries)
+        }
         self._has_literature = self._table.has_literature()
         by_name, by_number = defaultdict(set), defaultdict(set)
         for id_, record in self._patients.items():
@@ -187,7 +189,7 @@ class _RecordSummary:
             self._note_types[str(metadata["note_type"])] += 1
         self._name = self._name or str(metadata.get("patient_name") or "")
 
-    def build(self, identity: Identity) -> PatientRecord:
+    def build(self, identity: PatientIdentity) -> PatientRecord:
         """Return the record of this patient."""
         names = dict.fromkeys(identity.names)
         if self._name:

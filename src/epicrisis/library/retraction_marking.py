@@ -12,12 +12,11 @@ from datetime import date
 from itertools import chain
 from typing import Any
 
-from epicrisis.corpus.retractions import REINSTATED, names_of, stated_by
-from epicrisis.facets import MARKED, RETRACTED
+from epicrisis.corpus.retractions import REINSTATED, article_names, extract_statements
 from epicrisis.library.journal import Journal
 from epicrisis.library.passage_table import PassageTable, sql_text
 from epicrisis.library.retraction_statements import Statement, statements_about
-from epicrisis.types import Document
+from epicrisis.types import MARKED_BY_OTHERS, RETRACTED, Document
 
 _BATCH_DOCUMENTS = 500
 _NOTICE_TYPES = (
@@ -36,7 +35,7 @@ def compute_marks(journal: Journal, documents: Sequence[Document]) -> dict[str, 
     names = {}
     for document in documents:
         if document.patient is None:
-            names[document.id] = (document.id, *names_of(document.metadata))
+            names[document.id] = (document.id, *article_names(document.metadata))
     targets = sorted(set(chain.from_iterable(names.values())))
     statements = defaultdict(list)
     for statement in journal.statements(targets) if targets else ():
@@ -87,12 +86,12 @@ def read_marks(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str, int | No
 
 def read_library_statements(table: PassageTable) -> Iterator[Statement]:
     """Yield the statements in a library without tables of statements: those of its notices and of its marks."""
-    facets = [MARKED, *(f"type:{kind}" for kind in _NOTICE_TYPES)]
+    facets = [MARKED_BY_OTHERS, *(f"type:{kind}" for kind in _NOTICE_TYPES)]
     condition = f"array_has_any(facets, [{', '.join(map(sql_text, facets))}])"
     for document_id, metadata, published in table.literature(condition):
         # Records of PubMed's files have a revision. Here the id shows where the record came from.
         notice = Document(document_id, "", date=published, metadata=metadata, revision="")
-        yield from statements_about(stated_by(notice))
+        yield from statements_about(extract_statements(notice))
         for mark, source, day in read_marks(metadata):
             yield Statement(document_id, source, mark, day)
 
@@ -111,7 +110,7 @@ def find_documents(journal: Journal, table: PassageTable, targets: Set[str]) -> 
         condition = "document_id NOT LIKE 'pubmed:%'"
     if condition is not None:
         for document_id, metadata, _ in table.literature(condition):
-            if document_id not in ids and not targets.isdisjoint(names_of(metadata)):
+            if document_id not in ids and not targets.isdisjoint(article_names(metadata)):
                 ids[document_id] = None
     ordered = list(ids)
     for first in range(0, len(ordered), _BATCH_DOCUMENTS):

@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from epicrisis.corpus.reader_base import Marked
+from epicrisis.corpus.reader_base import ArticleStatement
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS marks(
@@ -35,7 +35,7 @@ class Statement:
     """Day as yyyymmdd, if known."""
 
 
-def statements_about(marked_articles: Iterable[Marked]) -> list[Statement]:
+def statements_about(marked_articles: Iterable[ArticleStatement]) -> list[Statement]:
     """Return one statement for each name of each article."""
     statements = []
     for marked in marked_articles:

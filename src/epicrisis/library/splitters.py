@@ -11,9 +11,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from epicrisis.corpus.character_splitting import split
-from epicrisis.corpus.reader_base import Item
-from epicrisis.corpus.sentence_chunking import chunk, passages
+from epicrisis.corpus.chunking import build_passages, chunk_document, split_by_characters
+from epicrisis.corpus.reader_base import ReaderItem
 from epicrisis.errors import InputError
 from epicrisis.protocols import Encoder
 from epicrisis.types import Document, Metadata, Passage, SplitterName
@@ -31,11 +30,11 @@ def split_document(
     Only the splitter `tokens` uses `spans`, `max_tokens` and `overlap`, see `sentence_chunking.chunk`.
     """
     if splitter == "tokens":
-        pieces = chunk(document, spans, max_tokens, overlap)
+        pieces = chunk_document(document, spans, max_tokens, overlap)
     elif splitter == "medrag":
-        pieces = split(document)
+        pieces = split_by_characters(document)
     else:
-        pieces = passages(document, [(0, len(document.text))])
+        pieces = build_passages(document, [(0, len(document.text))])
     return tuple(replace(passage, metadata=_passage_metadata(passage)) for passage in pieces)
 
 
@@ -70,7 +69,7 @@ def check_chunks(
         )
 
 
-def check_notes_fit_window(items: Iterable[Item], splitter: str, encoder: Encoder) -> None:
+def check_notes_fit_window(items: Iterable[ReaderItem], splitter: str, encoder: Encoder) -> None:
     """Apply `check_fits_window` to all notes among the items, before any of them is written."""
     for item in items:
         if isinstance(item, Document):

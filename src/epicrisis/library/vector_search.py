@@ -12,12 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from epicrisis.dates import first_day, last_day
-from epicrisis.facets import WITHHELD
 from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.exact_search import VectorMatrix, score_exactly
 from epicrisis.library.passage_table import PassageTable, sql_in, sql_text
 from epicrisis.protocols import Vectors
-from epicrisis.types import Scope
+from epicrisis.types import RETRACTION_FACETS, Scope
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -220,7 +219,7 @@ def scope_condition(scope: Scope, patients: bool) -> str:
         conditions.append(f"last_day >= {first_day(scope.since)}")
     conditions += map(_facet_condition, scope.wanted_facets())
     if scope.without_retracted:
-        conditions.append("NOT " + _facet_condition(WITHHELD))
+        conditions.append("NOT " + _facet_condition(RETRACTION_FACETS))
     if scope.hidden:
         conditions.append("NOT " + sql_in("document_id", sorted(scope.hidden)))
     return " AND ".join(conditions)

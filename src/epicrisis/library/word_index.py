@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from epicrisis.dates import first_day, last_day
 from epicrisis.errors import LibraryDamaged
-from epicrisis.facets import WITHHELD, facets
 from epicrisis.library.engine_errors import REPAIR, translate_errors
 from epicrisis.library.passage_table import PassageTable, StoredPassage
 from epicrisis.library.vector_search import VectorSearch
-from epicrisis.temporary_folders import Scratch
-from epicrisis.types import Passage, Scope
+from epicrisis.temporary_folders import TemporaryFolder
+from epicrisis.types import RETRACTION_FACETS, Passage, Scope, list_facets
 
 if TYPE_CHECKING:
     import tantivy
@@ -247,7 +246,7 @@ class WordIndex:
         if scope.hidden:
             clauses.append((Occur.MustNot, Query.term_set_query(schema, "document_id", sorted(scope.hidden))))
         if scope.without_retracted:
-            clauses.append((Occur.MustNot, Query.term_set_query(schema, "facets", sorted(WITHHELD))))
+            clauses.append((Occur.MustNot, Query.term_set_query(schema, "facets", sorted(RETRACTION_FACETS))))
         if len(clauses) == 1:
             # Without filters tantivy can skip blocks that cannot contain the best hits.
             return Query.boolean_query(words)
@@ -259,7 +258,7 @@ class _LinkedCopy:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._scratch = Scratch("epicrisis-words-")
+        self._scratch = TemporaryFolder("epicrisis-words-")
         self.path = self._scratch.path
         self.update()
 
@@ -328,7 +327,7 @@ def _to_document(stored: StoredPassage) -> tantivy.Document:
         "document_id": passage.document_id,
         "patient": _LITERATURE if passage.patient is None else _patient_term(passage.patient),
         "version": version_of(stored.content_hash),
-        "facets": sorted(facets(passage.metadata)),
+        "facets": sorted(list_facets(passage.metadata)),
     }
     if passage.date is not None:
         values["last_day"] = last_day(passage.date)
