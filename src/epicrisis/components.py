@@ -18,7 +18,8 @@ from epicrisis.library.fusion_checks import check_same_documents
 from epicrisis.library.library import Library
 from epicrisis.library.manifest import NAME as MANIFEST
 from epicrisis.library.passage_lookup import sample_passages
-from epicrisis.library.patients import Roster, check_patient, resolved_patient
+from epicrisis.library.patient_check import check_patient, resolve_patient
+from epicrisis.library.patients import Roster
 from epicrisis.models.chat.layers.budget import Budget
 from epicrisis.models.chat.layers.cache import ReplyCache
 from epicrisis.models.chat.layers.stack import add_layers
@@ -64,8 +65,8 @@ class LibrarySearch:
         check_patient(self.rosters, question)
 
     def resolve_patient(self, patient: str | None) -> str | None:
-        """Return the id of the patient with this id or record number; see `resolved_patient`."""
-        return resolved_patient(self.rosters, patient)
+        """Return the id of the patient with this id or record number; see `resolve_patient`."""
+        return resolve_patient(self.rosters, patient)
 
     def close(self) -> None:
         """Close the libraries. Idempotent."""

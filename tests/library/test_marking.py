@@ -161,7 +161,7 @@ def test_a_document_of_another_source_is_marked_by_its_pmid_or_doi(tmp_path: Pat
     added(path, later)
     assert marks(path)["later"] == ("retracted",)
     with Library.open(path) as library:
-        (own,) = library.record(Scope(patient="anna"))
+        (own,) = library.fetch_record(Scope(patient="anna"))
     assert own.marks == ()
 
 

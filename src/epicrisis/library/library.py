@@ -405,7 +405,7 @@ class Library:
                 raise InputError(f"no passage {passage_id!r} in this scope: check the id, the patient and the date")
         return tuple(stored[passage_id].passage for passage_id in passage_ids)
 
-    def record(self, scope: Scope) -> tuple[Passage, ...]:
+    def fetch_record(self, scope: Scope) -> tuple[Passage, ...]:
         """Return the record of the scope's patient, see PassageStore."""
         check_scope(scope)
         if scope.patient is None:

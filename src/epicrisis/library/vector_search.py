@@ -217,7 +217,7 @@ def scope_condition(scope: Scope, patients: bool) -> str:
         conditions.append(f"last_day <= {last_day(scope.as_of)}")
     if scope.since is not None:
         conditions.append(f"last_day >= {first_day(scope.since)}")
-    conditions += map(_facet_condition, scope.wanted_facets())
+    conditions += map(_facet_condition, scope.required_facets())
     if scope.without_retracted:
         conditions.append("NOT " + _facet_condition(RETRACTION_FACETS))
     if scope.hidden:

@@ -237,7 +237,7 @@ class WordIndex:
         if scope.since is not None:
             since = first_day(scope.since)
             filters.append(Query.range_query(schema, "last_day", FieldType.Integer, lower_bound=since))
-        for names in scope.wanted_facets():
+        for names in scope.required_facets():
             filters.append(Query.term_set_query(schema, "facets", sorted(names)))
         if within is not None:
             filters.append(Query.term_set_query(schema, "id", list(within)))

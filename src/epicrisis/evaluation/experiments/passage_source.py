@@ -26,7 +26,7 @@ class Evidence:
 
     retrieve: Callable[[Question, int], Ranking]
     """So many documents or passages for the question, best first."""
-    read_document_passages: Callable[[Question], Mapping[str, tuple[Passage, ...]]]
+    passages_of: Callable[[Question], Mapping[str, tuple[Passage, ...]]]
     """The passages of each of the question's gold documents; what is not there is left out."""
     words: Callable[[Question, Sequence[str]], Scored] | None = None
     """These passage ids by BM25; those without a word in common may be left out."""
