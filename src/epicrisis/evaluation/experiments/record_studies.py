@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.population_tables import population_table
+from epicrisis.evaluation.analysis.population_tables import make_population_table
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments import ehr
 from epicrisis.evaluation.experiments.experiment import Experiment, Grid, Runs
@@ -67,7 +67,7 @@ def _study(
         told = tuple(dict.fromkeys((*remarks, *_asked(runs), *_unmeasured(runs, cases), *_judges(runs))))
         made = [_by(title, cases, ("set", "form"), baseline, told), *more(cases, remarks)]
         asked = {run.name: run.manifest.plan.arguments.get("asked", {}) for run in runs if run.manifest}
-        sizes = [population_table(asked)] if any(asked.values()) else []
+        sizes = [make_population_table(asked)] if any(asked.values()) else []
         return (
             *made,
             *sizes,
