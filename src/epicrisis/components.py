@@ -14,11 +14,12 @@ from typing import Any, Self
 
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.errors import ModelMissing, SettingsError, StorageError
-from epicrisis.library.fusion_checks import check_same
+from epicrisis.library.fusion_checks import check_same_documents
 from epicrisis.library.library import Library
 from epicrisis.library.manifest import NAME as MANIFEST
-from epicrisis.library.passage_lookup import at_random
-from epicrisis.library.patients import Roster, check_patient, resolved_patient
+from epicrisis.library.passage_lookup import sample_passages
+from epicrisis.library.patient_check import check_patient, resolve_patient
+from epicrisis.library.patients import Roster
 from epicrisis.models.chat.layers.budget import Budget
 from epicrisis.models.chat.layers.cache import ReplyCache
 from epicrisis.models.chat.layers.stack import add_layers
@@ -64,8 +65,8 @@ class LibrarySearch:
         check_patient(self.rosters, question)
 
     def resolve_patient(self, patient: str | None) -> str | None:
-        """Return the id of the patient with this id or record number; see `resolved_patient`."""
-        return resolved_patient(self.rosters, patient)
+        """Return the id of the patient with this id or record number; see `resolve_patient`."""
+        return resolve_patient(self.rosters, patient)
 
     def close(self) -> None:
         """Close the libraries. Idempotent."""
@@ -119,7 +120,7 @@ class ExampleSearch:
             ranking = self.search.retriever.rank(question.text, depth, "dense", Scope())
             return ranking.passages, ranking.notes
         key = f"{self.seed}/{question.key if self.settings.choose == 'random' else ''}"
-        return at_random(self.search.library, depth, int(sha256(key.encode()).hexdigest()[:8], 16), Scope()), ()
+        return sample_passages(self.search.library, depth, int(sha256(key.encode()).hexdigest()[:8], 16), Scope()), ()
 
 
 def open_library_search(settings: Settings, library: Path | str, search: bool = True) -> LibrarySearch:
@@ -142,7 +143,7 @@ def open_library_search(settings: Settings, library: Path | str, search: bool = 
     )
     others = [_open_with_encoder(settings, local_path(other)) for other in settings.fuse] if needs_encoder else []
     for store, _ in others:
-        check_same(first, store)
+        check_same_documents(first, store)
     literature = _open_literature(settings, path, needs_encoder)
     retriever = Retriever(
         first,

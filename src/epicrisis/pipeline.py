@@ -54,7 +54,8 @@ from epicrisis.evidence_selection import (
     order_evidence,
     resolve_time_restriction,
 )
-from epicrisis.library.patients import MIXED, Roster, check_patient, resolved_patient
+from epicrisis.library.patient_check import check_patient, resolve_patient
+from epicrisis.library.patients import MIXED_NOTICE, Roster
 from epicrisis.logs import log_error, log_event, open_log
 from epicrisis.models.catalogue import is_demo
 from epicrisis.overrides import NO_OVERRIDES, RunOverrides, apply_overrides
@@ -232,14 +233,14 @@ class Pipeline:
             await self._offload(self._check_question, question, by_number)
 
     def _check_question(self, question: Question, by_number: bool) -> None:
-        patient = resolved_patient(self._rosters, question.patient) if by_number else question.patient
+        patient = resolve_patient(self._rosters, question.patient) if by_number else question.patient
         check_patient(self._rosters, replace(question, patient=patient))
 
     async def resolve_scope(self, scope: Scope) -> Scope:
         """Return the scope with the patient's id in place of a record number."""
         if scope.patient is None or not self._rosters:
             return scope
-        return replace(scope, patient=await self._offload(resolved_patient, self._rosters, scope.patient))
+        return replace(scope, patient=await self._offload(resolve_patient, self._rosters, scope.patient))
 
     @property
     def search(self) -> LibrarySearch | None:
@@ -300,7 +301,7 @@ class Pipeline:
         for notice in self._notices():
             emit(notice)
         if reads_record and self._rosters and await self._offload(self._rosters[0].is_mixed):
-            emit(Notice("mixed", MIXED))
+            emit(Notice("mixed", MIXED_NOTICE))
         answer = await self._answer(question, scope, overrides, emit)
         if scope.patient is None or not reads_record:
             return answer
