@@ -17,7 +17,6 @@ from epicrisis.evaluation.grading.correctness import (
     CorrectnessGrades,
     CorrectnessVerdict,
     JudgeGrades,
-    correctness_grader,
     OpenCase,
     correctness_grader,
     grade_cases,

@@ -19,7 +19,11 @@ from epicrisis.evaluation.experiments import open_ended
 from epicrisis.evaluation.experiments.open_ended import Judging, conclusions, judging_of, tables
 from epicrisis.evaluation.grading.blind_pairs import BlindPairs, make_pairs, write_pairs
 from epicrisis.evaluation.grading.human_verdicts import HumanVerdict, PreferredAnswer
-from epicrisis.evaluation.grading.preference import grade_pairs, open_preference_store, preference_grader, preference_grader
+from epicrisis.evaluation.grading.preference import (
+    grade_pairs,
+    open_preference_store,
+    preference_grader,
+)
 from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.evaluation.runs.runner import RecordStore, answer_cases

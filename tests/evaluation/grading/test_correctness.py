@@ -19,7 +19,6 @@ from epicrisis.evaluation.grading.correctness import (
     CorrectnessGrades,
     CorrectnessVerdict,
     correctness_grader,
-    correctness_grader,
     open_correctness_store,
     read_correctness,
     read_correctness_verdicts,
