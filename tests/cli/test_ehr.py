@@ -14,12 +14,12 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from epicrisis.cli.app import app
-from epicrisis.evaluation.datasets.patient_records.lengths import bin_of
+from epicrisis.evaluation.datasets.patient_records.lengths import find_length_bin
 from epicrisis.evaluation.datasets.patient_records.recordset import RecordSet, load_records
 from epicrisis.evaluation.experiments import ehr
 from epicrisis.evaluation.experiments.record_studies import WHOLE
-from epicrisis.evaluation.grading.run_measures import MeasuredCase, read_measured_cases
-from epicrisis.retrieval.record_context import sort_by_time
+from epicrisis.evaluation.grading.measurements import MeasuredCase, read_measured_cases
+from epicrisis.retrieval.record_context import chronological
 from epicrisis.testing.reader import PositionCurve, find_key_passages, position_biased_reader, u_curve
 from epicrisis.types import Document, Passage
 from tests.support.served_models import served
@@ -107,7 +107,7 @@ def test_every_arm_bin_form_and_kind_of_question_is_asked(study: tuple[object, t
     assert {each["bin"] for each in conditions} == {"0-8K"}
     assert {each["form"] for each in conditions} == {"choice", "extractive", "open"}
     assert len({each["category"] for each in conditions}) == 7
-    assert all(each["bin"] == bin_of(int(each["tokens"])) for each in conditions)
+    assert all(each["bin"] == find_length_bin(int(each["tokens"])) for each in conditions)
     assert {case.ending for case in cases} == {"answered", "abstained"}
 
 
@@ -144,7 +144,7 @@ def test_full_context_is_as_right_as_the_curve_says(
             for note in notes.values()
             if note.patient == question.patient
         ]
-        order = [passage.document_id for passage in sort_by_time(own)]
+        order = [passage.document_id for passage in chronological(own)]
         places = {order.index(each.document_id) for each in question.evidence}
         missed = math.prod(1 - curve(place, len(order)) for place in places)
         expected, variance = expected + 1 - missed, variance + missed * (1 - missed)

@@ -13,13 +13,17 @@ import pytest
 from epicrisis.answering.structured_request import ModelClient
 from epicrisis.components import LibrarySearch
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.published import published
+from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.statistics import Mean, sign_test, wilson
 from epicrisis.evaluation.experiments import open_ended
 from epicrisis.evaluation.experiments.open_ended import Judging, conclusions, judging_of, tables
 from epicrisis.evaluation.grading.blind_pairs import BlindPairs, make_pairs, write_pairs
 from epicrisis.evaluation.grading.human_verdicts import HumanVerdict, PreferredAnswer
-from epicrisis.evaluation.grading.preference import grade_pairs, open_preference_store
+from epicrisis.evaluation.grading.preference import (
+    grade_pairs,
+    open_preference_store,
+    preference_grader,
+)
 from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.evaluation.runs.runner import RecordStore, answer_cases
@@ -125,7 +129,7 @@ def test_the_papers_own_counts_are_no_significant_difference() -> None:
     share = found["share better"]
     assert isinstance(share, Mean)
     assert (share.n, share.unscored) == (48, 0)
-    printed = published()["open-ended"].figure("percent", "better")
+    printed = load_published()["open-ended"].figure("percent", "better")
     assert 100 * share.value == pytest.approx(printed, abs=0.05)
     assert (round(share.interval.low, 3), round(share.interval.high, 3)) == (0.182, 0.432)
     decided = found["share of decided"]
@@ -220,7 +224,8 @@ def by_model(made: BlindPairs, script: object, folder: Path, name: str = "judge"
 
     async def run() -> None:
         asker = ModelClient(ScriptedModel(script), model_recipe={"name": name})  # type: ignore[arg-type]
-        async for _ in grade_pairs(made.pairs, asker, open_preference_store(path, asker)):
+        grader = preference_grader(asker)
+        async for _ in grade_pairs(made.pairs, grader, open_preference_store(path, grader)):
             pass
 
     asyncio.run(run())

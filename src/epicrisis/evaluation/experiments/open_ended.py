@@ -14,9 +14,9 @@ from statistics import fmean
 from typing import Any
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.agreement import RaterAgreement, agreement
+from epicrisis.evaluation.analysis.agreement import RaterAgreement, measure_agreement
 from epicrisis.evaluation.analysis.sample_size import ALPHA
-from epicrisis.evaluation.analysis.statistics import Mean, holm, mean_of, sign_test
+from epicrisis.evaluation.analysis.statistics import Mean, estimate_mean, holm, sign_test
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.grading import blind_pairs, human_verdicts, preference
 from epicrisis.evaluation.grading.blind_pairs import BlindPairs
@@ -184,9 +184,9 @@ def _answers(judgings: Mapping[str, Judging], remarks: Sequence[str]) -> Table:
             f"{model}: {len(paired.pairs)} pairs to judge, {len(key.same)} of the same words (ties, shown to nobody), "
             f"{len(key.left_out)} questions without a pair because an arm did not answer."
         )
-        if paired.telling:
+        if paired.revealing:
             notes.append(
-                f"{model}: in {paired.telling} pairs one answer alone speaks of documents, findings, passages or "
+                f"{model}: in {paired.revealing} pairs one answer alone speaks of documents, findings, passages or "
                 "readers, which may tell a reviewer how it was made; citations and their labels are taken out of all."
             )
     columns = ("model", "arm", "asked", *STATES, "words of an answer shown")
@@ -248,7 +248,7 @@ def _corrected(p_values: Sequence[float | None]) -> list[float | None]:
 
 def _agreements(judgings: Mapping[str, Judging], seed: int) -> Table:
     rows = tuple(
-        (model, *_agreement_cells(name, agreement(raters, seed)))
+        (model, *_agreement_cells(name, measure_agreement(raters, seed)))
         for model, judging in judgings.items()
         for name, raters in _compared(judging)
     )
@@ -346,5 +346,5 @@ def _place_cells(replies: Sequence[tuple[str, PreferredAnswer]]) -> tuple[tuple[
 
 def _mean(scores: Sequence[float | None]) -> Mean | None:
     """`None` where nothing is scored."""
-    found = mean_of(scores)
+    found = estimate_mean(scores)
     return found if found.n else None

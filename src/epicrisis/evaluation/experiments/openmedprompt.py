@@ -14,7 +14,7 @@ from typing import Literal
 
 from epicrisis.answering.strategy_context import RefiningOptions
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.grouping import AccuracyMeasure, Group, table
+from epicrisis.evaluation.analysis.grouping import AccuracyMeasure, Group, make_accuracy_table
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments.arms import Find
 from epicrisis.evaluation.experiments.ensembles import VoteSampling, most_like, of
@@ -147,7 +147,7 @@ def tables(
     by_examples = [group for model, found in runs.items() if _varied(found) for group in _by(model, found, "k")]
 
     def made(title: str, labels: Sequence[str], groups: Sequence[Group], baseline: str) -> Table:
-        return table(title, labels, groups, baseline=baseline, measure=measure, remarks=told, seed=seed)
+        return make_accuracy_table(title, labels, groups, baseline=baseline, measure=measure, remarks=told, seed=seed)
 
     return (
         made(

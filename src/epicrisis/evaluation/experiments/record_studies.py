@@ -10,14 +10,14 @@ from dataclasses import replace
 from typing import Any
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.population_tables import population_table
+from epicrisis.evaluation.analysis.population_tables import make_population_table
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments import ehr
 from epicrisis.evaluation.experiments.experiment import Experiment, Grid, Runs
 from epicrisis.evaluation.grading import measure_tables as tables
 from epicrisis.evaluation.grading import metric_tables
-from epicrisis.evaluation.grading.judge_independence import judge_remarks as judged
-from epicrisis.evaluation.grading.run_measures import MeasuredCase, read_measured_cases
+from epicrisis.evaluation.grading.calibration_tables import judge_remarks as judged
+from epicrisis.evaluation.grading.measurements import MeasuredCase, read_measured_cases
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
 from epicrisis.types import QuestionForm
 
@@ -67,7 +67,7 @@ def _study(
         told = tuple(dict.fromkeys((*remarks, *_asked(runs), *_unmeasured(runs, cases), *_judges(runs))))
         made = [_by(title, cases, ("set", "form"), baseline, told), *more(cases, remarks)]
         asked = {run.name: run.manifest.plan.arguments.get("asked", {}) for run in runs if run.manifest}
-        sizes = [population_table(asked)] if any(asked.values()) else []
+        sizes = [make_population_table(asked)] if any(asked.values()) else []
         return (
             *made,
             *sizes,
