@@ -149,6 +149,4 @@ def test_medqa_is_cut_as_the_errata_say(data_folder: Path, encoder: Encoder) -> 
     prepared = [fit_question(question, narrow, find_sentences, "last-sentence-first") for question in questions]
     assert count_cut(fit for _, fit in prepared) == (1236, 1273)
     assert sum("?" in first for (first,), _ in prepared) / len(prepared) > 0.95
-    assert all(
-        fit_question(question, narrow, find_sentences, "segments")[1].lost == 0 for question in questions[:100]
-    )
+    assert all(fit_question(question, narrow, find_sentences, "segments")[1].lost == 0 for question in questions[:100])
