@@ -10,10 +10,11 @@ from epicrisis.answering.strategy_context import Context, fits
 from epicrisis.prompts import format_passage
 from epicrisis.protocols import Message
 from epicrisis.retrieval.event_mentions import find_event_mentions, find_notes_with_date
+from epicrisis.retrieval.hospital_stays import NoteTime
 from epicrisis.retrieval.record_context import fit_budget, order_by_time
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.retrieval.time_expressions import find_time_expressions
-from epicrisis.retrieval.timeline import NoteTime, resolve
+from epicrisis.retrieval.timeline import resolve
 from epicrisis.settings import Settings
 from epicrisis.types import Passage, Question, Ranking, Scope
 
@@ -72,19 +73,19 @@ def resolve_time_restriction(text: str, read_record: Callable[[], Sequence[Passa
     record = read_record()
     resolution = resolve(
         text,
-        NoteTime.of(record),
+        NoteTime.from_passages(record),
         lambda event: find_event_mentions(event, record),
         lambda time, years: find_notes_with_date(time, record, years),
     )
     dates = {note.document_id: note.date for note in record}
     hidden = frozenset() if resolution.documents is None else frozenset(dates.keys() - resolution.documents)
     undated = sum(dates[document] is None for document in hidden)
-    return TimeRestriction(hidden, len(dates), undated, resolution.told, resolution.unresolved)
+    return TimeRestriction(hidden, len(dates), undated, resolution.explanations, resolution.unresolved)
 
 
 def find_evidence(settings: Settings, retriever: Retriever, text: str, scope: Scope) -> Ranking:
     """Return the best `k` documents, passages or whole notes, best first. Literature alone has no notes."""
-    search = retriever.notes if settings.unit == "note" and scope.patient is not None else retriever.found
+    search = retriever.notes if settings.unit == "note" and scope.patient is not None else retriever.search
     return search(text, settings.k, settings.by, scope, settings.count_unit(scope.patient))
 
 

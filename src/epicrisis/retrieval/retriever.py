@@ -148,14 +148,14 @@ class Retriever:
 
     def record(self, scope: Scope) -> Ranking:
         """Return every note of the patient's record in the scope, complete and in chronological order."""
-        return rank_record(self._stores[0].store.record(scope))
+        return rank_record(self._stores[0].store.fetch_record(scope))
 
     def notes(self, text: str, n: int, by: SearchMode, scope: Scope, count: CountUnit = "passages") -> Ranking:
         """Return the `n` complete notes with the best passages (the study's parent notes).
 
         Each passage of literature counts as a note; if documents are counted, each document.
         """
-        record = restore_notes(self._stores[0].store.record(scope))
+        record = restore_notes(self._stores[0].store.fetch_record(scope))
         notes = {note.document_id: note for note in record}
         if count == "documents":
             return replace_by_notes(self.documents(text, n, by, scope), notes, n, count)
@@ -214,9 +214,9 @@ class Retriever:
         """Return whether the first `depth` dense documents or passages agree with another ranking of them.
 
         The other ranking is by BM25 (IDF of the entire library, errata C6) or by the reranker, as the rule of
-        `preflight.choose_rule` requires. The dense hits of several stores, or of a question in segments, have the scores of the
-        fusion, which are too small for a dense gap fitted on other scores. Raises ValueError if the signal needs a
-        reranker and there is none.
+        `preflight.choose_rule` requires. The dense hits of several stores, or of a question in segments, have the
+        scores of the fusion, which are too small for a dense gap fitted on other scores. Raises ValueError if the signal needs
+        a reranker and there is none.
         """
         dense = self._preflight_pool(text, scope, depth, count)
         judge = choose_rule(rule, dense, count, scope.patient is not None, signal=signal, n=n, threshold=threshold)
