@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -148,6 +150,28 @@ def test_a_key_stays_the_same_from_version_to_version() -> None:
     assert (
         compute_reply_key("endpoint", request).hex()
         == "552e2b681ecbba48543b9a02bb9c9bf8b8746a1bf2a6bb1fc384b801db4ef10e"
+    )
+
+
+def test_a_file_of_the_first_version_is_replayed(tmp_path: Path) -> None:
+    """The file is written out here, so that no change of the code can change it too."""
+    key = "552e2b681ecbba48543b9a02bb9c9bf8b8746a1bf2a6bb1fc384b801db4ef10e"
+    usage = '{"calls":1,"prompt_tokens":9,"completion_tokens":2,"cost":0.25}'
+    reply = f'{{"text":"Ja","finish_reason":"stop","model":"m","usage":{usage},"reasoning":"hm","notes":["n"]}}'
+    path = tmp_path / "old.sqlite"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE replies(key BLOB PRIMARY KEY, reply TEXT NOT NULL, created TEXT NOT NULL)")
+        db.execute("CREATE TABLE told(key BLOB PRIMARY KEY, value TEXT NOT NULL)")
+        db.execute("PRAGMA application_id=1162889539")
+        db.execute("PRAGMA user_version=1")
+        db.execute("INSERT INTO replies VALUES (?, ?, '2026-01-01T00:00:00+00:00')", (bytes.fromhex(key), reply))
+        db.commit()
+    cache = ReplyCache(path, replay=True)
+    request = asked("Ärger", schema={"b": 1, "a": 2}, options=(), extra={"x": [1.0, True, None]}, temperature=0.5)
+    replayed = asyncio.run(CachedModel(Unreachable(fingerprint="endpoint"), cache).complete(request))
+    cache.close()
+    assert replayed == ChatReply(
+        "Ja", "stop", "m", Usage(replayed_calls=1, replayed_tokens=11), reasoning="hm", notes=("n",)
     )
 
 
