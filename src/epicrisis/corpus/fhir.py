@@ -38,6 +38,7 @@ from epicrisis.corpus.reader_base import (
     append_fingerprint,
     check_file,
     printable_path,
+    skip,
 )
 from epicrisis.corpus.text_encodings import text_encoding
 from epicrisis.errors import InputError
@@ -109,13 +110,13 @@ def _readable(files: Sequence[tuple[Path, str]]) -> tuple[list[tuple[Path, str]]
         try:
             check_unpacks(path)
         except READ_ERRORS as error:
-            left_out.append(Skipped(printable_path(path), "", describe_read_error(error)))
+            left_out.append(skip(path, "", describe_read_error(error)))
             continue
         if is_fhir(path):
             readable.append((path, name))
         else:
             others += 1
-            left_out.append(Skipped(printable_path(path), "", _NO_FHIR))
+            left_out.append(skip(path, "", _NO_FHIR))
     if others == len(files):
         raise InputError(f"{left_out[0].path}: {_NO_FHIR}")
     return readable, left_out
@@ -124,7 +125,7 @@ def _readable(files: Sequence[tuple[Path, str]]) -> tuple[list[tuple[Path, str]]
 def _learned(path: Path, shared: FhirReferences, treatment: NoteCleaning, wrong: list[Skipped]) -> FhirReferences:
     """What the file says besides its notes, `shared` with the others; counts the resources that are no notes."""
     known = replace(shared, addresses={}, replacing=[])
-    others: Counter[str] = treatment.ledger.other_resources
+    others: Counter[str] = treatment.removal_log.other_resources
     for where, found in _resources(path):
         if not isinstance(found, Skipped):
             try:
@@ -136,12 +137,12 @@ def _learned(path: Path, shared: FhirReferences, treatment: NoteCleaning, wrong:
             except _NOT_BUILT:
                 # A note is named where it is read.
                 if found.get("resourceType") in ("Patient", "Encounter"):
-                    wrong.append(Skipped(printable_path(path), where, _LOOK))
+                    wrong.append(skip(path, where, _LOOK))
             kind = str(found.get("resourceType"))[:40]
             if kind == "Observation" and found.get("status") in WITHDRAWN:
                 others["withdrawn Observation"] += 1
             elif kind in ("Patient", "Encounter"):
-                treatment.ledger.told[kind] += 1
+                treatment.removal_log.identity_resources[kind] += 1
             elif kind not in ("Bundle", "DocumentReference", "Observation"):
                 others[kind] += 1
     return known
@@ -167,9 +168,9 @@ def _notes(path: Path, known: FhirReferences) -> Iterator[ClinicalNote | Skipped
             try:
                 yield _note(found, where, known)
             except ValueError as error:
-                yield Skipped(printable_path(path), where, str(error))
+                yield skip(path, where, str(error))
             except _NOT_BUILT:
-                yield Skipped(printable_path(path), where, _LOOK)
+                yield skip(path, where, _LOOK)
 
 
 def _days(read_of: Sequence[tuple[Path, FhirReferences]]) -> Iterator[ClinicalNote | Skipped]:
@@ -186,9 +187,9 @@ def _days(read_of: Sequence[tuple[Path, FhirReferences]]) -> Iterator[ClinicalNo
                     fhir_references.find_encounter(found, known),
                 )
             except ValueError as error:
-                yield Skipped(printable_path(path), where, str(error))
+                yield skip(path, where, str(error))
             except _NOT_BUILT:
-                yield Skipped(printable_path(path), where, _LOOK)
+                yield skip(path, where, _LOOK)
     _, known = read_of[0]
     for day in days.all():
         stay = known.stay(day.encounter)
@@ -274,7 +275,7 @@ def _resources(path: Path) -> Iterator[tuple[str, Mapping[str, Any] | Skipped]]:
         try:
             whole = _whole(path)
         except ValueError as error:
-            yield "", Skipped(printable_path(path), "", str(error))
+            yield "", skip(path, "", str(error))
             return
         yield from _unpacked(path, "", whole)
         return
@@ -291,7 +292,7 @@ def _unpacked(path: Path, where: str, found: Mapping[str, Any]) -> Iterator[tupl
         return
     entries = found.get("entry")
     if not isinstance(entries, list) or not entries:
-        yield where, Skipped(printable_path(path), where, "the bundle has no entries; export it with its resources")
+        yield where, skip(path, where, "the bundle has no entries; export it with its resources")
         return
     for number, entry in enumerate(entries, 1):
         place = ", ".join(part for part in (where, f"entry {number}") if part)
@@ -299,7 +300,7 @@ def _unpacked(path: Path, where: str, found: Mapping[str, Any]) -> Iterator[tupl
         if isinstance(resource, dict):
             yield place, {**resource, "fullUrl": entry.get("fullUrl")}
         else:
-            yield place, Skipped(printable_path(path), place, "holds no resource; export the bundle with its resources")
+            yield place, skip(path, place, "holds no resource; export the bundle with its resources")
 
 
 def _is_lines(path: Path) -> bool:

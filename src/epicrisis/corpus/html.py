@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from epicrisis.corpus.reader_base import Skipped, os_error_reason, printable_path
+from epicrisis.corpus.reader_base import Skipped, os_error_reason, skip
 from epicrisis.corpus.text_encodings import text_encoding
 from epicrisis.types import Document
 
@@ -72,10 +72,10 @@ def read_document(path: Path, name: str) -> Iterator[Document | Skipped]:
         if not text:
             raise ValueError("holds no text")
     except OSError as error:
-        yield Skipped(printable_path(path), "", f"{os_error_reason(error)}; check the file and its permissions")
+        yield skip(path, "", f"{os_error_reason(error)}; check the file and its permissions")
         return
     except ValueError as error:
-        yield Skipped(printable_path(path), "", str(error))
+        yield skip(path, "", str(error))
         return
     yield Document(id=f"file:{name}", text=text, title=title or path.stem, source=name)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from epicrisis.corpus.pubmed_dates import parse_printed_date
-from epicrisis.corpus.reader_base import Skipped, printable_path
+from epicrisis.corpus.reader_base import Skipped, skip
 from epicrisis.corpus.xml_text import BrokenXML, element_text, parse_file
 from epicrisis.dates import last_day
 from epicrisis.types import Document
@@ -46,18 +46,18 @@ def read_articles(path: Path, name: str) -> Iterator[Document | Skipped]:
     try:
         root = parse_file(path)
     except BrokenXML as error:
-        yield Skipped(printable_path(path), "", str(error))
+        yield skip(path, "", str(error))
         return
     for element in root.iter("{*}*"):
         # JATS comes with and without its namespace.
         element.tag = str(element.tag).rpartition("}")[2]
     articles = [each for each in root.iter("article") if next(each.iterancestors("article"), None) is None]
     if not articles:
-        yield Skipped(printable_path(path), "", "holds no article of JATS; check what file this is")
+        yield skip(path, "", "holds no article of JATS; check what file this is")
     for number, article in enumerate(articles, 1):
         document = _document(article, name if number == 1 else f"{name}#{number}")
         where = f"article {number}" if len(articles) > 1 else ""
-        yield document or Skipped(printable_path(path), where, "holds neither an abstract nor a body")
+        yield document or skip(path, where, "holds neither an abstract nor a body")
 
 
 def _document(article: _Element, name: str) -> Document | None:

@@ -31,6 +31,7 @@ from epicrisis.corpus.reader_base import (
     check_file,
     is_folder,
     os_error_reason,
+    path_error,
     printable_path,
 )
 from epicrisis.dates import last_day
@@ -208,9 +209,9 @@ def _vectors(path: Path) -> Vectors:
         # Not np.load: by their first bytes it takes files of this name for archives and pickles too.
         vectors = np.lib.format.open_memmap(path, mode="r")
     except _NO_ARRAY as error:
-        raise InputError(f"{printable_path(path)}: not a numpy array, or cut short; {_CURE}") from error
+        raise path_error(path, f"not a numpy array, or cut short; {_CURE}") from error
     if not isinstance(vectors, np.ndarray) or vectors.ndim != 2 or vectors.dtype != np.float32:
-        raise InputError(f"{printable_path(path)}: not float32 vectors, one a row; {_CURE}")
+        raise path_error(path, f"not float32 vectors, one a row; {_CURE}")
     return vectors
 
 
@@ -228,13 +229,11 @@ def _ids(path: Path) -> Ids:
             raise ValueError("not a list of PMIDs")
         ids = np.array([_pmid(str(value)) for value in values], dtype=np.int64)
     except OSError as error:
-        raise InputError(
-            f"{printable_path(path)}: {os_error_reason(error)}; check the file and its permissions"
-        ) from error
+        raise path_error(path, f"{os_error_reason(error)}; check the file and its permissions") from error
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{printable_path(path)}: not a JSON list of PMIDs; {_CURE}") from error
+        raise path_error(path, f"not a JSON list of PMIDs; {_CURE}") from error
     if len(np.unique(ids)) < len(ids):
-        raise InputError(f"{printable_path(path)}: a PMID stands there twice; {_CURE}")
+        raise path_error(path, f"a PMID stands there twice; {_CURE}")
     return ids
 
 

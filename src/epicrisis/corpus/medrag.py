@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from epicrisis.corpus import jsonl, xml_text
-from epicrisis.corpus.reader_base import Skipped, printable_path
+from epicrisis.corpus.reader_base import Skipped, skip
 from epicrisis.types import Document
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def read_snippets(path: Path) -> Iterator[Document | Skipped]:
         try:
             yield _document(line, source)
         except ValueError as error:
-            yield Skipped(printable_path(path), f"line {number}", str(error))
+            yield skip(path, f"line {number}", str(error))
 
 
 def _source(path: Path) -> str:
@@ -91,18 +91,18 @@ def read_statpearls(path: Path) -> Iterator[Document | Skipped]:
     try:
         root = xml_text.parse_file(path)
     except xml_text.BrokenXML as error:
-        yield Skipped(printable_path(path), "", str(error))
+        yield skip(path, "", str(error))
         return
     title = root.findtext(".//title") or ""
     name = path.name.removesuffix(".nxml")
     snippets = [snippet for section in root.findall(".//sec") for snippet in _snippets(section, title)]
     if not snippets:
-        yield Skipped(printable_path(path), "", "no section with a text; leave it out")
+        yield skip(path, "", "no section with a text; leave it out")
     for number, (heading, text) in enumerate(snippets):
         if text.strip():
             yield Document(f"medrag:{name}_{number}", text, heading, CORPORA["statpearls"])
         else:
-            yield Skipped(printable_path(path), f"snippet {number}", "empty")
+            yield skip(path, f"snippet {number}", "empty")
 
 
 def _snippets(section: _Element, chapter: str) -> list[tuple[str, str]]:

@@ -14,7 +14,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from epicrisis.corpus.reader_base import Skipped, os_error_reason, printable_path
+from epicrisis.corpus.reader_base import Skipped, os_error_reason, skip
 from epicrisis.types import Document
 
 if TYPE_CHECKING:
@@ -52,10 +52,10 @@ def read_document(path: Path, name: str) -> Iterator[Document | Skipped]:
         if not any(texts):
             raise ValueError(f"no text on any of its {len(texts)} pages, only pictures perhaps: OCR it first")
     except OSError as error:
-        yield Skipped(printable_path(path), "", f"{os_error_reason(error)}; check the file and its permissions")
+        yield skip(path, "", f"{os_error_reason(error)}; check the file and its permissions")
         return
     except ValueError as error:
-        yield Skipped(printable_path(path), "", str(error))
+        yield skip(path, "", str(error))
         return
     starts = list(accumulate((len(text) + len(_BETWEEN) for text in texts[:-1]), initial=0))
     lost = {

@@ -29,9 +29,16 @@ from pathlib import Path
 from typing import TypeAlias
 
 from epicrisis.corpus import pubmed_record
-from epicrisis.corpus.reader_base import DeletedDocument, ReaderItem, Skipped, append_fingerprint, printable_path
+from epicrisis.corpus.reader_base import (
+    DeletedDocument,
+    ReaderItem,
+    Skipped,
+    append_fingerprint,
+    path_error,
+    printable_path,
+    skip,
+)
 from epicrisis.corpus.xml_text import BrokenXML, read_records
-from epicrisis.errors import InputError
 from epicrisis.temporary_folders import TemporaryFolder
 from epicrisis.types import Document
 
@@ -71,15 +78,15 @@ def read_citations(path: Path, details: bool = False) -> Iterator[Found]:
                 document, revised = pubmed_record.read_record(element, file_key, details)
             except (ValueError, RecursionError) as error:
                 pmid = next((pmid for part in element for pmid in pubmed_record.find_pmids(part)), "")
-                yield Skipped(printable_path(path), f"PMID {pmid}" if pmid else f"record {number}", str(error))
+                yield skip(path, f"PMID {pmid}" if pmid else f"record {number}", str(error))
             else:
                 newest = max(newest, revised)
                 yield document
     except BrokenXML as error:
-        yield Skipped(printable_path(path), f"after record {number}", str(error))
+        yield skip(path, f"after record {number}", str(error))
         return
     if not anything:
-        yield Skipped(printable_path(path), "", "holds no record of PubMed's XML; check what file this is")
+        yield skip(path, "", "holds no record of PubMed's XML; check what file this is")
 
 
 def _file_key(name: str) -> str:
@@ -125,9 +132,10 @@ def read_files(paths: Sequence[Path], workers: int | None = None, details: bool 
             path, spool, process = ahead[0]
             process.join()
             if process.exitcode != 0:
-                raise InputError(
-                    f"{printable_path(path)}: the process that read it was stopped (exit code {process.exitcode}); see that "
-                    f"memory and the disk of {tempfile.gettempdir()} suffice, then run again, or with one worker"
+                raise path_error(
+                    path,
+                    f"the process that read it was stopped (exit code {process.exitcode}); see that "
+                    f"memory and the disk of {tempfile.gettempdir()} suffice, then run again, or with one worker",
                 )
             ahead.popleft()
             start()

@@ -13,9 +13,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from epicrisis.corpus.reader_base import ArticleStatement, Skipped, os_error_reason, printable_path
+from epicrisis.corpus.reader_base import ArticleStatement, Skipped, path_error, skip, unreadable
 from epicrisis.dates import first_day, last_day
-from epicrisis.errors import InputError
 from epicrisis.types import Document
 
 REINSTATED = "reinstated"
@@ -93,9 +92,10 @@ def read_retraction_watch(path: Path) -> Iterator[ArticleStatement | Skipped]:
     """
     try:
         if not is_retraction_watch(path):
-            raise InputError(
-                f"{printable_path(path)}: no list of Retraction Watch: its header lacks one of {', '.join(_COLUMNS)}; name "
-                "Crossref's file retraction_watch.csv"
+            raise path_error(
+                path,
+                f"no list of Retraction Watch: its header lacks one of {', '.join(_COLUMNS)}; name "
+                "Crossref's file retraction_watch.csv",
             )
         # The limit is the whole process's: that a cell is too long is judged below, whoever raised it before.
         csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_READ))
@@ -105,11 +105,9 @@ def read_retraction_watch(path: Path) -> Iterator[ArticleStatement | Skipped]:
                 for row in rows:
                     yield _entry(path, row, rows.line_num)
             except csv.Error as error:
-                yield Skipped(printable_path(path), f"after line {rows.line_num}", f"{error}; fetch the list again")
+                yield skip(path, f"after line {rows.line_num}", f"{error}; fetch the list again")
     except OSError as error:
-        raise InputError(
-            f"{printable_path(path)}: {os_error_reason(error)}; check the path and its permissions"
-        ) from error
+        raise unreadable(path, error) from error
 
 
 def _entry(path: Path, row: Mapping[str | None, Any], line: int) -> ArticleStatement | Skipped:
@@ -120,12 +118,12 @@ def _entry(path: Path, row: Mapping[str | None, Any], line: int) -> ArticleState
         reason = (
             f"a cell has {longest:,} characters, more than {LONGEST_CELL:,}; mend the line, or fetch the list again"
         )
-        return Skipped(printable_path(path), f"line {line}", reason)
+        return skip(path, f"line {line}", reason)
     number, nature = cells.get("Record ID", ""), cells.get("RetractionNature", "")
     mark = _OF_NATURE.get(nature.casefold())
     if not number or mark is None:
         reason = "has no Record ID" if not number else "its RetractionNature is none that is known"
-        return Skipped(printable_path(path), f"line {line}", f"{reason}; update epicrisis, or fetch the list again")
+        return skip(path, f"line {line}", f"{reason}; update epicrisis, or fetch the list again")
     pmids = {int(pmid) for pmid in _PMID.findall(cells.get("OriginalPaperPubMedID", ""))} - {0}
     targets = [*(f"pubmed:{pmid}" for pmid in sorted(pmids)), *_dois(cells.get("OriginalPaperDOI", ""))]
     day = _day(cells.get("RetractionDate", ""), first=mark == REINSTATED)

@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from epicrisis.corpus.reader_base import Skipped, printable_path
+from epicrisis.corpus.reader_base import Skipped, skip
 from epicrisis.types import Document
 
 SECONDS = 60
@@ -59,7 +59,7 @@ def read_file(kind: str, path: Path, name: str = "") -> Iterator[Document | Skip
     try:
         items = _CHILD.ask(request, b"", size)
     except _Failure as error:
-        yield Skipped(printable_path(path), "", str(error))
+        yield skip(path, "", str(error))
         return
     for item in items:
         yield _item(item)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.corpus import html, jats, medrag, pdf, spreadsheets
-from epicrisis.corpus.reader_base import Skipped, printable_path
+from epicrisis.corpus.reader_base import Skipped, skip
 from epicrisis.corpus.sandbox import OUT_OF_MEMORY
 from epicrisis.types import Document
 
@@ -73,10 +73,10 @@ def _reply(request: dict[str, Any], data: bytes) -> list[dict[str, Any]]:
     except MemoryError:
         raise
     except RecursionError:
-        return [asdict(Skipped(printable_path(path), "", "nested too deep to be read; save it as text"))]
+        return [asdict(skip(path, "", "nested too deep to be read; save it as text"))]
     except Exception as error:  # noqa: BLE001 - whatever a parser raises costs one file
         reason = f"its parser failed ({type(error).__name__}); save the file as text, or make it again"
-        return [asdict(Skipped(printable_path(path), "", reason))]
+        return [asdict(skip(path, "", reason))]
 
 
 def _prepare() -> None:
