@@ -113,7 +113,7 @@ def test_attachments(tmp_path: Path, data: str, kind: str, text: str) -> None:
         ({**document(""), "content": [{"attachment": {"url": "https://ward.example/1"}}]}, "nothing is fetched"),
         (document(packed("x"), subject={"reference": "Group/p1"}), "names no patient"),
         (document(packed("x"), subject=None), "names no patient"),
-        (document(packed("x"), content="none"), "not built as FHIR says"),
+        (document(packed("x"), content="none"), "not structured as FHIR requires"),
         (observation("Sodium", "2150-03-04"), "no value"),
     ],
 )

@@ -23,7 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from epicrisis.corpus import pubmed
-from epicrisis.corpus.pubmed_dates import parse_printed_date
+from epicrisis.corpus.pubmed_record import parse_printed_date
 from epicrisis.corpus.reader_base import DeletedDocument, FileFingerprint, Skipped, append_fingerprint
 from epicrisis.corpus.xml_text import detect_xml_kind
 from epicrisis.dates import last_day

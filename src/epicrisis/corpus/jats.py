@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from epicrisis.corpus.pubmed_dates import parse_printed_date
+from epicrisis.corpus.pubmed_record import parse_printed_date
 from epicrisis.corpus.reader_base import Skipped, skip
 from epicrisis.corpus.xml_text import BrokenXML, element_text, parse_file
 from epicrisis.dates import last_day
