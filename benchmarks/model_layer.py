@@ -44,9 +44,9 @@ from epicrisis.answers import Event, Retrieved
 from epicrisis.models.chat.endpoints.endpoint import parse_endpoint
 from epicrisis.models.chat.layers.budget import Budget
 from epicrisis.models.chat.layers.cache import ReplyCache
-from epicrisis.models.chat.layers.stack import layered
+from epicrisis.models.chat.layers.stack import add_layers
+from epicrisis.models.chat.loading import load_chat
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
-from epicrisis.models.model_loading import load_chat
 from epicrisis.protocols import ChatModel, ChatRequest, Message
 from epicrisis.settings import BudgetSettings, ModelSettings
 from epicrisis.testing.hostile import HostileServer, ServerLog
@@ -178,10 +178,10 @@ async def _clients(url: str, width: int, calls: int, folder: Path) -> dict[str, 
     ours: dict[str, ChatModel] = {
         "ours, no layer": load_chat(plain, folder),
         "ours, no layer, as to another machine": far,
-        "ours, turns and retries": layered(load_chat(plain, folder), plain),
-        "ours, all but cache and record": layered(load_chat(limited, folder), limited, budget=_budget()),
-        "ours, all with cache": layered(load_chat(limited, folder), limited, budget=_budget(), cache=cache),
-        "ours, all with cache and record": layered(
+        "ours, turns and retries": add_layers(load_chat(plain, folder), plain),
+        "ours, all but cache and record": add_layers(load_chat(limited, folder), limited, budget=_budget()),
+        "ours, all with cache": add_layers(load_chat(limited, folder), limited, budget=_budget(), cache=cache),
+        "ours, all with cache and record": add_layers(
             load_chat(limited, folder), limited, budget=_budget(), cache=cache, record=folder / "record.jsonl"
         ),
     }
@@ -229,7 +229,7 @@ def clients(delay: float, widths: Sequence[int], calls: int) -> None:
 async def _question_seconds(url: str, partitions: int, concurrency: int) -> tuple[float, str]:
     """Median seconds from the ranking to the answer, after a warm-up, and the states."""
     settings = ModelSettings(name=f"{url}#{MODEL}", concurrency=concurrency)
-    model = layered(load_chat(settings, Path()), settings)
+    model = add_layers(load_chat(settings, Path()), settings)
     passages = [Passage(f"d{i}#0", f"d{i}", 0, 0, len(text), text) for i, text in enumerate(documents(4 * partitions))]
     ranking = Ranking(tuple(Hit(passage, 1.0, rank) for rank, passage in enumerate(passages)), "made")
     began = 0.0

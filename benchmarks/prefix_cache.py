@@ -35,7 +35,7 @@ from epicrisis.configuration import load_settings
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import Library
 from epicrisis.models.chat.embedded import EmbeddedModel
-from epicrisis.models.model_download import find
+from epicrisis.models.model_download import find_model
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document, Question, Ranking, Scope
 
@@ -114,7 +114,7 @@ async def one(
     async def retrieve(_: Question) -> Ranking:
         return ranking
 
-    file = find(options.model, "chat", home).files["model.gguf"]
+    file = find_model(options.model, "chat", home).files["model.gguf"]
     model = EmbeddedModel(file, options.model, prefix_cache=options.prefix_cache == "on")
     try:
         await model.capabilities()

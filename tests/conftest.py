@@ -15,7 +15,7 @@ from epicrisis.configuration import load_settings
 from epicrisis.corpus.questions import read_questions
 from epicrisis.corpus.readers import read_sources
 from epicrisis.models.encoder import load_encoder
-from epicrisis.models.model_download import installed
+from epicrisis.models.model_download import list_installed_models
 from epicrisis.privacy import set_local_only
 from epicrisis.protocols import Encoder
 from epicrisis.types import Question
@@ -70,7 +70,7 @@ def data_folder() -> Path:
 def model_home() -> Path:
     """The folder of pulled models, with the embedded two in it."""
     home = load_settings().home
-    if not {"minilm", "smollm2-135m"} <= {model.name for model in installed(home)}:
+    if not {"minilm", "smollm2-135m"} <= {model.name for model in list_installed_models(home)}:
         _missing("the embedded models: epicrisis models pull minilm smollm2-135m")
     return home
 

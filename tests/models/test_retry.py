@@ -175,7 +175,7 @@ def test_a_wait_longer_than_what_is_left_is_not_begun() -> None:
     assert isinstance(result, EndpointBusy)
     assert seconds == 0
     assert "3600 s" in result.message
-    assert "120 s left" in result.message
+    assert "120 s that remain" in result.message
     assert "retry_seconds" in result.message
     result, seconds = seconds_until(RetryingModel(failing(told_to_wait(80), told_to_wait(50)), 5, 120.0))
     assert isinstance(result, EndpointBusy)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from epicrisis.evaluation.analysis.findings import Findings
-from epicrisis.evaluation.analysis.published import published
+from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.statistics import Difference, Interval, Mean
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.report.charts import COLOURS, Style, assign_styles, draw_panels
@@ -69,7 +69,7 @@ def test_bounds_hold_at_every_number_of_documents() -> None:
 def test_the_papers_figures_stand_beside_ours_hollow_where_set_and_method_are_the_same() -> None:
     shares, differences = drawn(tables.integrated())["Accuracy with real rankings, against rag"]
     hollow = [mark for mark in shares.marks if mark.hollow]
-    of = published()["integration"]
+    of = load_published()["integration"]
     (gpt,) = [
         mark
         for mark in hollow
@@ -151,12 +151,12 @@ def test_a_table_of_which_nothing_is_said_has_no_plot() -> None:
 
 def test_every_printed_plot_is_of_a_table_that_is_there() -> None:
     for name, plot in PUBLISHED_PLOTS.items():
-        found = plot_figure(plot, published()[name].table, printed=True)
+        found = plot_figure(plot, load_published()[name].table, printed=True)
         assert found.marks
         assert found.unit == "%"
         assert all(mark.low is None for mark in found.marks)
     assert (
-        points_of(plot_figure(PUBLISHED_PLOTS["positions"], published()["positions"].table, printed=True))[
+        points_of(plot_figure(PUBLISHED_PLOTS["positions"], load_published()["positions"].table, printed=True))[
             "GPT-3.5-turbo-0125, k 16", "", "RAG", 50.0
         ]
         == 48.57

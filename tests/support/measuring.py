@@ -10,9 +10,8 @@ from typing import Any
 
 from epicrisis.answering.structured_request import ModelClient
 from epicrisis.answers import Answer, Citation, Failure, Retrieved
-from epicrisis.evaluation.grading.measure_file import MeasureFile
-from epicrisis.evaluation.grading.measurers import Measurer, judge
-from epicrisis.evaluation.grading.run_measures import measure_run
+from epicrisis.evaluation.grading.measurements import Measurer, MeasureStore, measure_run
+from epicrisis.evaluation.grading.measurers import rubric_measurer
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.prompts import unfence
@@ -112,12 +111,12 @@ def requests_of(asker: ModelClient) -> list[ChatRequest]:
     return model.requests
 
 
-def measured_by(run: Path, *measurers: Measurer) -> dict[str, MeasureFile]:
+def measured_by(run: Path, *measurers: Measurer) -> dict[str, MeasureStore]:
     return asyncio.run(measure_run(run, measurers))
 
 
 def judged_by(run: Path, script: Callable[[ChatRequest], str]) -> ModelClient:
     """The run, judged; the judge with its requests."""
     asker = asker_of(script)
-    measured_by(run, judge(asker))
+    measured_by(run, rubric_measurer(asker))
     return asker

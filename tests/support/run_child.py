@@ -17,7 +17,7 @@ from epicrisis.evaluation.experiments import positions
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.protocol import PROTOCOLS
 from epicrisis.models.chat.layers.cache import ReplyCache
-from epicrisis.models.chat.layers.stack import layered
+from epicrisis.models.chat.layers.stack import add_layers
 from epicrisis.protocols import ChatReply, ChatRequest, DeltaCallback
 from epicrisis.settings import ModelSettings
 from epicrisis.testing.chat import ScriptedModel
@@ -48,7 +48,7 @@ class Mortal(ScriptedModel):
 
 def main(folder: str, replies: str, calls: str, left: int) -> None:
     cache = ReplyCache(Path(replies))
-    model = layered(Mortal(Path(calls), left), ModelSettings(), cache=cache)
+    model = add_layers(Mortal(Path(calls), left), ModelSettings(), cache=cache)
     asyncio.run(answer(CASES, model, Path(folder), at_once=3))
     cache.close()
 

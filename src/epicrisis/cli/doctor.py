@@ -62,7 +62,7 @@ def doctor(config: Config = None, local_only: LocalOnly = False, json: Json = Fa
 
 def examine(settings: Settings) -> dict[str, Any]:
     """All that `doctor` tells. Contacts nothing."""
-    from epicrisis.models.model_download import installed
+    from epicrisis.models.model_download import list_installed_models
     from epicrisis.privacy import TELEMETRY_OFF
 
     return {
@@ -71,7 +71,7 @@ def examine(settings: Settings) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "packages": {name: _version(name) for name in PARTS},
         "home": str(settings.home),
-        "models": [model.name for model in installed(settings.home)],
+        "models": [model.name for model in list_installed_models(settings.home)],
         "roles": {role: _role(settings.model_for(role)) for role in settings.roles},
         "local_only": settings.local_only,
         "contacts": _contacts(settings),
@@ -158,12 +158,12 @@ def _proxy(url: str) -> str | None:
 
 def _pulls() -> list[dict[str, Any]]:
     """Where `epicrisis models pull` and `questions pull` fetch from: commands of their own, no question comes there."""
-    from epicrisis.evaluation.datasets.catalogue import catalogue
+    from epicrisis.evaluation.datasets.catalogue import load_catalogue
     from epicrisis.privacy import parse_host
 
     hub = parse_host(os.environ.get("HF_ENDPOINT") or HUB_DEFAULT)
     models = [*_pip_hosts(), (hub, "models of the hub, and wherever it keeps large files")]
-    sets = dict.fromkeys(parse_host(file.url) for each in catalogue().values() for file in each.files)
+    sets = dict.fromkeys(parse_host(file.url) for each in load_catalogue().values() for file in each.files)
     return [
         *({"host": host, "why": f"`epicrisis models pull`: {why}"} for host, why in models),
         *({"host": host, "why": "`epicrisis questions pull`: question sets"} for host in sets),

@@ -34,13 +34,13 @@ from epicrisis.cli.terminal import open_console, say, say_above
 from epicrisis.printable import quote_for_shell
 
 if TYPE_CHECKING:
-    from epicrisis.evaluation.grading.blind_pairs import Paired
-    from epicrisis.evaluation.grading.correctness import CorrectnessMark, OpenCase
-    from epicrisis.evaluation.grading.grader_replies import ReplyFile
-    from epicrisis.evaluation.grading.preference import PreferenceReply
+    from epicrisis.evaluation.grading.blind_pairs import BlindPairs
+    from epicrisis.evaluation.grading.correctness import CorrectnessGrade, OpenCase
+    from epicrisis.evaluation.grading.grader import GradeStore
+    from epicrisis.evaluation.grading.preference import PairGrade
     from epicrisis.settings import Settings
 
-    R = TypeVar("R", PreferenceReply, CorrectnessMark)
+    R = TypeVar("R", PairGrade, CorrectnessGrade)
 
 NOT_JUDGED = 2
 
@@ -84,19 +84,19 @@ def pairs(
     from itertools import chain
 
     from epicrisis.evaluation.experiments.open_ended import ARMS, JUDGING
-    from epicrisis.evaluation.grading.blind_pairs import KEY, pairs_of, write
+    from epicrisis.evaluation.grading.blind_pairs import KEY, make_pairs, write_pairs
     from epicrisis.evaluation.runs.record import read_records
     from epicrisis.evaluation.runs.run_folder import RECORDS
 
     records = chain.from_iterable(read_records(run / RECORDS if run.is_dir() else run) for run in runs)
-    paired = pairs_of(records, ARMS, seed)
+    paired = make_pairs(records, ARMS, seed)
     output = output or (runs[0] if runs[0].is_dir() else runs[0].parent) / JUDGING
-    write(paired, output)
+    write_pairs(paired, output)
     told = {
         "pairs": len(paired.pairs),
         "same_words": len(paired.key.same),
         "left_out": len(paired.key.left_out),
-        "telling": paired.telling,
+        "telling": paired.revealing,
     }
     if json:
         show_json({**told, "output": str(output)})
@@ -105,8 +105,8 @@ def pairs(
         f"{told['pairs']} pairs in {output}; {told['same_words']} questions whose two answers are the same words "
         f"(ties), {told['left_out']} without a pair because an arm did not answer"
     )
-    if paired.telling:
-        say(f"note: in {paired.telling} pairs one answer alone speaks of documents or findings: not quite blind")
+    if paired.revealing:
+        say(f"note: in {paired.revealing} pairs one answer alone speaks of documents or findings: not quite blind")
     say(f"keep {KEY} away from the reviewers")
 
 
@@ -136,13 +136,13 @@ def judge(
     """Let a model judge the pairs, each in both orders. Interrupted, the same command goes on."""
     from epicrisis.cli.screen import usage_line
     from epicrisis.evaluation.experiments.open_ended import MODELS
-    from epicrisis.evaluation.grading.blind_pairs import read
+    from epicrisis.evaluation.grading.blind_pairs import read_pairs
 
-    paired = read(folder)
+    paired = read_pairs(folder)
     settings, role = _settings(context, config, folder, patients=paired.key.patients)
     output = output or folder / MODELS.replace("*", plain_name(settings.model_for(role).name))
     file = asyncio.run(_judged(settings, role, paired, output, json))
-    states = [reply.state for reply in file.replies.values()]
+    states = [reply.state for reply in file.grades.values()]
     if json:
         counts = {state: states.count(state) for state in sorted(set(states))}
         show_json({"replies": counts, "usage": file.usage, "output": str(output)})
@@ -155,8 +155,8 @@ def judge(
 
 def _settings(context: typer.Context, config: Path | None, folder: Path, *, patients: bool) -> tuple[Settings, str]:
     """What the command was told, and the role that the judge plays in it."""
-    from epicrisis.components import protect_run_folder
     from epicrisis.configuration import load_settings
+    from epicrisis.patient_data_policy import protect_run_folder
 
     settings = protect_run_folder(load_settings(said(context), config), folder, patients)
     if patients and settings.cache.path is None:
@@ -179,17 +179,21 @@ async def _show(replies: AsyncIterator[R], name: Callable[[R], str], total: int,
             bar.advance(task)
 
 
-async def _judged(
-    settings: Settings, role: str, paired: Paired, output: Path, json: bool
-) -> ReplyFile[PreferenceReply]:
+async def _judged(settings: Settings, role: str, paired: BlindPairs, output: Path, json: bool) -> GradeStore[PairGrade]:
     from epicrisis.evaluation.grading.model_client import open_model_client
-    from epicrisis.evaluation.grading.preference import ORDERS, judge, verdict_file
+    from epicrisis.evaluation.grading.preference import (
+        ORDERS,
+        grade_pairs,
+        open_preference_store,
+        preference_grader,
+    )
 
     async with open_model_client(settings, role) as asker:
-        file = verdict_file(output, asker)
+        grader = preference_grader(asker)
+        file = open_preference_store(output, grader)
         total = len(paired.pairs) * len(ORDERS)
         done = sum(file.is_done((pair.id, order)) for pair in paired.pairs for order in ORDERS)
-        await _show(judge(paired.pairs, asker, file), lambda reply: reply.pair, total, done, json)
+        await _show(grade_pairs(paired.pairs, grader, file), lambda reply: reply.pair, total, done, json)
     return file
 
 
@@ -251,17 +255,17 @@ def mark(
     """
     from epicrisis.cli.screen import usage_line
     from epicrisis.errors import InputError
-    from epicrisis.evaluation.grading.correctness import MARKING, open_cases
+    from epicrisis.evaluation.grading.correctness import CORRECTNESS_FOLDER, read_open_cases
 
-    cases = open_cases(run)
-    to_mark = sum(case.to_mark for case in cases)
+    cases = read_open_cases(run)
+    to_mark = sum(case.gradable for case in cases)
     if not to_mark:
         raise InputError(f"{run} has no answer to mark: name a run of open questions that have a reference (`gold`)")
     folder = run if run.is_dir() else run.parent
     settings, role = _settings(context, config, folder, patients=any(case.patient for case in cases))
-    output = output or folder / MARKING / f"{plain_name(settings.model_for(role).name)}.jsonl"
+    output = output or folder / CORRECTNESS_FOLDER / f"{plain_name(settings.model_for(role).name)}.jsonl"
     file = asyncio.run(_marked(settings, role, cases, output, json))
-    states = [reply.state for reply in file.replies.values()]
+    states = [reply.state for reply in file.grades.values()]
     if json:
         counts = {state: states.count(state) for state in sorted(set(states))}
         show_json({"to_mark": to_mark, "marks": counts, "usage": file.usage, "output": str(output)})
@@ -277,15 +281,20 @@ def mark(
 
 async def _marked(
     settings: Settings, role: str, cases: Sequence[OpenCase], output: Path, json: bool
-) -> ReplyFile[CorrectnessMark]:
-    from epicrisis.evaluation.grading.correctness import mark, mark_file
+) -> GradeStore[CorrectnessGrade]:
+    from epicrisis.evaluation.grading.correctness import (
+        correctness_grader,
+        grade_cases,
+        open_correctness_store,
+    )
     from epicrisis.evaluation.grading.model_client import open_model_client
 
     async with open_model_client(settings, role) as asker:
-        file = mark_file(output, asker, cases)
-        to_mark = [case for case in cases if case.to_mark]
+        grader = correctness_grader(asker)
+        file = open_correctness_store(output, grader, cases)
+        to_mark = [case for case in cases if case.gradable]
         done = sum(file.is_done(case.key) for case in to_mark)
-        await _show(mark(to_mark, asker, file), lambda reply: reply.key, len(to_mark), done, json)
+        await _show(grade_cases(to_mark, grader, file), lambda reply: reply.key, len(to_mark), done, json)
     return file
 
 
@@ -299,19 +308,19 @@ def marks(
 ) -> None:
     """What the marks come to: the share correct by each judge and by their majority, and how far they agree."""
     from epicrisis.errors import InputError
-    from epicrisis.evaluation.grading.correctness import WROTE, marking_of
-    from epicrisis.evaluation.grading.correctness_tables import conclusions, tables
+    from epicrisis.evaluation.grading.correctness import WROTE, read_correctness
+    from epicrisis.evaluation.grading.correctness_tables import correctness_conclusions, correctness_tables
 
-    marking = marking_of(run, files or None)
+    marking = read_correctness(run, files or None)
     if not marking.judges:
         raise InputError(
             f"nobody has marked {run}: let a model do it (epicrisis open-ended mark {quote_for_shell(run)} --model URL)"
         )
     found = {" and ".join(sorted(marking.models[WROTE])): marking}
     if json:
-        show_data({"conclusions": conclusions(found), "tables": tables(found)})
+        show_data({"conclusions": correctness_conclusions(found), "tables": correctness_tables(found)})
         return
-    for table in tables(found):
+    for table in correctness_tables(found):
         show_table(table)
-    for sentence in conclusions(found):
+    for sentence in correctness_conclusions(found):
         say_sentence(sentence)

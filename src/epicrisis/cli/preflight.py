@@ -190,7 +190,7 @@ def _price(settings: Settings, stated: tuple[float, float] | None) -> tuple[Call
 
     from epicrisis.answers import Usage
     from epicrisis.errors import InputError
-    from epicrisis.models.chat.prices import price_of, stated_cost
+    from epicrisis.models.chat.prices import build_cost_function, compute_cost
     from epicrisis.privacy import strip_secrets
     from epicrisis.settings import Price
 
@@ -199,9 +199,9 @@ def _price(settings: Settings, stated: tuple[float, float] | None) -> tuple[Call
             raise InputError("--usd-per-million-tokens takes two prices of 0 or more: of input and of output")
         price = Price(input=stated[0], output=stated[1])
         told = f"{price.input:g} and {price.output:g} US dollars for a million tokens of input and of output, as given"
-        return lambda usage: stated_cost(usage, price), told
+        return lambda usage: compute_cost(usage, price), told
     writer = settings.model_for("writer")
-    charged, name = price_of(writer), strip_secrets(writer.name)
+    charged, name = build_cost_function(writer), strip_secrets(writer.name)
     if charged(Usage()) is None:
         return charged, f"not known for {name}; give it with --usd-per-million-tokens INPUT OUTPUT"
     return charged, f"that of {name}, for every call; --usd-per-million-tokens INPUT OUTPUT tells another"
@@ -210,7 +210,7 @@ def _price(settings: Settings, stated: tuple[float, float] | None) -> tuple[Call
 def questions_of(settings: Settings, names: Sequence[str], data: Path | None) -> list[tuple[str, tuple[Question, ...]]]:
     """The question sets with their names."""
     from epicrisis.errors import InputError
-    from epicrisis.evaluation.datasets.load import load
+    from epicrisis.evaluation.datasets.load import load_dataset
     from epicrisis.evaluation.experiments import cloze
 
     if cloze.NAME in names:
@@ -218,7 +218,7 @@ def questions_of(settings: Settings, names: Sequence[str], data: Path | None) ->
             f"{cloze.NAME} is for probe and experiments: a check of rankings needs questions that were not made from "
             "the library's own sentences; name a set or a file"
         )
-    asked = [(name, load(name, settings.home, data).questions) for name in names]
+    asked = [(name, load_dataset(name, settings.home, data).questions) for name in names]
     for name, questions in asked:
         if not any(question.gold_documents for question in questions):
             raise InputError(

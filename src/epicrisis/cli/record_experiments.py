@@ -132,9 +132,9 @@ def _tell(path: Path, report: IngestReport) -> None:
 def _measure(folder: Path, measures: Measures, settings: Settings, library: Path, *, yes: bool, quiet: bool) -> int:
     """Measures what can be measured of the answers; how many measures failed."""
     from epicrisis.cli.measure import measure_run
-    from epicrisis.evaluation.grading.responses import responses
+    from epicrisis.evaluation.grading.scored_answers import read_answers
 
-    if not any(each.measurable for each in responses(folder)):
+    if not any(each.measurable for each in read_answers(folder)):
         return 0
     against = library if measures.judges and measures.against_notes else None
     return measure_run(

@@ -55,10 +55,10 @@ def score(
     give its published figures to the digit.
     """
     from epicrisis.configuration import load_settings
-    from epicrisis.evaluation.rescoring.readings import SCORINGS
-    from epicrisis.evaluation.rescoring.rescoring import rescored, table
+    from epicrisis.evaluation.rescoring.rescoring import make_table, rescore_runs
+    from epicrisis.evaluation.rescoring.scores import SCORINGS
 
-    found = rescored(
+    found = rescore_runs(
         runs,
         load_settings(config=config).home,
         scorings=(scoring,) if scoring else SCORINGS,
@@ -68,4 +68,4 @@ def score(
     if json:
         show_data(found)
     else:
-        show_table(table(found))
+        show_table(make_table(found))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from epicrisis.answers import Usage
-from epicrisis.models.chat.prices import price_of
+from epicrisis.models.chat.prices import build_cost_function
 from epicrisis.overrides import NO_OVERRIDES, RunOverrides
 from epicrisis.pipeline import Pipeline
 from epicrisis.plan.cost_plan import CostPlan, format_dollars
@@ -25,7 +25,7 @@ async def confirmation_question(
     if no model charges or only cached replies are used. Raises the exceptions of `plan_questions`.
     """
     million = Usage(prompt_tokens=1_000_000, completion_tokens=1_000_000)
-    free = all(price_of(settings.model_for(role))(million) == 0 for role in settings.roles)
+    free = all(build_cost_function(settings.model_for(role))(million) == 0 for role in settings.roles)
     if not questions or free or settings.cache.mode == "replay":
         return None
     if overrides.count(NO_OVERRIDES) == len(overrides):

@@ -10,10 +10,10 @@ from fnmatch import filter as match_names
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from epicrisis.evaluation.analysis.published import Published, accuracies
+from epicrisis.evaluation.analysis.published import Published, derive_accuracies
 from epicrisis.evaluation.analysis.statistics import Difference, Mean
 from epicrisis.evaluation.analysis.table import Cell, Table
-from epicrisis.evaluation.analysis.table_text import label
+from epicrisis.evaluation.analysis.table_text import label_row
 from epicrisis.report.plots import ENERGY_PLOTS, PLOTS, Plot
 from epicrisis.report.table_cells import NONE, CellText, cell_text, column_unit
 
@@ -106,7 +106,7 @@ def plot_figure(plot: Plot, table: Table, *, printed: bool = False) -> PlotFigur
 
     `printed`: the figures come from a paper, so they are percentages already, and changes become accuracies.
     """
-    table = accuracies(table) if printed else table
+    table = derive_accuracies(table) if printed else table
     columns: list[str] = []
     cells: list[Cell] = []
     for pattern in plot.values:
@@ -173,7 +173,7 @@ def _mark(
             return None
         if isinstance(place, Mean) and x is not None:
             x *= 100
-    name = row.name(plot.along) if plot.along else label(row.table, row.cells, (*plot.series, *plot.panel))
+    name = row.name(plot.along) if plot.along else label_row(row.table, row.cells, (*plot.series, *plot.panel))
     scale = 100 if shares else 1
     text = CellText(f"{cell} %") if printed else cell_text(cell, "share" if shares else "number")
     interval = cell.interval if isinstance(cell, Mean | Difference) else None
@@ -201,7 +201,7 @@ def _published_marks(
     published_rows = []
     for publication in printed:
         if publication.table.columns[:2] == ("model", "method"):
-            final = accuracies(publication.table)
+            final = derive_accuracies(publication.table)
             published_rows += [_Row(final, cells) for cells in final.rows]
     for cells in table.rows:
         row = _Row(table, cells)

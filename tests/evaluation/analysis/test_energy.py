@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from epicrisis.answers import Usage
-from epicrisis.evaluation.analysis.energy_tables import tables
+from epicrisis.evaluation.analysis.energy_tables import make_energy_tables
 from epicrisis.evaluation.analysis.table import Cell, Table
-from epicrisis.evaluation.experiments.run_findings import findings_of
+from epicrisis.evaluation.experiments.run_findings import findings_of, graded_right
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.evaluation.runs.energy import EquipmentEnergy, SessionEnergy
 from epicrisis.evaluation.runs.record import read_records
@@ -41,7 +41,7 @@ def of_sessions(path: Path, sessions: Sequence[SessionEnergy | None], ended: Seq
 
 
 def first(*paths: Path) -> Table:
-    return tables(open_runs(paths))[0]
+    return make_energy_tables(open_runs(paths), graded_right)[0]
 
 
 def row(*paths: Path) -> Mapping[str, Cell]:
@@ -122,7 +122,7 @@ def test_runs_of_older_programs_are_read_and_show_nothing(tmp_path: Path) -> Non
     for session in manifest["sessions"]:
         del session["taken"]
     (path / MANIFEST).write_text(json.dumps(manifest), "utf-8")
-    assert tables(open_runs([path])) == ()
+    assert make_energy_tables(open_runs([path])) == ()
     assert [table.title for table in findings_of([path])[0].tables] == ["The runs"]
     new = of_sessions(tmp_path / "new", [taken(MEASURED)])
     assert first(path, new).column("run") == ("new",)

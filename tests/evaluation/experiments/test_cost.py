@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from epicrisis.answers import ModelCalled, Usage
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.published import published
+from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.statistics import Mean
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.cost import (
@@ -37,7 +37,7 @@ from epicrisis.evaluation.experiments.registry import EXPERIMENTS
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.record import RunRecord, read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
-from epicrisis.models.chat.prices import stated_cost
+from epicrisis.models.chat.prices import compute_cost
 from epicrisis.overrides import RunOverrides
 from epicrisis.retrieval.ordering import in_order
 from epicrisis.settings import Price, Settings
@@ -90,7 +90,7 @@ def implied_instruction(
 def test_the_printed_tokens_do_not_come_out_of_equation_5_with_a_short_instruction() -> None:
     """Errata B5: "the lengths of instruction and output are much shorter than the context"; with two parts of four the
     instruction would be four fifths of plain RAG's prompt, and over a third still once reduce's input is counted."""
-    cost = published()["cost"]
+    cost = load_published()["cost"]
     printed = {strategy: (float(str(i)), float(str(o))) for strategy, i, o in cost.table.rows}
     (rag_in, _), (ours_in, ours_out) = printed["RAG"], printed["BriefContext"]
     as_printed = implied_instruction(rag_in, ours_in, parts=2)
@@ -292,7 +292,7 @@ def test_dollars_are_predicted_by_what_tokens_cost(tmp_path: Path, cached: float
         usage = Usage(
             prompt_tokens=int(total.input), cached_tokens=int(total.cached), completion_tokens=int(total.output)
         )
-        cases.append(replace(case, cost=stated_cost(usage, price)))
+        cases.append(replace(case, cost=compute_cost(usage, price)))
     table = prediction_table(cases)
     told = row(table, 8, "with the reduce call's input")
     assert told["US dollars"] == pytest.approx((2 * told["input"] + 8 * told["output"]) / 1e6)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.answering.voting import Voting
+from epicrisis.answering.voting import VotingOptions
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.grouping import STATES
 from epicrisis.evaluation.experiments import ensembles, medprompt, model_comparison
@@ -55,7 +55,7 @@ def test_the_grid_has_one_case_a_condition_the_most_votes_first() -> None:
     ]
     assert [case.treatment.seed for case in made[:2]] == [5, 6]
     shuffled = next(case for case in made if case.condition["arm"] == SHUFFLED)
-    assert shuffled.treatment.voting == Voting(4, shuffle=True)
+    assert shuffled.treatment.voting == VotingOptions(4, shuffle=True)
     with pytest.raises(InputError, match="no arm is called magic: known are zero-shot, chain-of-thought"):
         ensembles.cases(questions(1), VoteSampling(), arms=("magic",))
     with pytest.raises(InputError, match="question 'x' has no options or no gold letter"):

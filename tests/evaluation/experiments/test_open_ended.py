@@ -13,13 +13,17 @@ import pytest
 from epicrisis.answering.structured_request import ModelClient
 from epicrisis.components import LibrarySearch
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.published import published
+from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.statistics import Mean, sign_test, wilson
 from epicrisis.evaluation.experiments import open_ended
 from epicrisis.evaluation.experiments.open_ended import Judging, conclusions, judging_of, tables
-from epicrisis.evaluation.grading.blind_pairs import Paired, pairs_of, write
+from epicrisis.evaluation.grading.blind_pairs import BlindPairs, make_pairs, write_pairs
 from epicrisis.evaluation.grading.human_verdicts import HumanVerdict, PreferredAnswer
-from epicrisis.evaluation.grading.preference import judge, verdict_file
+from epicrisis.evaluation.grading.preference import (
+    grade_pairs,
+    open_preference_store,
+    preference_grader,
+)
 from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.evaluation.runs.runner import RecordStore, answer_cases
@@ -41,11 +45,11 @@ from tests.support.strategies import NOT_FOUND, finding, said, stage_of
 OURS, RIVAL = "brief-context", "rag"
 
 
-def choice_of(made: Paired, pair: str, arm: str | None) -> PreferredAnswer:
+def choice_of(made: BlindPairs, pair: str, arm: str | None) -> PreferredAnswer:
     return "tie" if arm is None else place_of(made, pair, arm)  # type: ignore[return-value]
 
 
-def given(made: Paired, reviewer: str, arms: Sequence[str | None]) -> list[HumanVerdict]:
+def given(made: BlindPairs, reviewer: str, arms: Sequence[str | None]) -> list[HumanVerdict]:
     """One reviewer's verdicts on the first so many pairs, by the arm that he prefers."""
     pairs = made.pairs[: len(arms)]
     return [
@@ -102,7 +106,7 @@ def test_open_questions_run_through_to_verdicts(tmp_path: Path) -> None:
         library.close()
 
     asyncio.run(run())
-    made_pairs = pairs_of(read_records(tmp_path / RECORDS), ARMS, 0)
+    made_pairs = make_pairs(read_records(tmp_path / RECORDS), ARMS, 0)
     (pair,) = made_pairs.pairs
     assert {pair.first, pair.second} == {"The whole says it helps.", "The parts say it helps."}
     assert list(made_pairs.key.left_out.values()) == [{RIVAL: "abstained", OURS: "answered"}]
@@ -125,7 +129,7 @@ def test_the_papers_own_counts_are_no_significant_difference() -> None:
     share = found["share better"]
     assert isinstance(share, Mean)
     assert (share.n, share.unscored) == (48, 0)
-    printed = published()["open-ended"].figure("percent", "better")
+    printed = load_published()["open-ended"].figure("percent", "better")
     assert 100 * share.value == pytest.approx(printed, abs=0.05)
     assert (round(share.interval.low, 3), round(share.interval.high, 3)) == (0.182, 0.432)
     decided = found["share of decided"]
@@ -215,12 +219,13 @@ def test_reviewers_without_a_preference_raise_no_false_alarm() -> None:
     assert alarms <= 16
 
 
-def by_model(made: Paired, script: object, folder: Path, name: str = "judge") -> Path:
+def by_model(made: BlindPairs, script: object, folder: Path, name: str = "judge") -> Path:
     path = folder / f"{name}.jsonl"
 
     async def run() -> None:
         asker = ModelClient(ScriptedModel(script), model_recipe={"name": name})  # type: ignore[arg-type]
-        async for _ in judge(made.pairs, asker, verdict_file(path, asker)):
+        grader = preference_grader(asker)
+        async for _ in grade_pairs(made.pairs, grader, open_preference_store(path, grader)):
             pass
 
     asyncio.run(run())
@@ -233,7 +238,7 @@ def prefers(word: str) -> object:
 
 def test_judges_and_people_side_by_side_from_their_files(tmp_path: Path) -> None:
     made = paired(12)
-    write(made, tmp_path / "judging")
+    write_pairs(made, tmp_path / "judging")
     lines = [{"pair": each.pair, "verdict": each.choice} for each in given(made, "anna", [OURS] * 8 + [RIVAL] * 4)]
     anna = tmp_path / "anna.jsonl"
     anna.write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -271,7 +276,7 @@ def test_judges_and_people_side_by_side_from_their_files(tmp_path: Path) -> None
 def test_every_table_is_json_without_a_hole(tmp_path: Path) -> None:
     made = paired(3)
     empty = by_model(made, lambda _: "no idea", tmp_path)
-    write(made, tmp_path / "judging")
+    write_pairs(made, tmp_path / "judging")
     judging = judging_of(tmp_path / "judging", (), [empty])
     text = json.dumps([to_json(table) for table in tables({"m": judging})], allow_nan=False)
     assert [table["title"] for table in json.loads(text)] == [table.title for table in tables({"m": judging})]

@@ -9,7 +9,7 @@ import pytest
 
 from epicrisis.components import LibrarySearch
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.published import published
+from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.experiments import integration, probe
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.experiment import Grid, Request
@@ -29,7 +29,7 @@ CORRECTED = PROTOCOLS["corrected"]
 def test_every_experiment_is_called_by_its_name_and_stands_beside_what_is_printed() -> None:
     for name, each in EXPERIMENTS.items():
         assert experiment(name) is each
-        assert set(each.published) <= set(published())
+        assert set(each.published) <= set(load_published())
     assert EVALUATE not in EXPERIMENTS
     with pytest.raises(InputError, match="no experiment is called nonsense: known are positions, integration"):
         experiment("nonsense")

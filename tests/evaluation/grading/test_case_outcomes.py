@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from epicrisis.evaluation.grading.case_outcomes import ENDINGS, Ending, ending_of, refuses
+from epicrisis.evaluation.grading.scored_answers import ENDINGS, Ending, classify_ending, is_refusal
 from epicrisis.evaluation.runs.record import RunRecord
 from epicrisis.types import AnswerState, Question
 from tests.support.measuring import question, record
 
 
 def ending_of_json(value: dict[str, Any]) -> Ending:
-    return ending_of(RunRecord.model_validate(value))
+    return classify_ending(RunRecord.model_validate(value))
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_refusal_that_was_withheld_from_the_reader_is_refused() -> None:
     ],
 )
 def test_a_refusal_in_words_is_seen(text: str) -> None:
-    assert refuses(text)
+    assert is_refusal(text)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_refusal_in_words_is_seen(text: str) -> None:
     ],
 )
 def test_what_is_an_answer_is_no_refusal(text: str) -> None:
-    assert not refuses(text)
+    assert not is_refusal(text)
 
 
 def test_a_choice_is_never_read_for_words() -> None:

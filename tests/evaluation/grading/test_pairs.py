@@ -14,7 +14,7 @@ import pytest
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.statistics import sign_test
-from epicrisis.evaluation.grading.blind_pairs import CSV, JSONL, KEY, blinded, read, write
+from epicrisis.evaluation.grading.blind_pairs import CSV, JSONL, KEY, read_pairs, remove_citations, write_pairs
 from tests.support.grading import ARMS, WRITER, pair_records, paired, questions, record, records
 
 
@@ -74,7 +74,7 @@ def test_an_identifier_changes_with_every_word_and_is_no_number() -> None:
     ],
 )
 def test_labels_of_the_evidence_are_taken_out_of_either_arm(text: str, bare: str) -> None:
-    assert blinded(text) == bare
+    assert remove_citations(text) == bare
 
 
 def test_what_still_tells_is_counted() -> None:
@@ -89,7 +89,7 @@ def test_what_still_tells_is_counted() -> None:
         ARMS,
         0,
     )
-    assert made.telling == 1
+    assert made.revealing == 1
 
 
 def test_the_same_words_are_a_tie_and_shown_to_nobody() -> None:
@@ -139,20 +139,20 @@ def test_what_cannot_be_paired_says_so() -> None:
 
 def test_what_is_handed_out_holds_no_hint(tmp_path: Path) -> None:
     made = paired(6)
-    write(made, tmp_path)
+    write_pairs(made, tmp_path)
     for name in (CSV, JSONL):
         text = (tmp_path / name).read_text("utf-8")
         assert not [hint for hint in (*ARMS, WRITER, "seed", made.key.questions[made.pairs[0].id]) if hint in text]
     key = json.loads((tmp_path / KEY).read_text("utf-8"))
     assert key["first"] == dict(made.key.first)
     assert key["writers"] == [WRITER]
-    assert read(tmp_path) == made
+    assert read_pairs(tmp_path) == made
 
 
 def test_a_spreadsheet_opens_it_row_by_row(tmp_path: Path) -> None:
     asked = replace(questions(1)[0], text='Does "X", or Y, help?\nSay why.')
     made = pair_records([record(asked, "rag", "It; does."), record(asked, "brief-context", "Größer als α.")], ARMS, 0)
-    write(made, tmp_path)
+    write_pairs(made, tmp_path)
     assert (tmp_path / CSV).read_bytes().startswith(b"\xef\xbb\xbf")
     with (tmp_path / CSV).open(encoding="utf-8-sig", newline="") as file:
         (row,) = csv.DictReader(file)
@@ -165,7 +165,7 @@ def test_a_spreadsheet_opens_it_row_by_row(tmp_path: Path) -> None:
 def test_no_cell_is_a_formula(tmp_path: Path, start: str) -> None:
     evil = f'{start}HYPERLINK("http://127.0.0.1/"&A1)'
     (asked,) = questions(1)
-    write(pair_records([record(asked, "rag", evil), record(asked, "brief-context", "No.")], ARMS, 0), tmp_path)
+    write_pairs(pair_records([record(asked, "rag", evil), record(asked, "brief-context", "No.")], ARMS, 0), tmp_path)
     with (tmp_path / CSV).open(encoding="utf-8-sig", newline="") as file:
         (row,) = csv.DictReader(file)
     assert f"'{evil}" in (row["answer 1"], row["answer 2"])
@@ -173,16 +173,16 @@ def test_no_cell_is_a_formula(tmp_path: Path, start: str) -> None:
 
 
 def test_what_people_may_have_written_into_is_not_overwritten(tmp_path: Path) -> None:
-    write(paired(2), tmp_path)
+    write_pairs(paired(2), tmp_path)
     before = (tmp_path / CSV).read_bytes()
     with pytest.raises(InputError, match=r"holds pairs\.csv already"):
-        write(paired(3), tmp_path)
+        write_pairs(paired(3), tmp_path)
     assert (tmp_path / CSV).read_bytes() == before
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
 def test_what_holds_answers_is_its_owners_alone_until_it_is_handed_out(tmp_path: Path) -> None:
-    write(paired(2), tmp_path / "judging")
+    write_pairs(paired(2), tmp_path / "judging")
     made = [tmp_path / "judging", *(tmp_path / "judging" / name for name in (CSV, JSONL, KEY))]
     assert [path.stat().st_mode & 0o777 for path in made] == [0o700, 0o600, 0o600, 0o600]
 
@@ -190,25 +190,25 @@ def test_what_holds_answers_is_its_owners_alone_until_it_is_handed_out(tmp_path:
 def test_text_separators_inside_an_answer_do_not_break_a_line(tmp_path: Path) -> None:
     (asked,) = questions(1)
     made = pair_records([record(asked, "rag", "It\u2028helps."), record(asked, "brief-context", "It\x85may.")], ARMS, 0)
-    write(made, tmp_path)
-    assert read(tmp_path) == made
+    write_pairs(made, tmp_path)
+    assert read_pairs(tmp_path) == made
 
 
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
         (lambda folder: (folder / KEY).unlink(), r"pairs\.key\.json: No such file"),
-        (lambda folder: (folder / KEY).write_text("{}"), "are not as they were written"),
-        (lambda folder: (folder / JSONL).write_text(""), "are not as they were written"),
+        (lambda folder: (folder / KEY).write_text("{}"), "were changed"),
+        (lambda folder: (folder / JSONL).write_text(""), "were changed"),
         (
             lambda folder: (folder / JSONL).write_text((folder / JSONL).read_text().replace("whole", "whole,")),
-            "are not as they were written",
+            "were changed",
         ),
-        (lambda folder: (folder / KEY).write_text('{"format": 9}'), "has format 9, this program knows 1"),
+        (lambda folder: (folder / KEY).write_text('{"format": 9}'), "has format 9, but this version reads format 1"),
     ],
 )
 def test_files_that_were_changed_are_refused(tmp_path: Path, spoil: Callable[[Path], object], message: str) -> None:
-    write(paired(3), tmp_path)
+    write_pairs(paired(3), tmp_path)
     spoil(tmp_path)
     with pytest.raises(InputError, match=message):
-        read(tmp_path)
+        read_pairs(tmp_path)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.grouping import AccuracyMeasure, Group, spread, table
+from epicrisis.evaluation.analysis.grouping import AccuracyMeasure, Group, make_accuracy_table, spread_over
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments.arms import UNPLACED, Study
 from epicrisis.evaluation.experiments.placement import drawn
@@ -62,7 +62,7 @@ def tables(
     """Of finished runs, by the name of their model: among random against among retrieved documents, and the lines."""
     groups = [group for model, outcomes in runs.items() for group in _groups(model, outcomes, measure)]
     return (
-        table(
+        make_accuracy_table(
             "Accuracy with the key document in the middle",
             ("model", "arm", "k", "distractors"),
             groups,
@@ -90,7 +90,7 @@ def _groups(model: str, outcomes: Sequence[Outcome], measure: AccuracyMeasure) -
             parts[part],
             parts.get((part[0], part[1], RETRIEVED), ()) if part[2] == RANDOM else (),
             ("repeat",),
-            (spread(parts[part], "repeat", measure),),
+            (spread_over(parts[part], "repeat", measure),),
         )
         for part in ordered
     ]

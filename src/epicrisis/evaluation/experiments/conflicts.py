@@ -17,13 +17,13 @@ from epicrisis.evaluation.analysis.grouping import (
     STATES,
     AccuracyMeasure,
     Group,
-    chance,
-    corrected_p,
-    counts,
-    difference,
-    mean,
-    notes,
-    score,
+    compare_to_baseline,
+    correct_p_values,
+    count_endings,
+    describe_chance,
+    make_notes,
+    mean_score,
+    score_outcome,
 )
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.runs.case import canonical_condition
@@ -148,19 +148,19 @@ def rules_table(cases: Sequence[Parted], measure: AccuracyMeasure = "right", see
         ours = [case.outcome for case, _ in spoke]
         theirs = [_with(case, case.gold == choice) for case, choice in spoke]
         followed = [_with(case, case.final == choice) for case, choice in spoke if case.final is not None]
-        differences.append(difference(Group((), ours, theirs, _pair(ours)), measure, seed))
+        differences.append(compare_to_baseline(Group((), ours, theirs, _pair(ours)), measure, seed))
         rows.append(
             (
                 name,
                 len(spoke),
                 len(spoke) - len(followed),
-                mean(followed, measure, seed),
-                mean(theirs, measure, seed),
-                mean(ours, measure, seed),
+                mean_score(followed, measure, seed),
+                mean_score(theirs, measure, seed),
+                mean_score(ours, measure, seed),
             )
         )
     compared = sum(each is not None for each in differences)
-    corrected = corrected_p(differences)
+    corrected = correct_p_values(differences)
     columns = (
         "rule",
         "speaks",
@@ -175,7 +175,7 @@ def rules_table(cases: Sequence[Parted], measure: AccuracyMeasure = "right", see
     remarks = (
         f"Of {len(conflicts)} conflicts. A rule speaks where it names one choice (no tie; a date, a quotation, a key "
         "document is there); no answer: of those, where none was given; followed: of the others.",
-        *chance(case.outcome for case in conflicts),
+        *describe_chance(case.outcome for case in conflicts),
         f"In {unstated} the answer is a choice that no part stated.",
         "Rules overlap: that one is followed does not show that the model goes by it.",
     )
@@ -183,7 +183,7 @@ def rules_table(cases: Sequence[Parted], measure: AccuracyMeasure = "right", see
         "Which rule decided",
         columns,
         tuple((*row, found, p) for row, found, p in zip(rows, differences, corrected, strict=True)),
-        notes(measure, compared, remarks),
+        make_notes(measure, compared, remarks),
         source,
     )
 
@@ -222,16 +222,16 @@ def conflicts_table(
     for key, members in _groups(cases, by):
         ours = [case.outcome for case in members if case.conflict]
         against = [theirs[_twin(each)] for each in ours if _twin(each) in theirs]
-        differences.append(difference(Group((), ours, against, _pair(ours)), measure, seed))
+        differences.append(compare_to_baseline(Group((), ours, against, _pair(ours)), measure, seed))
         rows.append(
             (
                 *key,
                 len(members),
                 len(ours),
-                mean(ours, measure, seed),
-                *counts(ours),
+                mean_score(ours, measure, seed),
+                *count_endings(ours),
                 *_compared(ours, against, measure),
-                mean(against, measure, seed),
+                mean_score(against, measure, seed),
             )
         )
     columns = (
@@ -248,9 +248,9 @@ def conflicts_table(
         "difference to RAG",
         "p (Holm)",
     )
-    corrected = corrected_p(differences)
+    corrected = correct_p_values(differences)
     remarks = (
-        *chance(case.outcome for case in cases),
+        *describe_chance(case.outcome for case in cases),
         "Resolved: share right among the conflicts. Not compared: RAG failed, or was not asked the same.",
         "The same questions at every condition: rows are not independent of each other.",
     )
@@ -258,7 +258,7 @@ def conflicts_table(
         "Conflicts among the parts",
         columns,
         tuple((*row, found, p) for row, found, p in zip(rows, differences, corrected, strict=True)),
-        notes(measure, sum(each is not None for each in differences), remarks),
+        make_notes(measure, sum(each is not None for each in differences), remarks),
         source,
     )
 
@@ -267,10 +267,10 @@ def _compared(
     ours: Sequence[Outcome], against: Sequence[Outcome], measure: AccuracyMeasure
 ) -> tuple[int, int, int, int]:
     """(win, tie, lose, not compared), counts of cases."""
-    other = {_twin(each): score(each, measure) for each in against}
+    other = {_twin(each): score_outcome(each, measure) for each in against}
     ended: Counter[str] = Counter()
     for each in ours:
-        mine, theirs = score(each, measure), other.get(_twin(each))
+        mine, theirs = score_outcome(each, measure), other.get(_twin(each))
         if mine is None or theirs is None:
             ended["not compared"] += 1
         else:

@@ -13,17 +13,17 @@ from itertools import product
 from statistics import fmean
 
 from epicrisis.evaluation.analysis.grouping import (
+    P_COLUMN,
     AccuracyMeasure,
     Group,
-    P,
     PairingKey,
-    by_pair,
-    chance,
-    corrected_p,
-    spread,
-    table,
+    correct_p_values,
+    describe_chance,
+    make_accuracy_table,
+    mean_by_pair,
+    spread_over,
 )
-from epicrisis.evaluation.analysis.grouping import notes as notes_of
+from epicrisis.evaluation.analysis.grouping import make_notes as notes_of
 from epicrisis.evaluation.analysis.statistics import Difference, paired_difference
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.experiments import positions
@@ -66,7 +66,7 @@ def tables(
     """Of finished runs, by the name of their model: each k against the smallest, the bounds; and the trend."""
     groups = [group for model, outcomes in runs.items() for group in _groups(model, outcomes, measure)]
     return (
-        table(
+        make_accuracy_table(
             "Accuracy by the number of documents",
             ("model", "arm", "k"),
             groups,
@@ -87,7 +87,7 @@ def _groups(model: str, outcomes: Sequence[Outcome], measure: AccuracyMeasure) -
         smallest = min(by_k, default=None, key=lambda k: (k is None, k))
         for k in sorted(by_k, key=lambda k: (k is None, k)):
             here = by_k[k]
-            spreads = (spread(here, "place", measure) if k else None), spread(here, "repeat", measure)
+            spreads = (spread_over(here, "place", measure) if k else None), spread_over(here, "repeat", measure)
             against = by_k[smallest] if k != smallest else ()
             groups.append(Group((model, arm, k), here, against, ("repeat",), spreads))
     return groups
@@ -120,7 +120,7 @@ def trend(
         labels.append((model, arm))
         scored.append((len(found), asked - len(found)))
         slopes.append(paired_difference(found, dict.fromkeys(found, 0.0), seed=seed) if found else None)
-    corrected = corrected_p(slopes)
+    corrected = correct_p_values(slopes)
     rows = tuple((*label, slope, p, *n) for label, slope, p, n in zip(labels, slopes, corrected, scored, strict=True))
     about = (
         "A doubling: k to 2 k; a negative change means that the longer context is read worse. Of the questions "
@@ -130,9 +130,9 @@ def trend(
     everyone = (each for outcomes in runs.values() for each in outcomes if "k" in each.condition)
     return Table(
         "What a doubling of the documents changes",
-        ("model", "arm", "change a doubling", P, "questions", "not scored"),
+        ("model", "arm", "change a doubling", P_COLUMN, "questions", "not scored"),
         rows,
-        notes_of(measure, compared, (*chance(everyone), about, *remarks)),
+        notes_of(measure, compared, (*describe_chance(everyone), about, *remarks)),
     )
 
 
@@ -146,7 +146,7 @@ def _placed_arms(runs: Mapping[str, Sequence[Outcome]]) -> list[str]:
 
 def _slopes(by_k: Mapping[int | None, Sequence[Outcome]], measure: AccuracyMeasure) -> dict[PairingKey, float]:
     """By question, where it has a score at each of two k or more."""
-    shares = {k: by_pair(outcomes, (), measure) for k, outcomes in by_k.items() if k is not None}
+    shares = {k: mean_by_pair(outcomes, (), measure) for k, outcomes in by_k.items() if k is not None}
     if len(shares) < 2:
         return {}
     everywhere = set.intersection(*(set(share) for share in shares.values()))

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from epicrisis.answers import ModelCalled, Usage
-from epicrisis.evaluation.analysis.statistics import Mean, mean_of
+from epicrisis.evaluation.analysis.statistics import Mean, estimate_mean
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.runs.case import Condition, canonical_condition
 from epicrisis.evaluation.runs.record import RunRecord
@@ -216,7 +216,7 @@ _TOKENS = ("calls", "input", "cached", "output")
 
 
 def _mean(cases: Sequence[CaseCost], taken: Sequence[float | None]) -> Mean:
-    return mean_of(taken, [case.question for case in cases], shares=False)
+    return estimate_mean(taken, [case.question for case in cases], shares=False)
 
 
 def _more(twins: Sequence[tuple[CaseCost, CaseCost]]) -> Mean | None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.datasets.patient_records.lengths import bin_of
+from epicrisis.evaluation.datasets.patient_records.lengths import find_length_bin
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.overrides import RunOverrides
 from epicrisis.retrieval.ordering import in_order
@@ -127,7 +127,7 @@ def _modifiers(text: str) -> list[str]:
 
 def _told(chart: Chart) -> dict[str, str | int]:
     question, length = chart.question, chart.length
-    return {"form": question.form, "category": question.category, "bin": bin_of(length), "tokens": length}
+    return {"form": question.form, "category": question.category, "bin": find_length_bin(length), "tokens": length}
 
 
 def _treatments(chart: Chart, arm: str, asking: Asking) -> Iterator[RunOverrides]:

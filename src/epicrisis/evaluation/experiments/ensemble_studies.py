@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from epicrisis.answering.voting import Voting
+from epicrisis.answering.voting import VotingOptions
 from epicrisis.components import ExampleSearch, open_examples
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.table import Table
@@ -18,8 +18,8 @@ from epicrisis.evaluation.experiments import model_comparison as models
 from epicrisis.evaluation.experiments.arms import Study, rank_of
 from epicrisis.evaluation.experiments.experiment import Experiment, Grid, QuestionsBySet, Request, Runs
 from epicrisis.evaluation.experiments.passage_source import Evidence
-from epicrisis.evaluation.grading.correctness import marking_of
-from epicrisis.evaluation.grading.correctness_tables import remarks as marks_told
+from epicrisis.evaluation.grading.correctness import read_correctness
+from epicrisis.evaluation.grading.correctness_tables import correctness_remarks as marks_told
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.evaluation.runs.outcomes import Outcome, score_records
 from epicrisis.evaluation.runs.record import RunRecord
@@ -76,7 +76,7 @@ def _find(settings: Settings, held: ExitStack, **changes: Any) -> ExampleSearch:
     search = open_examples(settings.model_copy(update={"examples": wanted}))
     if search is None:
         raise InputError("this experiment shows solved questions: name a library of them with --examples")
-    held.enter_context(search.opened)
+    held.enter_context(search.search)
     return search
 
 
@@ -92,7 +92,7 @@ def _by_set(asked: QuestionsBySet, made: Callable[[Sequence[Question]], tuple[Ca
 
 
 def _drawing(study: Study, settings: Settings) -> ensembles.VoteSampling:
-    return ensembles.VoteSampling(Voting(**settings.votes.model_dump()), study.seed, study.repeats)
+    return ensembles.VoteSampling(VotingOptions(**settings.votes.model_dump()), study.seed, study.repeats)
 
 
 def _one(grid: Grid, name: str) -> int:
@@ -127,7 +127,7 @@ def _openmedprompt(asked: QuestionsBySet, study: Study, grid: Grid, settings: Se
 
 def _marked(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
     """Of the marks that lie beside the records; of a run that nobody has marked only what it took, and what to do."""
-    markings = [(run, marking_of(run.path.parent)) for run in runs]
+    markings = [(run, read_correctness(run.path.parent)) for run in runs]
     marked = [(run, marking) for run, marking in markings if marking.judges]
     found = {run.name: _in_order(run, marking.outcomes()) for run, marking in marked}
     notes = dict.fromkeys(note for _, marking in marked for note in marks_told(marking))

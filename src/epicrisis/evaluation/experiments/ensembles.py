@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from epicrisis.answering.voting import Voting
+from epicrisis.answering.voting import VotingOptions
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.grouping import AccuracyMeasure, Group, table
-from epicrisis.evaluation.analysis.statistics import mean_of
+from epicrisis.evaluation.analysis.grouping import AccuracyMeasure, Group, make_accuracy_table
+from epicrisis.evaluation.analysis.statistics import estimate_mean
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.evaluation.runs.outcomes import Outcome
@@ -51,7 +51,7 @@ _NOTES = (
 class VoteSampling:
     """How votes are drawn, the seed, and how often all is asked: repeat r asks all once more with the seed + r."""
 
-    voting: Voting = Voting()  # noqa: RUF009  a frozen value
+    voting: VotingOptions = VotingOptions()  # noqa: RUF009  a frozen value
     seed: int = 0
     repeats: int = 1
 
@@ -62,7 +62,7 @@ class VoteSampling:
             for repeat in range(self.repeats)
         ]
 
-    def votes(self, n: int, *, shuffle: bool) -> Voting:
+    def votes(self, n: int, *, shuffle: bool) -> VotingOptions:
         """So many, shuffled or not."""
         return replace(self.voting, n=n, shuffle=shuffle)
 
@@ -125,7 +125,7 @@ def tables(
 ) -> tuple[Table, ...]:
     """Of finished runs, by the name of their model: the methods at one number of votes (Table 1), what shuffling
     changes (Table 2), the number of votes (Table 3, Figure 2), and the temperature where it was varied."""
-    made = partial(table, measure=measure, remarks=(*_NOTES, *remarks), seed=seed)
+    made = partial(make_accuracy_table, measure=measure, remarks=(*_NOTES, *remarks), seed=seed)
     warmed = [group for model, found in runs.items() for group in _by_temperature(model, found)]
     as_set = {model: of(found, temperature=None) for model, found in runs.items()}.items()
     votes = ("model", "arm", "votes")
@@ -224,7 +224,7 @@ def took(runs: Mapping[str, Iterable[RunRecord]], by: Sequence[str]) -> Table:
             calls = [each.calls + each.replayed_calls for each in whole]
             tokens = [each.prompt_tokens + each.completion_tokens + each.replayed_tokens for each in whole]
             clusters = [each.question_key for each in cases if each.answer.state != "failed"]
-            means = (mean_of(values, clusters, shares=False) if values else None for values in (calls, tokens))
+            means = (estimate_mean(values, clusters, shares=False) if values else None for values in (calls, tokens))
             rows.append((model, *labels, len(cases), len(cases) - len(whole), *means))
     return Table("What it took", ("model", *by, "cases", "not counted", "calls", "tokens"), tuple(rows), _TOOK)
 

@@ -20,23 +20,23 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis import statistics
 from epicrisis.evaluation.analysis.grouping import (
     FIGURES,
+    P_COLUMN,
     STATES,
     AccuracyMeasure,
     Group,
-    P,
     PairingKey,
-    by_pair,
-    chance,
-    corrected_p,
-    counts,
-    difference,
-    left_out,
-    mean,
-    notes,
-    score,
+    compare_to_baseline,
+    correct_p_values,
+    count_endings,
+    describe_chance,
+    describe_omitted_parts,
+    make_notes,
+    mean_by_pair,
+    mean_score,
+    score_outcome,
 )
-from epicrisis.evaluation.analysis.published import published
-from epicrisis.evaluation.analysis.statistics import Difference, Interval, Mean, of_all_alike, paired_difference
+from epicrisis.evaluation.analysis.published import load_published
+from epicrisis.evaluation.analysis.statistics import Difference, Interval, Mean, paired_difference, uniform_interval
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.experiments.arms import UNPLACED, Material, Study
 from epicrisis.evaluation.experiments.passage_source import Evidence
@@ -58,7 +58,7 @@ ARMS = (COT, RAG, BRIEF, CHECKED, MIRAGE)
 CLOSED = "closed-book"
 """Asked where it is named: what a prompt without documents takes (`cost`)."""
 PUBLISHED = ("integration", "integration-averages")
-"""Tables of `published` to set beside these."""
+"""Tables of `load_published` to set beside these."""
 MACRO, MICRO = "macro average", "micro average"
 
 RELEASED_MODEL, RELEASED = "GPT-3.5-turbo-0125", [58.04, 67.40, 90.29]
@@ -227,15 +227,15 @@ def _table(
     seed: int,
 ) -> Table:
     rows = [row for model, of in runs.items() for row in _rows(model, of, (baseline, *arms), measure, seed)]
-    corrected = corrected_p([row.difference for row in rows])
+    corrected = correct_p_values([row.difference for row in rows])
     everyone = [each for outcomes in runs.values() for each in outcomes if each.condition["arm"] in (baseline, *arms)]
     compared = sum(p is not None for p in corrected)
-    more = (*chance(everyone), *left_out(everyone), *_AVERAGES, *remarks)
+    more = (*describe_chance(everyone), *describe_omitted_parts(everyone), *_AVERAGES, *remarks)
     return Table(
         f"Accuracy with real rankings, against {baseline}",
-        ("model", "set", "arm", "k", *FIGURES, f"difference to {baseline}", P),
+        ("model", "set", "arm", "k", *FIGURES, f"difference to {baseline}", P_COLUMN),
         tuple((*row.cells, row.difference, p) for row, p in zip(rows, corrected, strict=True)),
-        notes(measure, compared, more),
+        make_notes(measure, compared, more),
     )
 
 
@@ -258,8 +258,8 @@ def _rows(
                 figures = (macro_mean(here, measure, seed), *[None] * len(STATES))
                 less = macro_difference(here, group.against, measure, seed)
             else:
-                figures = (mean(here, measure, seed), *counts(here))
-                less = difference(group, measure, seed)
+                figures = (mean_score(here, measure, seed), *count_endings(here))
+                less = compare_to_baseline(group, measure, seed)
             yield _Row((*labels, *figures), less)
 
 
@@ -273,7 +273,7 @@ def _of(part: str, outcomes: Sequence[Outcome]) -> list[Outcome]:
 def macro_mean(outcomes: Sequence[Outcome], measure: AccuracyMeasure, seed: int = 0) -> Mean:
     """The mean of the sets' means; a question that was asked several times counts by its mean."""
     sets = list(_by_set(outcomes, measure).values())
-    unscored = sum(score(each, measure) is None for each in outcomes)
+    unscored = sum(score_outcome(each, measure) is None for each in outcomes)
     if not sets:
         return Mean(float("nan"), Interval(float("nan"), float("nan")), 0, unscored)
     value = fmean(fmean(of.values()) for of in sets)
@@ -308,14 +308,14 @@ def _by_set(outcomes: Iterable[Outcome], measure: AccuracyMeasure) -> dict[str, 
     parts: dict[str, list[Outcome]] = {}
     for each in outcomes:
         parts.setdefault(str(each.condition["dataset"]), []).append(each)
-    scored = {name: by_pair(part, (), measure) for name, part in sorted(parts.items())}
+    scored = {name: mean_by_pair(part, (), measure) for name, part in sorted(parts.items())}
     return {name: of for name, of in scored.items() if of}
 
 
 def _interval(sets: Sequence[Sequence[float]], limits: tuple[float, float], seed: int) -> Interval:
     """Of the mean of the sets' means, each set's questions drawn with replacement. `limits`: of a score."""
     if all(max(values) - min(values) < 1e-9 for values in sets):
-        alike = [of_all_alike(values[0], len(values), limits) for values in sets]
+        alike = [uniform_interval(values[0], len(values), limits) for values in sets]
         return Interval(fmean(each.low for each in alike), fmean(each.high for each in alike))
     drawn = np.mean([_redrawn(values, seed + number) for number, values in enumerate(sets)], axis=0)
     low, high = np.quantile(drawn, [0.025, 0.975])
@@ -336,10 +336,11 @@ def _redrawn(values: Sequence[float], seed: int) -> npt.NDArray[np.float64]:
 
 def published_table() -> Table:
     """Supplementary Table 3 averaged both ways, with RAG as MIRAGE released it and what BriefContext gains on each."""
-    printed = published()["integration"].table
+    printed = load_published()["integration"].table
     sets = ("MedMCQA", "PubMedQA", "BioASQ")
     sizes = [
-        float(str(published()["datasets"].figure("questions", name))) for name in ("MedMCQA", "PubMedQA", "BioASQ-Y/N")
+        float(str(load_published()["datasets"].figure("questions", name)))
+        for name in ("MedMCQA", "PubMedQA", "BioASQ-Y/N")
     ]
     rows = [
         (str(model), str(method), [float(str(each)) for each in shares]) for model, method, *shares, _ in printed.rows

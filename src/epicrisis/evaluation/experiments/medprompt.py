@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.grouping import AccuracyMeasure, Group, table
+from epicrisis.evaluation.analysis.grouping import AccuracyMeasure, Group, make_accuracy_table
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments.arms import Find
 from epicrisis.evaluation.experiments.ensembles import SHUFFLED, VoteSampling, check_choices, of
@@ -79,7 +79,9 @@ def tables(
 ) -> tuple[Table, ...]:
     """Of finished runs, by the name of their model: each source against no examples, and against the first source where
     there are others."""
-    made = partial(table, labels=("model", "examples"), measure=measure, remarks=(*_NOTES, *remarks), seed=seed)
+    made = partial(
+        make_accuracy_table, labels=("model", "examples"), measure=measure, remarks=(*_NOTES, *remarks), seed=seed
+    )
     by_source = [
         (model, name, of(found, examples=name), found) for model, found in runs.items() for name in _names(found)
     ]

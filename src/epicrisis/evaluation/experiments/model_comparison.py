@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.grouping import AccuracyMeasure, Group, mean, table
+from epicrisis.evaluation.analysis.grouping import AccuracyMeasure, Group, make_accuracy_table, mean_score
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.experiments.arms import Find
 from epicrisis.evaluation.experiments.ensembles import SHUFFLED, ZERO, VoteSampling, check_choices, of
@@ -74,7 +74,9 @@ def tables(
             for name in _sets(found)
             for arm in arms
         ]
-        return table(title, ("model", "set", "arm"), groups, baseline=over, measure=measure, remarks=told, seed=seed)
+        return make_accuracy_table(
+            title, ("model", "set", "arm"), groups, baseline=over, measure=measure, remarks=told, seed=seed
+        )
 
     return (
         gains("With and without context retrieval", ZERO, (SHUFFLED, MEDPROMPT)),
@@ -90,7 +92,7 @@ def _leaderboard(
     rows: list[tuple[Cell, ...]] = []
     for model, found in runs.items():
         for arm in ARMS:
-            means = [mean(of(found, set=name, arm=arm), measure, seed) for name in sets]
+            means = [mean_score(of(found, set=name, arm=arm), measure, seed) for name in sets]
             average = sum(each.value for each in means) / len(means) if all(each.n for each in means) else None
             rows.append((model, arm, average, *means))
     rows.sort(key=lambda row: -1.0 if row[2] is None else float(str(row[2])), reverse=True)

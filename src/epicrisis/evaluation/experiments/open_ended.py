@@ -14,14 +14,14 @@ from statistics import fmean
 from typing import Any
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.agreement import RaterAgreement, agreement
+from epicrisis.evaluation.analysis.agreement import RaterAgreement, measure_agreement
 from epicrisis.evaluation.analysis.sample_size import ALPHA
-from epicrisis.evaluation.analysis.statistics import Mean, holm, mean_of, sign_test
+from epicrisis.evaluation.analysis.statistics import Mean, estimate_mean, holm, sign_test
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.grading import blind_pairs, human_verdicts, preference
-from epicrisis.evaluation.grading.blind_pairs import Paired
+from epicrisis.evaluation.grading.blind_pairs import BlindPairs
 from epicrisis.evaluation.grading.human_verdicts import HumanVerdict, PreferredAnswer
-from epicrisis.evaluation.grading.preference import PairJudgement
+from epicrisis.evaluation.grading.preference import PairVerdict
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.overrides import RunOverrides
 from epicrisis.types import Question, StrategyName
@@ -63,9 +63,9 @@ _POSITION = (
 class Judging:
     """The pairs of one run, and whatever was said of them."""
 
-    paired: Paired
+    paired: BlindPairs
     people: tuple[HumanVerdict, ...] = ()
-    models: Mapping[str, Mapping[str, PairJudgement]] = field(default_factory=dict)
+    models: Mapping[str, Mapping[str, PairVerdict]] = field(default_factory=dict)
     """By the judge's name: its verdicts by pair."""
 
 
@@ -95,10 +95,10 @@ def cases(questions: Sequence[Question], *, preflight: bool = False) -> tuple[Ca
 
 def judging_of(folder: Path, people: Sequence[Path] = (), models: Sequence[Path] = ()) -> Judging:
     """The pairs of a folder that `pairs.write` wrote, with the verdicts in these files. Raises InputError."""
-    paired = blind_pairs.read(folder)
-    judges: dict[str, Mapping[str, PairJudgement]] = {}
+    paired = blind_pairs.read_pairs(folder)
+    judges: dict[str, Mapping[str, PairVerdict]] = {}
     for path in models:
-        made, judged = preference.read_judged(path, paired.pairs)
+        made, judged = preference.read_pair_verdicts(path, paired.pairs)
         name = str(made["judge"]["name"])
         judges[f"{name} ({path.name})" if name in judges else name] = judged
     return Judging(paired, human_verdicts.read_verdicts(people, {pair.id for pair in paired.pairs}), judges)
@@ -149,10 +149,12 @@ def _found(p: float, what: str) -> str:
 
 
 def _raters(judging: Judging) -> list[_Rater]:
-    reviewers = human_verdicts.by_reviewer(judging.people)
+    reviewers = human_verdicts.choices_by_reviewer(judging.people)
     raters = [_Rater(name, choices, len(reviewers) == 1) for name, choices in reviewers.items()]
     if len(reviewers) > 1:
-        raters.append(_Rater(f"majority of {len(reviewers)} reviewers", human_verdicts.joined(reviewers.values())))
+        raters.append(
+            _Rater(f"majority of {len(reviewers)} reviewers", human_verdicts.majority_choices(reviewers.values()))
+        )
     return raters + _models(judging)
 
 
@@ -182,9 +184,9 @@ def _answers(judgings: Mapping[str, Judging], remarks: Sequence[str]) -> Table:
             f"{model}: {len(paired.pairs)} pairs to judge, {len(key.same)} of the same words (ties, shown to nobody), "
             f"{len(key.left_out)} questions without a pair because an arm did not answer."
         )
-        if paired.telling:
+        if paired.revealing:
             notes.append(
-                f"{model}: in {paired.telling} pairs one answer alone speaks of documents, findings, passages or "
+                f"{model}: in {paired.revealing} pairs one answer alone speaks of documents, findings, passages or "
                 "readers, which may tell a reviewer how it was made; citations and their labels are taken out of all."
             )
     columns = ("model", "arm", "asked", *STATES, "words of an answer shown")
@@ -246,7 +248,7 @@ def _corrected(p_values: Sequence[float | None]) -> list[float | None]:
 
 def _agreements(judgings: Mapping[str, Judging], seed: int) -> Table:
     rows = tuple(
-        (model, *_agreement_cells(name, agreement(raters, seed)))
+        (model, *_agreement_cells(name, measure_agreement(raters, seed)))
         for model, judging in judgings.items()
         for name, raters in _compared(judging)
     )
@@ -271,11 +273,11 @@ def _compared(judging: Judging) -> list[tuple[str, list[Mapping[str, Any]]]]:
     def by_arm(choices: Mapping[str, PreferredAnswer]) -> Mapping[str, str | None]:
         return {pair: key.preferred(pair, choice) for pair, choice in choices.items()}
 
-    people = [by_arm(choices) for choices in human_verdicts.by_reviewer(judging.people).values()]
+    people = [by_arm(choices) for choices in human_verdicts.choices_by_reviewer(judging.people).values()]
     models = [(rater.name, by_arm(rater.choices)) for rater in _models(judging)]
     found = [("people", people)] if len(people) > 1 else []
     if people:
-        joined = by_arm(human_verdicts.joined(human_verdicts.by_reviewer(judging.people).values()))
+        joined = by_arm(human_verdicts.majority_choices(human_verdicts.choices_by_reviewer(judging.people).values()))
         found += [(f"people and {name}", [joined, choices]) for name, choices in models]
     return found + [
         (f"{name} and {other}", [mine, theirs])
@@ -297,7 +299,7 @@ def _positions(judgings: Mapping[str, Judging]) -> Table:
     rows: list[tuple[Cell, ...]] = []
     p_values: list[float | None] = []
     for model, judging in judgings.items():
-        for name, choices in human_verdicts.by_reviewer(judging.people).items():
+        for name, choices in human_verdicts.choices_by_reviewer(judging.people).items():
             cells, p = _place_cells(list(choices.items()))
             rows.append((model, name, *cells, None, None, None, None))
             p_values.append(p)
@@ -344,5 +346,5 @@ def _place_cells(replies: Sequence[tuple[str, PreferredAnswer]]) -> tuple[tuple[
 
 def _mean(scores: Sequence[float | None]) -> Mean | None:
     """`None` where nothing is scored."""
-    found = mean_of(scores)
+    found = estimate_mean(scores)
     return found if found.n else None

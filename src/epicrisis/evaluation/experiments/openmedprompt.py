@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from epicrisis.answering.refining import Refining
+from epicrisis.answering.strategy_context import RefiningOptions
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.grouping import AccuracyMeasure, Group, table
+from epicrisis.evaluation.analysis.grouping import AccuracyMeasure, Group, make_accuracy_table
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments.arms import Find
 from epicrisis.evaluation.experiments.ensembles import VoteSampling, most_like, of
@@ -118,13 +118,13 @@ def _treated(
             for n, k in sizes.pairs() if arm != ONE else ():
                 keep: DraftSelection = "best" if arm == BEST else "last"
                 treatment = RunOverrides(
-                    _STRATEGIES[arm], refining=Refining(drafts=n, rounds=n, keep=keep), examples=_first(found, k)
+                    _STRATEGIES[arm], refining=RefiningOptions(drafts=n, rounds=n, keep=keep), examples=_first(found, k)
                 )
                 yield {"arm": arm, "examples": name, "k": k, "n": n}, treatment
 
 
 def _one(name: str, k: int, examples: Examples) -> tuple[Condition, RunOverrides]:
-    treatment = RunOverrides(_STRATEGIES[ONE], refining=Refining(rounds=0, keep="last"), examples=examples)
+    treatment = RunOverrides(_STRATEGIES[ONE], refining=RefiningOptions(rounds=0, keep="last"), examples=examples)
     return {"arm": ONE, "examples": name, "k": k}, treatment
 
 
@@ -147,7 +147,7 @@ def tables(
     by_examples = [group for model, found in runs.items() if _varied(found) for group in _by(model, found, "k")]
 
     def made(title: str, labels: Sequence[str], groups: Sequence[Group], baseline: str) -> Table:
-        return table(title, labels, groups, baseline=baseline, measure=measure, remarks=told, seed=seed)
+        return make_accuracy_table(title, labels, groups, baseline=baseline, measure=measure, remarks=told, seed=seed)
 
     return (
         made(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from epicrisis.components import LibrarySearch, build_scope
-from epicrisis.library.passage_lookup import at_random, passages_of
+from epicrisis.library.passage_lookup import read_document_passages, sample_passages
 from epicrisis.partitioning import PASSAGES_PER_DOCUMENT
 from epicrisis.protocols import Reranker
 from epicrisis.retrieval.ranking_signals import Scored
@@ -71,7 +71,7 @@ def of_library(
 
     return Evidence(
         retrieve=lambda question, k: ranked(question, k, by),
-        passages_of=lambda question: passages_of(opened.library, question.gold_documents, scope(question)),
+        passages_of=lambda question: read_document_passages(opened.library, question.gold_documents, scope(question)),
         words=words,
         fused=lambda question, k: ranked(question, k, "hybrid"),
         reranker=reranker,
@@ -84,11 +84,11 @@ def of_library(
 
 def _pool(opened: LibrarySearch, seed: int, scope: Scope, count: CountUnit) -> list[Passage]:
     """Return POOL passages drawn at random, or their documents, of a long one the passages about the one drawn."""
-    passages = at_random(opened.library, POOL, seed, scope)
+    passages = sample_passages(opened.library, POOL, seed, scope)
     if count == "passages":
         return list(passages)
     drawn = {passage.document_id: passage for passage in reversed(passages)}
-    whole = passages_of(opened.library, list(drawn), scope)
+    whole = read_document_passages(opened.library, list(drawn), scope)
     pool: list[Passage] = []
     for name in dict.fromkeys(passage.document_id for passage in passages):
         # A document that is deleted at this moment is not there any more.

@@ -10,17 +10,17 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby, product
 
 from epicrisis.evaluation.analysis.grouping import (
+    P_COLUMN,
     AccuracyMeasure,
     Group,
-    P,
     PairingKey,
-    by_pair,
-    chance,
-    corrected_p,
-    spread,
-    table,
+    correct_p_values,
+    describe_chance,
+    make_accuracy_table,
+    mean_by_pair,
+    spread_over,
 )
-from epicrisis.evaluation.analysis.grouping import notes as notes_of
+from epicrisis.evaluation.analysis.grouping import make_notes as notes_of
 from epicrisis.evaluation.analysis.statistics import Difference, paired_difference
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.experiments.arms import UNPLACED, Study
@@ -92,7 +92,7 @@ def tables(
     the middle loses against the ends. `remarks` (the protocol's notes) stand under each."""
     remarks = (*remarks, *_NOTES)
     return (
-        table(
+        make_accuracy_table(
             "Accuracy by the place of the key document (percentile)",
             ("model", "k", "arm", "place"),
             [group for model, found in runs.items() for group in _by_place(model, found, baseline, measure)],
@@ -102,7 +102,7 @@ def tables(
             remarks=remarks,
             seed=seed,
         ),
-        table(
+        make_accuracy_table(
             "Accuracy averaged over the places",
             ("model", "k", "arm"),
             [group for model, found in runs.items() for group in _averages(model, found, baseline, measure)],
@@ -137,7 +137,7 @@ def _by_place(model: str, outcomes: Sequence[Outcome], baseline: str, measure: A
         for place in _values(_of(outcomes, k=k, arm=arm), "place"):
             here = _of(outcomes, k=k, arm=arm, place=place)
             against = _of(outcomes, k=k, arm=baseline, place=place) if arm != baseline else ()
-            spreads = (spread(here, "repeat", measure),)
+            spreads = (spread_over(here, "repeat", measure),)
             groups.append(Group((model, k, arm, place), here, against, ("repeat",), spreads))
     return groups
 
@@ -151,12 +151,12 @@ def _averages(model: str, outcomes: Sequence[Outcome], baseline: str, measure: A
         rival = _of(outcomes, k=k, arm=baseline)
         for arm in arms:
             here = _of(outcomes, k=k, arm=arm)
-            spreads = spread(here, "place", measure), spread(here, "repeat", measure)
+            spreads = spread_over(here, "place", measure), spread_over(here, "repeat", measure)
             against = rival if arm != baseline else ()
             groups.append(Group((model, k, arm), here, against, ("place", "repeat"), spreads))
         for arm in _values(unplaced, "arm"):
             here = _of(unplaced, arm=arm)
-            spreads = None, spread(here, "repeat", measure)
+            spreads = None, spread_over(here, "repeat", measure)
             groups.append(Group((model, k, arm), here, rival, ("repeat",), spreads, tested=False))
     return groups
 
@@ -184,7 +184,7 @@ def middle(
             losses.append(_difference(by_question, dict.fromkeys(by_question, 0.0), seed))
             other = lost.get((k, baseline)) if arm != baseline else None
             spared.append(_difference(other, by_question, seed) if other else None)
-    corrected = corrected_p([*losses, *spared])
+    corrected = correct_p_values([*losses, *spared])
     compared = sum(p is not None for p in corrected)
     rows = tuple(
         (*label, loss, corrected[i], less, corrected[len(labels) + i], *scored[i])
@@ -195,9 +195,9 @@ def middle(
         "k",
         "arm",
         "lost in the middle",
-        P,
+        P_COLUMN,
         f"lost less than {baseline}",
-        f"{P} of that",
+        f"{P_COLUMN} of that",
         "questions",
         "not scored",
     )
@@ -206,7 +206,7 @@ def middle(
         "questions that are scored at both."
     )
     everyone = (each for outcomes in runs.values() for each in outcomes if "k" in each.condition)
-    told = notes_of(measure, compared, (*chance(everyone), about, *remarks))
+    told = notes_of(measure, compared, (*describe_chance(everyone), about, *remarks))
     return Table("What the middle loses", columns, rows, told)
 
 
@@ -214,7 +214,7 @@ def _lost(outcomes: Sequence[Outcome], measure: AccuracyMeasure) -> dict[Pairing
     """By question: its mean at the ends less its mean between them, where it has both."""
     ends = [each for each in outcomes if each.condition["place"] in (0, 100)]
     between = [each for each in outcomes if each.condition["place"] not in (0, 100)]
-    first, second = (by_pair(each, (), measure) for each in (ends, between))
+    first, second = (mean_by_pair(each, (), measure) for each in (ends, between))
     return {key: first[key] - second[key] for key in first if key in second}
 
 

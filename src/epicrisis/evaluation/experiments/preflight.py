@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from epicrisis.evaluation.analysis.published import published
+from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.statistics import Interval, Mean, wilson
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.experiments.recorded_rankings import Recorded
@@ -256,7 +256,7 @@ _APART = "Apart: questions without a label, in no rate but the share skipped."
 
 def published_confusion() -> Confusion:
     """The papers' matrix, its rows read as the truth, which alone gives the rates in the text (errata B3)."""
-    (tp, fn), (fp, tn) = (row[1:] for row in published()["preflight"].table.rows)
+    (tp, fn), (fp, tn) = (row[1:] for row in load_published()["preflight"].table.rows)
     return Confusion(*(int(str(cell)) for cell in (tp, fn, fp, tn)))
 
 

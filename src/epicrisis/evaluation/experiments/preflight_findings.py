@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.findings import Findings, RunSummary
-from epicrisis.evaluation.analysis.published import published
+from epicrisis.evaluation.analysis.findings import Findings
+from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.statistics import Mean
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments.preflight import (
@@ -33,6 +33,7 @@ from epicrisis.evaluation.experiments.preflight_calibration import (
     signals_table,
 )
 from epicrisis.evaluation.experiments.recorded_rankings import GUARDS, Guard, Recorded, read_rankings
+from epicrisis.evaluation.runs.recorded_run import RunSummary
 from epicrisis.retrieval.ranking_signals import Signal
 
 NAME = "preflight"
@@ -83,7 +84,7 @@ def findings_of(folder: Path) -> Findings:
         ),
         tables=tuple(replace(table, source=table.source or told) for table in tables),
         conclusions=tuple(said),
-        published=tuple(published()[name] for name in ("preflight", "preflight-rates")),
+        published=tuple(load_published()[name] for name in ("preflight", "preflight-rates")),
     )
 
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from epicrisis.answering.baselines import PROMPTS
 from epicrisis.answering.reply_parsing import AnswerFormat
+from epicrisis.answering.strategy_context import PROMPTS
 from epicrisis.answers import Usage
 from epicrisis.evaluation.analysis.statistics import Mean
 from epicrisis.evaluation.analysis.table import Cell, Table
@@ -20,7 +20,7 @@ from epicrisis.evaluation.experiments.cost import Shape, TokenTotals, map_reduce
 from epicrisis.evaluation.experiments.preflight import Confusion, share
 from epicrisis.evaluation.experiments.preflight_calibration import PreflightCalibration
 from epicrisis.evaluation.experiments.recorded_rankings import Recorded
-from epicrisis.models.chat.estimates import likely_prompt_tokens, likely_tokens
+from epicrisis.models.chat.token_estimates import estimate_prompt_tokens, estimate_tokens
 from epicrisis.prompts import format_passage, render
 from epicrisis.protocols import PassageStore
 from epicrisis.types import Question, Scope
@@ -95,8 +95,8 @@ def _measured(question: Question, each: Recorded, k: int, store: PassageStore, s
     """(tokens of the passages, of instruction and question)."""
     passages = store.fetch(each.passages_read(k), scope)
     prompt = render(PROMPTS, "rag", question=question.text, options=question.options, about=(), documents="")
-    context = sum(likely_tokens(format_passage(passage)) for passage in passages)
-    return context, likely_prompt_tokens(prompt.messages)
+    context = sum(estimate_tokens(format_passage(passage)) for passage in passages)
+    return context, estimate_prompt_tokens(prompt.messages)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from epicrisis.evaluation.analysis.grouping import corrected_p
+from epicrisis.evaluation.analysis.grouping import correct_p_values
 from epicrisis.evaluation.analysis.sample_size import ALPHA
 from epicrisis.evaluation.analysis.statistics import Difference, Mean
 from epicrisis.evaluation.analysis.table import Table
-from epicrisis.evaluation.analysis.table_text import p_told
+from epicrisis.evaluation.analysis.table_text import format_p_equation
 from epicrisis.evaluation.experiments import positions
 from epicrisis.evaluation.experiments.cost import CaseCost, measured_table, times
 from epicrisis.evaluation.experiments.passage_source import Evidence
@@ -65,7 +65,7 @@ def _answers(averages: Table, middle: Table, spent: Mapping[str, Sequence[CaseCo
         if row[2] == "rag"
         for question, found in ((_MIDDLE, row[3]), (_WORTH, gains.get(row[:2])))
     ]
-    corrected = corrected_p([found for _, _, found in asked])
+    corrected = correct_p_values([found for _, _, found in asked])
     rows = tuple(
         (model, k, question, _lost(found, p) if question == _MIDDLE else _worth(found, p, times(spent[str(model)], k)))
         for ((model, k), question, found), p in zip(asked, corrected, strict=True)
@@ -98,7 +98,7 @@ _MIDDLE, _WORTH = "Does it lose the middle?", "Is map-reduce worth it?"
 def _lost(lost: Difference | None, p: float | None) -> str:
     if lost is None or p is None:
         return "Not to be said: the ends and the middle were not both asked."
-    told = f"{100 * lost.value:+.1f} points ({_points(lost)}; {p_told(p)}, {lost.clusters} questions)"
+    told = f"{100 * lost.value:+.1f} points ({_points(lost)}; {format_p_equation(p)}, {lost.clusters} questions)"
     if p > ALPHA:
         return f"Not shown: ends less middle {told}. A loss within that interval may be there."
     if lost.value > 0:
@@ -110,7 +110,8 @@ def _worth(gain: Difference | None, p: float | None, times: float | None) -> str
     if gain is None or p is None:
         return "Not to be said: RAG and BriefContext were not both asked."
     dear = "" if times is None else f" It takes {times:.2f} times the tokens."
-    told = f"{100 * gain.value:+.1f} points against RAG ({_points(gain)}; {p_told(p)}, {gain.clusters} questions)"
+    sample = f"{format_p_equation(p)}, {gain.clusters} questions"
+    told = f"{100 * gain.value:+.1f} points against RAG ({_points(gain)}; {sample})"
     if p > ALPHA:
         cheaper = (
             "" if times is None or times < 1 else " Plain RAG is the cheaper choice until more questions say otherwise."

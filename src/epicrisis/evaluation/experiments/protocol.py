@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from epicrisis.evaluation.datasets.dataset import Dataset
-from epicrisis.evaluation.datasets.sampling import at_random, per_class
+from epicrisis.evaluation.datasets.sampling import sample_at_random, sample_per_class
 from epicrisis.settings import PreflightSettings
 from epicrisis.types import CountUnit, SearchMode
 
@@ -57,7 +57,7 @@ class Protocol:
 
     def drawn(self, dataset: Dataset, seed: int, n: int | None = None) -> Dataset:
         """The questions that are asked, `n` for another number. Raises InputError where there are not so many."""
-        draw = at_random if self.sample == "at-random" else per_class
+        draw = sample_at_random if self.sample == "at-random" else sample_per_class
         return draw(dataset, n or self.n, seed)
 
     def sample_told(self, seed: int, n: int | None = None) -> dict[str, str | int]:

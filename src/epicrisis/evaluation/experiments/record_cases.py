@@ -19,7 +19,7 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.evaluation.datasets.patient_records import populations
 from epicrisis.evaluation.datasets.patient_records.recordset import RecordSet, load_records
-from epicrisis.evaluation.datasets.sampling import at_random
+from epicrisis.evaluation.datasets.sampling import sample_at_random
 from epicrisis.evaluation.experiments import ehr
 from epicrisis.evaluation.experiments.experiment import Experiment, Request
 from epicrisis.evaluation.runs.case import Case
@@ -71,7 +71,7 @@ def fill(
     A new library has chunks of `chunk_tokens`; where nobody says, of CHUNK_TOKENS or, by an encoder that reads less, of
     its window. Raises UserError: longer chunks than the encoder reads, another encoder, no such model.
     """
-    encoder, name = load_ingest_encoder(settings, path, ready_made=False)
+    encoder, name = load_ingest_encoder(settings, path, precomputed=False)
     if chunk_tokens is None and not (path / MANIFEST).is_file():
         chunk_tokens = min(CHUNK_TOKENS, encoder.max_tokens)
     items = chain.from_iterable(each.notes() for each in sets)
@@ -89,9 +89,9 @@ async def prepared(
 
     Raises InputError: no such arm or population, a patient whose record is not in the library.
     """
-    opened = pipeline.opened
+    opened = pipeline.search
     assert opened is not None
-    model = pipeline.context(lambda _: None, Scope()).models["writer"]
+    model = pipeline.build_context(lambda _: None, Scope()).models["writer"]
     window = (await model.capabilities()).context_tokens
     records = _Records(opened, settings, await _counter(model))
     chosen = [await _chosen(each, wanted, request, records) for each in sets]
@@ -144,12 +144,12 @@ async def _chosen(
     read; and a notice where a patient has no note in the library, so that nobody can be asked about it."""
     questions = tuple(question for question in each.questions if not wanted.forms or question.form in wanted.forms)
     if request.population in populations.SHORTEST:
-        questions = populations.long_enough(questions, request.population, await records.read(questions))
+        questions = populations.select_by_length(questions, request.population, await records.read(questions))
     if not questions:
         forms = " or ".join(wanted.forms) or "any"
         raise InputError(f"{each.name} has no {forms} question in the population {request.population}: name another")
     dataset = Dataset(each.name, questions, {}, licence=each.licence)
-    dataset = dataset if request.questions is None else at_random(dataset, request.questions, request.draw)
+    dataset = dataset if request.questions is None else sample_at_random(dataset, request.questions, request.draw)
     tokens = await records.read(dataset.questions)
     there = tuple(question for question in dataset.questions if tokens[question.patient or ""])
     if not there:
@@ -174,7 +174,7 @@ def _plan(
 ) -> RunPlan:
     from epicrisis.evaluation.experiments.registry import together
 
-    n, patients = populations.pairs_and_patients([question for each in asked for question in each.questions])
+    n, patients = populations.count_questions_and_patients([question for each in asked for question in each.questions])
     grid = replace(request.grid, arms=tuple(arms))
     return RunPlan(
         name=wanted.name,
@@ -202,15 +202,15 @@ def _plan(
 
 
 def _sizes(asked: Dataset, population: str) -> dict[str, str | int]:
-    questions, patients = populations.pairs_and_patients(asked.questions)
+    questions, patients = populations.count_questions_and_patients(asked.questions)
     unanswerable = sum(is_unanswerable(question.gold, question.options) for question in asked.questions)
     return {"population": population, "questions": questions, "patients": patients, "unanswerable": unanswerable}
 
 
 def _library_told(pipeline: Pipeline) -> dict[str, int]:
     """How the library was cut (errata E1)."""
-    assert pipeline.opened is not None
-    made = pipeline.opened.library.manifest
+    assert pipeline.search is not None
+    made = pipeline.search.library.manifest
     return {"chunk_tokens": made.max_tokens, "overlap": made.overlap}
 
 
@@ -251,7 +251,7 @@ class _Records:
             patient = question.patient or ""
             if patient not in self.notes:
                 scope = build_scope(self.settings.scope, question=question)
-                notes = of_record(await asyncio.to_thread(self.opened.library.record, scope)).passages
+                notes = of_record(await asyncio.to_thread(self.opened.library.fetch_record, scope)).passages
                 self.notes[patient] = notes
                 counts = await self.count([note.text for note in notes])
                 self.tokens |= {note.document_id: n for note, n in zip(notes, counts, strict=True)}
@@ -284,7 +284,7 @@ def _search(opened: LibrarySearch, settings: Settings, request: Request, note_to
             ways: Mapping[str, SearchMode] = {"hybrid": settings.by, "bm25": "bm25", "dense": "dense"}
             return opened.retriever.rank(question.text, k, ways[by], seen)
         assert sparse is not None, "looked at before"
-        passages = opened.library.record(seen)
+        passages = opened.library.fetch_record(seen)
         words = partial(sparse_ranking, question.text, passages, sparse)
         return opened.retriever.rank(question.text, k, "hybrid", seen, words)
 

@@ -10,53 +10,55 @@ from dataclasses import replace
 from typing import Any
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.population_tables import population_table
+from epicrisis.evaluation.analysis.population_tables import make_population_table
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments import ehr
 from epicrisis.evaluation.experiments.experiment import Experiment, Grid, Runs
 from epicrisis.evaluation.grading import measure_tables as tables
 from epicrisis.evaluation.grading import metric_tables
-from epicrisis.evaluation.grading.judge_independence import remarks as judged
-from epicrisis.evaluation.grading.run_measures import Measured, measured
+from epicrisis.evaluation.grading.calibration_tables import judge_remarks as judged
+from epicrisis.evaluation.grading.measurements import MeasuredCase, read_measured_cases
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
 from epicrisis.types import QuestionForm
 
 WHOLE = "ehr"
 
 
-def cases_of(run: RecordedRun) -> list[Measured]:
+def cases_of(run: RecordedRun) -> list[MeasuredCase]:
     """The run's cases with their measures: arms in the order in which they were asked for, then by question; calls at
     once end in any order, tables have one."""
     arms = list(run.manifest.plan.arguments.get("arms", ())) if run.manifest else []
 
-    def place(case: Measured) -> tuple[int, str]:
+    def place(case: MeasuredCase) -> tuple[int, str]:
         arm = case.condition.get("arm")
         return arms.index(arm) if arm in arms else len(arms), case.question
 
-    return sorted(measured(run.path.parent), key=place)
+    return sorted(read_measured_cases(run.path.parent), key=place)
 
 
-def _all(runs: Runs) -> dict[str, list[Measured]]:
+def _all(runs: Runs) -> dict[str, list[MeasuredCase]]:
     return {run.name: cases_of(run) for run in runs}
 
 
-def _only(cases: Mapping[str, Sequence[Measured]], kept: Callable[[Measured], bool]) -> dict[str, list[Measured]]:
+def _only(
+    cases: Mapping[str, Sequence[MeasuredCase]], kept: Callable[[MeasuredCase], bool]
+) -> dict[str, list[MeasuredCase]]:
     return {model: [case for case in each if kept(case)] for model, each in cases.items()}
 
 
-def _rows(cases: Mapping[str, Sequence[Measured]], names: Sequence[str], baseline: str) -> list[tables.MeasuredRow]:
-    return [row for model, each in cases.items() for row in tables.rows_by(model, each, names, baseline)]
+def _rows(cases: Mapping[str, Sequence[MeasuredCase]], names: Sequence[str], baseline: str) -> list[tables.MeasuredRow]:
+    return [row for model, each in cases.items() for row in tables.group_rows(model, each, names, baseline)]
 
 
 def _by(
-    title: str, cases: Mapping[str, Sequence[Measured]], names: Sequence[str], baseline: str, remarks: Sequence[str]
+    title: str, cases: Mapping[str, Sequence[MeasuredCase]], names: Sequence[str], baseline: str, remarks: Sequence[str]
 ) -> Table:
     labels = ("model", *names, "arm")
-    return tables.table(title, labels, _rows(cases, names, baseline), baseline=baseline, remarks=remarks)
+    return tables.metrics_table(title, labels, _rows(cases, names, baseline), baseline=baseline, remarks=remarks)
 
 
 def _study(
-    baseline: str, title: str, *, more: Callable[[Mapping[str, Sequence[Measured]], Sequence[str]], Iterator[Table]]
+    baseline: str, title: str, *, more: Callable[[Mapping[str, Sequence[MeasuredCase]], Sequence[str]], Iterator[Table]]
 ) -> Callable[[Runs, Sequence[str]], tuple[Table, ...]]:
     """Every metric by arm, then what there is more, then how long the records are."""
 
@@ -65,7 +67,7 @@ def _study(
         told = tuple(dict.fromkeys((*remarks, *_asked(runs), *_unmeasured(runs, cases), *_judges(runs))))
         made = [_by(title, cases, ("set", "form"), baseline, told), *more(cases, remarks)]
         asked = {run.name: run.manifest.plan.arguments.get("asked", {}) for run in runs if run.manifest}
-        sizes = [population_table(asked)] if any(asked.values()) else []
+        sizes = [make_population_table(asked)] if any(asked.values()) else []
         return (
             *made,
             *sizes,
@@ -112,11 +114,11 @@ def _judges(runs: Runs) -> Iterator[str]:
         yield from judged(run.path.parent)
 
 
-def _unmeasured(runs: Runs, cases: Mapping[str, Sequence[Measured]]) -> Iterator[str]:
+def _unmeasured(runs: Runs, cases: Mapping[str, Sequence[MeasuredCase]]) -> Iterator[str]:
     """What to do where open answers have no measure yet."""
     for run in runs:
         open_ones = [case for case in cases[run.name] if case.form != "choice" and case.ending == "answered"]
-        if open_ones and not any(tables.metrics_of([case]) for case in open_ones):
+        if open_ones and not any(tables.list_metrics([case]) for case in open_ones):
             yield (
                 f"{run.name}: nothing of these answers is measured yet: `epicrisis measure FOLDER --judge MODEL` with "
                 "the run's folder, then `epicrisis report`."
@@ -128,18 +130,18 @@ def _unmeasured(runs: Runs, cases: Mapping[str, Sequence[Measured]]) -> Iterator
             )
 
 
-def _context(cases: Mapping[str, Sequence[Measured]], remarks: Sequence[str]) -> Iterator[Table]:
+def _context(cases: Mapping[str, Sequence[MeasuredCase]], remarks: Sequence[str]) -> Iterator[Table]:
     whole = _only(cases, lambda case: case.condition.get("arm") in (ehr.ALL, ehr.FULL))
     yield _by("Include All by the length of the record", whole, ("set", "form", "bin"), "", remarks)
 
 
-def _retrieval(cases: Mapping[str, Sequence[Measured]], remarks: Sequence[str]) -> Iterator[Table]:
+def _retrieval(cases: Mapping[str, Sequence[MeasuredCase]], remarks: Sequence[str]) -> Iterator[Table]:
     yield _by("By the length of the record", cases, ("set", "form", "bin"), ehr.FULL, remarks)
     yield from _retrieval_against(ehr.FULL, cases, remarks)
 
 
 def _retrieval_against(
-    baseline: str, cases: Mapping[str, Sequence[Measured]], remarks: Sequence[str]
+    baseline: str, cases: Mapping[str, Sequence[MeasuredCase]], remarks: Sequence[str]
 ) -> Iterator[Table]:
     """By kind of question (the study's Table 13): full context and what retrieves, without the other settings."""
     settings = {*ehr.SETTINGS} - {baseline}
@@ -147,19 +149,21 @@ def _retrieval_against(
     labels = ("model", "set", "category", "arm")
     if rows := _rows(kept, labels[1:3], baseline):
         title = "When does retrieval beat full context?"
-        yield tables.pooled(title, labels, rows, baseline=baseline, remarks=remarks)
+        yield tables.pooled_table(title, labels, rows, baseline=baseline, remarks=remarks)
 
 
-def _whole(cases: Mapping[str, Sequence[Measured]], remarks: Sequence[str]) -> Iterator[Table]:
+def _whole(cases: Mapping[str, Sequence[MeasuredCase]], remarks: Sequence[str]) -> Iterator[Table]:
     by = ("set", "form")
     yield _by("By the length of the record", cases, (*by, "bin"), ehr.ALL, remarks)
     yield from _retrieval_against(ehr.ALL, cases, remarks)
     yield from _metrics_more(cases, remarks)
 
 
-def _metrics_more(cases: Mapping[str, Sequence[Measured]], remarks: Sequence[str]) -> Iterator[Table]:
+def _metrics_more(cases: Mapping[str, Sequence[MeasuredCase]], remarks: Sequence[str]) -> Iterator[Table]:
     for model, each in cases.items():
-        yield from (replace(made, source=model, notes=(*made.notes, *remarks)) for made in metric_tables.tables(each))
+        yield from (
+            replace(made, source=model, notes=(*made.notes, *remarks)) for made in metric_tables.agreement_tables(each)
+        )
 
 
 def _made(*_: Any) -> Any:

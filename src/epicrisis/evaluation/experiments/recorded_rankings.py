@@ -14,12 +14,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
-from epicrisis.components import open_library_search, protect_patient_data
+from epicrisis.components import open_library_search
 from epicrisis.dates import first_day
 from epicrisis.errors import InputError
 from epicrisis.evaluation.runs.jsonl_store import Line, acquire_lock, append_line, read_lines
-from epicrisis.evaluation.runs.recipe_differences import changed
+from epicrisis.evaluation.runs.recipe_differences import list_changes
 from epicrisis.models.rerankers import load_reranker
+from epicrisis.patient_data_policy import protect_patient_data
 from epicrisis.privacy import strip_secrets
 from epicrisis.protocols import PassageStore, Reranker
 from epicrisis.retrieval.document_ranking import by_document, document_of, places_of, pool_size
@@ -168,7 +169,8 @@ class RankingFile:
             made, each = _parse(path, line)
             if made != self._recipe:
                 raise InputError(
-                    f"{path} holds rankings made otherwise ({changed(made, self._recipe)}): name another file with -o"
+                    f"{path} holds rankings made otherwise ({list_changes(made, self._recipe)}): "
+                    "name another file with -o"
                 )
             self.recorded[each.key] = each
 

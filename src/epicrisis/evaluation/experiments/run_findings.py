@@ -10,14 +10,15 @@ from typing import Any
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis import energy_tables, run_comparison
-from epicrisis.evaluation.analysis.conclusions import conclusions
+from epicrisis.evaluation.analysis.conclusions import draw_conclusions
 from epicrisis.evaluation.analysis.findings import Findings
-from epicrisis.evaluation.analysis.published import published
+from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.experiments import positions, preflight_findings
 from epicrisis.evaluation.experiments.experiment import Experiment
 from epicrisis.evaluation.experiments.plain_run import NAME as EVALUATE
 from epicrisis.evaluation.experiments.protocol import PLACED, PROTOCOLS
 from epicrisis.evaluation.experiments.registry import EXPERIMENTS
+from epicrisis.evaluation.grading.correctness import CORRECTNESS_FOLDER, read_correctness_verdicts
 from epicrisis.evaluation.runs.recorded_run import RecordedRun, list_differences, open_runs, refuse_mismatched_records
 
 _ALSO = {"conflicts": {"rag", "brief-context"}, "cost": {"rag", "brief-context", "closed-book"}}
@@ -47,7 +48,7 @@ def _of_paths(paths: Sequence[Path]) -> tuple[Findings, ...]:
 
 def _findings(name: str, runs: Sequence[RecordedRun]) -> Iterator[Findings]:
     if name == EVALUATE:
-        yield _with_energy(run_comparison.findings_of_runs(runs), runs)
+        yield _with_energy(run_comparison.compare_runs(runs), runs)
         return
     named = _by_model(runs)
     yield _with_energy(_of(EXPERIMENTS[name], named), named)
@@ -57,21 +58,29 @@ def _findings(name: str, runs: Sequence[RecordedRun]) -> Iterator[Findings]:
 
 
 def _with_energy(found: Findings, runs: Sequence[RecordedRun]) -> Findings:
-    return replace(found, tables=(*found.tables, *energy_tables.tables(runs)))
+    return replace(found, tables=(*found.tables, *energy_tables.make_energy_tables(runs, graded_right)))
+
+
+def graded_right(folder: Path) -> frozenset[str]:
+    """Return the keys of the cases in a run folder whose open answers the run's graders call correct."""
+    verdicts = read_correctness_verdicts(folder) if (folder / CORRECTNESS_FOLDER).is_dir() else {}
+    return frozenset(key for key, verdict in verdicts.items() if verdict == "correct")
 
 
 def _of(wanted: Experiment, runs: Sequence[RecordedRun]) -> Findings:
     told = () if wanted.of_records else (*_protocols(runs), *(PLACED if _places(runs) else ()))
     tables = wanted.tables(runs, told)
     said = [*_unfinished(runs), *_unlike(runs)]
-    said += wanted.concluded(runs) if wanted.concluded else (each for table in tables for each in conclusions(table))
+    said += (
+        wanted.concluded(runs) if wanted.concluded else (each for table in tables for each in draw_conclusions(table))
+    )
     return Findings(
         experiment=wanted.name,
         about=wanted.about,
         sources=tuple(run.source for run in runs),
         tables=tables,
         conclusions=tuple(said),
-        published=tuple(published()[each] for each in wanted.published),
+        published=tuple(load_published()[each] for each in wanted.published),
     )
 
 

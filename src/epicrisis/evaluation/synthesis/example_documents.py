@@ -51,7 +51,7 @@ class _Line(QuestionLine):
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ExampleCount:
     """Solved questions of a library that were made alike."""
 
     set: str
@@ -61,7 +61,7 @@ class Held:
     count: int
 
 
-def ready_made(path: Path) -> Iterator[Document | Skipped]:
+def read_examples(path: Path) -> Iterator[Document | Skipped]:
     """The solved questions of a file of one's own, in its order.
 
     JSON lines (`.jsonl`, `.jsonl.gz`): `id`, `question` and `answer` are required, and with `options` (letters with
@@ -73,7 +73,7 @@ def ready_made(path: Path) -> Iterator[Document | Skipped]:
     return _documents(jsonl.read_objects(path), path)
 
 
-def kept(path: Path) -> Iterator[Document | Skipped]:
+def read_built_examples(path: Path) -> Iterator[Document | Skipped]:
     """Those of a file that `epicrisis examples build` writes; what a kill left half-written at its end is no line."""
     return _documents(((line.number, line.value) for line in read_lines(path)), path)
 
@@ -118,7 +118,7 @@ def _unfit(line: _Line) -> str | None:
     return None
 
 
-def solved_in(library: Library) -> Iterator[tuple[Passage, Example]]:
+def library_examples(library: Library) -> Iterator[tuple[Passage, Example]]:
     """Every solved question of the library once, in no order, with its first passage.
 
     Raises InputError where the library holds anything else.
@@ -127,10 +127,10 @@ def solved_in(library: Library) -> Iterator[tuple[Passage, Example]]:
         yield from ((stored.passage, example_of(stored.passage)) for stored in batch if stored.passage.ordinal == 0)
 
 
-def held(library: Library) -> tuple[Held, ...]:
-    """How many by set, how, model and form, in the order of these. Raises InputError as `solved_in` does."""
+def count_examples(library: Library) -> tuple[ExampleCount, ...]:
+    """How many by set, how, model and form, in the order of these. Raises InputError as `library_examples` does."""
     counts: Counter[tuple[str, str, str, str]] = Counter()
-    for passage, _ in solved_in(library):
+    for passage, _ in library_examples(library):
         how, model, form = (str(passage.metadata.get(name, "")) for name in ("how", "model", "form"))
         counts[passage.source, how, model, form] += 1
-    return tuple(Held(*made, count) for made, count in sorted(counts.items()))
+    return tuple(ExampleCount(*made, count) for made, count in sorted(counts.items()))

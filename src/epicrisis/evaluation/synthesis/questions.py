@@ -43,7 +43,7 @@ from epicrisis.evaluation.runs.concurrency import run_concurrently
 from epicrisis.evaluation.runs.jsonl_store import acquire_lock, append_line, read_lines
 from epicrisis.library.library import Library
 from epicrisis.library.manifest import NAME as MANIFEST
-from epicrisis.library.passage_lookup import at_random
+from epicrisis.library.passage_lookup import sample_passages
 from epicrisis.prompts import Prompt, fence_passages, format_passage, render
 from epicrisis.serialization import to_json
 from epicrisis.types import Document, Passage, Scope
@@ -88,7 +88,7 @@ _COMMON = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class PassageSample:
     """Passages to make questions of, and what could not be read."""
 
     passages: tuple[Passage, ...]
@@ -119,7 +119,7 @@ class GeneratedQuestion:
 # -- drawing ----------------------------------------------------------------------------------------------------------
 
 
-def draw(sources: Sequence[Path], n: int, seed: int, scope: Scope) -> Drawn:
+def draw_passages(sources: Sequence[Path], n: int, seed: int, scope: Scope) -> PassageSample:
     """`n` passages of one library, or of files and folders, at random: those whose `sha256("<seed>:<id>")` is least, in
     that order, so that a larger n begins with the passages of a smaller one. All where there are fewer.
 
@@ -130,11 +130,13 @@ def draw(sources: Sequence[Path], n: int, seed: int, scope: Scope) -> Drawn:
         raise InputError(f"{libraries[0]} is a library: name it alone, or name files and folders of documents")
     if libraries:
         with Library.open(libraries[0]) as library:
-            drawn = Drawn(at_random(library, n, seed, scope))
+            drawn = PassageSample(sample_passages(library, n, seed, scope))
     else:
         skipped: list[Skipped] = []
         passages = (each for each in _passages(sources, skipped) if scope.admits(each))
-        drawn = Drawn(tuple(heapq.nsmallest(n, passages, key=lambda each: _place(seed, each.id))), tuple(skipped))
+        drawn = PassageSample(
+            tuple(heapq.nsmallest(n, passages, key=lambda each: _place(seed, each.id))), tuple(skipped)
+        )
     if not drawn.passages:
         raise InputError(
             f"{', '.join(map(printable_path, sources))}: no passage to make a question of (patients' records are left aside): "
@@ -160,7 +162,7 @@ def _place(seed: int, passage_id: str) -> bytes:
 # -- asking -----------------------------------------------------------------------------------------------------------
 
 
-def prompt_of(passage: Passage, scope: Scope) -> Prompt:
+def render_prompt(passage: Passage, scope: Scope) -> Prompt:
     """The prompt for one passage."""
     return render(PROMPTS, "pico", documents=fence_passages([passage], scope))
 
@@ -203,7 +205,7 @@ def _words(text: str) -> set[str]:
 
 
 async def _made(asker: ModelClient, passage: Passage, scope: Scope) -> GeneratedQuestion:
-    said = await asker.request(prompt_of(passage, scope), _form(passage))
+    said = await asker.request(render_prompt(passage, scope), _form(passage))
     reason: RejectionReason | None = None
     if said.unreadable is not None:
         reason = _REASONS.get(said.unreadable, "unparsed")
@@ -212,8 +214,8 @@ async def _made(asker: ModelClient, passage: Passage, scope: Scope) -> Generated
     return GeneratedQuestion(passage, said.value, reason, said.failure, said.usage)
 
 
-async def generate(
-    passages: Sequence[Passage], asker: ModelClient, file: QuestionFile, scope: Scope
+async def generate_questions(
+    passages: Sequence[Passage], asker: ModelClient, file: QuestionStore, scope: Scope
 ) -> AsyncGenerator[GeneratedQuestion, None]:
     """What comes of the passages that have no line yet, each kept before it is yielded; failures are not kept. Raises
     as `worked_off` does."""
@@ -242,7 +244,7 @@ def recipe(asker: ModelClient) -> dict[str, Any]:
     }
 
 
-class QuestionFile:
+class QuestionStore:
     """The file of proposals, this process's to add to while the object lives. Raises InputError where it holds anything
     else, proposals made otherwise, or where another process is at work on it."""
 

@@ -25,8 +25,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from epicrisis.answering.baselines import PROMPTS as ANSWERING
 from epicrisis.answering.reply_parsing import ANSWER_CHARACTERS, REASONING_CHARACTERS, REPLY_KEYS, AnswerFormat
+from epicrisis.answering.strategy_context import PROMPTS as ANSWERING
 from epicrisis.answering.structured_request import (
     SECOND_TRY_TEMPERATURE,
     JsonFormat,
@@ -39,7 +39,7 @@ from epicrisis.answers import Failure, Usage
 from epicrisis.corpus.json_checks import find_json_fault
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import Dataset
-from epicrisis.evaluation.datasets.sampling import at_random
+from epicrisis.evaluation.datasets.sampling import sample_at_random
 from epicrisis.evaluation.runs.concurrency import run_concurrently
 from epicrisis.evaluation.runs.jsonl_store import acquire_lock, append_line, read_lines
 from epicrisis.prompts import Prompt, render
@@ -49,14 +49,14 @@ from epicrisis.types import Question
 
 PROMPTS = "epicrisis.evaluation.grading.prompts"
 
-How: TypeAlias = Literal["solved", "chain-of-thought", "tree-of-thought"]
+SolvingMethod: TypeAlias = Literal["solved", "chain-of-thought", "tree-of-thought"]
 SolutionState: TypeAlias = Literal["kept", "wrong", "abstained", "unparsed"]
 """How the last try of a question ended; only what is `kept` is an example."""
 SkipReason: TypeAlias = Literal["no known answer", "of a patient", "asks for one of its options"]
 """Why a question is not asked: it could not be checked, must not be shown to others, or is none without its options."""
 
-TRIES = 3
-_REASONING_CHARACTERS: Mapping[How, int] = {
+ATTEMPTS = 3
+_REASONING_CHARACTERS: Mapping[SolvingMethod, int] = {
     "solved": REASONING_CHARACTERS,
     "chain-of-thought": 2500,
     "tree-of-thought": 4000,
@@ -97,7 +97,7 @@ class Solution:
 
 
 @dataclass(frozen=True, slots=True)
-class Solved:
+class SolvedQuestion:
     """What came of one question: a state, with a solution where it is kept; or a failure, which is asked again."""
 
     question: Question
@@ -109,13 +109,13 @@ class Solved:
     """Of all tries."""
 
 
-def taken(dataset: Dataset, n: int | None, seed: int, *, openly: bool = False) -> SelectedQuestions:
+def select_questions(dataset: Dataset, n: int | None, seed: int, *, openly: bool = False) -> SelectedQuestions:
     """Those with a known answer and of no patient; with `n` so many of them, drawn by the seed (`datasets.sampling`).
 
     `openly` all are asked without options, but for those that make no sense so. Raises InputError where there are none,
     or fewer than `n`.
     """
-    read = [opened(each) if openly else each for each in dataset.questions]
+    read = [without_options(each) if openly else each for each in dataset.questions]
     left_aside = Counter(reason for question in read if (reason := _reason(question, openly)))
     fit = replace(dataset, questions=tuple(each for each in read if _reason(each, openly) is None))
     if not fit.questions:
@@ -124,10 +124,10 @@ def taken(dataset: Dataset, n: int | None, seed: int, *, openly: bool = False) -
             f"{dataset.name} has no question with a known answer that is of no patient{sense}: name a set that tells "
             "the right letters or texts"
         )
-    return SelectedQuestions(dataset.name, (fit if n is None else at_random(fit, n, seed)).questions, left_aside)
+    return SelectedQuestions(dataset.name, (fit if n is None else sample_at_random(fit, n, seed)).questions, left_aside)
 
 
-def opened(question: Question) -> Question:
+def without_options(question: Question) -> Question:
     """The question without its options, the right one's text its known answer; itself where it cannot be asked so.
 
     "Which of the following is the ..." becomes "What is the ...", and so with "are" and before "most"; all other words
@@ -153,7 +153,7 @@ def _reason(question: Question, openly: bool) -> SkipReason | None:
 # -- asking -----------------------------------------------------------------------------------------------------------
 
 
-def prompt_of(question: Question, how: How) -> Prompt:
+def render_prompt(question: Question, how: SolvingMethod) -> Prompt:
     """The prompt for one question; that of `solved` is the strategy's own, so both share their kept replies."""
     asked = {"question": question.text, "options": question.options}
     if how == "solved":
@@ -161,7 +161,7 @@ def prompt_of(question: Question, how: How) -> Prompt:
     return render(PROMPTS, f"solve_{how.replace('-', '_')}", **asked, gold=question.gold)
 
 
-def _form(question: Question, how: How) -> JsonFormat[Solution]:
+def _form(question: Question, how: SolvingMethod) -> JsonFormat[Solution]:
     form = AnswerFormat(question.options, reasoning=True)
     characters = _REASONING_CHARACTERS[how]
     # Of `solved` the same request as the strategy's, to the letter.
@@ -205,11 +205,11 @@ def _state(question: Question, solution: Solution | None) -> SolutionState:
     if question.options:
         right = is_same_option(question.options, solution.choice, question.gold)
     else:
-        right = arrives(solution.answer, question.gold or "")
+        right = contains_answer(solution.answer, question.gold or "")
     return "kept" if right else "wrong"
 
 
-def arrives(answer: str, gold: str) -> bool:
+def contains_answer(answer: str, gold: str) -> bool:
     """Whether the words of the known answer stand in this one, all of them one after the other, whatever case and
     punctuation. A negation before them is not seen, other words for the same are not known."""
     said, known = _words(answer), _words(gold)
@@ -220,18 +220,18 @@ def _words(text: str) -> list[str]:
     return re.findall(r"\w+", text.casefold())
 
 
-async def _solved(asker: ModelClient, question: Question, how: How, tries: int) -> Solved:
-    prompt, form = prompt_of(question, how), _form(question, how)
+async def _solved(asker: ModelClient, question: Question, how: SolvingMethod, tries: int) -> SolvedQuestion:
+    prompt, form = render_prompt(question, how), _form(question, how)
     usage, state = Usage(), _state(question, None)
     for number in range(1, tries + 1):
         said = await _drawn(asker, number).request(prompt, form)
         usage += said.usage
         if said.failure is not None:
-            return Solved(question, number, failure=said.failure, usage=usage)
+            return SolvedQuestion(question, number, failure=said.failure, usage=usage)
         state = _state(question, said.value)
         if state == "kept":
-            return Solved(question, number, state, said.value, usage=usage)
-    return Solved(question, number, state, usage=usage)
+            return SolvedQuestion(question, number, state, said.value, usage=usage)
+    return SolvedQuestion(question, number, state, usage=usage)
 
 
 def _drawn(asker: ModelClient, number: int) -> ModelClient:
@@ -243,9 +243,9 @@ def _drawn(asker: ModelClient, number: int) -> ModelClient:
     return replace(asker, sampling=sampling, seed=asker.seed + 2 * (number - 1))
 
 
-async def solve(
-    questions: Iterable[Question], asker: ModelClient, file: SolvedFile, how: How, tries: int = TRIES
-) -> AsyncGenerator[Solved, None]:
+async def solve_questions(
+    questions: Iterable[Question], asker: ModelClient, file: SolutionStore, how: SolvingMethod, tries: int = ATTEMPTS
+) -> AsyncGenerator[SolvedQuestion, None]:
     """What comes of the questions that have no line yet, each kept before it is yielded; failures are not kept.
 
     `tries` are those of a written solution; `solved` has one. Raises as `worked_off` does, and InputError where a
@@ -253,7 +253,7 @@ async def solve(
     """
     left = [question for question in questions if not file.has(question)]
 
-    async def work(question: Question) -> Solved:
+    async def work(question: Question) -> SolvedQuestion:
         return await _solved(asker, question, how, 1 if how == "solved" else tries)
 
     # Left half-way it must end what it works on now, not when it is collected.
@@ -267,14 +267,14 @@ async def solve(
 # -- the file ---------------------------------------------------------------------------------------------------------
 
 
-def recipe(asker: ModelClient, how: How, tries: int = TRIES) -> dict[str, Any]:
+def recipe(asker: ModelClient, how: SolvingMethod, tries: int = ATTEMPTS) -> dict[str, Any]:
     """What decides the solutions, beside the questions."""
-    template = prompt_of(Question("", gold=""), how).template
+    template = render_prompt(Question("", gold=""), how).template
     told = {"how": how, "model": to_json(asker.model_recipe), "prompt": template, "seed": asker.seed}
     return told if how == "solved" else {**told, "tries": tries}
 
 
-class SolvedFile:
+class SolutionStore:
     """The file of what came of each question, this process's to add to while the object lives; it may hold several
     sets. Raises InputError where it holds anything else, solutions made otherwise, or where another process is at work
     on it."""
@@ -303,7 +303,7 @@ class SolvedFile:
             )
         return asked is not None
 
-    def append(self, solved: Solved) -> None:
+    def append(self, solved: SolvedQuestion) -> None:
         """Durable when it returns. A failure is left aside."""
         if solved.failure is None:
             line = to_json(self._line(solved))
@@ -315,7 +315,7 @@ class SolvedFile:
             self._asked[str(line["id"])] = str(line["asked"])
             self.states[str(line["state"])] += 1
 
-    def _line(self, solved: Solved) -> dict[str, Any]:
+    def _line(self, solved: SolvedQuestion) -> dict[str, Any]:
         question, solution = solved.question, solved.solution
         line = {
             "id": question.id,

@@ -1,4 +1,4 @@
-"""What every layer around a chat model has in common: whatever it does not change it passes on."""
+"""The base class of the layers around a chat model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest,
 
 
 class Layer:
-    """Wraps a ChatModel and is one itself."""
+    """A ChatModel that passes every call on to another one. Subclasses override some of them."""
 
     def __init__(self, inner: ChatModel) -> None:
         self._inner = inner
