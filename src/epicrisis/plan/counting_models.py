@@ -23,8 +23,7 @@ REPLY_TOKENS = 50
 
 
 class CountingModel(Layer):
-    """Counts each text once. A ChatError becomes a UserError and ends the plan, since strategies treat it as an answer."""
-    its answer."""
+    """Counts each text once. Raises UserError for a ChatError, since strategies would treat that as an answer."""
 
     def __init__(self, inner: ChatModel) -> None:
         super().__init__(inner)
