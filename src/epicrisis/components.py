@@ -14,11 +14,12 @@ from typing import Any, Self
 
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.errors import ModelMissing, SettingsError, StorageError
-from epicrisis.library.fusion_checks import check_same
+from epicrisis.library.fusion_checks import check_same_documents
 from epicrisis.library.library import Library
 from epicrisis.library.manifest import NAME as MANIFEST
-from epicrisis.library.passage_lookup import at_random
-from epicrisis.library.patients import Roster, check_patient, resolved_patient
+from epicrisis.library.passage_lookup import sample_passages
+from epicrisis.library.patient_check import check_patient, resolve_patient
+from epicrisis.library.patients import Roster
 from epicrisis.models.chat.layers.budget import Budget
 from epicrisis.models.chat.layers.cache import ReplyCache
 from epicrisis.models.chat.layers.stack import add_layers
@@ -30,8 +31,8 @@ from epicrisis.models.reward import load_reward_model
 from epicrisis.patient_data_policy import protect_patient_data, reply_cache_path
 from epicrisis.privacy import local_path
 from epicrisis.protocols import ChatModel, Encoder, Reranker, RewardModel
-from epicrisis.retrieval.examples import chosen
-from epicrisis.retrieval.retriever import Retriever, Searched
+from epicrisis.retrieval.examples import choose_examples
+from epicrisis.retrieval.retriever import Retriever, SearchableStore
 from epicrisis.settings import ExampleSettings, ModelsByRole, ModelSettings, RerankSettings, ScopeSettings, Settings
 from epicrisis.types import Examples, Passage, Question, Scope
 
@@ -64,8 +65,8 @@ class LibrarySearch:
         check_patient(self.rosters, question)
 
     def resolve_patient(self, patient: str | None) -> str | None:
-        """Return the id of the patient with this id or record number; see `resolved_patient`."""
-        return resolved_patient(self.rosters, patient)
+        """Return the id of the patient with this id or record number; see `resolve_patient`."""
+        return resolve_patient(self.rosters, patient)
 
     def close(self) -> None:
         """Close the libraries. Idempotent."""
@@ -98,7 +99,7 @@ class ExampleSearch:
         depth = max(_MIN_EXAMPLE_DEPTH, k * self.settings.rerank_times)
         while True:
             passages, notes = self._search(question, depth)
-            examples = chosen(passages, question, k, self.settings.leak_similarity)
+            examples = choose_examples(passages, question, k, self.settings.leak_similarity)
             n = len(examples.examples)
             if n == k or len(passages) < depth:
                 fewer = [f"{n} of the {k} wanted: the library has no more"] if n < k else []
@@ -119,7 +120,7 @@ class ExampleSearch:
             ranking = self.search.retriever.rank(question.text, depth, "dense", Scope())
             return ranking.passages, ranking.notes
         key = f"{self.seed}/{question.key if self.settings.choose == 'random' else ''}"
-        return at_random(self.search.library, depth, int(sha256(key.encode()).hexdigest()[:8], 16), Scope()), ()
+        return sample_passages(self.search.library, depth, int(sha256(key.encode()).hexdigest()[:8], 16), Scope()), ()
 
 
 def open_library_search(settings: Settings, library: Path | str, search: bool = True) -> LibrarySearch:
@@ -142,14 +143,14 @@ def open_library_search(settings: Settings, library: Path | str, search: bool = 
     )
     others = [_open_with_encoder(settings, local_path(other)) for other in settings.fuse] if needs_encoder else []
     for store, _ in others:
-        check_same(first, store)
+        check_same_documents(first, store)
     literature = _open_literature(settings, path, needs_encoder)
     retriever = Retriever(
         first,
         encoder,
         settings.rrf_k,
-        also=[Searched(store, other) for store, other in others],
-        beside=[Searched(store, other, store.path.name) for store, other in literature],
+        also=[SearchableStore(store, other) for store, other in others],
+        beside=[SearchableStore(store, other, store.path.name) for store, other in literature],
         remedy=settings.long_questions,
         sentences=find_sentences,
         reranker=reranker,

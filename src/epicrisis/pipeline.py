@@ -54,7 +54,8 @@ from epicrisis.evidence_selection import (
     order_evidence,
     resolve_time_restriction,
 )
-from epicrisis.library.patients import MIXED, Roster, check_patient, resolved_patient
+from epicrisis.library.patient_check import check_patient, resolve_patient
+from epicrisis.library.patients import MIXED_NOTICE, Roster
 from epicrisis.logs import log_error, log_event, open_log
 from epicrisis.models.catalogue import is_demo
 from epicrisis.overrides import NO_OVERRIDES, RunOverrides, apply_overrides
@@ -62,8 +63,8 @@ from epicrisis.patient_data_policy import list_remote_hosts, protect_patient_dat
 from epicrisis.privacy import silence_dependency_logs, strip_secrets
 from epicrisis.prompts import hash_prompts
 from epicrisis.protocols import ChatModel, RewardModel
-from epicrisis.retrieval.preflight import named_rules
-from epicrisis.retrieval.record_context import IN_TIME
+from epicrisis.retrieval.preflight import describe_rules
+from epicrisis.retrieval.record_context import TIME_ORDER_STATEMENT
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.serialization import to_json
 from epicrisis.settings import ModelSettings, Settings
@@ -232,14 +233,14 @@ class Pipeline:
             await self._offload(self._check_question, question, by_number)
 
     def _check_question(self, question: Question, by_number: bool) -> None:
-        patient = resolved_patient(self._rosters, question.patient) if by_number else question.patient
+        patient = resolve_patient(self._rosters, question.patient) if by_number else question.patient
         check_patient(self._rosters, replace(question, patient=patient))
 
     async def resolve_scope(self, scope: Scope) -> Scope:
         """Return the scope with the patient's id in place of a record number."""
         if scope.patient is None or not self._rosters:
             return scope
-        return replace(scope, patient=await self._offload(resolved_patient, self._rosters, scope.patient))
+        return replace(scope, patient=await self._offload(resolve_patient, self._rosters, scope.patient))
 
     @property
     def search(self) -> LibrarySearch | None:
@@ -258,7 +259,7 @@ class Pipeline:
         """Return everything that influences the answers: settings, models, the library's id and size, and versions."""
         settings = self._settings.model_dump(include=_ANSWER_SETTINGS, exclude={"examples": {"library", "encoder"}})
         if self._settings.preflight.uses_named_rule:
-            settings["preflight"]["rules"] = to_json(named_rules())
+            settings["preflight"]["rules"] = to_json(describe_rules())
         recipe: dict[str, Any] = {
             "epicrisis": version("epicrisis"),
             "prompts": hash_prompts(PROMPTS),
@@ -300,7 +301,7 @@ class Pipeline:
         for notice in self._notices():
             emit(notice)
         if reads_record and self._rosters and await self._offload(self._rosters[0].is_mixed):
-            emit(Notice("mixed", MIXED))
+            emit(Notice("mixed", MIXED_NOTICE))
         answer = await self._answer(question, scope, overrides, emit)
         if scope.patient is None or not reads_record:
             return answer
@@ -397,7 +398,7 @@ class Pipeline:
             refining=RefiningOptions(refine.drafts, refine.rounds, refine.keep or ("best" if rewarder else "last")),
             reward=rewarder,
             extract=settings.extract,
-            about=(*([IN_TIME] if chronological else []), *restriction.messages),
+            about=(*([TIME_ORDER_STATEMENT] if chronological else []), *restriction.messages),
         )
         return context
 

@@ -98,7 +98,7 @@ def search(
         order_evidence,
         resolve_time_restriction,
     )
-    from epicrisis.library.patients import MIXED
+    from epicrisis.library.patients import MIXED_NOTICE
     from epicrisis.types import Question
 
     if query == "-":
@@ -118,7 +118,7 @@ def search(
         )
         seen = replace(scope, hidden=scope.hidden | time.hidden)
         ranking = order_evidence(settings, patient, find_evidence(settings, opened.retriever, query, seen))
-        mixed = (MIXED,) if patient is not None and opened.rosters[0].is_mixed() else ()
+        mixed = (MIXED_NOTICE,) if patient is not None and opened.rosters[0].is_mixed() else ()
         notes = (*ranking.notes, *time.messages, *time.unresolved_messages, *mixed)
         if time.hidden and not ranking.hits:
             ranking = order_evidence(settings, patient, find_evidence(settings, opened.retriever, query, scope))

@@ -40,7 +40,7 @@ from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome, score_records
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
 from epicrisis.evaluation.runs.run_folder import RunPlan, describe_dataset
-from epicrisis.library.passage_lookup import at_random
+from epicrisis.library.passage_lookup import sample_passages
 from epicrisis.models.rerankers import load_reranker
 from epicrisis.pipeline import WITHOUT_LIBRARY, Pipeline
 from epicrisis.settings import PreflightSettings, Settings
@@ -319,7 +319,9 @@ def _evidence(
     if cloze.NAME not in names:
         return evidence, []
     n = request.questions or probe.N
-    own, keys = cloze.drawn(at_random(opened.library, CANDIDATES * n, request.draw, build_scope(settings.scope)), n)
+    own, keys = cloze.drawn(
+        sample_passages(opened.library, CANDIDATES * n, request.draw, build_scope(settings.scope)), n
+    )
     return probe.within(evidence, keys), [own]
 
 
