@@ -124,7 +124,9 @@ def add(
         if not isinstance(used, PrecomputedEncoder):
             check_vectors(opened, used)
     _tell(
-        dataclasses.replace(report, removed=treatment.removal_log.summary() if treatment.removal_log.has_sources else None),
+        dataclasses.replace(
+            report, removed=treatment.removal_log.summary() if treatment.removal_log.has_sources else None
+        ),
         path,
         json,
     )
