@@ -25,7 +25,9 @@ EXAMPLES: dict[str, list[re.Pattern[Any] | str]] = {
     "answering.reply_parsing:TextStream.__init__": [TextStream("answer")._start],
     "answering.self_consistency:_choose_text": [r"\b[ABCDbcd]\b|(?i:\b[ABCD][)\].:]|\boptions? [ABCD]\b)"],
     "corpus.csv_rows:CsvLayout.find_embedded_row": [r"\n(?:[^,\n]*,){3}", r"\n(?:[^\|\n]*\|){1}"],
-    "evaluation.synthesis.patient_records.record_questions:_RecordEvidence._is_unique": [r"(?<!\w)5\ mg\ of\ warfarin(?!\w)"],
+    "evaluation.synthesis.patient_records.record_questions:_RecordEvidence._is_unique": [
+        r"(?<!\w)5\ mg\ of\ warfarin(?!\w)"
+    ],
     "library.patient_check:_has_id": [
         rf"{patient_check._separate_id('10083815')}|{patient_check._LONG_ID_LABEL}{patient_check._escape_id('10083815')}(?!\w|[-./:]\d)",
         rf"{patient_check._LABEL}{patient_check._escape_id('432')}(?![-./:]?\w){patient_check._NO_UNIT}",
