@@ -1,7 +1,7 @@
 """MIMIC's files of notes beside a question set: `discharge.csv`, `radiology.csv` (MIMIC-IV-Note), `NOTEEVENTS.csv`
 (MIMIC-III), each plain or gzip, or a `notes.csv` with their columns, read as a stream.
 
-The notes are as `corpus.notes_record` makes them, their boilerplate kept: a set's questions may be about it. Knows no
+The notes are as `corpus.note_documents` makes them, their boilerplate kept: a set's questions may be about it. Knows no
 question.
 """
 
