@@ -6,17 +6,15 @@ representations of settings nor in messages.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path, PurePath
-from typing import Annotated, Any, Literal, NamedTuple, Self, get_args
+from typing import Any, Literal, NamedTuple, Self, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.fields import FieldInfo
 
-from epicrisis.dates import last_day
-from epicrisis.errors import InputError
-from epicrisis.privacy import local_path, parse_host, remote_host, strip_secrets
+from epicrisis.privacy import remote_host, strip_secrets
+from epicrisis.setting_types import Date, LocalPath, NameOrPath, NameOrUrl, VariableName
 from epicrisis.types import (
     CountUnit,
     DraftSelection,
@@ -49,39 +47,6 @@ class SettingRow(NamedTuple):
     meaning: str
 
 
-def _date(value: str) -> str:
-    last_day(value)
-    return value
-
-
-def _local(path: Path) -> Path:
-    try:
-        return local_path(path)
-    except InputError as error:
-        raise ValueError(error.message) from None
-
-
-def _local_name(name: str) -> str:
-    _local(Path(name))
-    return name
-
-
-def _address(name: str) -> str:
-    name = name.strip()
-    if not re.match(r"https?:", name, re.IGNORECASE):
-        return name
-    if parse_host(name) is None or strip_secrets(name).endswith("://..."):
-        raise ValueError("this URL cannot be read: write it as http://HOST:PORT/v1#model-name")
-    scheme, _, rest = name.partition(":")
-    return f"{scheme.lower()}:{rest}"
-
-
-def _variable(name: str) -> str:
-    if not re.fullmatch(r"[A-Z_][A-Z0-9_]{0,63}", name):
-        raise ValueError("give the name of the variable with the key (capitals, digits, _), not the key")
-    return name
-
-
 def _is_none(value: object) -> bool:
     return value is None
 
@@ -89,15 +54,6 @@ def _is_none(value: object) -> bool:
 def _setting(default: Any, meaning: str, unit: str = "", **constraints: Any) -> Any:
     """Build the field of a key. `constraints` are those of pydantic's `Field`."""
     return Field(default, description=meaning, json_schema_extra={"unit": unit}, **constraints)
-
-
-Date = Annotated[str, AfterValidator(_date)]
-LocalPath = Annotated[Path, AfterValidator(_local)]
-NameOrPath = Annotated[str, AfterValidator(_local_name)]
-"""A name of the catalogue, or a path."""
-NameOrUrl = Annotated[str, AfterValidator(_address), PlainSerializer(strip_secrets)]
-"""A name, a path or a URL. Serialized without secrets."""
-VariableName = Annotated[str, AfterValidator(_variable)]
 
 
 class _Table(BaseModel):
@@ -362,8 +318,7 @@ class Settings(_Table):
     strategy: StrategyName = _setting("brief-context", "How to answer.")
     k: int = _setting(16, "How much evidence to read.", "documents or passages, see count", ge=1, le=1000)
     count: CountUnit | None = _setting(
-        None,
-        "Unit of k, partition and the preflight check. Default: documents, and passages for a patient record.",
+        None, "Unit of k, partition and the preflight check. Default: documents, and passages for a patient record."
     )
     partition: int = _setting(4, "Evidence per map call.", "documents or passages, see count", ge=1)
     rrf_k: int = _setting(60, "Constant of reciprocal rank fusion.", ge=1)
