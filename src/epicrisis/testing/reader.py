@@ -181,20 +181,16 @@ def find_key_passages(questions: Iterable[Question], notes: Mapping[str, str]) -
         letter = (question.gold or "") if question.options else ""
         answer = question.options[letter] if question.options else question.gold or ""
         if question.category == HOLISTIC:
-            question_passages = [KeyPassage(passages[0], letter, answer, tuple(passages[1:]))] if passages else []
+            question_keys = [KeyPassage(passages[0], letter, answer, tuple(passages[1:]))] if passages else []
         else:
-            question_passages = [KeyPassage(passage, letter, answer) for passage in passages]
-        keys.setdefault(question.text, []).extend(question_passages)
+            question_keys = [KeyPassage(passage, letter, answer) for passage in passages]
+        keys.setdefault(question.text, []).extend(question_keys)
     return {text: tuple(dict.fromkeys(several)) for text, several in keys.items() if several}
 
 
 def _around(text: str, place: EvidenceSpan) -> str:
     line = text.rfind("\n", 0, place.start) + 1
-    ends = (
-        match.end()
-        for match in _ENDS.finditer(text, line, place.start + 1)
-        if match.end() <= place.start
-    )
+    ends = (match.end() for match in _ENDS.finditer(text, line, place.start + 1) if match.end() <= place.start)
     begin = max(ends, default=line)
     line_end = text.find("\n", place.end)
     line_end = len(text) if line_end < 0 else line_end

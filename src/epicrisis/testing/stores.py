@@ -76,13 +76,11 @@ class MemoryStore:
 
     def fetch_record(self, scope: Scope) -> tuple[Passage, ...]:
         _check(scope)
-        record = (
-            document_id
-            for document_id in self._passages()
-            if scope.patient is not None and document_id.patient == scope.patient
-        )
-        visible = (passage for passage in record if scope.admits(passage))
-        return tuple(sorted(visible, key=lambda passage: (passage.document_id, passage.ordinal)))
+        if scope.patient is None:
+            return ()
+        visible = [passage for passage in self._passages() if scope.admits(passage)]
+        record = [passage for passage in visible if passage.patient == scope.patient]
+        return tuple(sorted(record, key=lambda passage: (passage.document_id, passage.ordinal)))
 
     def content_hashes(self, document_ids: Sequence[str]) -> Mapping[str, str]:
         return {
