@@ -99,13 +99,13 @@ def rescore_runs(
     recorded = list(map(_is_recorded, paths))
     if dataset is not None and all(recorded):
         raise InputError("these runs contain their questions: leave --dataset out")
-    load_dataset = cache(partial(load_dataset, home=home, place=data))
+    load_named = cache(partial(load_dataset, home=home, place=data))
     runs: list[RunReplies] = []
     for path, name, is_recorded in zip(paths, name_runs(paths), recorded, strict=True):
         if is_recorded:
             runs += _read_recorded(open_run(path, name))
         else:
-            runs.append(_read_released(path, name, load_dataset, dataset))
+            runs.append(_read_released(path, name, load_named, dataset))
     return tuple(_rescore(run, scorings) for run in runs)
 
 
