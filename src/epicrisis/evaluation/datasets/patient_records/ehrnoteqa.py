@@ -1,9 +1,10 @@
-"""EHRNoteQA (Kweon et al. 2024, PhysioNet `ehr-notes-qa-llms` 1.0.1): one question a patient about up to three
-discharge summaries of MIMIC-IV, by GPT-4 and three clinicians, with five choices or to be answered openly.
+"""EHRNoteQA (Kweon et al. 2024, PhysioNet `ehr-notes-qa-llms` 1.0.1): questions by GPT-4 and three clinicians.
+
+Each patient has one question about up to three discharge summaries of MIMIC-IV, with five choices or open.
 
 `EHRNoteQA.jsonl`: `patient_id`, `num_notes`, `question`, `choice_A` to `choice_E`, `answer` (a letter). The summaries
-are the patient's first `num_notes` by chart time, as the authors' own preprocessing takes them. The form is known from
-that code; the file itself is credentialed and was not seen.
+are the patient's first `num_notes` by chart time, as in the authors' preprocessing. The format is known from that code;
+the file needs credentials and was not available.
 """
 
 from __future__ import annotations
@@ -44,12 +45,15 @@ class _Line(BaseModel):
 
 
 def read(path: Path, asked: str = "ehrnoteqa") -> RecordSource:
-    """All questions in the file's order, id and patient its `patient_id`; of `ehrnoteqa-open` the options are off, and
-    the right one's text is gold. Raises InputError where no notes lie beside the file."""
+    """Return all questions in order, with `patient_id` as id and patient.
+
+    Questions of `ehrnoteqa-open` have no options, and the text of the right one is gold. Raises InputError if there are
+    no notes in the folder of the file.
+    """
     files = mimic.find_note_files(path)
     if not files:
         raise InputError(
-            f"{printable_path(path.name)}: no notes beside it: put MIMIC-IV-Note's discharge.csv.gz, and radiology.csv.gz for "
+            f"{printable_path(path.name)}: no notes in its folder: put MIMIC-IV-Note's discharge.csv.gz, and radiology.csv.gz for "
             "the rest of the record, into its folder"
         )
     lines = _lines(path)
@@ -94,7 +98,7 @@ def _lines(path: Path) -> list[_Line]:
             ) from None
         if line.patient_id in seen:
             raise InputError(
-                f"{printable_path(path)}, line {number}: its patient was there before; the set asks once a patient"
+                f"{printable_path(path)}, line {number}: its patient occurs twice; the set has one question per patient"
             )
         seen.add(line.patient_id)
         lines.append(line)
@@ -102,7 +106,7 @@ def _lines(path: Path) -> list[_Line]:
 
 
 def _summaries(files: Sequence[Path], patients: frozenset[str]) -> dict[str, tuple[str, ...]]:
-    """The patients' discharge summaries by chart time: ids alone, their texts are not kept."""
+    """Return the ids of each patient's discharge summaries, by chart time."""
 
     def wanted(note: ClinicalNote) -> bool:
         return normalize_id(note.patient) in patients and mimic.is_kind(note, mimic.DISCHARGE)

@@ -1,7 +1,6 @@
-"""Which note of a database a report in a question set is, found by its words: the sets name no note ids.
+"""Links between reports in a question set and notes of a database. The sets have no note ids, so words are compared.
 
-Both are compared as words in small letters, so that white space, line breaks and punctuation, which the sets change,
-do not matter. Knows no form of a file.
+The words are in lower case, so white space, line breaks and punctuation, which the sets change, do not matter.
 """
 
 from __future__ import annotations
@@ -14,22 +13,22 @@ from typing import TypeAlias
 from epicrisis.types import Document
 
 ANCHOR = 8
-"""Words in a row that are looked up; a report whose longest part has fewer is not looked for."""
+"""The number of consecutive words that are looked up. A report with a shorter longest part is not linked."""
 _WORD = re.compile(r"\w+")
 _Words: TypeAlias = list[tuple[str, int, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class LinkedReport:
-    """The note that a report is, and where in it each part of the report stands."""
+    """The note of a report, and the position of each part of the report in it."""
 
     document_id: str
     patient: str
     parts: tuple[tuple[tuple[int, int], ...], ...]
-    """Of each part the places of its words in the note's text, in order."""
+    """The offsets of the words of each part in the note's text, in order."""
 
     def place(self, part: int, context: str, place: tuple[int, int]) -> tuple[int, int] | None:
-        """Where in the note stands what is at this place of the part; `None` where no word of it is."""
+        """Return the offsets in the note of a span of the part, or None if the span has no word."""
         inside = [
             number for number, (_, start, end) in enumerate(split_words(context)) if start < place[1] and end > place[0]
         ]
@@ -38,15 +37,18 @@ class LinkedReport:
 
 
 def split_words(text: str) -> _Words:
-    """The words in small letters with their places."""
+    """Return the words in lower case with their offsets."""
     return [(match[0].casefold(), match.start(), match.end()) for match in _WORD.finditer(text)]
 
 
 def link_reports(
     reports: Mapping[str, tuple[str, ...]], notes: Iterable[Document]
 ) -> tuple[dict[str, LinkedReport], frozenset[str]]:
-    """The note of each report, given by its parts, as far as one is found that holds them all; and the reports that
-    were found in the records of several patients, which are not linked."""
+    """Return the note of each report, by key, and the reports found in records of several patients.
+
+    A report is a tuple of parts. A note belongs to it if it contains all of them. Reports found in several patients'
+    records are not linked.
+    """
     spoken = {key: [split_words(part) for part in parts] for key, parts in reports.items()}
     anchors: dict[tuple[str, ...], list[str]] = {}
     for key, parts in spoken.items():
