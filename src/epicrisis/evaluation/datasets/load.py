@@ -50,8 +50,8 @@ def _check_bytes(pinned: PinnedSet, paths: list[Path]) -> None:
         if file.sha256 not in (None, fingerprint_file(path).sha256):
             pull = f"epicrisis questions pull {quote_for_shell(pinned.name)}"
             raise InputError(
-                f"{printable_path(path)} is not the pinned file of {pinned.name} ({file.bytes:,} bytes, sha256 {file.sha256}): "
-                f"run `{pull}`, or load it by its path"
+                f"{printable_path(path)} is not the pinned file of {pinned.name} ({file.bytes:,} bytes, "
+                f"sha256 {file.sha256}): run `{pull}`, or load it by its path"
             )
 
 

@@ -1,6 +1,6 @@
 """The question files of the context-retrieval study's repository, HPAI-BSC/prompt_engine: MedQA, MedMCQA, CareQA, MMLU.
 
-A file is one object, `{key: {id, question, correct_answer, options}}`. The answer is a letter, or a text if there are no
+A file is one object, `{key: {id, question, correct_answer, options}}`. The answer is a letter, or a text without
 options. CareQA's entries also have a `category`. The name of a file may contradict its content (errata P13).
 """
 
@@ -45,7 +45,8 @@ def read(path: Path) -> tuple[Question, ...]:
     except ValidationError as error:
         where = ".".join(map(str, error.errors()[0]["loc"][:3]))
         raise InputError(
-            f"{printable_path(path)}: not a question file of HPAI-BSC/prompt_engine (at {where or 'the start'}); pull it again"
+            f"{printable_path(path)}: not a question file of HPAI-BSC/prompt_engine (at "
+            f"{where or 'the start'}); pull it again"
         ) from None
     questions = tuple(_question(path, key, entry) for key, entry in entries.items())
     if not questions:

@@ -34,7 +34,8 @@ def read(path: Path, split: Path | None = None) -> tuple[tuple[Question, ...], M
     wrong = [key for key, decision in decisions.items() if key not in by_id or _decision(by_id[key]) != decision]
     if wrong:
         raise InputError(
-            f"{printable_path(split)}: {len(wrong)} entries ({wrong[0]!a}, ...) are not as in {printable_path(path.name)}; pull both"
+            f"{printable_path(split)}: {len(wrong)} entries ({wrong[0]!a}, ...) are not as in "
+            f"{printable_path(path.name)}; pull both"
         )
     chosen = tuple(by_id[key] for key in decisions)
     return chosen, {document: documents[document] for q in chosen for document in q.gold_documents}

@@ -1,7 +1,7 @@
 """Samples of a question set. The sample is part of a protocol (errata B14).
 
-Questions are sorted by `sha256("<seed>:<id>")`, and a sample holds the first n. It depends only on the seed and the ids:
-a smaller sample is part of a larger one, and two sets with the same ids have the same samples.
+Questions are sorted by `sha256("<seed>:<id>")`, and a sample holds the first n. It depends only on the seed and the
+ids: a smaller sample is part of a larger one, and two sets with the same ids have the same samples.
 """
 
 from __future__ import annotations

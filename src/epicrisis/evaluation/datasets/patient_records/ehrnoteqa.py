@@ -53,8 +53,8 @@ def read(path: Path, asked: str = "ehrnoteqa") -> RecordSource:
     files = mimic.find_note_files(path)
     if not files:
         raise InputError(
-            f"{printable_path(path.name)}: no notes in its folder: put MIMIC-IV-Note's discharge.csv.gz, and radiology.csv.gz for "
-            "the rest of the record, into its folder"
+            f"{printable_path(path.name)}: no notes in its folder: put MIMIC-IV-Note's discharge.csv.gz, and "
+            "radiology.csv.gz for the rest of the record, into its folder"
         )
     lines = _lines(path)
     patients = frozenset(line.patient_id for line in lines)
@@ -94,7 +94,8 @@ def _lines(path: Path) -> list[_Line]:
         except ValidationError as error:
             wrong = error.errors(include_url=False, include_input=False)[0]["loc"]
             raise InputError(
-                f"{printable_path(path)}, line {number}: not a question of EHRNoteQA: wrong at {'.'.join(map(str, wrong))}"
+                f"{printable_path(path)}, line {number}: not a question of EHRNoteQA: "
+                f"wrong at {'.'.join(map(str, wrong))}"
             ) from None
         if line.patient_id in seen:
             raise InputError(

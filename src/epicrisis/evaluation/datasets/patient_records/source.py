@@ -43,7 +43,7 @@ def read_json(path: Path, what: str) -> Any:
 
 
 def find_source_file(place: Path, *names: str) -> Path | None:
-    """Return the file, or the first file in the folder that matches one of these names or patterns; None without one."""
+    """Return the file, or the first file in the folder that matches one of these names or patterns, or None."""
     if place.is_file():
         return place if any(place.match(name) for name in names) else None
     return next((path for name in names for path in sorted(place.glob(name)) if path.is_file()), None)
