@@ -52,7 +52,7 @@ def test_patients_are_listed_without_a_word_of_their_notes(ward: Path, run: Run)
 
 
 MISFITS = {
-    "nobody": ((), "What drug was given?", "holds patients' notes alone: say whose with --patient"),
+    "nobody": ((), "What drug was given?", "holds only patients' notes: select one with --patient"),
     "unknown": (("--patient", "1008381"), "What drug was given?", "has no notes of patient '1008381'"),
     "another's id": (("--patient", ANNA), f"What was {BERT} given?", "names another patient of this library"),
     "another's name": (

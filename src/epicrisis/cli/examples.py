@@ -258,7 +258,7 @@ def _encoder(settings: Settings, path: Path) -> tuple[Path, Encoder, str]:
     there_is = (path / NAME).is_file()
     if not there_is:
         settings = settings.model_copy(update={"encoder": settings.encoder or settings.examples.encoder})
-    used, name = load_ingest_encoder(settings, path, ready_made=False)
+    used, name = load_ingest_encoder(settings, path, precomputed=False)
     if there_is:
         with Library.open(path, encoder_fingerprint=used.fingerprint) as there:
             next(library_examples(there), None)

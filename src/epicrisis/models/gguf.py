@@ -18,12 +18,7 @@ _MAX_TEXT_BYTES = 1 << 26
 _MAX_LAYERS = 4096
 _HALF_BYTES = 2
 
-_SMALL_CACHE_KEYS = (
-    "attention.sliding_window",
-    "attention.kv_lora_rank",
-    "full_attention_interval",
-    "ssm.state_size",
-)
+_SMALL_CACHE_KEYS = ("attention.sliding_window", "attention.kv_lora_rank", "full_attention_interval", "ssm.state_size")
 """Keys of models that keep less than all keys and values of the window. How much less depends on the engine."""
 
 _PART = re.compile(r"-\d{5}-of-(\d{5})\.gguf$")

@@ -25,7 +25,7 @@ def measure_available_memory(root: Path = ROOT) -> float:
 
     `root` is the folder of `proc` and `sys`.
     """
-    return min(_read_machine_memory(root), *_read_v2_memory(root), *_read_v1_memory(root), math.inf)
+    return min(_read_machine_memory(root), *_read_group_memory(root), math.inf)
 
 
 def count_usable_cores(root: Path = ROOT) -> int:
@@ -36,7 +36,7 @@ def count_usable_cores(root: Path = ROOT) -> int:
     for cpu in os.sched_getaffinity(0):
         siblings = root / f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
         cores.add(_read_text(siblings) or str(cpu))
-    quota = min((*_read_v2_cpu_quotas(root), *_read_v1_cpu_quotas(root)), default=math.inf)
+    quota = min(_read_cpu_quotas(root), default=math.inf)
     return max(1, len(cores) if math.isinf(quota) else min(len(cores), math.ceil(quota)))
 
 
@@ -68,31 +68,27 @@ def _read_machine_memory(root: Path) -> float:
         return math.inf
 
 
-def _read_v2_memory(root: Path) -> Iterator[float]:
-    for group in _find_groups(root, ""):
-        files = _sum_statistics(group / "memory.stat", "active_file", "inactive_file")
-        yield _read_number(group / "memory.max", math.inf) - _read_number(group / "memory.current", 0) + files
+def _read_group_memory(root: Path) -> Iterator[float]:
+    """Yield what is left of the memory limit of each control group, with the file caches that can be dropped."""
+    for controller, limit, usage, prefix in (
+        ("", "memory.max", "memory.current", ""),
+        ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
+    ):
+        for group in _find_groups(root, controller):
+            caches = _sum_statistics(group / "memory.stat", f"{prefix}active_file", f"{prefix}inactive_file")
+            yield _read_number(group / limit, math.inf) - _read_number(group / usage, 0) + caches
 
 
-def _read_v1_memory(root: Path) -> Iterator[float]:
-    for group in _find_groups(root, "memory"):
-        files = _sum_statistics(group / "memory.stat", "total_active_file", "total_inactive_file")
-        limit = _read_number(group / "memory.limit_in_bytes", math.inf)
-        yield limit - _read_number(group / "memory.usage_in_bytes", 0) + files
-
-
-def _read_v2_cpu_quotas(root: Path) -> Iterator[float]:
+def _read_cpu_quotas(root: Path) -> Iterator[float]:
+    """Yield the cores that each control group with a quota allows."""
     for group in _find_groups(root, ""):
         quota, _, period = _read_text(group / "cpu.max").partition(" ")
         if quota.isdecimal() and period.strip().isdecimal():
             yield int(quota) / int(period)
-
-
-def _read_v1_cpu_quotas(root: Path) -> Iterator[float]:
     for group in _find_groups(root, "cpu"):
-        quota = _read_number(group / "cpu.cfs_quota_us", -1)
-        if quota > 0:
-            yield quota / _read_number(group / "cpu.cfs_period_us", 100_000)
+        microseconds = _read_number(group / "cpu.cfs_quota_us", -1)
+        if microseconds > 0:
+            yield microseconds / _read_number(group / "cpu.cfs_period_us", 100_000)
 
 
 def _find_groups(root: Path, controller: str) -> Iterator[Path]:

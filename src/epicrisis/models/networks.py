@@ -51,10 +51,7 @@ class Network(Protocol):
 
 
 def load_network(
-    files: ModelFiles,
-    threads: int | None = None,
-    output: NetworkOutput = "tokens",
-    layers: int | None = None,
+    files: ModelFiles, threads: int | None = None, output: NetworkOutput = "tokens", layers: int | None = None
 ) -> Network:
     """Load the ONNX file if there is one, else the weights with torch.
 
@@ -106,11 +103,7 @@ class TorchNetwork:
     """
 
     def __init__(
-        self,
-        files: ModelFiles,
-        threads: int | None = None,
-        output: NetworkOutput = "tokens",
-        layers: int | None = None,
+        self, files: ModelFiles, threads: int | None = None, output: NetworkOutput = "tokens", layers: int | None = None
     ) -> None:
         folder = files.files["config.json"].parent
         try:

@@ -10,7 +10,7 @@ import numpy as np
 from epicrisis.errors import ModelFileInvalid
 from epicrisis.models.model_download import find_model
 from epicrisis.models.model_files import ModelFiles
-from epicrisis.models.model_recipes import NliRecipe, read_nli_recipe
+from epicrisis.models.model_recipes import NliRecipe
 from epicrisis.models.networks import load_network
 from epicrisis.models.tokenization import encode_untruncated, iterate_batches, load_tokenizer, pad_batch
 from epicrisis.protocols import NliModel, Vectors
@@ -24,7 +24,7 @@ def load_nli(name: str, home: Path, threads: int | None = None) -> NliModel:
     Nothing is contacted. Raise ModelMissing or ModelFileInvalid with a remedy.
     """
     files = find_model(name, "nli", home)
-    return NliClassifier(files, read_nli_recipe(files), threads)
+    return NliClassifier(files, NliRecipe.read(files), threads)
 
 
 class NliClassifier:

@@ -14,7 +14,7 @@ from epicrisis.errors import ModelFileInvalid
 from epicrisis.models.catalogue import load_catalogue
 from epicrisis.models.model_download import find_model
 from epicrisis.models.model_files import ModelFiles
-from epicrisis.models.model_recipes import RerankerRecipe, read_reranker_recipe
+from epicrisis.models.model_recipes import RerankerRecipe
 from epicrisis.models.networks import load_network, load_tensor
 from epicrisis.models.tokenization import Ids, get_token_id, iterate_batches, load_tokenizer, pad_batch
 from epicrisis.protocols import Reranker, Vectors
@@ -40,7 +40,7 @@ def load_reranker(
         return HttpReranker(url, model or None, api_key)
     full_name = f"{name}-reranker"
     files = find_model(full_name if full_name in load_catalogue() else name, "reranker", home)
-    recipe = read_reranker_recipe(files)
+    recipe = RerankerRecipe.read(files)
     reranker_class = CrossEncoder if recipe.scoring == "cross-encoder" else LateInteraction
     return reranker_class(files, recipe, threads)
 

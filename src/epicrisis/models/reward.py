@@ -15,7 +15,7 @@ import numpy as np
 from epicrisis.errors import ContextOverflow, ModelFileInvalid
 from epicrisis.models.model_download import find_model
 from epicrisis.models.model_files import ModelFiles
-from epicrisis.models.model_recipes import RewardRecipe, read_reward_recipe
+from epicrisis.models.model_recipes import RewardRecipe
 from epicrisis.models.networks import load_network, load_tensor
 from epicrisis.models.tokenization import load_tokenizer
 from epicrisis.prompts import escape
@@ -28,13 +28,14 @@ def load_reward_model(name: str, home: Path, threads: int | None = None) -> Rewa
     Raise ModelMissing or ModelFileInvalid with a remedy.
     """
     files = find_model(name, "reward", home)
-    return MultiAttributeReward(files, read_reward_recipe(files), threads)
+    return MultiAttributeReward(files, RewardRecipe.read(files), threads)
 
 
 class MultiAttributeReward:
     """Rewards are the head's unscaled numbers: ArmoRM's are between about 0 and 1."""
 
     def __init__(self, files: ModelFiles, recipe: RewardRecipe, threads: int | None = None) -> None:
+        self.attributes = recipe.attributes
         self._recipe = recipe
         self._tokenizer = load_tokenizer(files.files["tokenizer.json"])
         self._network = load_network(files, threads)
@@ -44,13 +45,9 @@ class MultiAttributeReward:
                 f"{files.folder}: its head has {len(self._head)} rows, but its settings list {len(recipe.rows)}: "
                 "correct rows in its model.json"
             )
-        for name in recipe.attributes:
+        for name in self.attributes:
             if name not in recipe.rows:
                 raise ModelFileInvalid(f"{files.folder} has no attribute {name}: correct attributes in its model.json")
-
-    @property
-    def attributes(self) -> tuple[str, ...]:
-        return self._recipe.attributes
 
     def score(self, question: str, answer: str) -> Mapping[str, float]:
         # Escaped, since the template's own tokens in a text would end its turn.
@@ -64,4 +61,4 @@ class MultiAttributeReward:
         row = np.array([ids], dtype=np.int64)
         last = self._network.run(row, np.ones_like(row), np.zeros_like(row))[0, -1]
         rewards = dict(zip(self._recipe.rows, (self._head @ last).tolist(), strict=True))
-        return {name: rewards[name] for name in self._recipe.attributes}
+        return {name: rewards[name] for name in self.attributes}

@@ -12,7 +12,7 @@ import numpy as np
 
 from epicrisis.models.model_download import find_model
 from epicrisis.models.model_files import ModelFiles
-from epicrisis.models.model_recipes import SparseRecipe, read_sparse_recipe
+from epicrisis.models.model_recipes import SparseRecipe
 from epicrisis.models.networks import load_network
 from epicrisis.models.tokenization import encode_untruncated, iterate_batches, load_tokenizer
 from epicrisis.protocols import SparseEncoder
@@ -31,19 +31,16 @@ def load_sparse(name: str, home: Path, threads: int | None = None) -> SparseEnco
     Raise ModelMissing or ModelFileInvalid with a remedy.
     """
     files = find_model(name, "sparse", home)
-    return CachedSparseEncoder(SpladeEncoder(files, read_sparse_recipe(files), threads))
+    return CachedSparseEncoder(SpladeEncoder(files, SparseRecipe.read(files), threads))
 
 
 class CachedSparseEncoder:
     """A sparse encoder that remembers the last passages, since questions about one record share its passages."""
 
     def __init__(self, encoder: SparseEncoder, size: int = CACHE_PASSAGES) -> None:
+        self.name = encoder.name
         self._encoder, self._size = encoder, size
         self._cache: dict[str, Mapping[int, float]] = {}
-
-    @property
-    def name(self) -> str:
-        return self._encoder.name
 
     def encode_queries(self, texts: Sequence[str]) -> Sequence[Mapping[int, float]]:
         return self._encoder.encode_queries(texts)
@@ -66,13 +63,9 @@ class SpladeEncoder:
     """
 
     def __init__(self, files: ModelFiles, recipe: SparseRecipe, threads: int | None = None) -> None:
-        self._name, self._window = files.name, recipe.max_tokens
+        self.name, self._window = files.name, recipe.max_tokens
         self._tokenizer = load_tokenizer(files.files["tokenizer.json"])
         self._network = load_network(files, threads, "words")
-
-    @property
-    def name(self) -> str:
-        return self._name
 
     def encode_queries(self, texts: Sequence[str]) -> tuple[Mapping[int, float], ...]:
         return self._encode(texts)
@@ -82,7 +75,7 @@ class SpladeEncoder:
 
     def _encode(self, texts: Sequence[str]) -> tuple[Mapping[int, float], ...]:
         remedy = "cut the library into shorter chunks"
-        encodings = encode_untruncated(self._tokenizer, texts, self._window, reader=self._name, remedy=remedy)
+        encodings = encode_untruncated(self._tokenizer, texts, self._window, reader=self.name, remedy=remedy)
         results: dict[int, Mapping[int, float]] = {}
         for indices, (ids, mask, types) in iterate_batches(encodings, BATCH):
             logits = np.where(mask[:, :, None] == 1, self._network.run(ids, mask, types), 0.0)

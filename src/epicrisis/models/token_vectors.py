@@ -10,14 +10,9 @@ import numpy as np
 from epicrisis.models.catalogue import load_catalogue
 from epicrisis.models.model_download import find_model
 from epicrisis.models.model_files import ModelFiles
-from epicrisis.models.model_recipes import TokenVectorsRecipe, read_token_vectors_recipe
+from epicrisis.models.model_recipes import TokenVectorsRecipe
 from epicrisis.models.networks import load_network
-from epicrisis.models.tokenization import (
-    encode_untruncated,
-    iterate_batches,
-    load_tokenizer,
-    load_wordpiece_tokenizer,
-)
+from epicrisis.models.tokenization import encode_untruncated, iterate_batches, load_tokenizer, load_wordpiece_tokenizer
 from epicrisis.protocols import TokenEncoder, TokenVectors
 
 
@@ -31,14 +26,14 @@ def load_token_encoder(name: str, home: Path, threads: int | None = None) -> Tok
     catalogue = load_catalogue()
     is_encoder = name in catalogue and catalogue[name].kind == "encoder"
     files = find_model(name, "encoder" if is_encoder else "token-encoder", home)
-    return TokenVectorEncoder(files, read_token_vectors_recipe(files), threads)
+    return TokenVectorEncoder(files, TokenVectorsRecipe.read(files), threads)
 
 
 class TokenVectorEncoder:
     """The token vectors of one layer of a network."""
 
     def __init__(self, files: ModelFiles, recipe: TokenVectorsRecipe, threads: int | None = None) -> None:
-        self._name = files.name if recipe.layer is None else f"{files.name}_L{recipe.layer}"
+        self.name = files.name if recipe.layer is None else f"{files.name}_L{recipe.layer}"
         self._window = recipe.max_tokens
         part = files.part("article/")
         if "vocab.txt" in part.files:
@@ -46,10 +41,6 @@ class TokenVectorEncoder:
         else:
             self._tokenizer = load_tokenizer(part.files["tokenizer.json"], lowercase=recipe.lowercase)
         self._network = load_network(part, threads, layers=recipe.layer)
-
-    @property
-    def name(self) -> str:
-        return self._name
 
     def encode_tokens(self, texts: Sequence[str]) -> tuple[TokenVectors, ...]:
         encodings = encode_untruncated(

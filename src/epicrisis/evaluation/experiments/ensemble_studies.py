@@ -76,7 +76,7 @@ def _find(settings: Settings, held: ExitStack, **changes: Any) -> ExampleSearch:
     search = open_examples(settings.model_copy(update={"examples": wanted}))
     if search is None:
         raise InputError("this experiment shows solved questions: name a library of them with --examples")
-    held.enter_context(search.opened)
+    held.enter_context(search.search)
     return search
 
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from epicrisis.components import LibrarySearch, build_scope
-from epicrisis.library.passage_lookup import at_random, passages_of
+from epicrisis.library.passage_lookup import read_document_passages, sample_passages
 from epicrisis.partitioning import PASSAGES_PER_DOCUMENT
 from epicrisis.protocols import Reranker
-from epicrisis.retrieval.ranking_signals import Scored
+from epicrisis.retrieval.ranking_signals import ScoredIds
 from epicrisis.settings import Settings
 from epicrisis.types import CountUnit, Passage, Question, Ranking, Scope, SearchMode
 
@@ -28,7 +28,7 @@ class Evidence:
     """So many documents or passages for the question, best first."""
     passages_of: Callable[[Question], Mapping[str, tuple[Passage, ...]]]
     """The passages of each of the question's gold documents; what is not there is left out."""
-    words: Callable[[Question, Sequence[str]], Scored] | None = None
+    words: Callable[[Question, Sequence[str]], ScoredIds] | None = None
     """These passage ids by BM25; those without a word in common may be left out."""
     fused: Callable[[Question, int], Ranking] | None = None
     """So many of them for the question by all retrievers there are, fused."""
@@ -61,17 +61,17 @@ def of_library(
         return build_scope(settings.scope, question=question)
 
     def ranked(question: Question, k: int, by: SearchMode) -> Ranking:
-        found = opened.retriever.found(question.text, k, by, scope(question), counted)
+        found = opened.retriever.search(question.text, k, by, scope(question), counted)
         hits = (replace(hit, passage=known.setdefault(hit.passage.id, hit.passage)) for hit in found.hits)
         return replace(found, hits=tuple(hits))
 
-    def words(question: Question, ids: Sequence[str]) -> Scored:
+    def words(question: Question, ids: Sequence[str]) -> ScoredIds:
         hits = opened.library.search_words(question.text, len(ids), scope(question), within=ids)
         return [(hit.passage.id, hit.score) for hit in hits]
 
     return Evidence(
         retrieve=lambda question, k: ranked(question, k, by),
-        passages_of=lambda question: passages_of(opened.library, question.gold_documents, scope(question)),
+        passages_of=lambda question: read_document_passages(opened.library, question.gold_documents, scope(question)),
         words=words,
         fused=lambda question, k: ranked(question, k, "hybrid"),
         reranker=reranker,
@@ -84,11 +84,11 @@ def of_library(
 
 def _pool(opened: LibrarySearch, seed: int, scope: Scope, count: CountUnit) -> list[Passage]:
     """Return POOL passages drawn at random, or their documents, of a long one the passages about the one drawn."""
-    passages = at_random(opened.library, POOL, seed, scope)
+    passages = sample_passages(opened.library, POOL, seed, scope)
     if count == "passages":
         return list(passages)
     drawn = {passage.document_id: passage for passage in reversed(passages)}
-    whole = passages_of(opened.library, list(drawn), scope)
+    whole = read_document_passages(opened.library, list(drawn), scope)
     pool: list[Passage] = []
     for name in dict.fromkeys(passage.document_id for passage in passages):
         # A document that is deleted at this moment is not there any more.

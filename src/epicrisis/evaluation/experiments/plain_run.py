@@ -33,7 +33,7 @@ def prepared(
 
     Raises InputError: no library where one is read, no such set, fewer questions, a guard that cannot be kept.
     """
-    if pipeline.opened is None and settings.strategy not in WITHOUT_LIBRARY:
+    if pipeline.search is None and settings.strategy not in WITHOUT_LIBRARY:
         raise InputError(f"the strategy {settings.strategy} reads a library: name one with --library")
     dataset = load_dataset(questions, settings.home, data)
     sample = dataset if n is None else sample_at_random(dataset, n, draw)
@@ -51,14 +51,14 @@ def prepared(
 def _case(question: Question, settings: Settings, pipeline: Pipeline, guard: Guard) -> Case:
     if guard == "none":
         return Case(question)
-    if pipeline.opened is None:
+    if pipeline.search is None:
         raise InputError(f"the strategy {settings.strategy} reads no library: leave the leak guard out")
     if not question.gold_documents:
         raise InputError(
             f"question {question.id!r} names no source document, so nothing can be hidden from it: give it "
             "gold_documents, or leave the leak guard out"
         )
-    scope = guard_scope(question, guard, build_scope(settings.scope, question=question), pipeline.opened.library)
+    scope = guard_scope(question, guard, build_scope(settings.scope, question=question), pipeline.search.library)
     if scope is None:
         raise InputError(
             f"none of the documents of question {question.id!r} has a date in the library, so nobody can say what is "

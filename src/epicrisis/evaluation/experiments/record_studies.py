@@ -16,8 +16,8 @@ from epicrisis.evaluation.experiments import ehr
 from epicrisis.evaluation.experiments.experiment import Experiment, Grid, Runs
 from epicrisis.evaluation.grading import measure_tables as tables
 from epicrisis.evaluation.grading import metric_tables
-from epicrisis.evaluation.grading.judge_independence import judge_remarks as judged
-from epicrisis.evaluation.grading.run_measures import MeasuredCase, read_measured_cases
+from epicrisis.evaluation.grading.calibration_tables import judge_remarks as judged
+from epicrisis.evaluation.grading.measurements import MeasuredCase, read_measured_cases
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
 from epicrisis.types import QuestionForm
 

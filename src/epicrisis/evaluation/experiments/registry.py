@@ -40,7 +40,7 @@ from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome, score_records
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
 from epicrisis.evaluation.runs.run_folder import RunPlan, describe_dataset
-from epicrisis.library.passage_lookup import at_random
+from epicrisis.library.passage_lookup import sample_passages
 from epicrisis.models.rerankers import load_reranker
 from epicrisis.pipeline import WITHOUT_LIBRARY, Pipeline
 from epicrisis.settings import PreflightSettings, Settings
@@ -267,17 +267,17 @@ def prepared(
     grid = _grid(wanted, request)
     with ExitStack() as held:
         examples: Mapping[str, ExampleSearch] = {}
-        if pipeline.opened is None:
+        if pipeline.search is None:
             evidence = nowhere()
             examples = sources(request, settings, held, grid) if wanted.shows_examples else {}
         else:
-            evidence, own = _evidence(pipeline.opened, request, settings, protocol, names)
+            evidence, own = _evidence(pipeline.search, request, settings, protocol, names)
             sets += own
             samples = [*samples, *own]
         finds = {name: search.find for name, search in examples.items()}
         study = Study(evidence, protocol, request.repeats, settings.seed, finds)
         cases = wanted.make({sample.name: sample.questions for sample in samples}, study, grid, settings)
-        shown = {name: describe_examples(search.opened.library) for name, search in examples.items()}
+        shown = {name: describe_examples(search.search.library) for name, search in examples.items()}
     plan = RunPlan(
         name=wanted.name,
         arguments={
@@ -298,7 +298,7 @@ def prepared(
 
 def _check(wanted: Experiment, request: Request, pipeline: Pipeline) -> None:
     """Raises InputError where the experiment lacks something, or has no use for what was asked."""
-    if pipeline.opened is None and wanted.strategy not in WITHOUT_LIBRARY:
+    if pipeline.search is None and wanted.strategy not in WITHOUT_LIBRARY:
         raise InputError("experiments take their documents from a library: name one with --library")
     if wanted.by_settings and request.protocol != CORRECTED:
         raise InputError(f"{wanted.name} goes by the settings alone: leave --protocol out")
@@ -319,7 +319,9 @@ def _evidence(
     if cloze.NAME not in names:
         return evidence, []
     n = request.questions or probe.N
-    own, keys = cloze.drawn(at_random(opened.library, CANDIDATES * n, request.draw, build_scope(settings.scope)), n)
+    own, keys = cloze.drawn(
+        sample_passages(opened.library, CANDIDATES * n, request.draw, build_scope(settings.scope)), n
+    )
     return probe.within(evidence, keys), [own]
 
 

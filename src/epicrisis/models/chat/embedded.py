@@ -62,7 +62,7 @@ class EmbeddedModel:
         prefix_cache: bool = True,
     ) -> None:
         self._path = path
-        self._name = name
+        self.name = name
         self._context_tokens = context_tokens or WINDOW
         self._threads = threads
         self._sha256 = weights_sha256
@@ -71,10 +71,6 @@ class EmbeddedModel:
         self._stop: Callable[[], object] = _ignore
         self._address = ""
         self._client: OpenAICompatibleModel | None = None
-
-    @property
-    def name(self) -> str:
-        return self._name
 
     async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         # Always streamed: llama.cpp does not notice the cancelling of a call for a whole reply.
@@ -115,7 +111,7 @@ class EmbeddedModel:
             if self._prefix_cache:
                 cache_bytes = min(remaining / PREFIX_CACHE_SHARE, MAX_PREFIX_CACHE_BYTES)
             key = secrets.token_urlsafe(32)
-            server = _start_server(_build_params(self._path, self._name, key, window, self._threads, cache_bytes))
+            server = _start_server(_build_params(self._path, self.name, key, window, self._threads, cache_bytes))
             self._address = server.listening_address
             # xllamacpp stops a server when its last reference is gone. At the end of the interpreter that is too late,
             # since nothing closes its connections then.
@@ -124,11 +120,11 @@ class EmbeddedModel:
             self._stop = weakref.finalize(self, references.clear)
             self._client = client = OpenAICompatibleModel(
                 f"{self._address}/v1",
-                model=self._name,
+                model=self.name,
                 api_key=lambda: key,
                 timeout_seconds=None,
                 context_tokens=window,
-                name=self._name,
+                name=self.name,
                 json_schema=True,
                 extra={"return_progress": True},
             )
