@@ -1,4 +1,4 @@
-"""What `load_catalogue.toml` pins of every question set, as values. Knows nothing of networks and disks."""
+"""The catalogue of pinned question sets, `catalogue.toml`."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def find_pinned_set(name: str, sets: Mapping[str, PinnedSet]) -> PinnedSet:
 
 
 def parse_catalogue(text: str) -> Mapping[str, PinnedSet]:
-    """The sets of a TOML text as `load_catalogue.toml` describes it. A key unknown or missing: TypeError, KeyError."""
+    """Return the sets of a TOML text in the form of `catalogue.toml`. Raises TypeError or KeyError for other keys."""
     tables: dict[str, list[dict[str, Any]]] = tomllib.loads(text)
     files = {table["path"]: SourceFile(**table) for table in tables["files"]}
     return {

@@ -104,8 +104,8 @@ def _first_option(path: Path, rows: Iterable[_Row]) -> int:
         return 0
     if ("0" in numbers) == ("4" in numbers):
         raise InputError(
-            f"{printable_path(path)}: option numbers (cop) from 0 to 3 and from 1 to 4 cannot be told apart in it; give "
-            "the whole file, or write the letters: JSON lines with text, options and gold"
+            f"{printable_path(path)}: option numbers (cop) from 0 to 3 and from 1 to 4 cannot be told apart in it; "
+            "give the whole file, or write the letters: JSON lines with text, options and gold"
         )
     return 0 if "0" in numbers else 1
 

@@ -41,9 +41,10 @@ def check_population(name: str, source: RecordSource, population: str) -> None:
 
 
 def select_questions(name: str, source: RecordSource, population: str) -> tuple[Question, ...]:
-    """The questions of the population, in their order, before `long_enough`. Raises InputError as `check` does.
+    """Return the questions of a population in order, before `select_by_length`.
 
-    `answerable` leaves out those that no note answers; the tables' populations are the questions that the study took.
+    `answerable` omits questions that no note answers. Populations of tables are the questions that the study used.
+    Raises InputError as `check_population` does.
     """
     check_population(name, source, population)
     if population == ANSWERABLE:

@@ -42,8 +42,7 @@ class RecordSet:
     related: Mapping[str, frozenset[str]]
     """Maps a question id to the notes that "include related" contains and "exclude related" omits."""
     population: str
-    """`all`, or the named filter that was asked for. Of one by length the questions are of all lengths until
-    `populations.long_enough` had the answering model's tokens."""
+    """`all`, or the name of a filter. A filter by length is applied later, by `populations.select_by_length`."""
     licence: str = ""
     notices: tuple[str, ...] = ()
     """Notices for the reader, for example about questions that were left out."""
@@ -59,10 +58,10 @@ class RecordSet:
 
 
 def load_records(place: Path, name: str | None = None, population: str = "all") -> RecordSet:
-    """The set in that file, or folder, told by its files' names, or by `name` where they have others.
+    """Return the set in a file or folder, recognised by the names of its files, or by `name` if they have others.
 
-    MIMIC's files of notes in the same folder are the records. `population` is one of `populations.POPULATIONS`; by
-    length it is cut by `populations.long_enough`. Raises InputError with the cure.
+    MIMIC's files of notes in the same folder are the records. `population` is one of `populations.POPULATIONS`; a
+    filter by length is applied later, by `populations.select_by_length`. Raises InputError.
     """
     populations.check_population_name(population)
     name, read = _reader(place, name)
