@@ -28,10 +28,10 @@ def load_dataset(
     set, its folder, or the folder above; by default `home/datasets`. Raises InputError if the set is missing or not
     the pinned one, or if a question of a file cannot be read.
     """
-    known = load_catalogue() if sets is None else sets
-    if name not in known:
-        return _own(name, known)
-    pinned = known[name]
+    catalogue = load_catalogue() if sets is None else sets
+    if name not in catalogue:
+        return _load_file(name, catalogue)
+    pinned = catalogue[name]
     paths = [_find(file, pinned, place or home / FOLDER) for file in pinned.files]
     if pinned.sha256 is None:
         _check_bytes(pinned, paths)
@@ -74,15 +74,15 @@ def read_pinned(pinned: PinnedSet, paths: list[Path]) -> Dataset:
     return Dataset(pinned.name, questions, classes_by_gold(questions), licence=pinned.licence)
 
 
-def _own(name: str, known: Mapping[str, PinnedSet]) -> Dataset:
+def _load_file(name: str, catalogue: Mapping[str, PinnedSet]) -> Dataset:
     path = Path(name).expanduser()
     if not path.exists():
-        raise InputError(f"{name} is neither a question set ({', '.join(known)}) nor a file; check the name")
-    questions = published.read(path) or tuple(_read(path))
+        raise InputError(f"{name} is neither a question set ({', '.join(catalogue)}) nor a file; check the name")
+    questions = published.read(path) or tuple(_read_strictly(path))
     return Dataset(printable_path(path.name), questions, classes_by_gold(questions))
 
 
-def _read(path: Path) -> Iterator[Question]:
+def _read_strictly(path: Path) -> Iterator[Question]:
     for item in read_questions(path):
         if isinstance(item, Skipped):
             raise InputError(f"{', '.join(filter(None, (item.path, item.where)))}: {item.reason}")

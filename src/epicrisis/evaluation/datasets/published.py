@@ -58,10 +58,10 @@ def _rows(path: Path) -> list[_Row] | None:
     head = next(lines)
     if not isinstance(head, Skipped) and _form(head[1]):
         return [(f"line {head[0]}", head[1]), *_require_rows(lines)]
-    whole = _read_json(path)
-    if not isinstance(whole, list) or not whole or not _form(whole[0]):
+    content = _read_json(path)
+    if not isinstance(content, list) or not content or not _form(content[0]):
         return None
-    return [(f"entry {number}", row) for number, row in enumerate(whole, 1)]
+    return [(f"entry {number}", row) for number, row in enumerate(content, 1)]
 
 
 def _require_rows(lines: Iterable[tuple[int, dict[str, Any]] | Skipped]) -> Iterable[_Row]:
@@ -85,8 +85,8 @@ def _read_json(path: Path) -> Any:
         return None
 
 
-def _is_prompt_engine(whole: Any) -> bool:
-    entries = whole.values() if isinstance(whole, dict) else ()
+def _is_prompt_engine(content: Any) -> bool:
+    entries = content.values() if isinstance(content, dict) else ()
     return any(isinstance(entry, dict) and "correct_answer" in entry for entry in entries)
 
 

@@ -17,44 +17,44 @@ Judgements: TypeAlias = Mapping[str, int]
 """Grades by id: 1 for relevant if there are no degrees."""
 
 
-def recall_at_k(ranked: Sequence[str], judged: Judgements, k: int) -> float | None:
+def recall_at_k(ranked: Sequence[str], grades_by_id: Judgements, k: int) -> float | None:
     """Return the share of the relevant ids among the first k."""
-    relevant = _relevant(ranked, judged)
+    relevant = _relevant(ranked, grades_by_id)
     return len(relevant.intersection(ranked[:k])) / len(relevant) if relevant else None
 
 
-def precision_at_k(ranked: Sequence[str], judged: Judgements, k: int) -> float | None:
+def precision_at_k(ranked: Sequence[str], grades_by_id: Judgements, k: int) -> float | None:
     """Return the number of relevant ids among the first k, divided by k even if the ranking is shorter."""
-    relevant = _relevant(ranked, judged)
+    relevant = _relevant(ranked, grades_by_id)
     return len(relevant.intersection(ranked[:k])) / k if relevant else None
 
 
-def reciprocal_rank(ranked: Sequence[str], judged: Judgements) -> float | None:
+def reciprocal_rank(ranked: Sequence[str], grades_by_id: Judgements) -> float | None:
     """Return 1 / rank of the first relevant id, ranks from 1; 0 if none is ranked."""
-    relevant = _relevant(ranked, judged)
+    relevant = _relevant(ranked, grades_by_id)
     if not relevant:
         return None
-    for rank, name in enumerate(ranked, 1):
-        if name in relevant:
+    for rank, id_ in enumerate(ranked, 1):
+        if id_ in relevant:
             return 1 / rank
     return 0.0
 
 
-def average_precision(ranked: Sequence[str], judged: Judgements) -> float | None:
+def average_precision(ranked: Sequence[str], grades_by_id: Judgements) -> float | None:
     """Return the mean, over all relevant ids, of the precision at their rank; 0 for an id that is not ranked."""
-    relevant = _relevant(ranked, judged)
-    ranks = [rank for rank, name in enumerate(ranked, 1) if name in relevant]
+    relevant = _relevant(ranked, grades_by_id)
+    ranks = [rank for rank, id_ in enumerate(ranked, 1) if id_ in relevant]
     return sum(count / rank for count, rank in enumerate(ranks, 1)) / len(relevant) if relevant else None
 
 
-def ndcg_at_k(ranked: Sequence[str], judged: Judgements, k: int) -> float | None:
+def ndcg_at_k(ranked: Sequence[str], grades_by_id: Judgements, k: int) -> float | None:
     """Return the normalized discounted cumulative gain (Järvelin and Kekäläinen 2002).
 
     The gain is the grade, discounted by the binary logarithm of rank + 1, divided by that of the ideal ranking.
     """
-    relevant = _relevant(ranked, judged)
-    ideal = sorted((judged[name] for name in relevant), reverse=True)[:k]
-    gain = _discount([judged[name] if name in relevant else 0 for name in ranked[:k]])
+    relevant = _relevant(ranked, grades_by_id)
+    ideal = sorted((grades_by_id[id_] for id_ in relevant), reverse=True)[:k]
+    gain = _discount([grades_by_id[id_] if id_ in relevant else 0 for id_ in ranked[:k]])
     return gain / _discount(ideal) if relevant else None
 
 
@@ -78,10 +78,10 @@ def _contains(passage: tuple[str, int, int], span: EvidenceSpan) -> bool:
     return document_id == span.document_id and start <= span.start and span.end <= end
 
 
-def _relevant(ranked: Sequence[str], judged: Judgements) -> frozenset[str]:
+def _relevant(ranked: Sequence[str], grades_by_id: Judgements) -> frozenset[str]:
     if len(set(ranked)) < len(ranked):
         raise ValueError("an id occurs twice in the ranking, and would count twice")
-    return frozenset(name for name, grade in judged.items() if grade > 0)
+    return frozenset(id_ for id_, grade in grades_by_id.items() if grade > 0)
 
 
 def _discount(grades: Sequence[int]) -> float:

@@ -21,6 +21,6 @@ LICENCE = "PhysioNet Credentialed Health Data License 1.5.0"
 def read(path: Path) -> RecordSource:
     """Return all questions in order; the study used all of them. The key of a note is its number in the file."""
     paragraphs = [part for article in squad.read(path, "CliniQG4QA's test set") for part in article.paragraphs]
-    found = [reports.Report(str(number), (part,)) for number, part in enumerate(paragraphs, 1)]
-    source, _ = reports.build_source("cliniqg4qa", found, mimic.find_note_files(path), mimic.DISCHARGE, LICENCE)
+    sections = [reports.Report(str(number), (part,)) for number, part in enumerate(paragraphs, 1)]
+    source, _ = reports.build_source("cliniqg4qa", sections, mimic.find_note_files(path), mimic.DISCHARGE, LICENCE)
     return replace(source, studied=frozenset(question.id for question in source.questions))

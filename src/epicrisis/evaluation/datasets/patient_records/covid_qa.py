@@ -29,10 +29,10 @@ def read(path: Path) -> RecordSource:
     questions, answers = [], []
     for paragraph in (paragraph for article in articles for paragraph in article.paragraphs):
         patient = f"covid_qa:{paragraph.document_id}"
-        for asked in paragraph.qas:
-            found = squad.find_gold_spans(asked, paragraph.context)
-            answers.append(found)
-            questions.append(squad.make_question(asked, found, patient, f"note:{patient}", found.place))
+        for squad_question in paragraph.qas:
+            spans = squad.find_gold_spans(squad_question, paragraph.context)
+            answers.append(spans)
+            questions.append(squad.make_question(squad_question, spans, patient, f"note:{patient}", spans.place))
 
     def notes() -> Iterator[ReaderItem]:
         for article in squad.read(path, _WHAT):

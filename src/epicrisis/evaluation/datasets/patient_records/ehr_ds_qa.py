@@ -100,7 +100,7 @@ def _as_note(note: _Note) -> ClinicalNote:
 
 def _verified(path: Path) -> list[_Note]:
     """Return the reviewed notes. Raises InputError for the first invalid one."""
-    found, seen = [], set()
+    notes, ids = [], set()
     for number, value in enumerate(_entries(path), 1):
         if not isinstance(value, dict) or str(value.get("human_verified")).casefold() != "true":
             continue
@@ -111,11 +111,11 @@ def _verified(path: Path) -> list[_Note]:
             raise InputError(
                 f"{printable_path(path)}, note {number}: wrong at {'.'.join(map(str, wrong))}; fetch it again"
             ) from None
-        if note.note_id in seen:
+        if note.note_id in ids:
             raise InputError(f"{printable_path(path)}, note {number}: its note_id occurs twice; give each note once")
-        seen.add(note.note_id)
-        found.append(note)
-    return found
+        ids.add(note.note_id)
+        notes.append(note)
+    return notes
 
 
 def _entries(path: Path) -> Iterator[Any]:

@@ -44,7 +44,7 @@ class _Line(BaseModel):
     answer: Annotated[str, BeforeValidator(lambda value: str(value).strip()[:1].upper()), Field(pattern="[A-E]")]
 
 
-def read(path: Path, asked: str = "ehrnoteqa") -> RecordSource:
+def read(path: Path, name: str = "ehrnoteqa") -> RecordSource:
     """Return all questions in order, with `patient_id` as id and patient.
 
     Questions of `ehrnoteqa-open` have no options, and the text of the right one is gold. Raises InputError if there are
@@ -62,7 +62,7 @@ def read(path: Path, asked: str = "ehrnoteqa") -> RecordSource:
     questions = []
     for line in lines:
         options = {letter: str(getattr(line, f"choice_{letter}")) for letter in _LETTERS}
-        choice = asked == "ehrnoteqa"
+        choice = name == "ehrnoteqa"
         questions.append(
             Question(
                 text=line.question,
@@ -84,7 +84,7 @@ def read(path: Path, asked: str = "ehrnoteqa") -> RecordSource:
 
 
 def _lines(path: Path) -> list[_Line]:
-    lines, seen = [], set()
+    lines, patient_ids = [], set()
     for item in jsonl.read_objects(path):
         if isinstance(item, Skipped):
             raise InputError(f"{item.path}, {item.where}: {item.reason}")
@@ -97,11 +97,11 @@ def _lines(path: Path) -> list[_Line]:
                 f"{printable_path(path)}, line {number}: not a question of EHRNoteQA: "
                 f"wrong at {'.'.join(map(str, wrong))}"
             ) from None
-        if line.patient_id in seen:
+        if line.patient_id in patient_ids:
             raise InputError(
                 f"{printable_path(path)}, line {number}: its patient occurs twice; the set has one question per patient"
             )
-        seen.add(line.patient_id)
+        patient_ids.add(line.patient_id)
         lines.append(line)
     return lines
 
@@ -109,11 +109,11 @@ def _lines(path: Path) -> list[_Line]:
 def _summaries(files: Sequence[Path], patients: frozenset[str]) -> dict[str, tuple[str, ...]]:
     """Return the ids of each patient's discharge summaries, by chart time."""
 
-    def wanted(note: ClinicalNote) -> bool:
+    def is_summary(note: ClinicalNote) -> bool:
         return normalize_id(note.patient) in patients and mimic.is_kind(note, mimic.DISCHARGE)
 
     timed: dict[str, list[tuple[str, str]]] = {}
-    for item in (item for path in files for item in mimic.read_selected_notes(path, wanted)):
+    for item in (item for path in files for item in mimic.read_selected_notes(path, is_summary)):
         if isinstance(item, Document):
             timed.setdefault(str(item.patient), []).append((item.date or "", item.id))
-    return {patient: tuple(note for _, note in sorted(each)) for patient, each in timed.items()}
+    return {patient: tuple(note for _, note in sorted(summaries)) for patient, summaries in timed.items()}

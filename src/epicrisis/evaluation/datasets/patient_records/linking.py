@@ -49,25 +49,27 @@ def link_reports(
     A report is a tuple of parts. A note belongs to it if it contains all of them. Reports found in several patients'
     records are not linked.
     """
-    spoken = {key: [split_words(part) for part in parts] for key, parts in reports.items()}
+    words_by_key = {key: [split_words(part) for part in parts] for key, parts in reports.items()}
     anchors: dict[tuple[str, ...], list[str]] = {}
-    for key, parts in spoken.items():
+    for key, parts in words_by_key.items():
         anchor = _anchor(parts)
         if anchor is not None:
             anchors.setdefault(anchor, []).append(key)
-    found: dict[str, LinkedReport] = {}
+    links: dict[str, LinkedReport] = {}
     unclear: set[str] = set()
     for note in notes:
-        own = split_words(note.text)
-        spelled = [word for word, _, _ in own]
-        near = {key for at in range(len(own) - ANCHOR + 1) for key in anchors.get(tuple(spelled[at : at + ANCHOR]), ())}
-        for key in near:
-            linked = _linked(note, own, spelled, spoken[key])
-            if linked is not None and key in found and found[key].patient != linked.patient:
+        note_words = split_words(note.text)
+        texts = [word for word, _, _ in note_words]
+        candidates = {
+            key for at in range(len(note_words) - ANCHOR + 1) for key in anchors.get(tuple(texts[at : at + ANCHOR]), ())
+        }
+        for key in candidates:
+            linked = _linked(note, note_words, texts, words_by_key[key])
+            if linked is not None and key in links and links[key].patient != linked.patient:
                 unclear.add(key)
             elif linked is not None:
-                found.setdefault(key, linked)
-    return {key: linked for key, linked in found.items() if key not in unclear}, frozenset(unclear)
+                links.setdefault(key, linked)
+    return {key: linked for key, linked in links.items() if key not in unclear}, frozenset(unclear)
 
 
 def _anchor(parts: list[_Words]) -> tuple[str, ...] | None:
@@ -75,12 +77,15 @@ def _anchor(parts: list[_Words]) -> tuple[str, ...] | None:
     return tuple(word for word, _, _ in longest[:ANCHOR]) if len(longest) >= ANCHOR else None
 
 
-def _linked(note: Document, own: _Words, spelled: list[str], parts: list[_Words]) -> LinkedReport | None:
+def _linked(note: Document, note_words: _Words, texts: list[str], parts: list[_Words]) -> LinkedReport | None:
     places = []
     for part in parts:
-        wanted = [word for word, _, _ in part]
-        at = next((i for i in range(len(own) - len(wanted) + 1) if spelled[i : i + len(wanted)] == wanted), None)
+        part_words = [word for word, _, _ in part]
+        at = next(
+            (i for i in range(len(note_words) - len(part_words) + 1) if texts[i : i + len(part_words)] == part_words),
+            None,
+        )
         if at is None:
             return None
-        places.append(tuple((start, end) for _, start, end in own[at : at + len(wanted)]))
+        places.append(tuple((start, end) for _, start, end in note_words[at : at + len(part_words)]))
     return LinkedReport(note.id, note.patient or "", tuple(places))

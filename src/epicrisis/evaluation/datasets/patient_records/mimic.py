@@ -23,8 +23,8 @@ DISCHARGE, RADIOLOGY = "discharge summary", "radiology"
 def find_note_files(place: Path) -> tuple[Path, ...]:
     """Return the files of notes in a folder, or in the folder of a file."""
     folder = place if place.is_dir() else place.parent
-    known = {name for file in FILES for name in (file, f"{file}.gz")}
-    return tuple(path for path in sorted(folder.iterdir()) if path.name.casefold() in known and path.is_file())
+    names = {name for file in FILES for name in (file, f"{file}.gz")}
+    return tuple(path for path in sorted(folder.iterdir()) if path.name.casefold() in names and path.is_file())
 
 
 def read_patients_notes(files: tuple[Path, ...], patients: Set[str]) -> Iterator[ReaderItem]:
@@ -33,14 +33,14 @@ def read_patients_notes(files: tuple[Path, ...], patients: Set[str]) -> Iterator
         yield from read_selected_notes(path, lambda note: normalize_id(note.patient) in patients)
 
 
-def read_selected_notes(path: Path, wanted: Callable[[ClinicalNote], bool]) -> Iterator[ReaderItem]:
-    """Yield the notes of a file for which `wanted` is true. Raises InputError for a file that is not from MIMIC."""
-    every = note_source(path)
+def read_selected_notes(path: Path, select: Callable[[ClinicalNote], bool]) -> Iterator[ReaderItem]:
+    """Yield the notes of a file for which `select` is true. Raises InputError for a file that is not from MIMIC."""
+    all_notes = note_source(path)
 
-    def read() -> Iterator[ClinicalNote | Skipped]:
-        return (note for note in every() if isinstance(note, Skipped) or wanted(note))
+    def select_notes() -> Iterator[ClinicalNote | Skipped]:
+        return (note for note in all_notes() if isinstance(note, Skipped) or select(note))
 
-    return build_documents(path, path.name, read, NoteCleaning(keep_boilerplate=True))
+    return build_documents(path, path.name, select_notes, NoteCleaning(keep_boilerplate=True))
 
 
 def is_kind(note: ClinicalNote, kind: str) -> bool:

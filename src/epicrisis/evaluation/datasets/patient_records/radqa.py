@@ -24,16 +24,22 @@ def read(path: Path) -> RecordSource:
 
     A pair without an answer has gold "" (errata E3). The study used the answerable pairs of `train.json`.
     """
-    paths = [each for name in FILES if (each := path.with_name(name)).is_file()] if path.name in FILES else [path]
-    articles = [(each.name, article) for each in paths for article in squad.read(each, "a file of RadQA")]
-    found = [reports.Report(article.title, *_read_in_order(article)) for _, article in articles]
-    source, absent = reports.build_source("radqa", found, mimic.find_note_files(path), mimic.RADIOLOGY, LICENCE)
+    paths = (
+        [source_path for name in FILES if (source_path := path.with_name(name)).is_file()]
+        if path.name in FILES
+        else [path]
+    )
+    articles = [
+        (source_path.name, article) for source_path in paths for article in squad.read(source_path, "a file of RadQA")
+    ]
+    sections = [reports.Report(article.title, *_read_in_order(article)) for _, article in articles]
+    source, absent = reports.build_source("radqa", sections, mimic.find_note_files(path), mimic.RADIOLOGY, LICENCE)
     trained = {
-        asked.id
+        squad_question.id
         for name, article in articles
         if name == "train.json"
         for part in article.paragraphs
-        for asked in part.qas
+        for squad_question in part.qas
     }
     return replace(source, studied=frozenset(trained) - absent)
 

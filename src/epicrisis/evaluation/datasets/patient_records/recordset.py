@@ -100,5 +100,5 @@ def _reader(place: Path, name: str | None) -> tuple[str, Callable[[], RecordSour
         if called in ehrnoteqa.NAMES:
             return called, partial(ehrnoteqa.read, path, called)
         return called, partial(reader.read, path)
-    wanted = f"no file of {name} in it" if name else f"no set of records ({', '.join(NAMES)}) in it"
-    raise InputError(f"{printable_path(place)}: {wanted}; the files are called as published, see docs/questions.md")
+    missing = f"no file of {name} in it" if name else f"no set of records ({', '.join(NAMES)}) in it"
+    raise InputError(f"{printable_path(place)}: {missing}; the files are called as published, see docs/questions.md")

@@ -36,8 +36,10 @@ class Report:
             for begin, part, title in zip(begins, self.parts, self.titles, strict=False)
         ]
         patient = f"{name}:{self.key}"
-        told = {"time_missing": True} | ({"sections": sections} if sections else {})
-        return Document(id=f"note:{patient}", text=text, source="notes", patient=patient, metadata=told), tuple(begins)
+        metadata = {"time_missing": True} | ({"sections": sections} if sections else {})
+        return Document(id=f"note:{patient}", text=text, source="notes", patient=patient, metadata=metadata), tuple(
+            begins
+        )
 
 
 def build_source(
@@ -88,9 +90,9 @@ def build_source(
 def _links(
     reports: Sequence[Report], files: tuple[Path, ...], kind: str
 ) -> tuple[Mapping[str, linking.LinkedReport], frozenset[str]]:
-    wanted = {report.key: tuple(part.context for part in report.parts) for report in reports}
+    parts_by_key = {report.key: tuple(part.context for part in report.parts) for report in reports}
     rows = (item for path in files for item in mimic.read_selected_notes(path, lambda note: mimic.is_kind(note, kind)))
-    return linking.link_reports(wanted, (item for item in rows if isinstance(item, Document)))
+    return linking.link_reports(parts_by_key, (item for item in rows if isinstance(item, Document)))
 
 
 def _questions(

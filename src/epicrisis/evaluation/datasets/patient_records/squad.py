@@ -72,11 +72,11 @@ def read(path: Path, what: str) -> list[Article]:
         raise InputError(f"{printable_path(path)}: not {what}: wrong at {at}; fetch it again") from None
 
 
-def find_gold_spans(asked: SquadQuestion, context: str) -> GoldSpans:
+def find_gold_spans(squad_question: SquadQuestion, context: str) -> GoldSpans:
     """Return the answers of a question, with the first located in the context."""
-    spans = [span for span in asked.answers if span.text.strip()]
+    spans = [span for span in squad_question.answers if span.text.strip()]
     texts = tuple(dict.fromkeys(span.text.strip() for span in spans))
-    if asked.is_impossible or not spans:
+    if squad_question.is_impossible or not spans:
         return GoldSpans((), None, False)
     text, start = spans[0].text.strip(), spans[0].answer_start
     stated = start + len(spans[0].text) - len(spans[0].text.lstrip())
@@ -88,35 +88,35 @@ def find_gold_spans(asked: SquadQuestion, context: str) -> GoldSpans:
 
 
 def make_question(
-    asked: SquadQuestion, found: GoldSpans, patient: str, note: str, place: tuple[int, int] | None
+    squad_question: SquadQuestion, gold: GoldSpans, patient: str, note: str, place: tuple[int, int] | None
 ) -> Question:
     """Return the question about a patient's note. `place` is the offset of its first answer in the note's text.
 
     A question without an answer gets the category `absence`.
     """
     return Question(
-        text=asked.question.strip(),
+        text=squad_question.question.strip(),
         form="extractive",
-        id=asked.id,
-        gold=found.texts[0] if found.texts else "",
-        other_answers=found.texts[1:],
+        id=squad_question.id,
+        gold=gold.texts[0] if gold.texts else "",
+        other_answers=gold.texts[1:],
         gold_documents=(note,),
         patient=patient,
         evidence=() if place is None else (EvidenceSpan(note, *place),),
-        category="" if found.texts else "absence",
+        category="" if gold.texts else "absence",
     )
 
 
-def describe_moved_answers(found: Sequence[GoldSpans]) -> tuple[str, ...]:
+def describe_moved_answers(golds: Sequence[GoldSpans]) -> tuple[str, ...]:
     """Return notices on the number of answers with wrong offsets, and of answers that are not in their text."""
-    moved = sum(each.moved and each.place is not None for each in found)
-    lost = sum(each.moved and each.place is None for each in found)
-    said = []
+    moved = sum(gold.moved and gold.place is not None for gold in golds)
+    missing = sum(gold.moved and gold.place is None for gold in golds)
+    remarks = []
     if moved:
-        said.append(f"{moved} of {len(found)} answers are not at their offsets: the nearest place was used")
-    if lost:
-        said.append(f"{lost} of {len(found)} answers are not in their text: their places are unknown")
-    return tuple(said)
+        remarks.append(f"{moved} of {len(golds)} answers are not at their offsets: the nearest place was used")
+    if missing:
+        remarks.append(f"{missing} of {len(golds)} answers are not in their text: their places are unknown")
+    return tuple(remarks)
 
 
 def _occurrences(context: str, text: str) -> Iterator[int]:
