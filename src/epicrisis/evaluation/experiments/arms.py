@@ -18,10 +18,10 @@ from epicrisis.evaluation.experiments.protocol import Protocol
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.overrides import RunOverrides
 from epicrisis.partitioning import group_passages
-from epicrisis.retrieval.document_ranking import first, regrouped
+from epicrisis.retrieval.document_ranking import group_by_document, take_first
 from epicrisis.retrieval.fusion import reciprocal_rank_fusion
-from epicrisis.retrieval.ordering import at_both_ends, in_order
-from epicrisis.retrieval.rerank import reranked
+from epicrisis.retrieval.ordering import move_worst_to_middle, rank_in_order
+from epicrisis.retrieval.rerank import rerank
 from epicrisis.types import CountUnit, Examples, Passage, Preflight, Question, Ranking, StrategyName
 
 ARMS: Mapping[str, str] = {
@@ -172,23 +172,23 @@ def _read(
 ) -> Ranking | None:
     """What the arm reads."""
     if arm == "oracle":
-        return in_order(material.keys, "oracle", {"keys": [key.id for key in material.keys]})
+        return rank_in_order(material.keys, "oracle", {"keys": [key.id for key in material.keys]})
     if ranking is None:
         return None
     if arm == "brief-context" and protocol.map_reads == "retrieved":
-        return first(material.retrieved, len(group_passages(ranking.passages, evidence.count)), evidence.count)
+        return take_first(material.retrieved, len(group_passages(ranking.passages, evidence.count)), evidence.count)
     if arm == "ends":
-        return at_both_ends(ranking, evidence.count)
+        return move_worst_to_middle(ranking, evidence.count)
     if arm == "reranked" and evidence.reranker is not None:
         name, reranker = evidence.reranker
-        anew = reranked(ranking, material.question.text, reranker, name, len(ranking.hits))
-        return regrouped(anew, evidence.count)
+        anew = rerank(ranking, material.question.text, reranker, name, len(ranking.hits))
+        return group_by_document(anew, evidence.count)
     if arm == "fused" and evidence.words is not None:
         known = {passage.id: passage for passage in ranking.passages}
         lists = [ranking.ids, [id_ for id_, _ in evidence.words(material.question, ranking.ids)]]
         fused = reciprocal_rank_fusion(lists, evidence.rrf_k)
-        anew = in_order([known[id_] for id_, _ in fused], "placed+fused", ranking.parameters)
-        return regrouped(anew, evidence.count)
+        anew = rank_in_order([known[id_] for id_, _ in fused], "placed+fused", ranking.parameters)
+        return group_by_document(anew, evidence.count)
     return ranking
 
 

@@ -15,8 +15,8 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.patient_records.lengths import find_length_bin
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.overrides import RunOverrides
-from epicrisis.retrieval.ordering import in_order
-from epicrisis.retrieval.record_context import IN_TIME, best_notes, in_time, within_budget
+from epicrisis.retrieval.ordering import rank_in_order
+from epicrisis.retrieval.record_context import TIME_ORDER_STATEMENT, fit_budget, order_by_time, rank_notes
 from epicrisis.retrieval.timeline import Resolution
 from epicrisis.types import ExtractionTarget, Passage, Question, Ranking, StrategyName
 
@@ -55,7 +55,7 @@ class Chart:
     def ranking(self, kept: Callable[[str], bool], name: str) -> Ranking:
         """The notes whose id is kept, oldest first."""
         notes = [note for note in self.notes if kept(note.document_id)]
-        return in_order(notes, name, {"order": "time", "unit": "note", "notes": len(notes)})
+        return rank_in_order(notes, name, {"order": "time", "unit": "note", "notes": len(notes)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,11 @@ def _treatments(chart: Chart, arm: str, asking: Asking) -> Iterator[RunOverrides
 
 def _treatment(chart: Chart, arm: str, asking: Asking) -> RunOverrides | None:
     common = RunOverrides(
-        extract=asking.extract, preflight=False, partition=asking.partition, count="passages", about=(IN_TIME,)
+        extract=asking.extract,
+        preflight=False,
+        partition=asking.partition,
+        count="passages",
+        about=(TIME_ORDER_STATEMENT,),
     )
     if arm == NONE:
         return replace(common, strategy="closed-book", about=())
@@ -148,7 +152,7 @@ def _treatment(chart: Chart, arm: str, asking: Asking) -> RunOverrides | None:
         strategy: StrategyName = "brief-context" if arm == BRIEF_RECORD else "full-context"
         return None if ranking is None else replace(common, strategy=strategy, ranking=ranking)
     if arm == BRIEF:
-        chunks = in_time(asking.search.chunks(chart.question, MOST, BY[0], frozenset()))
+        chunks = order_by_time(asking.search.chunks(chart.question, MOST, BY[0], frozenset()))
         return replace(common, strategy="brief-context", ranking=chunks)
     return _retrieved(chart, arm, asking.search, replace(common, strategy="rag"))
 
@@ -174,17 +178,17 @@ def _retrieved(chart: Chart, arm: str, search: Search, treatment: RunOverrides) 
         resolution = search.resolved(chart)
         if resolution.documents is not None:
             hidden = frozenset(chart.tokens) - resolution.documents
-        treatment = replace(treatment, about=(IN_TIME, *resolution.told))
+        treatment = replace(treatment, about=(TIME_ORDER_STATEMENT, *resolution.explanations))
     retrieve = _parents if of_notes else _chunks
     ranking = retrieve(chart, n, by, hidden, search)
     if hidden:
         # As the product does: what the notes of that time do not answer is asked of the whole record.
         whole = retrieve(chart, n, by, frozenset(), search)
-        treatment = replace(treatment, whole=whole if RANKED in more else in_time(whole))
+        treatment = replace(treatment, whole=whole if RANKED in more else order_by_time(whole))
     if RANKED in more:
-        about = tuple(line for line in treatment.about or () if line != IN_TIME)
+        about = tuple(line for line in treatment.about or () if line != TIME_ORDER_STATEMENT)
         return replace(treatment, ranking=ranking, about=about)
-    return replace(treatment, ranking=in_time(ranking))
+    return replace(treatment, ranking=order_by_time(ranking))
 
 
 def _chunks(chart: Chart, n: int, by: str, hidden: frozenset[str], search: Search) -> Ranking:
@@ -194,10 +198,10 @@ def _chunks(chart: Chart, n: int, by: str, hidden: frozenset[str], search: Searc
 def _parents(chart: Chart, n: int, by: str, hidden: frozenset[str], search: Search) -> Ranking:
     """The `n` whole notes of the best chunks, as far as the budget goes; what it leaves out is said."""
     whole = {note.document_id: note for note in chart.notes}
-    ranking = best_notes(lambda k: search.chunks(chart.question, k, by, hidden), whole, n)
+    ranking = rank_notes(lambda k: search.chunks(chart.question, k, by, hidden), whole, n)
     if search.note_tokens is None:
         return ranking
-    kept, left = within_budget(ranking.passages, search.note_tokens, lambda note: chart.tokens[note.document_id])
+    kept, left = fit_budget(ranking.passages, search.note_tokens, lambda note: chart.tokens[note.document_id])
     note = f"{len(left)} of {len(ranking.hits)} notes are over the budget of {search.note_tokens:,} tokens: left out"
     notes = (*ranking.notes, note) if left else ranking.notes
     return replace(ranking, hits=ranking.hits[: len(kept)], notes=notes)

@@ -43,10 +43,10 @@ from epicrisis.evaluation.experiments.passage_source import Evidence
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.evaluation.runs.record import RunRecord
-from epicrisis.retrieval.document_ranking import first
-from epicrisis.retrieval.preflight import rankings_agree, rule_for
-from epicrisis.retrieval.ranking_signals import BY_WORDS
-from epicrisis.retrieval.rerank import reranked
+from epicrisis.retrieval.document_ranking import take_first
+from epicrisis.retrieval.preflight import choose_rule, compare_rankings
+from epicrisis.retrieval.ranking_signals import BM25_SIGNALS
+from epicrisis.retrieval.rerank import rerank
 from epicrisis.settings import PreflightSettings
 from epicrisis.types import Preflight, Question, Ranking
 
@@ -108,7 +108,7 @@ def _cases(
     if arm == MIRAGE and study.evidence.fused is not None:
         fused = study.evidence.fused(material.question, mirage_k)
         return study.cases(material, {**condition, "k": mirage_k}, fused)
-    ranking = first(material.retrieved, k, study.evidence.count)
+    ranking = take_first(material.retrieved, k, study.evidence.count)
     verdict = arm == CHECKED and check.enabled and checked(study.evidence, material.question, material.retrieved, check)
     return study.cases(material, {**condition, "k": k}, ranking, verdict)
 
@@ -122,7 +122,7 @@ def _check(evidence: Evidence, arms: Sequence[str], check: PreflightSettings) ->
     if CHECKED not in arms or not check.enabled:
         return
     signal = check.signal or "overlap"
-    if signal in BY_WORDS and evidence.words is None:
+    if signal in BM25_SIGNALS and evidence.words is None:
         raise InputError(f"the preflight check by {signal} needs a search by words: give one, or leave it out")
     if check.signal == "reranker-overlap" and evidence.reranker is None:
         raise InputError("the preflight check by reranker-overlap needs a reranker: name one, or take another signal")
@@ -130,8 +130,8 @@ def _check(evidence: Evidence, arms: Sequence[str], check: PreflightSettings) ->
 
 def checked(evidence: Evidence, question: Question, ranking: Ranking, check: PreflightSettings) -> Preflight:
     """The verdict on this ranking, its first hits ranked anew as the signal asks."""
-    top = first(ranking, check.depth, evidence.count)
-    rule = rule_for(
+    top = take_first(ranking, check.depth, evidence.count)
+    rule = choose_rule(
         check.rule,
         top,
         evidence.count,
@@ -140,12 +140,12 @@ def checked(evidence: Evidence, question: Question, ranking: Ranking, check: Pre
         n=check.n,
         threshold=check.threshold,
     )
-    words = evidence.words(question, top.ids) if evidence.words and top.hits and rule.signal in BY_WORDS else ()
+    words = evidence.words(question, top.ids) if evidence.words and top.hits and rule.signal in BM25_SIGNALS else ()
     again = None
     if evidence.reranker is not None and rule.signal == "reranker-overlap":
         name, reranker = evidence.reranker
-        again = _scored(reranked(top, question.text, reranker, name, len(top.hits)))
-    return rankings_agree(
+        again = _scored(rerank(top, question.text, reranker, name, len(top.hits)))
+    return compare_rankings(
         _best_first(top),
         words,
         again,

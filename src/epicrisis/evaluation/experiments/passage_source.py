@@ -12,7 +12,7 @@ from epicrisis.components import LibrarySearch, build_scope
 from epicrisis.library.passage_lookup import read_document_passages, sample_passages
 from epicrisis.partitioning import PASSAGES_PER_DOCUMENT
 from epicrisis.protocols import Reranker
-from epicrisis.retrieval.ranking_signals import Scored
+from epicrisis.retrieval.ranking_signals import ScoredIds
 from epicrisis.settings import Settings
 from epicrisis.types import CountUnit, Passage, Question, Ranking, Scope, SearchMode
 
@@ -28,7 +28,7 @@ class Evidence:
     """So many documents or passages for the question, best first."""
     passages_of: Callable[[Question], Mapping[str, tuple[Passage, ...]]]
     """The passages of each of the question's gold documents; what is not there is left out."""
-    words: Callable[[Question, Sequence[str]], Scored] | None = None
+    words: Callable[[Question, Sequence[str]], ScoredIds] | None = None
     """These passage ids by BM25; those without a word in common may be left out."""
     fused: Callable[[Question, int], Ranking] | None = None
     """So many of them for the question by all retrievers there are, fused."""
@@ -61,11 +61,11 @@ def of_library(
         return build_scope(settings.scope, question=question)
 
     def ranked(question: Question, k: int, by: SearchMode) -> Ranking:
-        found = opened.retriever.found(question.text, k, by, scope(question), counted)
+        found = opened.retriever.search(question.text, k, by, scope(question), counted)
         hits = (replace(hit, passage=known.setdefault(hit.passage.id, hit.passage)) for hit in found.hits)
         return replace(found, hits=tuple(hits))
 
-    def words(question: Question, ids: Sequence[str]) -> Scored:
+    def words(question: Question, ids: Sequence[str]) -> ScoredIds:
         hits = opened.library.search_words(question.text, len(ids), scope(question), within=ids)
         return [(hit.passage.id, hit.score) for hit in hits]
 

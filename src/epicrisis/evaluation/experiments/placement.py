@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from epicrisis.errors import InputError
 from epicrisis.partitioning import PASSAGES_PER_DOCUMENT, group_passages
-from epicrisis.retrieval.ordering import in_order
+from epicrisis.retrieval.ordering import rank_in_order
 from epicrisis.types import CountUnit, Passage, Ranking
 
 PLACES = (0, 25, 50, 75, 100)
@@ -74,7 +74,7 @@ def placed(
         raise InputError(f"{without[0]} has no text, so what follows it would stand elsewhere: add its document again")
     where = {"k": k, "count": count, "place": place, "rank": rank}
     parameters = {**where, "keys": [key.id for key in keys], "distractors": distractors}
-    return in_order(ordered, "placed", parameters)
+    return rank_in_order(ordered, "placed", parameters)
 
 
 def drawn(pool: Sequence[Passage], seed: int, question: str, count: CountUnit = "documents") -> list[Passage]:

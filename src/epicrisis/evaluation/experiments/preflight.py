@@ -19,8 +19,8 @@ from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.statistics import Interval, Mean, wilson
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.experiments.recorded_rankings import Recorded
-from epicrisis.retrieval.document_ranking import document_of
-from epicrisis.retrieval.ranking_signals import Signal, measured
+from epicrisis.retrieval.document_ranking import parse_document_id
+from epicrisis.retrieval.ranking_signals import Signal, measure_signal
 
 Label: TypeAlias = Literal["issue", "no-issue", "not-retrieved", "no-key"]
 """`not-retrieved`: the library holds a key document, and none is among those read. `no-key`: the library holds none,
@@ -108,7 +108,7 @@ ALWAYS, NEVER = Rule(Signal("overlap", 3), math.inf), Rule(Signal("overlap", 3),
 def signal_of(signal: Signal, each: Recorded, depth: int = 16) -> float | None:
     """The signal's value for a question; `None` where it was not recorded."""
     cut = each.at_depth(depth)
-    return measured(signal, cut.dense, cut.bm25, cut.reranked)
+    return measure_signal(signal, cut.dense, cut.bm25, cut.reranked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,7 +320,7 @@ def counts_table(recorded: Sequence[Recorded], source: str = "") -> Table:
             continue
         shared = {id_ for id_, _ in cut.dense[:3]} & {id_ for id_, _ in cut.bm25[:3]}
         counts["passages"] += 1
-        counts["one document"] += len({document_of(id_) for id_ in shared}) == 1
+        counts["one document"] += len({parse_document_id(id_) for id_ in shared}) == 1
         counts["only passages"] += not by_documents
     heads = ("questions", "passages", "one document", "only passages", "documents", "only documents")
     rows: list[tuple[Cell, ...]] = [(name, *(counts[head] for head in heads)) for name, counts in by_set.items()]

@@ -31,10 +31,11 @@ from epicrisis.models.sparse import load_sparse
 from epicrisis.pipeline import Pipeline
 from epicrisis.protocols import ChatModel, Message
 from epicrisis.question_options import is_unanswerable
-from epicrisis.retrieval.event_mentions import stating, telling
-from epicrisis.retrieval.record_context import of_record
-from epicrisis.retrieval.sparse_ranking import sparse_ranking
-from epicrisis.retrieval.timeline import NoteTime, Resolution, resolve
+from epicrisis.retrieval.event_mentions import find_event_mentions, find_notes_with_date
+from epicrisis.retrieval.hospital_stays import NoteTime
+from epicrisis.retrieval.record_context import rank_record
+from epicrisis.retrieval.sparse_ranking import rank_by_sparse_vectors
+from epicrisis.retrieval.timeline import Resolution, resolve
 from epicrisis.settings import Settings
 from epicrisis.types import ExtractionTarget, Passage, Question, Ranking, Scope, SearchMode
 
@@ -251,7 +252,7 @@ class _Records:
             patient = question.patient or ""
             if patient not in self.notes:
                 scope = build_scope(self.settings.scope, question=question)
-                notes = of_record(await asyncio.to_thread(self.opened.library.fetch_record, scope)).passages
+                notes = rank_record(await asyncio.to_thread(self.opened.library.fetch_record, scope)).passages
                 self.notes[patient] = notes
                 counts = await self.count([note.text for note in notes])
                 self.tokens |= {note.document_id: n for note, n in zip(notes, counts, strict=True)}
@@ -285,15 +286,15 @@ def _search(opened: LibrarySearch, settings: Settings, request: Request, note_to
             return opened.retriever.rank(question.text, k, ways[by], seen)
         assert sparse is not None, "looked at before"
         passages = opened.library.fetch_record(seen)
-        words = partial(sparse_ranking, question.text, passages, sparse)
+        words = partial(rank_by_sparse_vectors, question.text, passages, sparse)
         return opened.retriever.rank(question.text, k, "hybrid", seen, words)
 
     def resolved(chart: ehr.Chart) -> Resolution:
         return resolve(
             chart.question.text,
-            NoteTime.of(chart.notes),
-            lambda event: telling(event, chart.notes),
-            lambda time, years: stating(time, chart.notes, years),
+            NoteTime.from_passages(chart.notes),
+            lambda event: find_event_mentions(event, chart.notes),
+            lambda time, years: find_notes_with_date(time, chart.notes, years),
         )
 
     return ehr.Search(chunks, resolved, note_tokens)

@@ -23,9 +23,9 @@ from epicrisis.models.rerankers import load_reranker
 from epicrisis.patient_data_policy import protect_patient_data
 from epicrisis.privacy import strip_secrets
 from epicrisis.protocols import PassageStore, Reranker
-from epicrisis.retrieval.document_ranking import by_document, document_of, places_of, pool_size
-from epicrisis.retrieval.ranking_signals import Scored
-from epicrisis.retrieval.rerank import reranked
+from epicrisis.retrieval.document_ranking import choose_pool_size, parse_document_id, score_documents, select_places
+from epicrisis.retrieval.ranking_signals import ScoredIds
+from epicrisis.retrieval.rerank import rerank
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.serialization import to_json
 from epicrisis.settings import ModelsByRole, RerankSettings, Settings
@@ -68,7 +68,7 @@ class Recorded:
         """
         size = depth
         if self.count == "documents":
-            size = pool_size([document_of(id_) for id_, _ in self.dense], depth)
+            size = choose_pool_size([parse_document_id(id_) for id_, _ in self.dense], depth)
         kept = {id_ for id_, _ in self.dense[:size]}
         lists = [
             None if ranking is None else self._counted([hit for hit in ranking if hit[0] in kept])
@@ -79,22 +79,22 @@ class Recorded:
         bm25, again = (None if each is None else tuple(hit for hit in each if hit[0] in names) for each in lists[1:])
         return replace(self, dense=dense, bm25=bm25 or (), reranked=again)
 
-    def _counted(self, ranking: Scored) -> tuple[tuple[str, float], ...]:
+    def _counted(self, ranking: ScoredIds) -> tuple[tuple[str, float], ...]:
         if self.count == "passages":
             return tuple(ranking)
-        return tuple((f"{name}#", score) for name, score in by_document(ranking))
+        return tuple((f"{name}#", score) for name, score in score_documents(ranking))
 
     def documents_read(self, k: int) -> list[str]:
         """Return the document at each of the first `k` places of the ranking that is read."""
-        documents = [document_of(passage) for passage in self.read]
+        documents = [parse_document_id(passage) for passage in self.read]
         return (list(dict.fromkeys(documents)) if self.count == "documents" else documents)[:k]
 
     def passages_read(self, k: int) -> list[str]:
         """Return the ids of the passages that are read for `k` documents or passages."""
         if self.count == "passages":
             return list(self.read[:k])
-        pool = self.read[: pool_size([document_of(passage) for passage in self.read], k)]
-        groups = places_of([document_of(passage) for passage in pool], k)
+        pool = self.read[: choose_pool_size([parse_document_id(passage) for passage in self.read], k)]
+        groups = select_places([parse_document_id(passage) for passage in pool], k)
         return [pool[place] for places in groups for place in places]
 
 
@@ -260,7 +260,7 @@ def _again(ranking: Ranking, question: Question, rankers: Rankers) -> Ranking | 
     if rankers.reranker is None:
         return None
     name, reranker = rankers.reranker
-    return reranked(ranking, question.text, reranker, name, len(ranking.hits))
+    return rerank(ranking, question.text, reranker, name, len(ranking.hits))
 
 
 def _scored(ranking: Ranking) -> tuple[tuple[str, float], ...]:
