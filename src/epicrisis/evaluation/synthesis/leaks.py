@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from epicrisis.evaluation.synthesis.example_documents import library_examples
 from epicrisis.library.library import Library
-from epicrisis.retrieval.examples import is_itself, shingles, similarity
+from epicrisis.retrieval.examples import is_same_question, shingle_similarity, split_shingles
 from epicrisis.types import Question
 
 Shingle: TypeAlias = tuple[str, ...]
@@ -28,7 +28,7 @@ class Leak:
     example: str
     question: str
     same_id: bool
-    similarity: float
+    shingle_similarity: float
     """Similarity of the texts, 0 to 1."""
 
 
@@ -60,8 +60,8 @@ def find_leaks_among(
             places.update(by_shingle.get(shingle, ()))
         for place in sorted(places):
             question = questions[place]
-            if is_itself(question, text, question_id, leak_similarity):
-                yield Leak(name, question.id, question.id == question_id, similarity(question.text, text))
+            if is_same_question(question, text, question_id, leak_similarity):
+                yield Leak(name, question.id, question.id == question_id, shingle_similarity(question.text, text))
 
 
 def _rarest_shingles(text: str, frequencies: Mapping[Shingle, int], leak_similarity: float) -> list[Shingle]:
@@ -74,4 +74,4 @@ def _rarest_shingles(text: str, frequencies: Mapping[Shingle, int], leak_similar
 
 def _shingles(text: str) -> set[Shingle]:
     """Return the shingles of a text. All texts without words are equal."""
-    return shingles(text) or {()}
+    return split_shingles(text) or {()}
