@@ -28,7 +28,7 @@ class Leak:
     example: str
     question: str
     same_id: bool
-    shingle_similarity: float
+    similarity: float
     """Similarity of the texts, 0 to 1."""
 
 
