@@ -12,7 +12,7 @@ from epicrisis.evaluation.datasets.dataset import Dataset, classes_by_gold
 from epicrisis.evaluation.experiments import attention_bias, integration, positions
 from epicrisis.evaluation.experiments.arms import ARMS, Study
 from epicrisis.evaluation.experiments.passage_source import Evidence, of_library
-from epicrisis.evaluation.experiments.protocol import PROTOCOLS, Protocol
+from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS, Protocol
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.settings import Settings
 from epicrisis.testing.rerankers import TermOverlapReranker

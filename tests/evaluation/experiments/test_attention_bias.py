@@ -13,7 +13,7 @@ from epicrisis.evaluation.analysis import statistics
 from epicrisis.evaluation.analysis.grouping import SHARE, P
 from epicrisis.evaluation.experiments import attention_bias
 from epicrisis.evaluation.experiments.arms import Study
-from epicrisis.evaluation.experiments.protocol import PROTOCOLS
+from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.prompts import unfence
 from epicrisis.protocols import ChatReply, ChatRequest, OnDelta

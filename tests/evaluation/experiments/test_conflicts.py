@@ -28,7 +28,7 @@ from epicrisis.evaluation.experiments.conflicts import (
     rules_table,
     split,
 )
-from epicrisis.evaluation.experiments.protocol import PROTOCOLS
+from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome, RunRecord, read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS

@@ -14,7 +14,7 @@ from epicrisis.evaluation.analysis.grouping import SHARE, P
 from epicrisis.evaluation.experiments import context_length, positions
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.placement import PLACES, distinct, first_rank
-from epicrisis.evaluation.experiments.protocol import PROTOCOLS
+from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.testing.reader import u_curve
 from tests.support.experiments import evidence, near, passage, questions, reader, row, run

@@ -32,8 +32,8 @@ from epicrisis.evaluation.experiments.cost import (
     times,
     with_preflight,
 )
-from epicrisis.evaluation.experiments.protocol import PROTOCOLS
 from epicrisis.evaluation.experiments.registry import EXPERIMENTS
+from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import RunRecord, read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS

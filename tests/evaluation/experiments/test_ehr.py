@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.experiments import ehr
-from epicrisis.evaluation.experiments.ehr import Asking, Chart, Search, cases
+from epicrisis.evaluation.experiments import record_arms
+from epicrisis.evaluation.experiments.record_arms import Asking, Chart, Search, cases
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.retrieval.record_context import IN_TIME
 from epicrisis.retrieval.timeline import NoteTime, Resolution, resolve
@@ -95,13 +95,13 @@ def documents(case: Case) -> list[str]:
 
 
 def test_the_four_settings_read_none_the_others_the_related_and_all() -> None:
-    made = {str(case.condition["arm"]): case for case in cases([CHART], asking(Finder()), ehr.SETTINGS)}
+    made = {str(case.condition["arm"]): case for case in cases([CHART], asking(Finder()), record_arms.SETTINGS)}
     assert made["exclude-all"].treatment.strategy == "closed-book"
     assert made["exclude-all"].treatment.ranking is None
     assert documents(made["exclude-related"]) == ["n0", "n1", "n3"]
     assert documents(made["include-related"]) == ["n2"]
     assert documents(made["include-all"]) == ["n0", "n1", "n2", "n3"]
-    assert {made[arm].treatment.strategy for arm in ehr.SETTINGS[1:]} == {"full-context"}
+    assert {made[arm].treatment.strategy for arm in record_arms.SETTINGS[1:]} == {"full-context"}
 
 
 def test_the_condition_says_form_kind_and_length_of_the_whole_record() -> None:
@@ -112,7 +112,7 @@ def test_the_condition_says_form_kind_and_length_of_the_whole_record() -> None:
 def test_a_setting_that_would_be_another_one_is_left_out() -> None:
     """One note that is the related one: without it nothing is left, with it alone all is there."""
     alone = Chart(QUESTION, NOTES[2:3], frozenset({"n2"}), {"n2": 500})
-    assert [case.condition["arm"] for case in cases([alone], asking(Finder()), ehr.SETTINGS)] == [
+    assert [case.condition["arm"] for case in cases([alone], asking(Finder()), record_arms.SETTINGS)] == [
         "exclude-all",
         "include-all",
     ]

@@ -21,7 +21,7 @@ from epicrisis.evaluation.experiments import integration
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.integration import MACRO, MICRO
 from epicrisis.evaluation.experiments.passage_source import Evidence, of_library
-from epicrisis.evaluation.experiments.protocol import PROTOCOLS
+from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome, read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS

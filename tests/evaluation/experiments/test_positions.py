@@ -19,7 +19,7 @@ from epicrisis.evaluation.analysis.table_text import is_p
 from epicrisis.evaluation.experiments import positions
 from epicrisis.evaluation.experiments.arms import ARMS, UNPLACED, Study
 from epicrisis.evaluation.experiments.placement import PLACES, first_rank
-from epicrisis.evaluation.experiments.protocol import PROTOCOLS
+from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.prompts import unfence

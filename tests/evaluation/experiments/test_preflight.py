@@ -39,8 +39,8 @@ from epicrisis.evaluation.experiments.preflight import (
     rules_table,
     specificity_at,
 )
-from epicrisis.evaluation.experiments.protocol import PROTOCOLS
 from epicrisis.evaluation.experiments.recorded_rankings import Recorded
+from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.retrieval.preflight import rankings_agree
 from epicrisis.retrieval.ranking_signals import Signal
 

@@ -9,7 +9,7 @@ from epicrisis.evaluation.experiments import positions, probe
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.cloze import drawn
 from epicrisis.evaluation.experiments.cost import spent
-from epicrisis.evaluation.experiments.protocol import PROTOCOLS
+from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.runs.outcomes import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.retrieval.ordering import in_order

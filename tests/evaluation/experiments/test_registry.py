@@ -14,8 +14,8 @@ from epicrisis.evaluation.experiments import integration, probe
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.experiment import Grid, Request
 from epicrisis.evaluation.experiments.plain_run import NAME as EVALUATE
-from epicrisis.evaluation.experiments.protocol import PROTOCOLS
 from epicrisis.evaluation.experiments.registry import EXPERIMENTS, _sample, experiment, prepared, protocol_of
+from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.pipeline import Pipeline
 from epicrisis.settings import ROLES, ScopeSettings, Settings
 from epicrisis.testing.chat import ScriptedModel

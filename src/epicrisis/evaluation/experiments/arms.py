@@ -15,7 +15,7 @@ from epicrisis.counting import units
 from epicrisis.errors import InputError
 from epicrisis.evaluation.experiments.passage_source import Evidence
 from epicrisis.evaluation.experiments.placement import placed
-from epicrisis.evaluation.experiments.protocol import Protocol
+from epicrisis.evaluation.experiments.study_protocols import Protocol
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.overrides import RunOverrides
 from epicrisis.retrieval.document_ranking import first, regrouped

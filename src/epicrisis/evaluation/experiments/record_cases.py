@@ -20,7 +20,7 @@ from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.evaluation.datasets.patient_records import populations
 from epicrisis.evaluation.datasets.patient_records.recordset import RecordSet, load_records
 from epicrisis.evaluation.datasets.sampling import at_random
-from epicrisis.evaluation.experiments import ehr
+from epicrisis.evaluation.experiments import record_arms
 from epicrisis.evaluation.experiments.experiment import Experiment, Request
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.run_folder import RunPlan
@@ -97,13 +97,13 @@ async def prepared(
     chosen = [await _chosen(each, wanted, request, records) for each in sets]
     asked = [dataset for dataset, _ in chosen]
     search = _search(opened, settings, request, settings.note_tokens or (window and max(1, window - _PROMPT)))
-    asking = ehr.Asking(search, _extract(request, settings), request.repeats, settings.seed, settings.partition)
+    asking = record_arms.Asking(search, _extract(request, settings), request.repeats, settings.seed, settings.partition)
     arms = request.grid.arms or wanted.grid.arms
     cases = [
         case
         for each, dataset in zip(sets, asked, strict=True)
         for case in await asyncio.to_thread(
-            ehr.cases, records.charts(dataset.questions, each), asking, arms, {"set": each.name}
+            record_arms.cases, records.charts(dataset.questions, each), asking, arms, {"set": each.name}
         )
     ]
     exact = (await model.capabilities()).exact_token_counts
@@ -127,8 +127,8 @@ def _check(wanted: Experiment, request: Request) -> None:
         if said:
             raise InputError(f"{wanted.name} does not vary that: leave {flag} out")
     arms = grid.arms or wanted.grid.arms
-    ehr.check(arms)
-    if ehr.needs_sparse(arms) and request.sparse is None:
+    record_arms.check(arms)
+    if record_arms.needs_sparse(arms) and request.sparse is None:
         raise InputError("the arms with +splade need a sparse encoder: name one with --sparse")
 
 
@@ -257,9 +257,9 @@ class _Records:
                 self.tokens |= {note.document_id: n for note, n in zip(notes, counts, strict=True)}
         return {patient: sum(self.tokens[note.document_id] for note in notes) for patient, notes in self.notes.items()}
 
-    def charts(self, questions: Sequence[Question], of_set: RecordSet) -> list[ehr.Chart]:
+    def charts(self, questions: Sequence[Question], of_set: RecordSet) -> list[record_arms.Chart]:
         return [
-            ehr.Chart(question, notes, of_set.related.get(question.id, frozenset()), self._tokens(notes))
+            record_arms.Chart(question, notes, of_set.related.get(question.id, frozenset()), self._tokens(notes))
             for question in questions
             for notes in [self.notes[question.patient or ""]]
         ]
@@ -271,7 +271,7 @@ class _Records:
 # -- the search -------------------------------------------------------------------------------------------------------
 
 
-def _search(opened: Opened, settings: Settings, request: Request, note_tokens: int | None) -> ehr.Search:
+def _search(opened: Opened, settings: Settings, request: Request, note_tokens: int | None) -> record_arms.Search:
     sparse = None if request.sparse is None else load_sparse(request.sparse, settings.home, settings.threads)
 
     def scope(question: Question, hidden: frozenset[str] = frozenset()) -> Scope:
@@ -288,7 +288,7 @@ def _search(opened: Opened, settings: Settings, request: Request, note_tokens: i
         words = partial(sparse_ranking, question.text, passages, sparse)
         return opened.retriever.rank(question.text, k, "hybrid", seen, words)
 
-    def resolved(chart: ehr.Chart) -> Resolution:
+    def resolved(chart: record_arms.Chart) -> Resolution:
         return resolve(
             chart.question.text,
             NoteTime.of(chart.notes),
@@ -296,4 +296,4 @@ def _search(opened: Opened, settings: Settings, request: Request, note_tokens: i
             lambda time, years: stating(time, chart.notes, years),
         )
 
-    return ehr.Search(chunks, resolved, note_tokens)
+    return record_arms.Search(chunks, resolved, note_tokens)

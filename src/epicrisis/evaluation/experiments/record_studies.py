@@ -12,7 +12,7 @@ from typing import Any
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.population_tables import population_table
 from epicrisis.evaluation.analysis.table import Table
-from epicrisis.evaluation.experiments import ehr
+from epicrisis.evaluation.experiments import record_arms
 from epicrisis.evaluation.experiments.experiment import Experiment, Grid, Runs
 from epicrisis.evaluation.grading import measure_tables as tables
 from epicrisis.evaluation.grading import metric_tables
@@ -129,20 +129,20 @@ def _unmeasured(runs: Runs, cases: Mapping[str, Sequence[Measured]]) -> Iterator
 
 
 def _context(cases: Mapping[str, Sequence[Measured]], remarks: Sequence[str]) -> Iterator[Table]:
-    whole = _only(cases, lambda case: case.condition.get("arm") in (ehr.ALL, ehr.FULL))
+    whole = _only(cases, lambda case: case.condition.get("arm") in (record_arms.ALL, record_arms.FULL))
     yield _by("Include All by the length of the record", whole, ("set", "form", "bin"), "", remarks)
 
 
 def _retrieval(cases: Mapping[str, Sequence[Measured]], remarks: Sequence[str]) -> Iterator[Table]:
-    yield _by("By the length of the record", cases, ("set", "form", "bin"), ehr.FULL, remarks)
-    yield from _retrieval_against(ehr.FULL, cases, remarks)
+    yield _by("By the length of the record", cases, ("set", "form", "bin"), record_arms.FULL, remarks)
+    yield from _retrieval_against(record_arms.FULL, cases, remarks)
 
 
 def _retrieval_against(
     baseline: str, cases: Mapping[str, Sequence[Measured]], remarks: Sequence[str]
 ) -> Iterator[Table]:
     """By kind of question (the study's Table 13): full context and what retrieves, without the other settings."""
-    settings = {*ehr.SETTINGS} - {baseline}
+    settings = {*record_arms.SETTINGS} - {baseline}
     kept = _only(cases, lambda case: case.condition.get("arm") not in settings)
     labels = ("model", "set", "category", "arm")
     if rows := _rows(kept, labels[1:3], baseline):
@@ -152,8 +152,8 @@ def _retrieval_against(
 
 def _whole(cases: Mapping[str, Sequence[Measured]], remarks: Sequence[str]) -> Iterator[Table]:
     by = ("set", "form")
-    yield _by("By the length of the record", cases, (*by, "bin"), ehr.ALL, remarks)
-    yield from _retrieval_against(ehr.ALL, cases, remarks)
+    yield _by("By the length of the record", cases, (*by, "bin"), record_arms.ALL, remarks)
+    yield from _retrieval_against(record_arms.ALL, cases, remarks)
     yield from _metrics_more(cases, remarks)
 
 
@@ -206,41 +206,41 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     each.name: each
     for each in (
         _experiment(
-            ehr.CONTEXT,
+            record_arms.CONTEXT,
             "What does a model make of a whole record, of its related notes, of the others, of none? (EHR study, Table "
             "2)",
-            ehr.SETTINGS,
-            _study(ehr.ALL, "Every metric by setting", more=_context),
+            record_arms.SETTINGS,
+            _study(record_arms.ALL, "Every metric by setting", more=_context),
             ("ehr-datasets", "ehr-context"),
         ),
         _experiment(
-            ehr.RETRIEVAL,
+            record_arms.RETRIEVAL,
             "When does retrieval beat full context? (EHR study, Tables 3, 8 and 13)",
-            ehr.RETRIEVAL_ARMS,
-            _study(ehr.FULL, "Every metric by arm", more=_retrieval),
+            record_arms.RETRIEVAL_ARMS,
+            _study(record_arms.FULL, "Every metric by arm", more=_retrieval),
             ("ehr-retrieval", "ehr-sparse"),
         ),
         _experiment(
-            ehr.EXTRACTIVE,
+            record_arms.EXTRACTIVE,
             "Extractive questions: full context against chunks (EHR study, Table 4)",
-            ehr.EXTRACTIVE_ARMS,
-            _study(ehr.FULL, "Every metric by arm", more=_retrieval),
+            record_arms.EXTRACTIVE_ARMS,
+            _study(record_arms.FULL, "Every metric by arm", more=_retrieval),
             ("ehr-extractive",),
             ("extractive",),
         ),
         _experiment(
-            ehr.METRICS,
+            record_arms.METRICS,
             "Do the metrics agree, and where not? (EHR study, Tables 6, 7, 11 and 12, Figures 9 and 10)",
-            (ehr.RELATED, ehr.ALL),
-            _study(ehr.ALL, "Every metric by setting", more=_metrics_more),
+            (record_arms.RELATED, record_arms.ALL),
+            _study(record_arms.ALL, "Every metric by setting", more=_metrics_more),
             ("ehr-judges-nli", "ehr-judges", "ehr-numbers"),
             ("open", "extractive"),
         ),
         _experiment(
             WHOLE,
             "The whole EHR study on one set of records: settings, retrieval, lengths, kinds of question, metrics",
-            (*ehr.SETTINGS, *(arm for arm in ehr.RETRIEVAL_ARMS if arm != ehr.FULL)),
-            _study(ehr.ALL, "Every metric by arm", more=_whole),
+            (*record_arms.SETTINGS, *(arm for arm in record_arms.RETRIEVAL_ARMS if arm != record_arms.FULL)),
+            _study(record_arms.ALL, "Every metric by arm", more=_whole),
             _PRINTED,
         ),
     )

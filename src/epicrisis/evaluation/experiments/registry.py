@@ -33,8 +33,8 @@ from epicrisis.evaluation.experiments.ensemble_studies import nowhere, sources
 from epicrisis.evaluation.experiments.experiment import CORRECTED, Experiment, Grid, QuestionsBySet, Request, Runs
 from epicrisis.evaluation.experiments.passage_source import Evidence, of_library
 from epicrisis.evaluation.experiments.placement import PLACES
-from epicrisis.evaluation.experiments.protocol import PROTOCOLS, Protocol
 from epicrisis.evaluation.experiments.record_studies import EXPERIMENTS as RECORDS
+from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS, Protocol
 from epicrisis.evaluation.grading.blind_pairs import pairs_of
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome, outcomes

@@ -16,8 +16,8 @@ from epicrisis.evaluation.analysis.published import published
 from epicrisis.evaluation.experiments import positions, preflight_findings
 from epicrisis.evaluation.experiments.experiment import Experiment
 from epicrisis.evaluation.experiments.plain_run import NAME as EVALUATE
-from epicrisis.evaluation.experiments.protocol import PLACED, PROTOCOLS
 from epicrisis.evaluation.experiments.registry import EXPERIMENTS
+from epicrisis.evaluation.experiments.study_protocols import PLACED, PROTOCOLS
 from epicrisis.evaluation.runs.recorded_run import RecordedRun, differing, open_runs, read_back
 
 _ALSO = {"conflicts": {"rag", "brief-context"}, "cost": {"rag", "brief-context", "closed-book"}}
