@@ -16,7 +16,7 @@ from epicrisis.answers import Answer, Called, Citation, Partial, Quotation, Retr
 from epicrisis.cli.app import app
 from epicrisis.errors import EpicrisisError
 from epicrisis.evaluation.experiments.preflight_findings import file_of
-from epicrisis.evaluation.experiments.recorded_rankings import RankingFile, Recorded
+from epicrisis.evaluation.experiments.recorded_rankings import QuestionRankings, RankingFile
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.run_folder import MANIFEST, RECORDS, Run, RunPlan
 from epicrisis.types import EvidenceSpan, Hit, Passage, Question, Ranking
@@ -99,7 +99,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = RankingFile(file_of(made / "preflight", "none"), {"passages": 9, "encoder": "minilm", "by": "dense"})
     for i in range(N):
         read = tuple((f"d{(i + n) % N}#0", 1 / (n + 1)) for n in range(N))
-        file.append(Recorded(f"q{i}", "own", read, read, None, tuple(id_ for id_, _ in read), (f"d{i}",), (f"d{i}",)))
+        file.append(
+            QuestionRankings(f"q{i}", "own", read, read, None, tuple(id_ for id_, _ in read), (f"d{i}",), (f"d{i}",))
+        )
     return made
 
 

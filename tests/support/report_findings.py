@@ -115,7 +115,7 @@ def in_conflict() -> Findings:
             conflicts.PartialChoice(choice, 1 + i % 2, 20200101, choice == "A") for choice in "AB"[: 1 + i % 2]
         )
         outcome = Outcome(f"q{i}", condition, "answered", i % 4 != 0, 0.5)
-        cases.append(conflicts.Parted(outcome, "A", "A", parts, 0, 1, 0))
+        cases.append(conflicts.PartitionedCase(outcome, "A", "A", parts, 0, 1, 0))
         rival.append(Outcome(f"q{i}", {**condition, "arm": "rag"}, "answered", i % 3 == 0, 0.5))
     by = ("k", "place")
     tables = (
@@ -157,7 +157,7 @@ def foreseen() -> Findings:
         dense = tuple((f"{name}#0", 1 / rank) for rank, name in enumerate(read, 1))
         bm25 = tuple((f"{name}#0", 2 / rank) for rank, name in enumerate(words, 1))
         recorded.append(
-            recorded_rankings.Recorded(
+            recorded_rankings.QuestionRankings(
                 f"q{i}", "own", dense, bm25, None, tuple(f"{name}#0" for name in read), gold, gold
             )
         )

@@ -11,8 +11,8 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import Dataset, classes_by_gold
 from epicrisis.evaluation.experiments import attention_bias, integration, positions
 from epicrisis.evaluation.experiments.arms import ARMS, Study
-from epicrisis.evaluation.experiments.passage_source import Evidence, of_library
-from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS, Protocol
+from epicrisis.evaluation.experiments.passage_source import PassageSource, library_source
+from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS, StudyProtocol
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.settings import Settings
 from epicrisis.testing.rerankers import TermOverlapReranker
@@ -59,7 +59,7 @@ def two(question: Question) -> dict[str, tuple[object, ...]]:
     return {"gold:0": (key_of(question),), "doc:0:1": (passage("doc:0:1", "One."), passage("doc:0:1", "Two.", 1))}
 
 
-def of_two(protocol: Protocol, seed: int = 0) -> tuple[Case, ...]:
+def of_two(protocol: StudyProtocol, seed: int = 0) -> tuple[Case, ...]:
     found = evidence(passages_of=two)
     return positions.cases([TWO], Study(found, protocol, seed=seed), ks=(8,), arms=("rag", "oracle"))
 
@@ -109,9 +109,9 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
     return opened_library(path, documents)
 
 
-def material(opened: Opened, **settings: object) -> Evidence:
+def material(opened: Opened, **settings: object) -> PassageSource:
     made = Settings.model_validate(settings)
-    return of_library(opened, made, "dense", reranker=("overlap", TermOverlapReranker()))
+    return library_source(opened, made, "dense", reranker=("overlap", TermOverlapReranker()))
 
 
 def test_every_arm_of_every_experiment_from_a_real_library(opened: Opened) -> None:

@@ -13,7 +13,7 @@ from epicrisis.evaluation.analysis import statistics
 from epicrisis.evaluation.analysis.grouping import SHARE, P
 from epicrisis.evaluation.experiments import context_length, positions
 from epicrisis.evaluation.experiments.arms import Study
-from epicrisis.evaluation.experiments.placement import PLACES, distinct, first_rank
+from epicrisis.evaluation.experiments.placement import PLACES, distinct_places, first_rank
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.testing.reader import u_curve
@@ -26,7 +26,7 @@ KS = context_length.KS
 
 def expected(k: int) -> float:
     """The curve's mean over the places that k has."""
-    return float(np.mean([CURVE(first_rank(place, k), k) for place in distinct(PLACES, k)]))
+    return float(np.mean([CURVE(first_rank(place, k), k) for place in distinct_places(PLACES, k)]))
 
 
 def test_each_place_once_where_there_are_fewer_than_five() -> None:
@@ -115,7 +115,7 @@ def simulated(seed: int, falls: float, n: int = 40) -> list[Outcome]:
         )
         for question in range(n)
         for k in KS
-        for place in distinct(PLACES, k)
+        for place in distinct_places(PLACES, k)
     ]
 
 

@@ -93,7 +93,7 @@ def test_shuffling_removes_a_bias_that_votes_alone_do_not(tmp_path: Path) -> Non
     assert gain["difference to options as they are"].value > 0.35
     assert gain["p (Holm)"] < 0.001
     assert row(methods, "voter", ZERO, None)["share right"].value == 0.25, "the most probable is what stands first"
-    took = ensembles.took({"voter": read_records(tmp_path / "run" / RECORDS)}, ("arm", "votes"))
+    took = ensembles.usage_table({"voter": read_records(tmp_path / "run" / RECORDS)}, ("arm", "votes"))
     assert row(took, "voter", SC, 12)["calls"].value == 12
     assert row(took, "voter", COT, None)["calls"].value == 1
 

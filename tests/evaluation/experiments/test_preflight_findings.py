@@ -10,16 +10,16 @@ import pytest
 from epicrisis.evaluation.experiments.preflight import PUBLISHED
 from epicrisis.evaluation.experiments.preflight_calibration import calibrate
 from epicrisis.evaluation.experiments.preflight_findings import HIDDEN, file_of, findings_of, holds_rankings
-from epicrisis.evaluation.experiments.recorded_rankings import Guard, RankingFile, Recorded
-from epicrisis.evaluation.experiments.run_findings import findings_of as findings_of_paths
+from epicrisis.evaluation.experiments.recorded_rankings import Guard, QuestionRankings, RankingFile
+from epicrisis.evaluation.experiments.run_findings import read_findings as findings_of_paths
 from tests.evaluation.experiments.test_calibration import planted
 
 RECIPE = {"passages": 1200, "encoder": "hashing", "by": "dense", "depth": 16}
 
 
-def folder(path: Path, recorded: Sequence[Recorded], hidden: Sequence[Recorded] = ()) -> Path:
+def folder(path: Path, recorded: Sequence[QuestionRankings], hidden: Sequence[QuestionRankings] = ()) -> Path:
     path.mkdir()
-    arms: dict[Guard, Sequence[Recorded]] = {"none": recorded, HIDDEN: hidden}
+    arms: dict[Guard, Sequence[QuestionRankings]] = {"none": recorded, HIDDEN: hidden}
     for guard, rankings in arms.items():
         if rankings:
             file = RankingFile(file_of(path, guard), {**RECIPE, "guard": guard})

@@ -14,7 +14,13 @@ from epicrisis.evaluation.experiments import integration, probe
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.experiment import Grid, Request
 from epicrisis.evaluation.experiments.plain_run import NAME as EVALUATE
-from epicrisis.evaluation.experiments.registry import EXPERIMENTS, _sample, experiment, prepared, protocol_of
+from epicrisis.evaluation.experiments.registry import (
+    EXPERIMENTS,
+    _sample,
+    find_experiment,
+    plan_experiment,
+    protocol_of,
+)
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.pipeline import Pipeline
 from epicrisis.settings import ROLES, ScopeSettings, Settings
@@ -28,11 +34,11 @@ CORRECTED = PROTOCOLS["corrected"]
 
 def test_every_experiment_is_called_by_its_name_and_stands_beside_what_is_printed() -> None:
     for name, each in EXPERIMENTS.items():
-        assert experiment(name) is each
+        assert find_experiment(name) is each
         assert set(each.published) <= set(published())
     assert EVALUATE not in EXPERIMENTS
     with pytest.raises(InputError, match="no experiment is called nonsense: known are positions, integration"):
-        experiment("nonsense")
+        find_experiment("nonsense")
     with pytest.raises(InputError, match="no protocol is called nonsense: known are published, as-coded, corrected"):
         protocol_of("nonsense")
 
@@ -85,7 +91,7 @@ def test_one_gold_document_is_placed_or_all_of_them(tmp_path: Path, opened: Open
     path.write_text(json.dumps(row) + "\n", encoding="utf-8")
     request = Request(sets=(str(path),), questions=1, gold="one" if gold == "one" else "all", grid=Grid(("rag",), (8,)))
     settings = Settings()
-    plan, cases = prepared(experiment("positions"), request, settings, pipeline(opened, settings))
+    plan, cases = plan_experiment(find_experiment("positions"), request, settings, pipeline(opened, settings))
     assert plan.arguments.get("gold", "one") == gold
     for case in cases:
         assert case.treatment.ranking is not None
@@ -112,13 +118,13 @@ def test_at_the_shortest_the_key_document_is_the_context(tmp_path: Path) -> None
 def test_where_nothing_is_placed_no_gold_document_is_either(opened: Opened, name: str) -> None:
     settings = Settings()
     with pytest.raises(InputError, match=f"{name} places no document: leave --gold out"):
-        prepared(experiment(name), Request(gold="all"), settings, pipeline(opened, settings))
+        plan_experiment(find_experiment(name), Request(gold="all"), settings, pipeline(opened, settings))
 
 
 def test_the_librarys_own_questions_come_from_what_may_be_seen(opened: Opened) -> None:
     settings = Settings(scope=ScopeSettings(hide=[f"d{i}" for i in range(12)]))
     request = Request(questions=5, grid=Grid(("rag",), (4,)))
-    plan, cases = prepared(experiment("probe"), request, settings, pipeline(opened, settings))
+    plan, cases = plan_experiment(find_experiment("probe"), request, settings, pipeline(opened, settings))
     assert plan.sample == {"how": "at-random", "n": 5, "seed": 0}
     assert plan.dataset["n"] == len({case.question.id for case in cases}) == 5
     assert not {f"d{i}" for i in range(12)} & {name for case in cases for name in case.question.gold_documents}

@@ -13,9 +13,9 @@ from typing import TypeAlias
 
 from epicrisis.counting import units
 from epicrisis.errors import InputError
-from epicrisis.evaluation.experiments.passage_source import Evidence
-from epicrisis.evaluation.experiments.placement import placed
-from epicrisis.evaluation.experiments.study_protocols import Protocol
+from epicrisis.evaluation.experiments.passage_source import PassageSource
+from epicrisis.evaluation.experiments.placement import place_keys
+from epicrisis.evaluation.experiments.study_protocols import StudyProtocol
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.overrides import RunOverrides
 from epicrisis.retrieval.document_ranking import first, regrouped
@@ -38,7 +38,7 @@ UNPLACED = frozenset({"oracle", "closed-book", "chain-of-thought"})
 """Arms that read no placed ranking: they are asked once a question and repeat."""
 
 
-def rank_of(condition: Condition) -> tuple[float, ...]:
+def condition_order(condition: Condition) -> tuple[float, ...]:
     """For sorting: arms in their order here, then by number. Calls at once end in any order; tables have one."""
     arm = str(condition.get("arm", ""))
     numbers = (condition.get(name) for name in ("k", "place", "repeat"))
@@ -56,7 +56,7 @@ _STRATEGIES: Mapping[str, StrategyName] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Material:
+class QuestionPassages:
     """One question with the passages that its cases are made of."""
 
     question: Question
@@ -71,26 +71,26 @@ class Material:
         """The study's ranking: the keys at their place among what was retrieved, or among the pool."""
         others, made = (self.retrieved.passages, "retrieved") if pool is None else (pool, "random")
         try:
-            return placed(
+            return place_keys(
                 self.keys, others, k, place, gold=self.question.gold_documents, distractors=made, count=self.count
             )
         except InputError as error:
             raise InputError(f"question {self.question.id!r}: {error.message}") from None
 
 
-Find: TypeAlias = Callable[[Question], Examples]
+ExampleFinder: TypeAlias = Callable[[Question], Examples]
 
 
 @dataclass(frozen=True, slots=True)
 class Study:
     """What all experiments are handed: where passages come from, the protocol, how often all is asked, the seed."""
 
-    evidence: Evidence
-    protocol: Protocol
+    evidence: PassageSource
+    protocol: StudyProtocol
     repeats: int = 1
     """Repeat r asks everything once more with the seed + r."""
     seed: int = 0
-    examples: Mapping[str, Find] = field(default_factory=dict)
+    examples: Mapping[str, ExampleFinder] = field(default_factory=dict)
     """Searches for solved questions, by the names that the tables give them."""
 
     def check(self, arms: Collection[str]) -> None:
@@ -103,7 +103,7 @@ class Study:
         if "fused" in arms and self.evidence.words is None:
             raise InputError("the arm fused needs a search by words: give one, or leave the arm out")
 
-    def gather(self, questions: Sequence[Question], depth: int) -> tuple[Material, ...]:
+    def gather(self, questions: Sequence[Question], depth: int) -> tuple[QuestionPassages, ...]:
         """The material of each question, `depth` distractors deep.
 
         Raises InputError where a question has no gold letter or no gold document, or where one of them is not there:
@@ -120,7 +120,7 @@ class Study:
                 "questions out, or read retracted ones with --setting 'scope.include=[\"retracted\"]'"
             )
         return tuple(
-            Material(
+            QuestionPassages(
                 question,
                 _keys(question, there, self.protocol, self.seed),
                 self.evidence.retrieve(question, depth + sum(map(len, there.values()))),
@@ -129,7 +129,7 @@ class Study:
             for question, there in found
         )
 
-    def found(self, questions: Sequence[Question], depth: int) -> tuple[Material, ...]:
+    def found(self, questions: Sequence[Question], depth: int) -> tuple[QuestionPassages, ...]:
         """What is retrieved for each question, `depth` documents or passages deep, where nothing is placed and no
         key need be known.
 
@@ -137,11 +137,13 @@ class Study:
         """
         _check_questions(questions, gold_documents=False)
         count = self.evidence.count
-        return tuple(Material(question, (), self.evidence.retrieve(question, depth), count) for question in questions)
+        return tuple(
+            QuestionPassages(question, (), self.evidence.retrieve(question, depth), count) for question in questions
+        )
 
     def cases(
         self,
-        material: Material,
+        material: QuestionPassages,
         condition: Condition,
         ranking: Ranking | None = None,
         preflight: bool | Preflight = False,
@@ -162,13 +164,13 @@ class Study:
             for repeat in range(self.repeats)
         ]
 
-    def bounds(self, material: Material, arms: Iterable[str]) -> list[Case]:
+    def bounds(self, material: QuestionPassages, arms: Iterable[str]) -> list[Case]:
         """The cases of those of the arms that read no placed ranking."""
         return [each for arm in arms if arm in UNPLACED for each in self.cases(material, {"arm": arm})]
 
 
 def _read(
-    arm: str, material: Material, ranking: Ranking | None, evidence: Evidence, protocol: Protocol
+    arm: str, material: QuestionPassages, ranking: Ranking | None, evidence: PassageSource, protocol: StudyProtocol
 ) -> Ranking | None:
     """What the arm reads."""
     if arm == "oracle":
@@ -193,7 +195,7 @@ def _read(
 
 
 def _keys(
-    question: Question, there: Mapping[str, tuple[Passage, ...]], protocol: Protocol, seed: int
+    question: Question, there: Mapping[str, tuple[Passage, ...]], protocol: StudyProtocol, seed: int
 ) -> tuple[Passage, ...]:
     names = list(question.gold_documents)
     if protocol.gold == "one":

@@ -14,7 +14,7 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.grouping import AccuracyMeasure, Group, spread, table
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments.arms import UNPLACED, Study
-from epicrisis.evaluation.experiments.placement import drawn
+from epicrisis.evaluation.experiments.placement import shuffle_pool
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.types import Question
@@ -45,7 +45,7 @@ def cases(questions: Sequence[Question], study: Study, *, k: int = K, arms: Sequ
     made: list[Case] = []
     for material in study.gather(questions, k):
         made += study.bounds(material, arms)
-        random = drawn(pool, study.seed, material.question.id, study.evidence.count)
+        random = shuffle_pool(pool, study.seed, material.question.id, study.evidence.count)
         rankings = {RETRIEVED: material.placed(k, MIDDLE), RANDOM: material.placed(k, MIDDLE, random)}
         for arm, (distractors, ranking) in product(placed_arms, rankings.items()):
             made += study.cases(material, {"arm": arm, "k": k, "place": MIDDLE, "distractors": distractors}, ranking)

@@ -36,7 +36,7 @@ class _Gap:
     number: str
 
 
-def drawn(passages: Sequence[Passage], n: int) -> tuple[Dataset, Mapping[str, Passage]]:
+def draw_questions(passages: Sequence[Passage], n: int) -> tuple[Dataset, Mapping[str, Passage]]:
     """`n` questions from the first passages that yield one, one a document; and the passage that answers each, by the
     question's id.
 

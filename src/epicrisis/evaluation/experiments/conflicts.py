@@ -46,7 +46,7 @@ class PartialChoice:
 
 
 @dataclass(frozen=True, slots=True)
-class Parted:
+class PartitionedCase:
     """One case that was read in parts: what they stated, in partition order, and what came of it."""
 
     outcome: Outcome
@@ -63,7 +63,7 @@ class Parted:
         return len({part.choice for part in self.stated}) > 1
 
 
-def parted(records: Iterable[RunRecord]) -> tuple[Parted, ...]:
+def partitioned_cases(records: Iterable[RunRecord]) -> tuple[PartitionedCase, ...]:
     """Those of the records whose passages were read in parts; one whose preflight found one prompt enough is none.
 
     Raises InputError where a question has no options or no gold letter.
@@ -71,14 +71,14 @@ def parted(records: Iterable[RunRecord]) -> tuple[Parted, ...]:
     return tuple(_parted(record) for record in records if record["answer"]["partials"])
 
 
-def _parted(record: RunRecord) -> Parted:
+def _parted(record: RunRecord) -> PartitionedCase:
     answer = record["answer"]
     (outcome,) = outcomes([record])
     partials = sorted(answer["partials"], key=lambda partial: int(partial["partition"]))
     days = _days(answer["trace"])
     gold = set(answer["question"]["gold_documents"])
     relevant = [partial for partial in partials if partial["state"] == "relevant"]
-    return Parted(
+    return PartitionedCase(
         outcome=outcome,
         final=answer["choice"] if outcome.state == "answered" else None,
         gold=answer["question"]["gold"],
@@ -139,7 +139,9 @@ RULES: Mapping[str, Decide] = {
 """What a reader who combines the parts might go by. The last one is known to nobody who answers: it is a bound."""
 
 
-def rules_table(cases: Sequence[Parted], measure: AccuracyMeasure = "right", seed: int = 0, source: str = "") -> Table:
+def rules_table(
+    cases: Sequence[PartitionedCase], measure: AccuracyMeasure = "right", seed: int = 0, source: str = ""
+) -> Table:
     """How often the answer to a conflict is the one that each rule would give, and how right that rule would be."""
     conflicts = [case for case in cases if case.conflict]
     rows, differences = [], []
@@ -189,25 +191,25 @@ def rules_table(cases: Sequence[Parted], measure: AccuracyMeasure = "right", see
     )
 
 
-def _with(case: Parted, right: bool) -> Outcome:
+def _with(case: PartitionedCase, right: bool) -> Outcome:
     return Outcome(case.outcome.question, case.outcome.condition, "answered", right, case.outcome.chance)
 
 
 # -- against plain RAG ------------------------------------------------------------------------------------------------
 
 
-def split(records: Iterable[RunRecord]) -> tuple[tuple[Parted, ...], tuple[Outcome, ...]]:
+def split_arms(records: Iterable[RunRecord]) -> tuple[tuple[PartitionedCase, ...], tuple[Outcome, ...]]:
     """BriefContext's cases and plain RAG's outcomes, by the condition `arm`, else by the strategy of the answer."""
     arms: dict[str, list[RunRecord]] = {OURS: [], RIVAL: []}
     for record in records:
         arm = record.get("condition", {}).get(_ARM, record["answer"]["strategy"])
         if arm in arms:
             arms[arm].append(record)
-    return parted(arms[OURS]), outcomes(arms[RIVAL])
+    return partitioned_cases(arms[OURS]), outcomes(arms[RIVAL])
 
 
 def conflicts_table(
-    cases: Sequence[Parted],
+    cases: Sequence[PartitionedCase],
     rival: Sequence[Outcome],
     by: Sequence[str] = (),
     measure: AccuracyMeasure = "right",
@@ -288,7 +290,7 @@ def _pair(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
     return tuple(sorted({name for outcome in outcomes for name in outcome.condition} - {_ARM}))
 
 
-def parts_table(cases: Sequence[Parted], by: Sequence[str] = (), source: str = "") -> Table:
+def parts_table(cases: Sequence[PartitionedCase], by: Sequence[str] = (), source: str = "") -> Table:
     """What the parts said: counts of parts, and of cases by how many of their parts stated a choice."""
     rows: list[tuple[Cell, ...]] = []
     for key, members in _groups(cases, by):
@@ -319,9 +321,11 @@ def parts_table(cases: Sequence[Parted], by: Sequence[str] = (), source: str = "
     )
 
 
-def _groups(cases: Sequence[Parted], by: Sequence[str]) -> list[tuple[tuple[Cell, ...], list[Parted]]]:
+def _groups(
+    cases: Sequence[PartitionedCase], by: Sequence[str]
+) -> list[tuple[tuple[Cell, ...], list[PartitionedCase]]]:
     """The cases at each condition, in order of appearance, and last all of them."""
-    found: dict[tuple[Cell, ...], list[Parted]] = {}
+    found: dict[tuple[Cell, ...], list[PartitionedCase]] = {}
     for case in cases if by else ():
         found.setdefault(tuple(case.outcome.condition.get(name) for name in by), []).append(case)
     return [*found.items(), (tuple("all" for _ in by), list(cases))]

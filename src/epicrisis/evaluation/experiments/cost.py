@@ -47,7 +47,7 @@ class TokenTotals:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class PromptShape:
     """A question's prompts, in tokens, in the papers' terms."""
 
     context: float
@@ -60,12 +60,14 @@ class Shape:
     """Map calls, M."""
 
 
-def rag(shape: Shape) -> TokenTotals:
+def rag_tokens(shape: PromptShape) -> TokenTotals:
     """Equation 4."""
     return TokenTotals(shape.context + shape.instruction, shape.output, 1)
 
 
-def map_reduce(shape: Shape, equation: Equation = "corrected", *, prefix_cache: bool = False) -> TokenTotals:
+def map_reduce_tokens(
+    shape: PromptShape, equation: Equation = "corrected", *, prefix_cache: bool = False
+) -> TokenTotals:
     """Equation 5; `corrected` adds the reduce call's input: its instruction, the question, and M findings.
 
     With `prefix_cache` the map calls after the first find their common beginning computed.
@@ -79,11 +81,11 @@ def map_reduce(shape: Shape, equation: Equation = "corrected", *, prefix_cache: 
     )
 
 
-def with_preflight(
-    shape: Shape, skipped: float, equation: Equation = "corrected", *, prefix_cache: bool = False
+def preflight_tokens(
+    shape: PromptShape, skipped: float, equation: Equation = "corrected", *, prefix_cache: bool = False
 ) -> TokenTotals:
     """The mean where this share of the questions, 0 to 1, is answered from one prompt."""
-    return rag(shape) * skipped + map_reduce(shape, equation, prefix_cache=prefix_cache) * (1 - skipped)
+    return rag_tokens(shape) * skipped + map_reduce_tokens(shape, equation, prefix_cache=prefix_cache) * (1 - skipped)
 
 
 # -- measured ---------------------------------------------------------------------------------------------------------
@@ -131,7 +133,7 @@ class CaseCost:
         return self.question, canonical({name: value for name, value in self.condition.items() if name != "arm"})
 
 
-def spent(records: Iterable[RunRecord]) -> tuple[CaseCost, ...]:
+def case_costs(records: Iterable[RunRecord]) -> tuple[CaseCost, ...]:
     """What each case took, in their order."""
     return tuple(_spent(record) for record in records)
 
@@ -230,7 +232,7 @@ def _twins(cases: Iterable[CaseCost], arm: str = BRIEF_CONTEXT) -> list[tuple[Ca
     return [(case, rags[case.twin]) for case in counted if case.arm == arm and case.twin in rags]
 
 
-def times(cases: Iterable[CaseCost], k: Cell) -> float | None:
+def token_ratio(cases: Iterable[CaseCost], k: Cell) -> float | None:
     """Tokens, in and out, of BriefContext to those of plain RAG at this k, on the cases that both have counted; `None`
     where there is none."""
     twins = [pair for pair in _twins(cases) if pair[0].k == k]
@@ -250,7 +252,7 @@ def prediction_table(cases: Sequence[CaseCost], source: str = "") -> Table:
         if not closed or not any(not case.skipped for case in ours):
             lacking.append(f"{'' if k is None else f'k = {k}: '}{_LACKING}")
             continue
-        shape = shape_of(ours, rivals, closed)
+        shape = mean_shape(ours, rivals, closed)
         same = {case.twin for case in rivals}
         checked = [case for case, _ in _twins(cases, CHECKED) if case.plain and case.twin in same]
         rows += _predicted(k, shape, ours, rivals, closed, checked or ours)
@@ -278,11 +280,11 @@ _LACKING = (
 )
 
 
-def shape_of(ours: Sequence[CaseCost], rivals: Sequence[CaseCost], closed: Sequence[CaseCost]) -> Shape:
+def mean_shape(ours: Sequence[CaseCost], rivals: Sequence[CaseCost], closed: Sequence[CaseCost]) -> PromptShape:
     """The mean shape of these cases' questions: from plain RAG's prompts and closed book's (which are instruction and
     question alone), and from the number of BriefContext's map calls. None of them is empty."""
     instruction = fmean(case.one.input for case in closed)
-    return Shape(
+    return PromptShape(
         context=fmean(case.one.input for case in rivals) - instruction,
         instruction=instruction,
         output=fmean(case.one.output for case in rivals),
@@ -292,7 +294,7 @@ def shape_of(ours: Sequence[CaseCost], rivals: Sequence[CaseCost], closed: Seque
 
 def _predicted(
     k: Cell,
-    shape: Shape,
+    shape: PromptShape,
     ours: Sequence[CaseCost],
     rivals: Sequence[CaseCost],
     closed: Sequence[CaseCost],
@@ -313,17 +315,17 @@ def _predicted(
         return (k, f"measured: {what}", *tokens, *_times(_summed(cases), base), *known)
 
     rows = [
-        predicted("equation 4: RAG", rag(shape)),
+        predicted("equation 4: RAG", rag_tokens(shape)),
         measured("RAG", rivals),
-        predicted("equation 5 as printed", map_reduce(shape, "published")),
-        predicted("with the reduce call's input", map_reduce(shape)),
-        predicted("and a prefix cache", map_reduce(shape, prefix_cache=True)),
+        predicted("equation 5 as printed", map_reduce_tokens(shape, "published")),
+        predicted("with the reduce call's input", map_reduce_tokens(shape)),
+        predicted("and a prefix cache", map_reduce_tokens(shape, prefix_cache=True)),
         measured("read in parts", [case for case in ours if not case.skipped]),
     ]
     if skipped := fmean(case.skipped for case in checked):
         told = f"and preflight, {100 * skipped:.1f} % from one prompt"
         rows += [
-            predicted(told, with_preflight(shape, skipped, prefix_cache=True)),
+            predicted(told, preflight_tokens(shape, skipped, prefix_cache=True)),
             measured("with preflight", checked),
         ]
     return rows

@@ -15,9 +15,9 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments import ensembles, medprompt, openmedprompt
 from epicrisis.evaluation.experiments import model_comparison as models
-from epicrisis.evaluation.experiments.arms import Study, rank_of
+from epicrisis.evaluation.experiments.arms import Study, condition_order
 from epicrisis.evaluation.experiments.experiment import Experiment, Grid, QuestionsBySet, Request, Runs
-from epicrisis.evaluation.experiments.passage_source import Evidence
+from epicrisis.evaluation.experiments.passage_source import PassageSource
 from epicrisis.evaluation.grading.correctness import marking_of
 from epicrisis.evaluation.grading.correctness_tables import remarks as marks_told
 from epicrisis.evaluation.runs.case import Case, Condition
@@ -31,13 +31,13 @@ T = TypeVar("T")
 _STUDIED = ("careqa", "mirage/medmcqa", "mirage/medqa", "mirage/mmlu")
 
 
-def nowhere() -> Evidence:
+def nowhere() -> PassageSource:
     """The evidence of an experiment that reads none."""
 
     def none(*_: Any) -> Any:
         raise InputError("this experiment reads no library of passages")
 
-    return Evidence(retrieve=none, passages_of=none)
+    return PassageSource(retrieve=none, passages_of=none)
 
 
 def sources(request: Request, settings: Settings, held: ExitStack, grid: Grid) -> dict[str, ExampleSearch]:
@@ -131,7 +131,7 @@ def _marked(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
     found = {run.name: _in_order(run, marking.outcomes()) for run, marking in marked}
     notes = dict.fromkeys(note for _, marking in marked for note in marks_told(marking))
     made = openmedprompt.tables(_each_set(found, _condition), remarks=(*remarks, *notes)) if found else ()
-    took = ensembles.took(_each_set(_records(runs), _recorded), ("arm", "examples", "k", "n"))
+    took = ensembles.usage_table(_each_set(_records(runs), _recorded), ("arm", "examples", "k", "n"))
     to_do = (
         f"{run.name}: nobody has marked these open answers yet, so nothing says which are right: `epicrisis open-ended "
         "mark FOLDER --model MODEL` with the run's folder, then `epicrisis report` or the same command again."
@@ -151,7 +151,7 @@ def _tables(
         records = _records(runs)
         if "set" not in by:
             found, records = _each_set(found, _condition), _each_set(records, _recorded)
-        return (*made(found, remarks=remarks), ensembles.took(records, by))
+        return (*made(found, remarks=remarks), ensembles.usage_table(records, by))
 
     return of
 
@@ -163,7 +163,7 @@ def _in_order(run: RecordedRun, found: Sequence[Outcome]) -> list[Outcome]:
 
     def place(each: Outcome) -> tuple[Any, ...]:
         source = places.get(str(each.condition.get("examples")), -1)
-        return str(each.condition.get("set", "")), source, rank_of(each.condition), each.question
+        return str(each.condition.get("set", "")), source, condition_order(each.condition), each.question
 
     return sorted(found, key=place)
 

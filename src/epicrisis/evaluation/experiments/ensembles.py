@@ -93,14 +93,14 @@ def cases(
                 treatment = RunOverrides(_STRATEGIES[arm], voting=voting)
                 made += drawing.cases(question, {"arm": arm, "votes": n}, treatment)
             for temperature in sorted({*temperatures} - {drawing.voting.temperature}):
-                n = most_like(N, votes)
+                n = preferred_size(N, votes)
                 voting = replace(drawing.votes(n, shuffle=arm == SHUFFLED), temperature=temperature)
                 condition: Condition = {"arm": arm, "votes": n, "temperature": temperature}
                 made += drawing.cases(question, condition, RunOverrides(_STRATEGIES[arm], voting=voting))
     return tuple(made)
 
 
-def most_like(n: int, asked: Sequence[int]) -> int:
+def preferred_size(n: int, asked: Sequence[int]) -> int:
     """This number where it was asked, else the largest that was."""
     return n if n in asked else max(asked)
 
@@ -166,7 +166,7 @@ def _methods(model: str, outcomes: Sequence[Outcome]) -> list[Group]:
     against = of(outcomes, arm=COT)
     for arm in ARMS:
         asked = _votes(outcomes, arm)
-        n = most_like(N, asked) if asked else None
+        n = preferred_size(N, asked) if asked else None
         here = of(outcomes, arm=arm) if n is None else of(outcomes, arm=arm, votes=n)
         if here:
             groups.append(Group((model, arm, n), here, against if arm != COT else (), ("repeat",)))
@@ -211,7 +211,7 @@ _TOOK = (
 )
 
 
-def took(runs: Mapping[str, Iterable[RunRecord]], by: Sequence[str]) -> Table:
+def usage_table(runs: Mapping[str, Iterable[RunRecord]], by: Sequence[str]) -> Table:
     """Calls and tokens a case, by these conditions; failed cases are left out and counted."""
     rows: list[tuple[Cell, ...]] = []
     for model, records in runs.items():

@@ -37,8 +37,8 @@ from epicrisis.evaluation.analysis.grouping import (
 from epicrisis.evaluation.analysis.published import published
 from epicrisis.evaluation.analysis.statistics import Difference, Interval, Mean, of_all_alike, paired_difference
 from epicrisis.evaluation.analysis.table import Cell, Table
-from epicrisis.evaluation.experiments.arms import UNPLACED, Material, Study
-from epicrisis.evaluation.experiments.passage_source import Evidence
+from epicrisis.evaluation.experiments.arms import UNPLACED, QuestionPassages, Study
+from epicrisis.evaluation.experiments.passage_source import PassageSource
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome, RunRecord
 from epicrisis.retrieval.document_ranking import first
@@ -98,7 +98,12 @@ def cases(
 
 
 def _cases(
-    study: Study, material: Material, condition: Mapping[str, str], k: int, mirage_k: int, check: PreflightSettings
+    study: Study,
+    material: QuestionPassages,
+    condition: Mapping[str, str],
+    k: int,
+    mirage_k: int,
+    check: PreflightSettings,
 ) -> list[Case]:
     arm = condition["arm"]
     if arm in UNPLACED:
@@ -107,11 +112,15 @@ def _cases(
         fused = study.evidence.fused(material.question, mirage_k)
         return study.cases(material, {**condition, "k": mirage_k}, fused)
     ranking = first(material.retrieved, k, study.evidence.count)
-    verdict = arm == CHECKED and check.enabled and checked(study.evidence, material.question, material.retrieved, check)
+    verdict = (
+        arm == CHECKED
+        and check.enabled
+        and preflight_verdict(study.evidence, material.question, material.retrieved, check)
+    )
     return study.cases(material, {**condition, "k": k}, ranking, verdict)
 
 
-def _check(evidence: Evidence, arms: Sequence[str], check: PreflightSettings) -> None:
+def _check(evidence: PassageSource, arms: Sequence[str], check: PreflightSettings) -> None:
     known = (*ARMS, CLOSED)
     if unknown := [arm for arm in arms if arm not in known]:
         raise InputError(f"no arm is called {unknown[0]}: known are {', '.join(known)}")
@@ -126,7 +135,9 @@ def _check(evidence: Evidence, arms: Sequence[str], check: PreflightSettings) ->
         raise InputError("the preflight check by reranker-overlap needs a reranker: name one, or take another signal")
 
 
-def checked(evidence: Evidence, question: Question, ranking: Ranking, check: PreflightSettings) -> Preflight:
+def preflight_verdict(
+    evidence: PassageSource, question: Question, ranking: Ranking, check: PreflightSettings
+) -> Preflight:
     """The verdict on this ranking, its first hits ranked anew as the signal asks."""
     top = first(ranking, check.depth, evidence.count)
     rule = rule_for(
@@ -165,7 +176,7 @@ def _scored(ranking: Ranking) -> list[tuple[str, float]]:
     return [(hit.passage.id, hit.score) for hit in ranking.hits]
 
 
-def stood_in(records: Iterable[RunRecord]) -> tuple[str, ...]:
+def mirage_remarks(records: Iterable[RunRecord]) -> tuple[str, ...]:
     """A remark on the retrievers of the arm `mirage`, as its rankings name them; none where it was not asked."""
     found = dict.fromkeys(
         json.dumps(event["ranking"]["parameters"].get("encoder"))

@@ -12,7 +12,7 @@ from functools import partial
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.grouping import AccuracyMeasure, Group, table
 from epicrisis.evaluation.analysis.table import Table
-from epicrisis.evaluation.experiments.arms import Find
+from epicrisis.evaluation.experiments.arms import ExampleFinder
 from epicrisis.evaluation.experiments.ensembles import SHUFFLED, VoteSampling, check_choices, of
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome
@@ -41,7 +41,7 @@ _NOTES = (
 def cases(
     questions: Sequence[Question],
     drawing: VoteSampling,
-    sources: Mapping[str, Find],
+    sources: Mapping[str, ExampleFinder],
     *,
     votes: int = VOTES,
     arms: Sequence[str] = ARMS,

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.grouping import AccuracyMeasure, Group, mean, table
 from epicrisis.evaluation.analysis.table import Cell, Table
-from epicrisis.evaluation.experiments.arms import Find
+from epicrisis.evaluation.experiments.arms import ExampleFinder
 from epicrisis.evaluation.experiments.ensembles import SHUFFLED, ZERO, VoteSampling, check_choices, of
 from epicrisis.evaluation.experiments.medprompt import MEDPROMPT
 from epicrisis.evaluation.runs.case import Case
@@ -35,7 +35,11 @@ _SORTED = (
 
 
 def cases(
-    asked: Mapping[str, Sequence[Question]], drawing: VoteSampling, sources: Mapping[str, Find], *, votes: int = VOTES
+    asked: Mapping[str, Sequence[Question]],
+    drawing: VoteSampling,
+    sources: Mapping[str, ExampleFinder],
+    *,
+    votes: int = VOTES,
 ) -> tuple[Case, ...]:
     """Of questions by the name of their set. Conditions: `set`, `arm`, `repeat`. Raises InputError unless there is one
     source of examples, or for a question without a gold letter."""

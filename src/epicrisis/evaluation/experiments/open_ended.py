@@ -93,7 +93,7 @@ def cases(questions: Sequence[Question], *, preflight: bool = False) -> tuple[Ca
     )
 
 
-def judging_of(folder: Path, people: Sequence[Path] = (), models: Sequence[Path] = ()) -> Judging:
+def read_judging(folder: Path, people: Sequence[Path] = (), models: Sequence[Path] = ()) -> Judging:
     """The pairs of a folder that `pairs.write` wrote, with the verdicts in these files. Raises InputError."""
     paired = blind_pairs.read(folder)
     judges: dict[str, Mapping[str, PairJudgement]] = {}
@@ -104,9 +104,9 @@ def judging_of(folder: Path, people: Sequence[Path] = (), models: Sequence[Path]
     return Judging(paired, human_verdicts.read_verdicts(people, {pair.id for pair in paired.pairs}), judges)
 
 
-def judging_in(folder: Path) -> Judging:
-    """As `judging_of`, with all files of verdicts that lie in the folder by the names that PEOPLE and MODELS say."""
-    return judging_of(folder, sorted(folder.glob(PEOPLE)), sorted(folder.glob(MODELS)))
+def read_judging_folder(folder: Path) -> Judging:
+    """As `read_judging`, with all files of verdicts that lie in the folder by the names that PEOPLE and MODELS say."""
+    return read_judging(folder, sorted(folder.glob(PEOPLE)), sorted(folder.glob(MODELS)))
 
 
 def tables(judgings: Mapping[str, Judging], *, remarks: Sequence[str] = (), seed: int = 0) -> tuple[Table, ...]:

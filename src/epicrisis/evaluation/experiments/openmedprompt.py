@@ -16,8 +16,8 @@ from epicrisis.answering.refining import Refining
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.grouping import AccuracyMeasure, Group, table
 from epicrisis.evaluation.analysis.table import Table
-from epicrisis.evaluation.experiments.arms import Find
-from epicrisis.evaluation.experiments.ensembles import VoteSampling, most_like, of
+from epicrisis.evaluation.experiments.arms import ExampleFinder
+from epicrisis.evaluation.experiments.ensembles import VoteSampling, of, preferred_size
 from epicrisis.evaluation.experiments.medprompt import NONE
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.evaluation.runs.outcomes import Outcome
@@ -58,12 +58,12 @@ class Sizes:
     @property
     def k(self) -> int:
         """Examples of the rows over drafts and rounds, and of the one draft."""
-        return most_like(K, self.ks)
+        return preferred_size(K, self.ks)
 
     @property
     def n(self) -> int:
         """Drafts or rounds of the rows over examples."""
-        return most_like(N, self.ns)
+        return preferred_size(N, self.ns)
 
     def pairs(self) -> list[tuple[int, int]]:
         """(n, k), the largest n first, so that the rest is there."""
@@ -74,7 +74,7 @@ class Sizes:
 def cases(
     questions: Sequence[Question],
     drawing: VoteSampling,
-    sources: Mapping[str, Find],
+    sources: Mapping[str, ExampleFinder],
     *,
     sizes: Sizes = Sizes(),
     arms: Sequence[str] = ARMS,
@@ -105,7 +105,7 @@ def cases(
 
 
 def _treated(
-    question: Question, sources: Mapping[str, Find], sizes: Sizes, arms: Sequence[str]
+    question: Question, sources: Mapping[str, ExampleFinder], sizes: Sizes, arms: Sequence[str]
 ) -> Iterator[tuple[Condition, RunOverrides]]:
     none = Examples(())
     if ONE in arms:

@@ -21,7 +21,7 @@ POOL = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class PassageSource:
     """Where passages come from."""
 
     retrieve: Callable[[Question, int], Ranking]
@@ -41,7 +41,7 @@ class Evidence:
     """What is counted."""
 
 
-def of_library(
+def library_source(
     opened: Opened,
     settings: Settings,
     by: SearchMode,
@@ -49,7 +49,7 @@ def of_library(
     reranker: tuple[str, Reranker] | None = None,
     seed: int = 0,
     count: CountUnit | None = None,
-) -> Evidence:
+) -> PassageSource:
     """The open library's. `reranker` is the rival's; one of the settings is part of every search already. `count`
     goes before what the settings count."""
     counted = count or settings.counted()
@@ -69,7 +69,7 @@ def of_library(
         hits = opened.library.search_words(question.text, len(ids), scope(question), within=ids)
         return [(hit.passage.id, hit.score) for hit in hits]
 
-    return Evidence(
+    return PassageSource(
         retrieve=lambda question, k: ranked(question, k, by),
         passages_of=lambda question: passages_of(opened.library, question.gold_documents, scope(question)),
         words=words,

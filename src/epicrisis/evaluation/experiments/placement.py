@@ -25,7 +25,7 @@ def first_rank(place: int, k: int, keys: int = 1) -> int:
     return (place * (k - keys) + 50) // 100
 
 
-def distinct(places: Iterable[int], k: int, keys: int = 1) -> tuple[int, ...]:
+def distinct_places(places: Iterable[int], k: int, keys: int = 1) -> tuple[int, ...]:
     """The places that have a rank of their own among `k`; of those that share one the one that says it best, so that
     the last rank is the 100th percentile. One alone at k = 1."""
     by_rank: dict[int, int] = {}
@@ -34,7 +34,7 @@ def distinct(places: Iterable[int], k: int, keys: int = 1) -> tuple[int, ...]:
     return tuple(sorted(by_rank.values()))
 
 
-def placed(
+def place_keys(
     keys: Sequence[Passage],
     others: Sequence[Passage],
     k: int,
@@ -75,7 +75,7 @@ def placed(
     return in_order(ordered, "placed", parameters)
 
 
-def drawn(pool: Sequence[Passage], seed: int, question: str, count: CountUnit = "documents") -> list[Passage]:
+def shuffle_pool(pool: Sequence[Passage], seed: int, question: str, count: CountUnit = "documents") -> list[Passage]:
     """The pool in an order of its own for each question, by seed and ids alone; the passages of a document, which stand
     together in the pool, still do."""
 

@@ -19,7 +19,7 @@ from epicrisis.types import Question
 NAME = "evaluate"
 
 
-def prepared(
+def plan_plain_run(
     questions: str,
     settings: Settings,
     pipeline: Pipeline,

@@ -25,7 +25,7 @@ from epicrisis.evaluation.analysis.grouping import notes as notes_of
 from epicrisis.evaluation.analysis.statistics import Difference, paired_difference
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.experiments.arms import UNPLACED, Study
-from epicrisis.evaluation.experiments.placement import PLACES, distinct
+from epicrisis.evaluation.experiments.placement import PLACES, distinct_places
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.types import Question
@@ -74,7 +74,7 @@ def cases(
         keys = len(units(material.keys, study.evidence.count))
         for k in ks:
             read = max(k, keys) if at_least_keys else k
-            rankings = {place: material.placed(read, place) for place in distinct(places, read, keys)}
+            rankings = {place: material.placed(read, place) for place in distinct_places(places, read, keys)}
             for arm, (place, ranking) in product(placed_arms, rankings.items()):
                 made += study.cases(material, {"arm": arm, "k": k, "place": place}, ranking)
     return tuple(made)

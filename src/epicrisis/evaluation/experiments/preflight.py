@@ -18,7 +18,7 @@ import numpy as np
 from epicrisis.evaluation.analysis.published import published
 from epicrisis.evaluation.analysis.statistics import Interval, Mean, wilson
 from epicrisis.evaluation.analysis.table import Cell, Table
-from epicrisis.evaluation.experiments.recorded_rankings import Recorded
+from epicrisis.evaluation.experiments.recorded_rankings import QuestionRankings
 from epicrisis.retrieval.document_ranking import document_of
 from epicrisis.retrieval.ranking_signals import Signal, measured
 
@@ -44,7 +44,7 @@ class Definition:
     missing: Literal["issue", "apart"] = "issue"
     """What a key document is that is not among those read: no strategy finds it there."""
 
-    def label(self, each: Recorded) -> Label:
+    def label(self, each: QuestionRankings) -> Label:
         """What the question counts as."""
         if not each.held:
             return "no-key"
@@ -88,9 +88,9 @@ class Rule:
     threshold: float
     depth: int = 16
 
-    def agree(self, each: Recorded) -> bool | None:
+    def agree(self, each: QuestionRankings) -> bool | None:
         """Whether map-reduce is skipped; `None` where the signal was not recorded."""
-        value = signal_of(self.signal, each, self.depth)
+        value = signal_value(self.signal, each, self.depth)
         return None if value is None else value > self.threshold
 
     def __str__(self) -> str:
@@ -105,7 +105,7 @@ AS_CODED = Rule(Signal("overlap", 3), 0.3, depth=64)
 ALWAYS, NEVER = Rule(Signal("overlap", 3), math.inf), Rule(Signal("overlap", 3), -math.inf)
 
 
-def signal_of(signal: Signal, each: Recorded, depth: int = 16) -> float | None:
+def signal_value(signal: Signal, each: QuestionRankings, depth: int = 16) -> float | None:
     """The signal's value for a question; `None` where it was not recorded."""
     cut = each.at_depth(depth)
     return measured(signal, cut.dense, cut.bm25, cut.reranked)
@@ -133,25 +133,25 @@ class Confusion:
 
     @property
     def precision(self) -> Mean:
-        return share(self.tp, self.tp + self.fp)
+        return proportion(self.tp, self.tp + self.fp)
 
     @property
     def recall(self) -> Mean:
-        return share(self.tp, self.tp + self.fn)
+        return proportion(self.tp, self.tp + self.fn)
 
     @property
     def specificity(self) -> Mean:
         """Of the questions without the issue, those that skip map-reduce: the papers' "true negatives filtered"."""
-        return share(self.tn, self.fp + self.tn)
+        return proportion(self.tn, self.fp + self.tn)
 
     @property
     def accuracy(self) -> Mean:
-        return share(self.tp + self.tn, self.n)
+        return proportion(self.tp + self.tn, self.n)
 
     @property
     def skipped(self) -> Mean:
         """Of all questions, labelled or not, those that skip map-reduce: what is saved (errata B4)."""
-        return share(self.tn + self.fn + self.apart_skipped, self.n + self.apart)
+        return proportion(self.tn + self.fn + self.apart_skipped, self.n + self.apart)
 
     def f1(self, resamples: int = 10_000, seed: int = 0) -> Mean:
         """Harmonic mean of precision and recall; its interval is a bootstrap of the labelled questions."""
@@ -164,7 +164,7 @@ class Confusion:
         return Mean(2 * self.tp / (2 * self.tp + self.fp + self.fn), Interval(float(low), float(high)), self.n)
 
 
-def share(part: int, whole: int) -> Mean:
+def proportion(part: int, whole: int) -> Mean:
     """A proportion with Wilson's interval; not a number where there is nothing to share."""
     return Mean(part / whole if whole else math.nan, wilson(part, whole), whole)
 
@@ -183,7 +183,7 @@ def confusion(judged: Iterable[tuple[Label, bool]]) -> Confusion:
     )
 
 
-def judge(recorded: Iterable[Recorded], rule: Rule, definition: Definition) -> Confusion:
+def evaluate_rule(recorded: Iterable[QuestionRankings], rule: Rule, definition: Definition) -> Confusion:
     """The rule's matrix under the definition, of the questions that have its signal."""
     pairs = [(definition.label(each), rule.agree(each)) for each in recorded]
     return confusion((label, agree) for label, agree in pairs if agree is not None)
@@ -197,7 +197,7 @@ class Point:
     confusion: Confusion
 
 
-def curve(labels: Sequence[Label], values: Sequence[float]) -> tuple[Point, ...]:
+def threshold_curve(labels: Sequence[Label], values: Sequence[float]) -> tuple[Point, ...]:
     """Every threshold that makes a difference, rising: from never (minus infinity) to always map-reduce."""
     order = sorted(range(len(values)), key=lambda i: values[i])
     disagreeing: Counter[Label] = Counter()
@@ -231,7 +231,7 @@ def specificity_at(points: Sequence[Point], recall: float) -> Point:
     return max(enough, key=lambda each: (each.confusion.specificity.value, each.confusion.recall.value))
 
 
-def area(labels: Sequence[Label], values: Sequence[float]) -> Mean:
+def roc_area(labels: Sequence[Label], values: Sequence[float]) -> Mean:
     """How often a question without the issue has the higher signal than one with it (ties half): 0.5 is chance.
 
     The area under the receiver's curve; interval by DeLong, DeLong and Clarke-Pearson, Biometrics 1988.
@@ -261,13 +261,16 @@ def published_confusion() -> Confusion:
 
 
 def rules_table(
-    recorded: Sequence[Recorded], rules: Sequence[Rule] = (PAPERS_RULE, ALWAYS, NEVER), k: int = 16, source: str = ""
+    recorded: Sequence[QuestionRankings],
+    rules: Sequence[Rule] = (PAPERS_RULE, ALWAYS, NEVER),
+    k: int = 16,
+    source: str = "",
 ) -> Table:
     """Supplementary Table 4 for each definition of the issue and each rule, and the papers' own matrix first."""
     rows = [("as published", "overlap > 0.2, n not stated", *_cells(published_confusion()))]
     for definition in definitions(k):
         for rule in rules:
-            rows.append((definition.name, str(rule), *_cells(judge(recorded, rule, definition))))
+            rows.append((definition.name, str(rule), *_cells(evaluate_rule(recorded, rule, definition))))
     notes = (
         _APART,
         "The published row is of other questions, another encoder and another library: no replication.",
@@ -285,7 +288,7 @@ def _cells(each: Confusion) -> tuple[Cell, ...]:
     return (each.tp, each.fn, each.fp, each.tn, *rates, each.apart)
 
 
-def places_table(recorded: Sequence[Recorded], k: int = 16, source: str = "") -> Table:
+def places_table(recorded: Sequence[QuestionRankings], k: int = 16, source: str = "") -> Table:
     """Where the best-placed key document of each question stands, by question set."""
     heads = ("place 1", "2 to 3", f"4 to {k}", f"not among {k}", "not in the library")
     counts: dict[str, Counter[str]] = {}
@@ -303,7 +306,7 @@ def places_table(recorded: Sequence[Recorded], k: int = 16, source: str = "") ->
     return Table("Where the key documents stand", ("set", "questions", *heads), tuple(rows), source=source)
 
 
-def counts_table(recorded: Sequence[Recorded], source: str = "") -> Table:
+def counts_table(recorded: Sequence[QuestionRankings], source: str = "") -> Table:
     """Return how often the papers' rule lets two passages of one document pass for two documents, by question set.
 
     Both countings look at the same recorded rankings of passages.
@@ -341,12 +344,12 @@ def counts_table(recorded: Sequence[Recorded], source: str = "") -> Table:
 
 
 def curve_table(
-    recorded: Sequence[Recorded], signal: Signal, definition: Definition, depth: int = 16, source: str = ""
+    recorded: Sequence[QuestionRankings], signal: Signal, definition: Definition, depth: int = 16, source: str = ""
 ) -> Table:
     """What every threshold of one signal gives, from never to always map-reduce."""
-    labels, values = labelled(recorded, signal, definition, depth)
+    labels, values = label_rankings(recorded, signal, definition, depth)
     rows: list[tuple[Cell, ...]] = []
-    for point in curve(labels, values):
+    for point in threshold_curve(labels, values):
         of = point.confusion
         precision, f1 = (each if each.n else None for each in (of.precision, of.f1()))
         rates = (precision, of.recall, of.specificity, f1, of.skipped)
@@ -361,7 +364,10 @@ def curve_table(
 
 
 def guards_table(
-    arms: Mapping[str, Sequence[Recorded]], rules: Sequence[Rule] = (PAPERS_RULE,), k: int = 16, source: str = ""
+    arms: Mapping[str, Sequence[QuestionRankings]],
+    rules: Sequence[Rule] = (PAPERS_RULE,),
+    k: int = 16,
+    source: str = "",
 ) -> Table:
     """What the rules say where a question may not find its own source (errata B15), beside where it may."""
     rows: list[tuple[Cell, ...]] = []
@@ -370,7 +376,7 @@ def guards_table(
         lost = [each for each in recorded if each.held and replace(PUBLISHED, top=k, k=k).label(each) == "issue"]
         for rule in rules:
             of = [[rule.agree(each) for each in part] for part in (recorded, lost, gone)]
-            skipped = (share(sum(map(bool, part)), sum(said is not None for said in part)) for part in of)
+            skipped = (proportion(sum(map(bool, part)), sum(said is not None for said in part)) for part in of)
             rows.append((guard, str(rule), len(recorded), len(lost), len(gone), *skipped))
     columns = (
         "guard",
@@ -389,10 +395,10 @@ def guards_table(
     return Table("Preflight under leak guards", columns, tuple(rows), notes, source)
 
 
-def labelled(
-    recorded: Iterable[Recorded], signal: Signal, definition: Definition, depth: int = 16
+def label_rankings(
+    recorded: Iterable[QuestionRankings], signal: Signal, definition: Definition, depth: int = 16
 ) -> tuple[list[Label], list[float]]:
     """Labels and the signal's values, of the questions that have it, in their order."""
-    values = [(definition.label(each), signal_of(signal, each, depth)) for each in recorded]
+    values = [(definition.label(each), signal_value(signal, each, depth)) for each in recorded]
     known = [(label, value) for label, value in values if value is not None]
     return [label for label, _ in known], [value for _, value in known]

@@ -27,14 +27,14 @@ from epicrisis.evaluation.experiments.preflight import (
     Label,
     Point,
     Rule,
-    area,
     confusion,
-    curve,
-    labelled,
-    signal_of,
+    label_rankings,
+    roc_area,
+    signal_value,
     specificity_at,
+    threshold_curve,
 )
-from epicrisis.evaluation.experiments.recorded_rankings import Recorded
+from epicrisis.evaluation.experiments.recorded_rankings import QuestionRankings
 from epicrisis.retrieval.ranking_signals import Signal
 
 FOLDS = 5
@@ -84,7 +84,7 @@ class PreflightCalibration:
 
     def at_recall(self, recall: float) -> Confusion:
         """Held out, at least this recall: the folds' signals, under one threshold for all that is moved until then."""
-        points = curve([each.label for each in self.judged], [each.percentile for each in self.judged])
+        points = threshold_curve([each.label for each in self.judged], [each.percentile for each in self.judged])
         return specificity_at(points, recall).confusion
 
     @property
@@ -102,8 +102,8 @@ class PreflightCalibration:
         return paired_difference(mine, theirs)
 
 
-def fit(
-    recorded: Sequence[Recorded],
+def fit_rule(
+    recorded: Sequence[QuestionRankings],
     definition: Definition = BEYOND_3,
     recall: float | None = None,
     *,
@@ -133,10 +133,10 @@ def fit(
     cut = [each.at_depth(depth) for each in recorded]
     best: tuple[tuple[float, float], Rule] | None = None
     for signal in signals:
-        of, values = labelled(cut, signal, definition, depth)
+        of, values = label_rankings(cut, signal, definition, depth)
         if len(values) < len(cut):
             continue
-        point = specificity_at(curve(of, values), recall)
+        point = specificity_at(threshold_curve(of, values), recall)
         worth = (point.confusion.specificity.value, point.confusion.recall.value)
         if best is None or worth > best[0]:
             best = worth, Rule(signal, point.threshold, depth)
@@ -148,7 +148,7 @@ def fit(
 
 
 def calibrate(
-    recorded: Sequence[Recorded],
+    recorded: Sequence[QuestionRankings],
     definition: Definition = BEYOND_3,
     recall: float | None = None,
     *,
@@ -166,16 +166,16 @@ def calibrate(
     rules = []
     for fold in range(folds):
         learnt = [each for each, part in zip(recorded, parts, strict=True) if part != fold]
-        rule = fit(learnt, definition, recall, signals=signals, depth=depth)
+        rule = fit_rule(learnt, definition, recall, signals=signals, depth=depth)
         rules.append(rule)
         held = [each for each, part in zip(recorded, parts, strict=True) if part == fold]
-        values = sorted(labelled(learnt, rule.signal, definition, depth)[1])
+        values = sorted(label_rankings(learnt, rule.signal, definition, depth)[1])
         for each, papers in zip(held, _papers(held), strict=True):
-            value = signal_of(rule.signal, each, depth)
+            value = signal_value(rule.signal, each, depth)
             below = 0.0 if value is None else bisect_left(values, value) / len(values)
             judged[each.key] = HeldOutResult(each.key, definition.label(each), bool(rule.agree(each)), papers, below)
     return PreflightCalibration(
-        rule=fit(recorded, definition, recall, signals=signals, depth=depth),
+        rule=fit_rule(recorded, definition, recall, signals=signals, depth=depth),
         definition=definition,
         recall=recall,
         folds=tuple(rules),
@@ -183,7 +183,7 @@ def calibrate(
     )
 
 
-def _papers(recorded: Sequence[Recorded]) -> list[bool]:
+def _papers(recorded: Sequence[QuestionRankings]) -> list[bool]:
     return [bool(PAPERS_RULE.agree(each)) for each in recorded]
 
 
@@ -197,7 +197,7 @@ def calls_saved(each: Confusion, k: int = 16, partition: int = 4) -> float:
     return each.skipped.value * math.ceil(k / partition)
 
 
-def settings_of(rule: Rule) -> Mapping[str, Any]:
+def rule_settings(rule: Rule) -> Mapping[str, Any]:
     """The table `preflight` of the settings that says this rule."""
     return {"signal": rule.signal.kind, "n": rule.signal.n, "threshold": rule.threshold, "depth": rule.depth}
 
@@ -212,7 +212,7 @@ def settings_text(each: PreflightCalibration) -> str:
         f"for nothing; the papers' rule: {each.papers.fn} and {each.papers.fp}.",
     ]
     return (
-        "\n".join([*lines, *(f"{key} = {json.dumps(value)}" for key, value in settings_of(each.rule).items())]) + "\n"
+        "\n".join([*lines, *(f"{key} = {json.dumps(value)}" for key, value in rule_settings(each.rule).items())]) + "\n"
     )
 
 
@@ -220,17 +220,17 @@ def settings_text(each: PreflightCalibration) -> str:
 
 
 def signals_table(
-    recorded: Sequence[Recorded], definition: Definition = BEYOND_3, depth: int = 16, source: str = ""
+    recorded: Sequence[QuestionRankings], definition: Definition = BEYOND_3, depth: int = 16, source: str = ""
 ) -> Table:
     """What each signal tells at all, and its specificity at the recall of the papers' rule, on the same questions."""
     papers = confusion((definition.label(each), bool(PAPERS_RULE.agree(each))) for each in recorded)
     rows: list[tuple[Cell, ...]] = []
     for signal in SIGNALS:
-        labels, values = labelled(recorded, signal, definition, depth)
+        labels, values = label_rankings(recorded, signal, definition, depth)
         if labels:
-            point: Point = specificity_at(curve(labels, values), papers.recall.value)
+            point: Point = specificity_at(threshold_curve(labels, values), papers.recall.value)
             of = point.confusion
-            rows.append((str(signal), area(labels, values), point.threshold, of.recall, of.specificity, of.skipped))
+            rows.append((str(signal), roc_area(labels, values), point.threshold, of.recall, of.specificity, of.skipped))
     notes = (
         f"The issue: key document {definition.name}. The papers' rule ({PAPERS_RULE}) has recall "
         f"{papers.recall.value:.3f} and specificity {papers.specificity.value:.3f} here.",

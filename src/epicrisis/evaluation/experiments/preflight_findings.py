@@ -32,7 +32,7 @@ from epicrisis.evaluation.experiments.preflight_calibration import (
     calibration_table,
     signals_table,
 )
-from epicrisis.evaluation.experiments.recorded_rankings import GUARDS, Guard, Recorded, read_rankings
+from epicrisis.evaluation.experiments.recorded_rankings import GUARDS, Guard, QuestionRankings, read_rankings
 from epicrisis.retrieval.ranking_signals import Signal
 
 NAME = "preflight"
@@ -57,7 +57,7 @@ def holds_rankings(folder: Path) -> bool:
 def findings_of(folder: Path) -> Findings:
     """All tables of one library's rankings. Raises InputError where a file is none of them."""
     recipe, recorded = read_rankings(file_of(folder, "none"))
-    arms: dict[str, Sequence[Recorded]] = {"none": recorded}
+    arms: dict[str, Sequence[QuestionRankings]] = {"none": recorded}
     for guard in GUARDS[1:]:
         if file_of(folder, guard).is_file():
             arms[guard] = read_rankings(file_of(folder, guard))[1]
@@ -87,7 +87,7 @@ def findings_of(folder: Path) -> Findings:
     )
 
 
-def _fitted(recorded: Sequence[Recorded], definition: Definition, said: list[str]) -> list[Table]:
+def _fitted(recorded: Sequence[QuestionRankings], definition: Definition, said: list[str]) -> list[Table]:
     """The tables of one definition of the issue; what they come to is added to `said`."""
     try:
         fitted = calibrate(recorded, definition)
@@ -118,6 +118,6 @@ def _percent(share: Mean) -> str:
     return f"{100 * share.value:.1f} % ({100 * share.interval.low:.1f} to {100 * share.interval.high:.1f})"
 
 
-def _facts(recipe: Mapping[str, Any], arms: Mapping[str, Sequence[Recorded]]) -> dict[str, Any]:
+def _facts(recipe: Mapping[str, Any], arms: Mapping[str, Sequence[QuestionRankings]]) -> dict[str, Any]:
     counted = {f"questions, {guard}" if guard != "none" else "questions": len(found) for guard, found in arms.items()}
     return {**counted, "recipe": {name: value for name, value in recipe.items() if name != "guard"}}

@@ -16,10 +16,16 @@ from epicrisis.answering.reply_parsing import ReplyForm
 from epicrisis.answers import Usage
 from epicrisis.evaluation.analysis.statistics import Mean
 from epicrisis.evaluation.analysis.table import Cell, Table
-from epicrisis.evaluation.experiments.cost import Shape, TokenTotals, map_reduce, rag, with_preflight
-from epicrisis.evaluation.experiments.preflight import Confusion, share
+from epicrisis.evaluation.experiments.cost import (
+    PromptShape,
+    TokenTotals,
+    map_reduce_tokens,
+    preflight_tokens,
+    rag_tokens,
+)
+from epicrisis.evaluation.experiments.preflight import Confusion, proportion
 from epicrisis.evaluation.experiments.preflight_calibration import PreflightCalibration
-from epicrisis.evaluation.experiments.recorded_rankings import Recorded
+from epicrisis.evaluation.experiments.recorded_rankings import QuestionRankings
 from epicrisis.models.chat.estimates import likely_prompt_tokens, likely_tokens
 from epicrisis.prompts import passage_text, render
 from epicrisis.protocols import PassageStore
@@ -61,28 +67,28 @@ def _asked_for(each: PreflightCalibration) -> str:
 
 
 def _errors(of: Confusion) -> tuple[Mean, Mean]:
-    return share(of.fn, of.issues), share(of.fp, of.fp + of.tn)
+    return proportion(of.fn, of.issues), proportion(of.fp, of.fp + of.tn)
 
 
 # -- tokens and money -------------------------------------------------------------------------------------------------
 
 
 def estimated_shape(
-    asked: Sequence[tuple[Question, Recorded]],
+    asked: Sequence[tuple[Question, QuestionRankings]],
     store: PassageStore,
     scope: Callable[[Question], Scope],
     *,
     k: int,
     partition: int,
-) -> Shape:
+) -> PromptShape:
     """The mean shape of a question's prompts where `k` documents or passages are read, `partition` to a map call:
     tokens from above (three bytes each), of the first `k` of each ranking; a reply is taken to be half as long as its
     form allows."""
     drawn = [each for each in asked[:: max(1, len(asked) // SAMPLE)] if each[1].read]
     measured = [_measured(question, recorded, k, store, scope(question)) for question, recorded in drawn]
     if not measured:
-        return Shape(0, 0, 0, 0)
-    return Shape(
+        return PromptShape(0, 0, 0, 0)
+    return PromptShape(
         context=fmean(context for context, _ in measured),
         instruction=fmean(instruction for _, instruction in measured),
         # Four characters a token in running text, where the form reckons with two.
@@ -91,7 +97,7 @@ def estimated_shape(
     )
 
 
-def _measured(question: Question, each: Recorded, k: int, store: PassageStore, scope: Scope) -> tuple[int, int]:
+def _measured(question: Question, each: QuestionRankings, k: int, store: PassageStore, scope: Scope) -> tuple[int, int]:
     """(tokens of the passages, of instruction and question)."""
     passages = store.fetch(each.passages_read(k), scope)
     prompt = render(PROMPTS, "rag", question=question.text, options=question.options, about=(), documents="")
@@ -100,7 +106,7 @@ def _measured(question: Question, each: Recorded, k: int, store: PassageStore, s
 
 
 @dataclass(frozen=True, slots=True)
-class Saved:
+class RuleSavings:
     """What a question takes on average where this share of them is answered from one prompt."""
 
     name: str
@@ -110,21 +116,23 @@ class Saved:
     """`None` where the price is not known."""
 
 
-def saved(shape: Shape, skipped: Mapping[str, float], price: Callable[[Usage], float | None]) -> tuple[Saved, ...]:
+def estimate_savings(
+    shape: PromptShape, skipped: Mapping[str, float], price: Callable[[Usage], float | None]
+) -> tuple[RuleSavings, ...]:
     """Always map-reduce first, then each rule by its name with the share that it skips, then never map-reduce."""
     taken = [
-        ("always map-reduce", 0.0, map_reduce(shape)),
-        *((name, part, with_preflight(shape, part)) for name, part in skipped.items()),
-        ("never map-reduce", 1.0, rag(shape)),
+        ("always map-reduce", 0.0, map_reduce_tokens(shape)),
+        *((name, part, preflight_tokens(shape, part)) for name, part in skipped.items()),
+        ("never map-reduce", 1.0, rag_tokens(shape)),
     ]
-    return tuple(Saved(name, part, tokens, price(_usage(tokens))) for name, part, tokens in taken)
+    return tuple(RuleSavings(name, part, tokens, price(_usage(tokens))) for name, part, tokens in taken)
 
 
 def _usage(tokens: TokenTotals) -> Usage:
     return Usage(prompt_tokens=round(tokens.input), completion_tokens=round(tokens.output))
 
 
-def saving_table(rows: Sequence[Saved], shape: Shape, price: str, source: str = "") -> Table:
+def savings_table(rows: Sequence[RuleSavings], shape: PromptShape, price: str, source: str = "") -> Table:
     """What each rule takes, and how much less than always map-reduce. `price` says which it was."""
     always = rows[0]
     made: list[tuple[Cell, ...]] = [

@@ -15,8 +15,8 @@ from epicrisis.evaluation.analysis.statistics import Difference, Mean
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.analysis.table_text import p_told
 from epicrisis.evaluation.experiments import positions
-from epicrisis.evaluation.experiments.cost import CaseCost, measured_table, times
-from epicrisis.evaluation.experiments.passage_source import Evidence
+from epicrisis.evaluation.experiments.cost import CaseCost, measured_table, token_ratio
+from epicrisis.evaluation.experiments.passage_source import PassageSource
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.types import Passage, Question, Ranking
 
@@ -32,7 +32,7 @@ _LOOKUP = (
 )
 
 
-def within(evidence: Evidence, keys: Mapping[str, Passage]) -> Evidence:
+def use_key_passages(evidence: PassageSource, keys: Mapping[str, Passage]) -> PassageSource:
     """The evidence with one key passage for each of these questions, by id, rather than the whole of its document."""
 
     def passages_of(question: Question) -> Mapping[str, tuple[Passage, ...]]:
@@ -67,7 +67,12 @@ def _answers(averages: Table, middle: Table, spent: Mapping[str, Sequence[CaseCo
     ]
     corrected = corrected_p([found for _, _, found in asked])
     rows = tuple(
-        (model, k, question, _lost(found, p) if question == _MIDDLE else _worth(found, p, times(spent[str(model)], k)))
+        (
+            model,
+            k,
+            question,
+            _lost(found, p) if question == _MIDDLE else _worth(found, p, token_ratio(spent[str(model)], k)),
+        )
         for ((model, k), question, found), p in zip(asked, corrected, strict=True)
     )
     n = sum(p is not None for p in corrected)
@@ -109,11 +114,13 @@ def _lost(lost: Difference | None, p: float | None) -> str:
 def _worth(gain: Difference | None, p: float | None, times: float | None) -> str:
     if gain is None or p is None:
         return "Not to be said: RAG and BriefContext were not both asked."
-    dear = "" if times is None else f" It takes {times:.2f} times the tokens."
+    dear = "" if token_ratio is None else f" It takes {token_ratio:.2f} times the tokens."
     told = f"{100 * gain.value:+.1f} points against RAG ({_points(gain)}; {p_told(p)}, {gain.clusters} questions)"
     if p > ALPHA:
         cheaper = (
-            "" if times is None or times < 1 else " Plain RAG is the cheaper choice until more questions say otherwise."
+            ""
+            if token_ratio is None or token_ratio < 1
+            else " Plain RAG is the cheaper choice until more questions say otherwise."
         )
         return f"Not shown: {told}.{dear}{cheaper}"
     return f"{'Yes, it answers better' if gain.value > 0 else 'No, it answers worse'}: {told}.{dear}"

@@ -59,7 +59,7 @@ class Chart:
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class RecordSearch:
     """What finds chunks in a record."""
 
     chunks: Callable[[Question, int, str, frozenset[str]], Ranking]
@@ -71,24 +71,26 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class RecordStudy:
     """How all of it is asked."""
 
-    search: Search
+    search: RecordSearch
     extract: ExtractionTarget = "span"
     repeats: int = 1
     seed: int = 0
     partition: int | None = None
 
 
-def cases(charts: Sequence[Chart], asking: Asking, arms: Sequence[str], more: Condition | None = None) -> list[Case]:
+def record_cases(
+    charts: Sequence[Chart], asking: RecordStudy, arms: Sequence[str], more: Condition | None = None
+) -> list[Case]:
     """Each question under each arm that has anything to read. Conditions: `arm`, `form`, `category`, `tokens` and `bin`
     of the record, `repeat`, and what there is `more`.
 
     A setting that would be the same prompt as another (no other note in the record, none marked) is left out. Raises
     InputError for an arm that is not known, or where there is nothing to ask.
     """
-    check(arms)
+    check_arms(arms)
     if not charts:
         raise InputError("there is no question to ask: draw at least one, or name another population")
     made = [
@@ -102,7 +104,7 @@ def cases(charts: Sequence[Chart], asking: Asking, arms: Sequence[str], more: Co
     return made
 
 
-def check(arms: Sequence[str]) -> None:
+def check_arms(arms: Sequence[str]) -> None:
     """Raises InputError for an arm that is not known."""
     known = {*SETTINGS, FULL, BRIEF, BRIEF_RECORD}
     for arm in arms:
@@ -130,14 +132,14 @@ def _told(chart: Chart) -> dict[str, str | int]:
     return {"form": question.form, "category": question.category, "bin": bin_of(length), "tokens": length}
 
 
-def _treatments(chart: Chart, arm: str, asking: Asking) -> Iterator[RunOverrides]:
+def _treatments(chart: Chart, arm: str, asking: RecordStudy) -> Iterator[RunOverrides]:
     """One a repeat; none where the arm has nothing of its own to read."""
     if (treatment := _treatment(chart, arm, asking)) is not None:
         for repeat in range(asking.repeats):
             yield replace(treatment, seed=asking.seed + repeat)
 
 
-def _treatment(chart: Chart, arm: str, asking: Asking) -> RunOverrides | None:
+def _treatment(chart: Chart, arm: str, asking: RecordStudy) -> RunOverrides | None:
     common = RunOverrides(
         extract=asking.extract, preflight=False, partition=asking.partition, count="passages", about=(IN_TIME,)
     )
@@ -163,7 +165,7 @@ def _setting(chart: Chart, arm: str) -> Ranking | None:
     return chart.ranking(lambda note: (note in related) == (arm == RELATED), arm)
 
 
-def _retrieved(chart: Chart, arm: str, search: Search, treatment: RunOverrides) -> RunOverrides:
+def _retrieved(chart: Chart, arm: str, search: RecordSearch, treatment: RunOverrides) -> RunOverrides:
     found = _RAG.fullmatch(arm)
     assert found is not None
     n, more = int(found["n"]), _modifiers(found["more"])
@@ -187,11 +189,11 @@ def _retrieved(chart: Chart, arm: str, search: Search, treatment: RunOverrides) 
     return replace(treatment, ranking=in_time(ranking))
 
 
-def _chunks(chart: Chart, n: int, by: str, hidden: frozenset[str], search: Search) -> Ranking:
+def _chunks(chart: Chart, n: int, by: str, hidden: frozenset[str], search: RecordSearch) -> Ranking:
     return search.chunks(chart.question, n, by, hidden)
 
 
-def _parents(chart: Chart, n: int, by: str, hidden: frozenset[str], search: Search) -> Ranking:
+def _parents(chart: Chart, n: int, by: str, hidden: frozenset[str], search: RecordSearch) -> Ranking:
     """The `n` whole notes of the best chunks, as far as the budget goes; what it leaves out is said."""
     whole = {note.document_id: note for note in chart.notes}
     ranking = best_notes(lambda k: search.chunks(chart.question, k, by, hidden), whole, n)

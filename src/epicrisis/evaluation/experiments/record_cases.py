@@ -47,7 +47,7 @@ _PROMPT = 1_500
 TokenCounter: TypeAlias = Callable[[str], int]
 
 
-def record_sets(wanted: Experiment, request: Request) -> list[RecordSet]:
+def load_record_sets(wanted: Experiment, request: Request) -> list[RecordSet]:
     """The sets that are asked, before records are chosen by their length. Raises InputError for whatever cannot be
     asked."""
     _check(wanted, request)
@@ -59,7 +59,7 @@ def record_sets(wanted: Experiment, request: Request) -> list[RecordSet]:
 # -- the library ------------------------------------------------------------------------------------------------------
 
 
-def fill(
+def add_notes(
     path: Path,
     sets: Sequence[RecordSet],
     settings: Settings,
@@ -82,7 +82,7 @@ def fill(
 # -- the cases --------------------------------------------------------------------------------------------------------
 
 
-async def prepared(
+async def plan_record_experiment(
     wanted: Experiment, request: Request, sets: Sequence[RecordSet], settings: Settings, pipeline: Pipeline
 ) -> tuple[RunPlan, tuple[Case, ...]]:
     """A run of the experiment over the pipeline's library: its plan and its cases.
@@ -97,13 +97,15 @@ async def prepared(
     chosen = [await _chosen(each, wanted, request, records) for each in sets]
     asked = [dataset for dataset, _ in chosen]
     search = _search(opened, settings, request, settings.note_tokens or (window and max(1, window - _PROMPT)))
-    asking = record_arms.Asking(search, _extract(request, settings), request.repeats, settings.seed, settings.partition)
+    asking = record_arms.RecordStudy(
+        search, _extract(request, settings), request.repeats, settings.seed, settings.partition
+    )
     arms = request.grid.arms or wanted.grid.arms
     cases = [
         case
         for each, dataset in zip(sets, asked, strict=True)
         for case in await asyncio.to_thread(
-            record_arms.cases, records.charts(dataset.questions, each), asking, arms, {"set": each.name}
+            record_arms.record_cases, records.charts(dataset.questions, each), asking, arms, {"set": each.name}
         )
     ]
     exact = (await model.capabilities()).exact_token_counts
@@ -127,7 +129,7 @@ def _check(wanted: Experiment, request: Request) -> None:
         if said:
             raise InputError(f"{wanted.name} does not vary that: leave {flag} out")
     arms = grid.arms or wanted.grid.arms
-    record_arms.check(arms)
+    record_arms.check_arms(arms)
     if record_arms.needs_sparse(arms) and request.sparse is None:
         raise InputError("the arms with +splade need a sparse encoder: name one with --sparse")
 
@@ -271,7 +273,7 @@ class _Records:
 # -- the search -------------------------------------------------------------------------------------------------------
 
 
-def _search(opened: Opened, settings: Settings, request: Request, note_tokens: int | None) -> record_arms.Search:
+def _search(opened: Opened, settings: Settings, request: Request, note_tokens: int | None) -> record_arms.RecordSearch:
     sparse = None if request.sparse is None else load_sparse(request.sparse, settings.home, settings.threads)
 
     def scope(question: Question, hidden: frozenset[str] = frozenset()) -> Scope:
@@ -296,4 +298,4 @@ def _search(opened: Opened, settings: Settings, request: Request, note_tokens: i
             lambda time, years: stating(time, chart.notes, years),
         )
 
-    return record_arms.Search(chunks, resolved, note_tokens)
+    return record_arms.RecordSearch(chunks, resolved, note_tokens)

@@ -41,7 +41,7 @@ DEPTH = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class QuestionRankings:
     """One question's rankings of the same dense hits, best first, and the ranking that an answer would be read from."""
 
     key: str
@@ -59,7 +59,7 @@ class Recorded:
     count: CountUnit = "passages"
     """What depths and places count. The rankings are of passages in any case."""
 
-    def at_depth(self, depth: int) -> Recorded:
+    def at_depth(self, depth: int) -> QuestionRankings:
         """Return the record as if only so many dense documents or passages had been ranked anew.
 
         Where documents are counted, the rankings are theirs then: ids are `<document id>#`, each in the place of its
@@ -160,7 +160,7 @@ class RankingFile:
         self._path = path
         self._lock = alone(path)
         self._recipe = {"schema_version": SCHEMA_VERSION, **to_json(recipe)}
-        self.recorded: dict[str, Recorded] = {}
+        self.recorded: dict[str, QuestionRankings] = {}
         """By question key, in the order of the file."""
         for line in read_lines(path):
             made, each = _parse(path, line)
@@ -170,13 +170,13 @@ class RankingFile:
                 )
             self.recorded[each.key] = each
 
-    def append(self, each: Recorded) -> None:
+    def append(self, each: QuestionRankings) -> None:
         """Durable when it returns. Raises StorageError where the disk does not take it."""
         append_line(self._path, {"recipe": self._recipe, **to_json(each)})
         self.recorded[each.key] = each
 
 
-def _parse(path: Path, line: Line) -> tuple[dict[str, Any], Recorded]:
+def _parse(path: Path, line: Line) -> tuple[dict[str, Any], QuestionRankings]:
     try:
         value = dict(line.value)
         recipe = dict(value.pop("recipe"))
@@ -185,12 +185,12 @@ def _parse(path: Path, line: Line) -> tuple[dict[str, Any], Recorded]:
             for name in ("dense", "bm25", "reranked")
         }
         lists = {name: tuple(value[name]) for name in ("read", "gold", "held")}
-        return recipe, Recorded(**{**value, **pairs, **lists})
+        return recipe, QuestionRankings(**{**value, **pairs, **lists})
     except (ValueError, KeyError, TypeError, AttributeError):
         raise InputError(f"{path}, line {line.number}, is no recorded ranking: name another file with -o") from None
 
 
-def read_rankings(path: Path) -> tuple[Mapping[str, Any], tuple[Recorded, ...]]:
+def read_rankings(path: Path) -> tuple[Mapping[str, Any], tuple[QuestionRankings, ...]]:
     """The recipe and the rankings of a finished file. Raises InputError where it is none, or is empty."""
     if not path.is_file():
         raise InputError(f"{path} cannot be read (no such file): name a file of recorded rankings")
@@ -200,14 +200,14 @@ def read_rankings(path: Path) -> tuple[Mapping[str, Any], tuple[Recorded, ...]]:
     return parsed[0][0], tuple({each.key: each for _, each in parsed}.values())
 
 
-def record(
+def record_rankings(
     questions: Iterable[Question],
     dataset: str,
     rankers: Rankers,
     file: RankingFile,
     guard: Guard = "none",
     scope: Callable[[Question], Scope] = lambda question: Scope(patient=question.patient),
-) -> Iterator[tuple[Question, Recorded | None]]:
+) -> Iterator[tuple[Question, QuestionRankings | None]]:
     """Each question with its rankings, recorded before they are yielded; those recorded already are not ranked again.
 
     `scope` is what a question may see without a guard. `None`: under the guard `before-source` a question none of whose
@@ -221,12 +221,12 @@ def record(
         if seen is None:
             yield question, None
             continue
-        each = rank_all(question, dataset, rankers, seen)
+        each = rank_question(question, dataset, rankers, seen)
         file.append(each)
         yield question, each
 
 
-def rank_all(question: Question, dataset: str, rankers: Rankers, scope: Scope) -> Recorded:
+def rank_question(question: Question, dataset: str, rankers: Rankers, scope: Scope) -> QuestionRankings:
     """One question, ranked by everything there is, under the scope."""
     by_documents = rankers.count == "documents"
     search = rankers.retriever.pool if by_documents else rankers.retriever.rank
@@ -239,7 +239,7 @@ def rank_all(question: Question, dataset: str, rankers: Rankers, scope: Scope) -
     again = _again(dense, question, rankers)
     if again is not None:
         read = again if rankers.by == "dense" else _again(read, question, rankers) or read
-    return Recorded(
+    return QuestionRankings(
         key=question.key,
         dataset=dataset,
         dense=_scored(dense),

@@ -27,14 +27,14 @@ from epicrisis.evaluation.experiments import (
     positions,
     probe,
 )
-from epicrisis.evaluation.experiments.arms import Study, rank_of
+from epicrisis.evaluation.experiments.arms import Study, condition_order
 from epicrisis.evaluation.experiments.ensemble_studies import EXPERIMENTS as ENSEMBLES
 from epicrisis.evaluation.experiments.ensemble_studies import nowhere, sources
 from epicrisis.evaluation.experiments.experiment import CORRECTED, Experiment, Grid, QuestionsBySet, Request, Runs
-from epicrisis.evaluation.experiments.passage_source import Evidence, of_library
+from epicrisis.evaluation.experiments.passage_source import PassageSource, library_source
 from epicrisis.evaluation.experiments.placement import PLACES
 from epicrisis.evaluation.experiments.record_studies import EXPERIMENTS as RECORDS
-from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS, Protocol
+from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS, StudyProtocol
 from epicrisis.evaluation.grading.blind_pairs import pairs_of
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome, outcomes
@@ -91,11 +91,11 @@ def _once(cases: Iterable[Case]) -> tuple[Case, ...]:
 
 
 def _outcomes(run: RecordedRun) -> list[Outcome]:
-    return sorted(outcomes(run.records()), key=lambda each: (rank_of(each.condition), each.question))
+    return sorted(outcomes(run.records()), key=lambda each: (condition_order(each.condition), each.question))
 
 
 def _spent(run: RecordedRun) -> list[cost.CaseCost]:
-    return sorted(cost.spent(run.records()), key=lambda each: (rank_of(each.condition), each.question))
+    return sorted(cost.case_costs(run.records()), key=lambda each: (condition_order(each.condition), each.question))
 
 
 def _by_outcomes(tables: Callable[..., tuple[Table, ...]]) -> Callable[[Runs, Sequence[str]], tuple[Table, ...]]:
@@ -108,8 +108,8 @@ def _by_outcomes(tables: Callable[..., tuple[Table, ...]]) -> Callable[[Runs, Se
 def _conflicts(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
     made: list[Table] = []
     for run in runs:
-        parted, rival = conflicts.split(run.records())
-        cases = sorted(parted, key=lambda case: rank_of(case.outcome.condition))
+        parted, rival = conflicts.split_arms(run.records())
+        cases = sorted(parted, key=lambda case: condition_order(case.outcome.condition))
         by = [each for each in ("k", "place") if any(each in case.outcome.condition for case in cases)]
         made += [
             conflicts.conflicts_table(cases, rival, by, source=run.name),
@@ -124,7 +124,7 @@ def _remarked(tables: Sequence[Table], remarks: Sequence[str]) -> tuple[Table, .
 
 
 def _integration(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
-    stood_in = dict.fromkeys(remark for run in runs for remark in integration.stood_in(run.records()))
+    stood_in = dict.fromkeys(remark for run in runs for remark in integration.mirage_remarks(run.records()))
     took = (each for each in _cost(runs, remarks) if each.rows)
     return (*_by_outcomes(integration.tables)(runs, (*remarks, *stood_in)), *took)
 
@@ -141,7 +141,7 @@ def _judging(run: RecordedRun) -> open_ended.Judging:
     """The run's pairs with the verdicts that lie beside it; before any were written, what there is to judge."""
     folder = run.path.parent / open_ended.JUDGING
     if folder.is_dir():
-        return open_ended.judging_in(folder)
+        return open_ended.read_judging_folder(folder)
     return open_ended.Judging(pairs_of(run.records(), open_ended.ARMS, 0))
 
 
@@ -244,14 +244,14 @@ EXPERIMENTS: Mapping[str, Experiment] = {
 } | {**ENSEMBLES, **RECORDS}
 
 
-def experiment(name: str) -> Experiment:
+def find_experiment(name: str) -> Experiment:
     """The experiment called so. Raises InputError."""
     if name not in EXPERIMENTS:
         raise InputError(f"no experiment is called {name}: known are {', '.join(EXPERIMENTS)}")
     return EXPERIMENTS[name]
 
 
-def prepared(
+def plan_experiment(
     wanted: Experiment, request: Request, settings: Settings, pipeline: Pipeline
 ) -> tuple[RunPlan, tuple[Case, ...]]:
     """A run of the experiment over the pipeline's library: its plan and its cases.
@@ -309,21 +309,23 @@ def _check(wanted: Experiment, request: Request, pipeline: Pipeline) -> None:
 
 
 def _evidence(
-    opened: Opened, request: Request, settings: Settings, protocol: Protocol, names: Sequence[str]
-) -> tuple[Evidence, list[Dataset]]:
+    opened: Opened, request: Request, settings: Settings, protocol: StudyProtocol, names: Sequence[str]
+) -> tuple[PassageSource, list[Dataset]]:
     """Out of the library, and the questions that it answers itself where they are asked for."""
     reranker = None
     if request.reranker is not None:
         reranker = request.reranker, load_reranker(request.reranker, settings.home, settings.threads)
-    evidence = of_library(opened, settings, protocol.by, reranker=reranker, seed=request.draw, count=protocol.count)
+    evidence = library_source(opened, settings, protocol.by, reranker=reranker, seed=request.draw, count=protocol.count)
     if cloze.NAME not in names:
         return evidence, []
     n = request.questions or probe.N
-    own, keys = cloze.drawn(at_random(opened.library, CANDIDATES * n, request.draw, scope_of(settings.scope)), n)
-    return probe.within(evidence, keys), [own]
+    own, keys = cloze.draw_questions(
+        at_random(opened.library, CANDIDATES * n, request.draw, scope_of(settings.scope)), n
+    )
+    return probe.use_key_passages(evidence, keys), [own]
 
 
-def _sample(names: Sequence[str], protocol: Protocol, request: Request, *, whole: bool) -> dict[str, str | int]:
+def _sample(names: Sequence[str], protocol: StudyProtocol, request: Request, *, whole: bool) -> dict[str, str | int]:
     """How the questions were drawn; those that the library answers itself are drawn by no protocol."""
     if set(names) == {cloze.NAME}:
         return {"how": "at-random", "n": request.questions or probe.N, "seed": request.draw}
@@ -364,7 +366,7 @@ def together(sets: Sequence[Dataset]) -> Mapping[str, Any]:
     }
 
 
-def protocol_of(name: str) -> Protocol:
+def protocol_of(name: str) -> StudyProtocol:
     """The protocol called so. Raises InputError."""
     if name not in PROTOCOLS:
         raise InputError(f"no protocol is called {name}: known are {', '.join(PROTOCOLS)}")

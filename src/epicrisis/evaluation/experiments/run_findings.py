@@ -17,14 +17,14 @@ from epicrisis.evaluation.experiments import positions, preflight_findings
 from epicrisis.evaluation.experiments.experiment import Experiment
 from epicrisis.evaluation.experiments.plain_run import NAME as EVALUATE
 from epicrisis.evaluation.experiments.registry import EXPERIMENTS
-from epicrisis.evaluation.experiments.study_protocols import PLACED, PROTOCOLS
+from epicrisis.evaluation.experiments.study_protocols import PLACEMENT_NOTES, PROTOCOLS
 from epicrisis.evaluation.runs.recorded_run import RecordedRun, differing, open_runs, read_back
 
 _ALSO = {"conflicts": {"rag", "brief-context"}, "cost": {"rag", "brief-context", "closed-book"}}
 """Experiments that the records of `positions` answer as well, where they have these arms."""
 
 
-def findings_of(paths: Sequence[Path]) -> tuple[Findings, ...]:
+def read_findings(paths: Sequence[Path]) -> tuple[Findings, ...]:
     """One for each experiment among the runs, those of the same experiment together; plain runs are compared.
 
     Raises InputError where a path holds no run, or one of an experiment that is not known.
@@ -61,7 +61,7 @@ def _with_energy(found: Findings, runs: Sequence[RecordedRun]) -> Findings:
 
 
 def _of(wanted: Experiment, runs: Sequence[RecordedRun]) -> Findings:
-    told = () if wanted.of_records else (*_protocols(runs), *(PLACED if _places(runs) else ()))
+    told = () if wanted.of_records else (*_protocols(runs), *(PLACEMENT_NOTES if _places(runs) else ()))
     tables = wanted.tables(runs, told)
     said = [*_unfinished(runs), *_unlike(runs)]
     said += wanted.concluded(runs) if wanted.concluded else (each for table in tables for each in conclusions(table))

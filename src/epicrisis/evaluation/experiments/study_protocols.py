@@ -19,7 +19,7 @@ _IN_ALL = (
     "are the model and the library.",
     "A missing text is an error of the run (C7: the notebooks skip it, and what follows moves up).",
 )
-PLACED = (
+PLACEMENT_NOTES = (
     "Of a question's several key documents one is placed, drawn by the seed, and the others stand nowhere, unless all "
     "were asked for: then they stand together (C8).",
 )
@@ -27,7 +27,7 @@ PLACED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Protocol:
+class StudyProtocol:
     """What differs between the paper's text, its notebooks, and a sound study of the same thing."""
 
     name: Literal["published", "as-coded", "corrected"]
@@ -65,8 +65,8 @@ class Protocol:
         return {"how": self.sample, "n": n or self.n, "seed": seed}
 
 
-PROTOCOLS: Mapping[str, Protocol] = {
-    "published": Protocol(
+PROTOCOLS: Mapping[str, StudyProtocol] = {
+    "published": StudyProtocol(
         name="published",
         sample="at-random",
         n=105,
@@ -82,7 +82,7 @@ PROTOCOLS: Mapping[str, Protocol] = {
             *_IN_ALL,
         ),
     ),
-    "as-coded": Protocol(
+    "as-coded": StudyProtocol(
         name="as-coded",
         sample="per-class",
         n=35,
@@ -102,7 +102,7 @@ PROTOCOLS: Mapping[str, Protocol] = {
             *_IN_ALL,
         ),
     ),
-    "corrected": Protocol(
+    "corrected": StudyProtocol(
         name="corrected",
         sample="at-random",
         n=105,
