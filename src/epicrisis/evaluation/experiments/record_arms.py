@@ -81,7 +81,7 @@ class RecordStudy:
     partition: int | None = None
 
 
-def record_cases(
+def build_record_cases(
     charts: Sequence[Chart], asking: RecordStudy, arms: Sequence[str], more: Condition | None = None
 ) -> list[Case]:
     """Each question under each arm that has anything to read. Conditions: `arm`, `form`, `category`, `tokens` and `bin`

@@ -105,7 +105,7 @@ async def plan_record_experiment(
         case
         for each, dataset in zip(sets, asked, strict=True)
         for case in await asyncio.to_thread(
-            record_arms.record_cases, records.charts(dataset.questions, each), asking, arms, {"set": each.name}
+            record_arms.build_record_cases, records.charts(dataset.questions, each), asking, arms, {"set": each.name}
         )
     ]
     exact = (await model.capabilities()).exact_token_counts
