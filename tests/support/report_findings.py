@@ -14,12 +14,12 @@ from epicrisis.evaluation.experiments import (
     attention_bias,
     conflicts,
     context_length,
-    cost,
     integration,
     positions,
     preflight,
     preflight_calibration,
     recorded_rankings,
+    token_costs,
 )
 from epicrisis.evaluation.runs.case import Condition
 from epicrisis.evaluation.runs.outcomes import Outcome
@@ -129,21 +129,26 @@ def in_conflict() -> Findings:
 @cache
 def costing() -> Findings:
     cases = list(_spent())
-    tables = (cost.measured_table(cases, "tiny"), cost.prediction_table(cases, source="tiny"))
+    tables = (token_costs.measured_table(cases, "tiny"), token_costs.prediction_table(cases, source="tiny"))
     return findings("cost", tables, printed=("cost",))
 
 
-def _spent() -> Iterator[cost.CaseCost]:
-    none = cost.TokenTotals(0, 0, 0)
+def _spent() -> Iterator[token_costs.CaseCost]:
+    none = token_costs.TokenTotals(0, 0, 0)
     for i in range(N):
-        one = cost.TokenTotals(2_800 + i, 150, 1)
+        one = token_costs.TokenTotals(2_800 + i, 150, 1)
         for arm, asked, maps, reduce in (
             ("rag", one, none, none),
-            ("brief-context", none, cost.TokenTotals(3_700 + i, 300, 4, 600), cost.TokenTotals(700, 120, 1)),
-            ("closed-book", cost.TokenTotals(280, 120, 1), none, none),
+            (
+                "brief-context",
+                none,
+                token_costs.TokenTotals(3_700 + i, 300, 4, 600),
+                token_costs.TokenTotals(700, 120, 1),
+            ),
+            ("closed-book", token_costs.TokenTotals(280, 120, 1), none, none),
         ):
             condition: Condition = {"arm": arm} if arm == "closed-book" else {"arm": arm, "k": 8}
-            yield cost.CaseCost(f"q{i}", condition, arm, asked, maps, reduce, 1.5, None)
+            yield token_costs.CaseCost(f"q{i}", condition, arm, asked, maps, reduce, 1.5, None)
 
 
 @cache

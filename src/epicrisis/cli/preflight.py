@@ -33,9 +33,9 @@ from epicrisis.printable import shell_quoted
 if TYPE_CHECKING:
     from epicrisis.answers import Usage
     from epicrisis.evaluation.analysis.table import Table
-    from epicrisis.evaluation.experiments.cost import PromptShape
     from epicrisis.evaluation.experiments.preflight_calibration import PreflightCalibration
     from epicrisis.evaluation.experiments.recorded_rankings import Guard, QuestionRankings
+    from epicrisis.evaluation.experiments.token_costs import PromptShape
     from epicrisis.settings import Settings
     from epicrisis.types import Question, Scope
 

@@ -17,7 +17,9 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.published import published
 from epicrisis.evaluation.analysis.statistics import Mean
 from epicrisis.evaluation.experiments.arms import Study
-from epicrisis.evaluation.experiments.cost import (
+from epicrisis.evaluation.experiments.registry import EXPERIMENTS
+from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
+from epicrisis.evaluation.experiments.token_costs import (
     CHECKED,
     CLOSED_BOOK,
     CaseCost,
@@ -32,8 +34,6 @@ from epicrisis.evaluation.experiments.cost import (
     rag_tokens,
     token_ratio,
 )
-from epicrisis.evaluation.experiments.registry import EXPERIMENTS
-from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import RunRecord, read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS

@@ -6,7 +6,6 @@ import pytest
 
 from epicrisis.answering.reply_parsing import ReplyForm
 from epicrisis.evaluation.analysis.statistics import sign_test
-from epicrisis.evaluation.experiments.cost import PromptShape
 from epicrisis.evaluation.experiments.preflight import PUBLISHED, Label, Rule
 from epicrisis.evaluation.experiments.preflight_calibration import HeldOutResult, PreflightCalibration
 from epicrisis.evaluation.experiments.preflight_savings import (
@@ -16,6 +15,7 @@ from epicrisis.evaluation.experiments.preflight_savings import (
     savings_table,
 )
 from epicrisis.evaluation.experiments.recorded_rankings import QuestionRankings
+from epicrisis.evaluation.experiments.token_costs import PromptShape
 from epicrisis.models.chat.estimates import likely_tokens
 from epicrisis.protocols import StoredDocument
 from epicrisis.retrieval.ranking_signals import Signal

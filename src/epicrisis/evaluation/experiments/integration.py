@@ -39,7 +39,7 @@ from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.published import published
 from epicrisis.evaluation.analysis.statistics import Difference, Interval, Mean, of_all_alike, paired_difference
 from epicrisis.evaluation.analysis.table import Cell, Table
-from epicrisis.evaluation.experiments import cost
+from epicrisis.evaluation.experiments import token_costs
 from epicrisis.evaluation.experiments.arms import UNPLACED, QuestionPassages, Study, check_names
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid, Runs
 from epicrisis.evaluation.experiments.outcome_groups import (
@@ -405,7 +405,7 @@ def _tables_of_runs(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
     retrievers: dict[str, None] = {}
     for run in runs:
         retrievers |= dict.fromkeys(mirage_remarks(run.records()))
-    costs = [each for each in cost.tables(runs, remarks) if each.rows]
+    costs = [each for each in token_costs.tables(runs, remarks) if each.rows]
     return (*tables(read_outcomes(runs), remarks=(*remarks, *retrievers)), *costs)
 
 

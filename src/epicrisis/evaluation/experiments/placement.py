@@ -86,9 +86,7 @@ def place_keys(
     return in_order(ordered, "placed", parameters)
 
 
-def shuffle_pool(
-    pool: Sequence[Passage], seed: int, question: str, count: CountUnit = "documents"
-) -> list[Passage]:
+def shuffle_pool(pool: Sequence[Passage], seed: int, question: str, count: CountUnit = "documents") -> list[Passage]:
     """Return the pool in a different order for each question id, which depends on seed and ids alone.
 
     Passages of a document, adjacent in the pool, stay adjacent.

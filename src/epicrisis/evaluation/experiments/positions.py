@@ -142,9 +142,7 @@ def _by_k_and_arm(outcomes: Sequence[Outcome]) -> dict[tuple[Cell, Cell], list[O
     return dict(sorted(groups.items(), key=lambda item: int(str(item[0][0]))))
 
 
-def _place_groups(
-    model: str, outcomes: Sequence[Outcome], baseline: str, measure: AccuracyMeasure
-) -> Iterator[Group]:
+def _place_groups(model: str, outcomes: Sequence[Outcome], baseline: str, measure: AccuracyMeasure) -> Iterator[Group]:
     by_k_and_arm = _by_k_and_arm(outcomes)
     for (k, arm), cases_of_arm in by_k_and_arm.items():
         rivals = by_k_and_arm.get((k, baseline), []) if arm != baseline else []

@@ -16,16 +16,16 @@ from epicrisis.answering.reply_parsing import ReplyForm
 from epicrisis.answers import Usage
 from epicrisis.evaluation.analysis.statistics import Mean
 from epicrisis.evaluation.analysis.table import Cell, Table
-from epicrisis.evaluation.experiments.cost import (
+from epicrisis.evaluation.experiments.preflight import Confusion, proportion
+from epicrisis.evaluation.experiments.preflight_calibration import PreflightCalibration
+from epicrisis.evaluation.experiments.recorded_rankings import QuestionRankings
+from epicrisis.evaluation.experiments.token_costs import (
     PromptShape,
     TokenTotals,
     map_reduce_tokens,
     preflight_tokens,
     rag_tokens,
 )
-from epicrisis.evaluation.experiments.preflight import Confusion, proportion
-from epicrisis.evaluation.experiments.preflight_calibration import PreflightCalibration
-from epicrisis.evaluation.experiments.recorded_rankings import QuestionRankings
 from epicrisis.models.chat.estimates import likely_prompt_tokens, likely_tokens
 from epicrisis.prompts import passage_text, render
 from epicrisis.protocols import PassageStore

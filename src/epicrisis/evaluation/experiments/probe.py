@@ -15,8 +15,8 @@ from epicrisis.evaluation.analysis.statistics import Difference, Mean
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.analysis.table_text import p_told
 from epicrisis.evaluation.experiments import positions
-from epicrisis.evaluation.experiments.cost import CaseCost, measured_table, token_ratio
 from epicrisis.evaluation.experiments.passage_source import PassageSource
+from epicrisis.evaluation.experiments.token_costs import CaseCost, measured_table, token_ratio
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.types import Passage, Question, Ranking
 
