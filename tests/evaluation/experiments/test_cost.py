@@ -154,8 +154,8 @@ def test_what_each_stage_took(tmp_path: Path) -> None:
         assert case.arm == record["condition"]["arm"]
         assert case.question == record["key"].partition(" {")[0]
     ours, plain = (next(case for case in cases if case.arm == arm) for arm in ("brief-context", "rag"))
-    assert (ours.maps.calls, ours.reduce.calls, ours.one.calls) == (2, 1, 0)
-    assert (plain.maps.calls, plain.reduce.calls, plain.one.calls) == (0, 0, 1)
+    assert (ours.maps.calls, ours.reduce.calls, ours.single.calls) == (2, 1, 0)
+    assert (plain.maps.calls, plain.reduce.calls, plain.single.calls) == (0, 0, 1)
     assert not ours.skipped
     assert not plain.skipped
 
@@ -164,7 +164,7 @@ def test_a_question_answered_from_one_prompt_skipped_the_rest(tmp_path: Path) ->
     (record,) = asked(tmp_path, ASKED[:1], ("rag",))
     (case,) = case_costs([{**record, "condition": {"arm": "brief-context", "k": 8}}])
     assert case.skipped
-    assert case.one.calls == 1
+    assert case.single.calls == 1
 
 
 def test_calls_that_were_no_plain_ones_are_in_no_mean(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_calls_that_were_no_plain_ones_are_in_no_mean(tmp_path: Path) -> None:
     table = measured_table(cases)
     told = row(table, "rag", 8)
     assert (told["cases"], told["not counted"], told["asked again"]) == (2, 1, 0)
-    assert told["input"].value == cases[1].one.input
+    assert told["input"].value == cases[1].single.input
     assert told["input"].n == 1
 
 
@@ -187,7 +187,7 @@ def test_a_reply_that_was_asked_for_again_is_part_of_what_it_took_and_fits_no_eq
     records = asked(tmp_path, ASKED[:1], reduce="no JSON at all")
     ours = next(case for case in case_costs(records) if case.arm == "brief-context")
     assert ours.total.calls == 4
-    assert (ours.counted, ours.again, ours.plain) == (True, True, False)
+    assert (ours.counted, ours.repeated, ours.plain) == (True, True, False)
     told = row(measured_table(case_costs(records)), "brief-context", 8)
     assert (told["asked again"], told["calls"].value) == (1, 4)
     assert not prediction_table(case_costs(records)).rows
@@ -227,8 +227,8 @@ def by_arm(records: list[RunRecord]) -> list[list[CaseCost]]:
 def test_the_shape_is_measured_on_the_other_arms(tmp_path: Path) -> None:
     ours, rivals, closed = by_arm(asked(tmp_path))
     shape = mean_shape(ours, rivals, closed)
-    assert shape.instruction == sum(case.one.input for case in closed) / 3
-    assert rag_tokens(shape).input == pytest.approx(sum(case.one.input for case in rivals) / 3)
+    assert shape.instruction == sum(case.single.input for case in closed) / 3
+    assert rag_tokens(shape).input == pytest.approx(sum(case.single.input for case in rivals) / 3)
     assert shape.parts == 2
 
 
@@ -271,7 +271,7 @@ def test_what_was_compared_are_the_same_questions(tmp_path: Path) -> None:
     ]
     table = prediction_table(case_costs(changed))
     ours, rivals, _ = by_arm(records)
-    mean = sum(each.one.input for each in rivals[:2]) / 2
+    mean = sum(each.single.input for each in rivals[:2]) / 2
     assert row(table, 8, "measured: RAG")["input"].value == pytest.approx(mean)
     assert "2 cases" in table.notes[0]
     taken = [sum(each.total.input + each.total.output for each in arm[:2]) for arm in (ours, rivals)]
@@ -285,9 +285,9 @@ def test_dollars_are_predicted_by_what_tokens_cost(tmp_path: Path, cached: float
     price = Price(input=2.0, output=8.0, cached=0.5)
     cases = []
     for number, case in enumerate(case_costs(asked(tmp_path))):
-        part = case.one * 1.0 if case.arm != "brief-context" else case.maps
+        part = case.single * 1.0 if case.arm != "brief-context" else case.maps
         kept = replace(part, cached=round(part.input * cached) + (number if cached else 0))
-        case = replace(case, one=kept) if case.arm != "brief-context" else replace(case, maps=kept)
+        case = replace(case, single=kept) if case.arm != "brief-context" else replace(case, maps=kept)
         total = case.total
         usage = Usage(
             prompt_tokens=int(total.input), cached_tokens=int(total.cached), completion_tokens=int(total.output)

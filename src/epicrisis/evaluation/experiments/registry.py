@@ -22,7 +22,7 @@ _MODULES: Mapping[str, str] = {
     "context-length": "context_length",
     "preflight": "preflight",
     "attention-bias": "attention_bias",
-    "cost": "cost",
+    "cost": "cost_study",
     "open-ended": "open_ended",
     "probe": "probe",
     "ensembles": "ensembles",

@@ -1,15 +1,15 @@
-"""What BriefContext costs against plain RAG: the papers' equations 4 and 5, and what runs really took.
+"""The cost of BriefContext against plain RAG: the papers' equations 4 and 5, and the calls of finished runs.
 
-Equation 5 leaves out what the reduce call reads (errata B5); with it, with prompts' beginnings that an endpoint has
-computed before, and with the questions that preflight answers from one prompt, it is a prediction that can be held
-against records. From shapes and records to tables; calls nothing. Tokens, seconds and US dollars are a question's,
-asked once.
+Equation 5 omits the input of the reduce call (errata B5). With that input, with prompt prefixes that an endpoint has
+cached, and with the questions that preflight answers from one prompt, it is a prediction that records can test. Tokens,
+seconds and US dollars are those of one question, asked once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from statistics import fmean
 from typing import Any, Literal, TypeAlias
 
@@ -18,8 +18,12 @@ import numpy.typing as npt
 
 from epicrisis.evaluation.analysis.statistics import Mean, mean_of
 from epicrisis.evaluation.analysis.table import Cell, Table
+from epicrisis.evaluation.experiments.arms import condition_order
+from epicrisis.evaluation.experiments.experiment import Runs
+from epicrisis.evaluation.experiments.outcome_groups import add_notes
 from epicrisis.evaluation.runs.case import Condition, canonical
 from epicrisis.evaluation.runs.outcomes import RunRecord
+from epicrisis.evaluation.runs.recorded_run import RecordedRun
 
 Equation: TypeAlias = Literal["published", "corrected"]
 
@@ -29,13 +33,13 @@ CHECKED = "brief-context+preflight"
 
 @dataclass(frozen=True, slots=True)
 class TokenTotals:
-    """Of one question, all calls together."""
+    """Tokens and calls of one question, all calls together."""
 
     input: float
     output: float
     calls: float
     cached: float = 0.0
-    """Those of the input that the endpoint had computed before."""
+    """Input tokens that the endpoint had cached."""
 
     def __add__(self, other: TokenTotals) -> TokenTotals:
         return TokenTotals(
@@ -46,35 +50,39 @@ class TokenTotals:
         return TokenTotals(self.input * share, self.output * share, self.calls * share, self.cached * share)
 
 
+NO_TOKENS = TokenTotals(0, 0, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class PromptShape:
-    """A question's prompts, in tokens, in the papers' terms."""
+    """Size of a question's prompts, in tokens, in the papers' terms."""
 
     context: float
     """All passages, N_con."""
     instruction: float
     """Instruction and question of one prompt, N_ins."""
     output: float
-    """Of one call, N_out."""
+    """Reply of one call, N_out."""
     parts: float
-    """Map calls, M."""
+    """Number of map calls, M."""
 
 
 def rag_tokens(shape: PromptShape) -> TokenTotals:
-    """Equation 4."""
+    """Return the tokens of plain RAG by equation 4."""
     return TokenTotals(shape.context + shape.instruction, shape.output, 1)
 
 
 def map_reduce_tokens(
     shape: PromptShape, equation: Equation = "corrected", *, prefix_cache: bool = False
 ) -> TokenTotals:
-    """Equation 5; `corrected` adds the reduce call's input: its instruction, the question, and M findings.
+    """Return the tokens of map-reduce by equation 5.
 
-    With `prefix_cache` the map calls after the first find their common beginning computed.
+    `corrected` adds the input of the reduce call: its instruction, the question, and M findings. With `prefix_cache`
+    the map calls after the first find their common prefix cached.
     """
-    reads = shape.instruction + shape.parts * shape.output if equation == "corrected" else 0.0
+    reduce_input = shape.instruction + shape.parts * shape.output if equation == "corrected" else 0.0
     return TokenTotals(
-        input=shape.context + shape.parts * shape.instruction + reads,
+        input=shape.context + shape.parts * shape.instruction + reduce_input,
         output=(shape.parts + 1) * shape.output,
         calls=shape.parts + 1,
         cached=max(shape.parts - 1, 0) * shape.instruction if prefix_cache else 0.0,
@@ -84,112 +92,124 @@ def map_reduce_tokens(
 def preflight_tokens(
     shape: PromptShape, skipped: float, equation: Equation = "corrected", *, prefix_cache: bool = False
 ) -> TokenTotals:
-    """The mean where this share of the questions, 0 to 1, is answered from one prompt."""
+    """Return the mean tokens where the share `skipped` (0 to 1) of the questions is answered from one prompt."""
     return rag_tokens(shape) * skipped + map_reduce_tokens(shape, equation, prefix_cache=prefix_cache) * (1 - skipped)
-
-
-# -- measured ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class CaseCost:
-    """What one case took, by the calls in its trace."""
+    """Tokens, seconds and money of one case, by the calls in its trace."""
 
     question: str
     """`Question.key`: the cases of one question are one cluster."""
     condition: Condition
     arm: str
-    one: TokenTotals
+    single: TokenTotals
     """The only call of plain RAG, of closed book, and of a question that preflight answered from one prompt."""
     maps: TokenTotals
     reduce: TokenTotals
     seconds: float
-    """Summed over the calls; those made at once add up to more than the wall clock."""
+    """Sum over the calls; concurrent calls add up to more than the wall clock."""
     cost: float | None
     skipped: bool = False
-    """Read in one prompt by BriefContext, as its preflight said."""
+    """BriefContext read the question in one prompt, by its preflight check."""
     counted: bool = True
-    """Every token of it is known: no call failed, none came out of the cache."""
-    again: bool = False
-    """A reply could not be read and was asked for once more."""
+    """All of its tokens are known: no call failed, and none was answered from the cache."""
+    repeated: bool = False
+    """A reply could not be parsed and was requested again."""
 
     @property
     def plain(self) -> bool:
-        """Calls made once each, as the equations have it."""
-        return self.counted and not self.again and self.total.calls > 0
+        """Whether each call was made once, as the equations assume."""
+        return self.counted and not self.repeated and self.total.calls > 0
 
     @property
     def total(self) -> TokenTotals:
-        return self.one + self.maps + self.reduce
+        """Tokens of all stages."""
+        return self.single + self.maps + self.reduce
 
     @property
     def k(self) -> Cell:
-        """Passages read, where the run varies them."""
+        """Number of passages, where the run varies it."""
         return self.condition.get("k")
 
     @property
     def twin(self) -> tuple[str, str]:
-        """Alike in the two arms of a pair."""
+        """Question and condition without the arm: equal for the two cases of a pair."""
         return self.question, canonical({name: value for name, value in self.condition.items() if name != "arm"})
 
 
 def case_costs(records: Iterable[RunRecord]) -> tuple[CaseCost, ...]:
-    """What each case took, in their order."""
-    return tuple(_spent(record) for record in records)
+    """Return the cost of each case, in the order of the records."""
+    return tuple(map(_read_cost, records))
 
 
-def _spent(record: RunRecord) -> CaseCost:
+def _read_cost(record: RunRecord) -> CaseCost:
     answer, condition = record["answer"], record.get("condition", {})
-    calls = [event for event in answer["trace"] if event["event"] == "called"]
-    stages = {"map": TokenTotals(0, 0, 0), "reduce": TokenTotals(0, 0, 0), "one": TokenTotals(0, 0, 0)}
-    names = [call["stage"].partition(" ")[0] for call in calls]
-    for name, call in zip(names, calls, strict=True):
-        stages[name if name in stages else "one"] += _tokens(call["usage"])
-    usage, arm = answer["usage"], condition.get("arm", answer["strategy"])
+    usage, arm, question = answer["usage"], condition.get("arm", answer["strategy"]), record["key"]
+    if condition:
+        question = question.removesuffix(f" {canonical(condition)}")
+    tokens = {"map": NO_TOKENS, "reduce": NO_TOKENS, "single": NO_TOKENS}
+    repeated = calls = False
+    names: set[str] = set()
+    for event in answer["trace"]:
+        if event["event"] == "called":
+            name = event["stage"].partition(" ")[0]
+            names.add(name)
+            tokens[name if name in ("map", "reduce") else "single"] += _read_tokens(event["usage"])
+            repeated, calls = repeated or bool(event["sample"]), True
+    incomplete = (usage["failed_calls"], usage["uncounted_calls"], usage["replayed_calls"])
     return CaseCost(
-        question=record["key"].removesuffix(f" {canonical(condition)}") if condition else record["key"],
+        question=question,
         condition=condition,
         arm=arm,
-        one=stages["one"],
-        maps=stages["map"],
-        reduce=stages["reduce"],
+        single=tokens["single"],
+        maps=tokens["map"],
+        reduce=tokens["reduce"],
         seconds=usage["seconds"],
         cost=usage["cost"],
-        skipped=arm.startswith(BRIEF_CONTEXT) and bool(calls) and "map" not in names,
-        counted=answer["state"] != "failed"
-        and not any(usage[name] for name in ("failed_calls", "uncounted_calls", "replayed_calls")),
-        again=any(call["sample"] for call in calls),
+        skipped=arm.startswith(BRIEF_CONTEXT) and calls and "map" not in names,
+        counted=answer["state"] != "failed" and not any(incomplete),
+        repeated=repeated,
     )
 
 
-def _tokens(usage: Any) -> TokenTotals:
+def _read_tokens(usage: Any) -> TokenTotals:
     return TokenTotals(usage["prompt_tokens"], usage["completion_tokens"], usage["calls"], usage["cached_tokens"])
 
 
-# -- tables -----------------------------------------------------------------------------------------------------------
+def read_costs(run: RecordedRun) -> list[CaseCost]:
+    """Read the costs of a run's cases, by arm, condition and question."""
+    return sorted(case_costs(run.records()), key=lambda case: (condition_order(case.condition), case.question))
+
+
+_TOKENS = ("calls", "input", "cached", "output")
+_CHARGES = ("seconds", "cost")
+
+
+def tables(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
+    """Build the measured and the predicted costs of each run; the remarks are notes under each table."""
+    built: list[Table] = []
+    for run in runs:
+        cases = read_costs(run)
+        built += [measured_table(cases, run.name), prediction_table(cases, run.name)]
+    return add_notes(built, remarks)
 
 
 def measured_table(cases: Sequence[CaseCost], source: str = "") -> Table:
-    """What each arm took a question, and how much more than plain RAG, on the cases that both have counted."""
+    """Build the table of each arm's cost per question, and its input beyond plain RAG's where both are counted."""
     rows: list[tuple[Cell, ...]] = []
     for arm, k in dict.fromkeys((case.arm, case.k) for case in cases):
-        mine = [case for case in cases if (case.arm, case.k) == (arm, k)]
-        counted = [case for case in mine if case.counted]
-        costs = [case.cost for case in counted]
-        rows.append(
-            (
-                arm,
-                k,
-                len(mine),
-                len(mine) - len(counted),
-                sum(case.again for case in counted),
-                sum(case.skipped for case in mine),
-                *(_mean(counted, [getattr(case.total, name) for case in counted]) for name in _TOKENS),
-                _mean(counted, [case.seconds for case in counted]),
-                _mean(counted, costs) if any(cost is not None for cost in costs) else None,
-                None if arm == RAG else _more([(case, other) for case, other in _twins(cases, arm) if case.k == k]),
-            )
-        )
+        of_arm = [case for case in cases if (case.arm, case.k) == (arm, k)]
+        counted = [case for case in of_arm if case.counted]
+        repeated = sum(case.repeated for case in counted)
+        skipped = sum(case.skipped for case in of_arm)
+        tokens = [_mean(counted, f"total.{name}") for name in _TOKENS]
+        charged = any(case.cost is not None for case in counted)
+        charges = _mean(counted, "seconds"), _mean(counted, "cost") if charged else None
+        extra = None if arm == RAG else _extra_input(_twins(cases, arm, k))
+        counts = (len(of_arm), len(of_arm) - len(counted), repeated, skipped)
+        rows.append((arm, k, *counts, *tokens, *charges, extra))
     columns = (
         "arm",
         "k",
@@ -202,77 +222,85 @@ def measured_table(cases: Sequence[CaseCost], source: str = "") -> Table:
         "US dollars",
         "input beyond RAG's",
     )
-    told = (
+    notes = (
         "Means a case with 95 % intervals (bootstrap over questions), of the cases whose calls are all counted: none "
-        "failed and none came out of the cache. Tokens; seconds are summed over calls. Unknown prices are none, never "
-        "0.",
-        "Asked again: of the counted, those with a reply that could not be read and was asked for once more, which is "
-        "part of what they took. From one prompt: preflight found the rankings to agree.",
+        "failed, and none was answered from the cache. Tokens; seconds are summed over calls. Unknown prices are none, "
+        "never 0.",
+        "Asked again: of the counted, those with a reply that could not be parsed and was requested again, which is "
+        "part of their cost. From one prompt: preflight found that the rankings agree.",
     )
-    return Table("What it took", columns, tuple(rows), told, source)
+    return Table("What it took", columns, tuple(rows), notes, source)
 
 
-_TOKENS = ("calls", "input", "cached", "output")
+def _mean(cases: Sequence[CaseCost], attribute: str) -> Mean:
+    """Return the mean of an attribute (`seconds`, `total.input`) over the cases, clustered by question."""
+    return mean_of([*map(attrgetter(attribute), cases)], [case.question for case in cases], shares=False)
 
 
-def _mean(cases: Sequence[CaseCost], taken: Sequence[float | None]) -> Mean:
-    return mean_of(taken, [case.question for case in cases], shares=False)
-
-
-def _more(twins: Sequence[tuple[CaseCost, CaseCost]]) -> Mean | None:
+def _extra_input(twins: Sequence[tuple[CaseCost, CaseCost]]) -> Mean | None:
     if not twins:
         return None
-    return _mean([case for case, _ in twins], [case.total.input - other.total.input for case, other in twins])
+    extra = [case.total.input - other.total.input for case, other in twins]
+    return mean_of(extra, [case.question for case, _ in twins], shares=False)
 
 
-def _twins(cases: Iterable[CaseCost], arm: str = BRIEF_CONTEXT) -> list[tuple[CaseCost, CaseCost]]:
-    """The arm's counted cases, each with plain RAG's of the same question and condition."""
-    counted = [case for case in cases if case.counted]
-    rags = {case.twin: case for case in counted if case.arm == RAG}
-    return [(case, rags[case.twin]) for case in counted if case.arm == arm and case.twin in rags]
+def _twins(cases: Iterable[CaseCost], arm: str, k: Cell) -> list[tuple[CaseCost, CaseCost]]:
+    """Return the arm's counted cases at this k, each with plain RAG's of the same question and condition."""
+    counted = [case for case in cases if case.counted and case.k == k]
+    rivals = {case.twin: case for case in counted if case.arm == RAG}
+    return [(case, rivals[case.twin]) for case in counted if case.arm == arm and case.twin in rivals]
 
 
 def token_ratio(cases: Iterable[CaseCost], k: Cell) -> float | None:
-    """Tokens, in and out, of BriefContext to those of plain RAG at this k, on the cases that both have counted; `None`
-    where there is none."""
-    twins = [pair for pair in _twins(cases) if pair[0].k == k]
-    ours, theirs = (sum(pair[i].total.input + pair[i].total.output for pair in twins) for i in (0, 1))
+    """Return BriefContext's tokens, in and out, divided by plain RAG's at this k, where both are counted.
+
+    Returns None without such cases.
+    """
+    ours = theirs = 0.0
+    for case, rival in _twins(cases, BRIEF_CONTEXT, k):
+        ours += case.total.input + case.total.output
+        theirs += rival.total.input + rival.total.output
     return ours / theirs if theirs else None
 
 
 def prediction_table(cases: Sequence[CaseCost], source: str = "") -> Table:
-    """The equations, fed with plain RAG's measured prompts, against what BriefContext took, for each k: of the cases
-    that both answered by plain calls."""
+    """Build the table of the equations, fed with plain RAG's prompts, against BriefContext's cost, for each k.
+
+    It covers the cases that both answered by plain calls.
+    """
     closed = [case for case in cases if case.arm == CLOSED_BOOK and case.plain]
     rows: list[tuple[Cell, ...]] = []
     shapes, lacking = [], []
     for k in dict.fromkeys(case.k for case in cases if case.arm in (BRIEF_CONTEXT, RAG)):
-        twins = [(ours, rival) for ours, rival in _twins(cases) if ours.k == k and ours.plain and rival.plain]
-        ours, rivals = [case for case, _ in twins], [case for _, case in twins]
-        if not closed or not any(not case.skipped for case in ours):
-            lacking.append(f"{'' if k is None else f'k = {k}: '}{_LACKING}")
+        twins = [(case, rival) for case, rival in _twins(cases, BRIEF_CONTEXT, k) if case.plain and rival.plain]
+        ours, rivals = [case for case, _ in twins], [rival for _, rival in twins]
+        if not closed or all(case.skipped for case in ours):
+            where = "" if k is None else f"k = {k}: "
+            lacking.append(f"{where}{_LACKING}")
             continue
         shape = mean_shape(ours, rivals, closed)
-        same = {case.twin for case in rivals}
-        checked = [case for case, _ in _twins(cases, CHECKED) if case.plain and case.twin in same]
-        rows += _predicted(k, shape, ours, rivals, closed, checked or ours)
+        compared = {case.twin for case in rivals}
+        checked = [case for case, _ in _twins(cases, CHECKED, k) if case.plain and case.twin in compared]
+        rows += _predicted_rows(k, shape, ours, rivals, closed, checked or ours)
         shapes.append(
             f"{len(twins)} cases, {shape.context:.0f} tokens of passages, {shape.instruction:.0f} of instruction and "
             f"question, {shape.output:.0f} of output a call, {shape.parts:.1f} parts"
         )
-    told = (f"Of plain calls (each made once, all counted, no reply asked for again): {'; '.join(shapes)}.", *_TOLD)
+    notes: tuple[str, ...] = tuple(lacking)
+    if rows:
+        about = f"Of plain calls (each made once, all counted, no reply requested again): {'; '.join(shapes)}."
+        notes = (about, *_PREDICTION_NOTES, *lacking)
     columns = ("k", "what", *_TOKENS, "input to RAG's", "output to RAG's", "seconds", "US dollars")
-    return Table("Predicted and measured", columns, tuple(rows), (*(told if rows else ()), *lacking), source)
+    return Table("Predicted and measured", columns, tuple(rows), notes, source)
 
 
-_TOLD = (
-    "Predicted from plain RAG's and closed book's prompts alone: the prompts of map and reduce are others, and so are "
-    "their replies. Means a case; ratios are to what RAG took. Intervals are 95 %, of what was measured, by a "
-    "bootstrap over questions.",
-    "Predicted seconds and dollars: what a fresh token, a cached one and one of the reply took in plain RAG's and "
-    "closed book's calls, by least squares; nothing is cached but where it says so.",
-    "Cached: predicted is what the map calls of a question share, measured whatever a prompt shares with any call "
-    "before it, so also what cases of one question share.",
+_PREDICTION_NOTES = (
+    "Predicted from plain RAG's and closed book's prompts alone: the prompts of map and reduce differ, and so do their "
+    "replies. Means a case; ratios are to RAG. Intervals are 95 %, of what was measured, by a bootstrap over questions.",
+    "Predicted seconds and dollars: the rate of a fresh token, a cached one and one of the reply in plain RAG's and "
+    "closed book's calls, by least squares; nothing is cached unless stated.",
+    "Cached: the prediction counts what the map calls of a question share; the measurement counts what a prompt shares "
+    "with any earlier call, so also what cases of one question share.",
 )
 _LACKING = (
     f"no prediction, for there is no case that {RAG} and {BRIEF_CONTEXT} (in parts) both answered by plain calls, or "
@@ -281,18 +309,18 @@ _LACKING = (
 
 
 def mean_shape(ours: Sequence[CaseCost], rivals: Sequence[CaseCost], closed: Sequence[CaseCost]) -> PromptShape:
-    """The mean shape of these cases' questions: from plain RAG's prompts and closed book's (which are instruction and
-    question alone), and from the number of BriefContext's map calls. None of them is empty."""
-    instruction = fmean(case.one.input for case in closed)
-    return PromptShape(
-        context=fmean(case.one.input for case in rivals) - instruction,
-        instruction=instruction,
-        output=fmean(case.one.output for case in rivals),
-        parts=fmean(case.maps.calls for case in ours if not case.skipped),
-    )
+    """Return the mean shape of these cases' questions. None of the three may be empty.
+
+    Plain RAG's and closed book's prompts (instruction and question alone) give the tokens, BriefContext's map calls the
+    parts.
+    """
+    instruction = fmean(case.single.input for case in closed)
+    context = fmean(case.single.input for case in rivals) - instruction
+    output = fmean(case.single.output for case in rivals)
+    return PromptShape(context, instruction, output, fmean(case.maps.calls for case in ours if not case.skipped))
 
 
-def _predicted(
+def _predicted_rows(
     k: Cell,
     shape: PromptShape,
     ours: Sequence[CaseCost],
@@ -300,65 +328,63 @@ def _predicted(
     closed: Sequence[CaseCost],
     checked: Sequence[CaseCost],
 ) -> list[tuple[Cell, ...]]:
-    """The rows of one k, in pairs of what was predicted and what came; `checked`: cases with the preflight check."""
-    rates = [_rates([*rivals, *closed], name) for name in _TAKEN]
-    base = _summed(rivals)
+    """Return the rows of one k, each prediction followed by its measurement; `checked`: cases with the preflight check."""
+    rates = [_rates([*rivals, *closed], name) for name in _CHARGES]
+    base = _mean_tokens(rivals)
+    tokens_of = attrgetter(*_TOKENS)
 
-    def predicted(what: str, tokens: TokenTotals) -> tuple[Cell, ...]:
-        taken = (None if rate is None else float(rate @ _kinds(tokens)) for rate in rates)
-        return (k, what, *(getattr(tokens, name) for name in _TOKENS), *_times(tokens, base), *taken)
+    def predict(what: str, tokens: TokenTotals) -> tuple[Cell, ...]:
+        charges = [None if rate is None else float(rate @ _token_kinds(tokens)) for rate in rates]
+        return (k, what, *tokens_of(tokens), *_ratios(tokens, base), *charges)
 
-    def measured(what: str, cases: Sequence[CaseCost]) -> tuple[Cell, ...]:
-        tokens = (_mean(cases, [getattr(case.total, name) for case in cases]) for name in _TOKENS)
-        taken = (_mean(cases, [getattr(case, name) for case in cases]) for name in _TAKEN)
-        known = (None if each.unscored else each for each in taken)
-        return (k, f"measured: {what}", *tokens, *_times(_summed(cases), base), *known)
+    def measure(what: str, cases: Sequence[CaseCost]) -> tuple[Cell, ...]:
+        tokens = [_mean(cases, f"total.{name}") for name in _TOKENS]
+        charges: list[Mean | None] = []
+        for name in _CHARGES:
+            charge = _mean(cases, name)
+            charges.append(None if charge.unscored else charge)
+        return (k, f"measured: {what}", *tokens, *_ratios(_mean_tokens(cases), base), *charges)
 
     rows = [
-        predicted("equation 4: RAG", rag_tokens(shape)),
-        measured("RAG", rivals),
-        predicted("equation 5 as printed", map_reduce_tokens(shape, "published")),
-        predicted("with the reduce call's input", map_reduce_tokens(shape)),
-        predicted("and a prefix cache", map_reduce_tokens(shape, prefix_cache=True)),
-        measured("read in parts", [case for case in ours if not case.skipped]),
+        predict("equation 4: RAG", rag_tokens(shape)),
+        measure("RAG", rivals),
+        predict("equation 5 as printed", map_reduce_tokens(shape, "published")),
+        predict("with the reduce call's input", map_reduce_tokens(shape)),
+        predict("and a prefix cache", map_reduce_tokens(shape, prefix_cache=True)),
+        measure("read in parts", [case for case in ours if not case.skipped]),
     ]
-    if skipped := fmean(case.skipped for case in checked):
-        told = f"and preflight, {100 * skipped:.1f} % from one prompt"
-        rows += [
-            predicted(told, preflight_tokens(shape, skipped, prefix_cache=True)),
-            measured("with preflight", checked),
-        ]
+    skipped = fmean(case.skipped for case in checked)
+    if skipped:
+        what = f"and preflight, {100 * skipped:.1f} % from one prompt"
+        rows.append(predict(what, preflight_tokens(shape, skipped, prefix_cache=True)))
+        rows.append(measure("with preflight", checked))
     return rows
 
 
-_TAKEN = ("seconds", "cost")
+def _mean_tokens(cases: Sequence[CaseCost]) -> TokenTotals:
+    return sum((case.total for case in cases), NO_TOKENS) * (1 / len(cases))
 
 
-def _summed(cases: Sequence[CaseCost]) -> TokenTotals:
-    """The mean of the cases."""
-    return sum((case.total for case in cases), TokenTotals(0, 0, 0)) * (1 / len(cases))
-
-
-def _times(tokens: TokenTotals, base: TokenTotals) -> tuple[float, float]:
-    """How many times the base's tokens, in and out."""
+def _ratios(tokens: TokenTotals, base: TokenTotals) -> tuple[float, float]:
+    """Return the tokens divided by the base's, in and out."""
     return tokens.input / base.input, tokens.output / base.output
 
 
-def _kinds(tokens: TokenTotals) -> npt.NDArray[np.float64]:
-    """(fresh, cached, of the reply)."""
+def _token_kinds(tokens: TokenTotals) -> npt.NDArray[np.float64]:
+    """Return the tokens as (fresh, cached, output)."""
     return np.array([tokens.input - tokens.cached, tokens.cached, tokens.output])
 
 
 def _rates(cases: Sequence[CaseCost], name: str) -> npt.NDArray[np.float64] | None:
-    """What a token of each kind took of seconds or dollars, by least squares; `None` where the cases do not tell."""
-    taken = [getattr(case, name) for case in cases]
-    if any(each is None for each in taken):
+    """Return the seconds or dollars of a token of each kind, by least squares; None where the cases cannot tell."""
+    charges = [*map(attrgetter(name), cases)]
+    if None in charges:
         return None
-    fresh, cached, output = np.array([_kinds(case.total) for case in cases]).T
+    fresh, cached, output = np.array([_token_kinds(case.total) for case in cases]).T
     columns = [fresh, cached, output] if cached.any() else [fresh, output]
-    rates, _, rank, _ = np.linalg.lstsq(np.stack(columns, axis=1), np.array(taken), rcond=None)
+    rates, _, rank, _ = np.linalg.lstsq(np.stack(columns, axis=1), np.array(charges), rcond=None)
     if rank < len(columns):
         return None
-    # Where nothing was cached, a cached token is taken to be as dear as a fresh one.
-    found: npt.NDArray[np.float64] = rates.clip(min=0)[[0, 1, 2] if cached.any() else [0, 0, 1]]
-    return found
+    # Where nothing was cached, a cached token is assumed to cost as much as a fresh one.
+    by_kind: npt.NDArray[np.float64] = rates.clip(min=0)[[0, 1, 2] if cached.any() else [0, 0, 1]]
+    return by_kind
