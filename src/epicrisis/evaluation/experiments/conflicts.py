@@ -11,8 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
+from epicrisis.answers import Retrieved, Trace
 from epicrisis.dates import last_day
 from epicrisis.evaluation.analysis.grouping import (
     STATES,
@@ -34,8 +35,9 @@ from epicrisis.evaluation.experiments.experiment import Experiment, Grid, Runs
 from epicrisis.evaluation.experiments.outcome_groups import add_differences, add_notes, group_by
 from epicrisis.evaluation.experiments.placement import PLACES
 from epicrisis.evaluation.experiments.positions import KS, PUBMEDQA, build_placed_cases
-from epicrisis.evaluation.runs.case import canonical
-from epicrisis.evaluation.runs.outcomes import Outcome, RunRecord, outcomes
+from epicrisis.evaluation.runs.case import canonical_condition
+from epicrisis.evaluation.runs.outcomes import Outcome, score_records
+from epicrisis.evaluation.runs.record import RunRecord
 
 OURS, RIVAL = "brief-context", "rag"
 _ARM = "arm"
@@ -77,27 +79,27 @@ def partitioned_cases(records: Iterable[RunRecord]) -> tuple[PartitionedCase, ..
 
     Raises InputError where a question has no options or no gold letter.
     """
-    return tuple(_read_case(record) for record in records if record["answer"]["partials"])
+    return tuple(_read_case(record) for record in records if record.answer.partials)
 
 
 def _read_case(record: RunRecord) -> PartitionedCase:
-    answer = record["answer"]
-    (outcome,) = outcomes([record])
-    partials = sorted(answer["partials"], key=lambda partial: int(partial["partition"]))
-    days = _newest_days(answer["trace"])
-    gold = set(answer["question"]["gold_documents"])
-    states = Counter(partial["state"] for partial in partials)
+    answer = record.answer
+    (outcome,) = score_records([record])
+    partials = sorted(answer.partials, key=attrgetter("partition"))
+    days = _newest_days(answer.trace)
+    gold = set(answer.question.gold_documents)
+    states = Counter(partial.state for partial in partials)
     stated: list[PartialChoice] = []
     for partial in partials:
-        if partial["state"] == "relevant" and partial["choice"] is not None:
-            quoted = [quotation["passage_id"] for quotation in partial["quotations"]]
-            documents = {passage_id.rpartition("#")[0] for passage_id in partial["passages"]}
+        if partial.state == "relevant" and partial.choice is not None:
+            quoted = [quotation.passage_id for quotation in partial.quotations]
+            documents = {passage_id.rpartition("#")[0] for passage_id in partial.passages}
             newest = max((days[passage_id] for passage_id in quoted if passage_id in days), default=None)
-            stated.append(PartialChoice(partial["choice"], len(quoted), newest, key=not gold.isdisjoint(documents)))
+            stated.append(PartialChoice(partial.choice, len(quoted), newest, key=not gold.isdisjoint(documents)))
     return PartitionedCase(
         outcome=outcome,
-        final=answer["choice"] if outcome.state == "answered" else None,
-        gold=answer["question"]["gold"],
+        final=answer.choice if outcome.state == "answered" else None,
+        gold=str(answer.question.gold),
         stated=tuple(stated),
         undecided=states["relevant"] - len(stated),
         nothing=states["nothing"],
@@ -105,15 +107,13 @@ def _read_case(record: RunRecord) -> PartitionedCase:
     )
 
 
-def _newest_days(trace: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+def _newest_days(trace: Trace) -> dict[str, int]:
     """Return the last possible day of each passage with a date, by passage id."""
     days: dict[str, int] = {}
     for event in trace:
-        hits = event["ranking"]["hits"] if event["event"] == "retrieved" else ()
-        for hit in hits:
-            passage = hit["passage"]
-            if passage["date"] is not None:
-                days[passage["id"]] = last_day(passage["date"])
+        for passage in event.ranking.passages if isinstance(event, Retrieved) else ():
+            if passage.date is not None:
+                days[passage.id] = last_day(passage.date)
     return days
 
 
@@ -207,10 +207,9 @@ def split_arms(records: Iterable[RunRecord]) -> tuple[tuple[PartitionedCase, ...
     """Return BriefContext's cases and plain RAG's outcomes, by the condition `arm`, else by the answer's strategy."""
     arms: dict[str, list[RunRecord]] = {OURS: [], RIVAL: []}
     for record in records:
-        arm = record.get("condition", {}).get(_ARM, record["answer"]["strategy"])
-        if arm in arms:
-            arms[arm].append(record)
-    return partitioned_cases(arms[OURS]), outcomes(arms[RIVAL])
+        if record.arm in arms:
+            arms[record.arm].append(record)
+    return partitioned_cases(arms[OURS]), score_records(arms[RIVAL])
 
 
 def conflicts_table(
@@ -278,7 +277,8 @@ def _count_wins(
 
 def _twin(outcome: Outcome) -> tuple[str, str]:
     """Return the question and its condition without the arm: equal for the two outcomes of a pair."""
-    return outcome.question, canonical({name: value for name, value in outcome.condition.items() if name != _ARM})
+    condition = {name: value for name, value in outcome.condition.items() if name != _ARM}
+    return outcome.question, canonical_condition(condition)
 
 
 def _pairing(outcomes: Iterable[Outcome]) -> tuple[str, ...]:

@@ -11,11 +11,12 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from epicrisis.answers import Retrieved
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis import statistics
 from epicrisis.evaluation.analysis.grouping import (
@@ -53,7 +54,8 @@ from epicrisis.evaluation.experiments.outcome_groups import (
 )
 from epicrisis.evaluation.experiments.passage_source import PassageSource
 from epicrisis.evaluation.runs.case import Case
-from epicrisis.evaluation.runs.outcomes import Outcome, RunRecord
+from epicrisis.evaluation.runs.outcomes import Outcome
+from epicrisis.evaluation.runs.record import RunRecord
 from epicrisis.retrieval.document_ranking import first
 from epicrisis.retrieval.preflight import rankings_agree, rule_for
 from epicrisis.retrieval.ranking_signals import BY_WORDS
@@ -204,13 +206,11 @@ def _build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
 
 def mirage_remarks(records: Iterable[RunRecord]) -> tuple[str, ...]:
     """Return a remark on the retrievers of the arm `mirage`, as named in its rankings; none without that arm."""
-    encoders: dict[str, str | list[str] | None] = {}
+    encoders: dict[str, Any] = {}
     for record in records:
-        if record.get("condition", {}).get("arm") != MIRAGE:
-            continue
-        for event in record["answer"]["trace"]:
-            if event["event"] == "retrieved":
-                encoder = event["ranking"]["parameters"].get("encoder")
+        for event in record.answer.trace if record.condition.get("arm") == MIRAGE else ():
+            if isinstance(event, Retrieved):
+                encoder = event.ranking.parameters.get("encoder")
                 encoders[json.dumps(encoder)] = encoder
     if not encoders:
         return ()

@@ -10,7 +10,7 @@ from epicrisis.evaluation.analysis.grouping import corrected_p
 from epicrisis.evaluation.analysis.statistics import Difference
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.experiments.arms import condition_order
-from epicrisis.evaluation.runs.outcomes import Outcome, outcomes
+from epicrisis.evaluation.runs.outcomes import Outcome, score_records
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
 
 T = TypeVar("T")
@@ -26,7 +26,7 @@ def read_outcomes(runs: Iterable[RecordedRun]) -> dict[str, list[Outcome]]:
     def place(outcome: Outcome) -> tuple[tuple[float, ...], str]:
         return condition_order(outcome.condition), outcome.question
 
-    return {run.name: sorted(outcomes(run.records()), key=place) for run in runs}
+    return {run.name: sorted(score_records(run.records()), key=place) for run in runs}
 
 
 def select(cases: Iterable[Outcome], **conditions: Cell) -> list[Outcome]:

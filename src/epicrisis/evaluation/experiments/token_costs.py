@@ -11,18 +11,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from statistics import fmean
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from epicrisis.answers import ModelCalled, Usage
 from epicrisis.evaluation.analysis.statistics import Mean, mean_of
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.experiments.arms import condition_order
 from epicrisis.evaluation.experiments.experiment import Runs
 from epicrisis.evaluation.experiments.outcome_groups import add_notes
-from epicrisis.evaluation.runs.case import Condition, canonical
-from epicrisis.evaluation.runs.outcomes import RunRecord
+from epicrisis.evaluation.runs.case import Condition, canonical_condition
+from epicrisis.evaluation.runs.record import RunRecord
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
 
 Equation: TypeAlias = Literal["published", "corrected"]
@@ -136,7 +137,8 @@ class CaseCost:
     @property
     def twin(self) -> tuple[str, str]:
         """Question and condition without the arm: equal for the two cases of a pair."""
-        return self.question, canonical({name: value for name, value in self.condition.items() if name != "arm"})
+        condition = {name: value for name, value in self.condition.items() if name != "arm"}
+        return self.question, canonical_condition(condition)
 
 
 def case_costs(records: Iterable[RunRecord]) -> tuple[CaseCost, ...]:
@@ -145,37 +147,32 @@ def case_costs(records: Iterable[RunRecord]) -> tuple[CaseCost, ...]:
 
 
 def _read_cost(record: RunRecord) -> CaseCost:
-    answer, condition = record["answer"], record.get("condition", {})
-    usage, arm, question = answer["usage"], condition.get("arm", answer["strategy"]), record["key"]
-    if condition:
-        question = question.removesuffix(f" {canonical(condition)}")
+    answer, usage = record.answer, record.answer.usage
+    calls = [event for event in answer.trace if isinstance(event, ModelCalled)]
+    stages: set[str] = set()
     tokens = {"map": NO_TOKENS, "reduce": NO_TOKENS, "single": NO_TOKENS}
-    repeated = calls = False
-    names: set[str] = set()
-    for event in answer["trace"]:
-        if event["event"] == "called":
-            name = event["stage"].partition(" ")[0]
-            names.add(name)
-            tokens[name if name in ("map", "reduce") else "single"] += _read_tokens(event["usage"])
-            repeated, calls = repeated or bool(event["sample"]), True
-    incomplete = (usage["failed_calls"], usage["uncounted_calls"], usage["replayed_calls"])
+    for call in calls:
+        stage = call.stage.partition(" ")[0]
+        stages.add(stage)
+        tokens[stage if stage in ("map", "reduce") else "single"] += _read_tokens(call.usage)
+    incomplete = (usage.failed_calls, usage.uncounted_calls, usage.replayed_calls)
     return CaseCost(
-        question=question,
-        condition=condition,
-        arm=arm,
+        question=record.question_key,
+        condition=record.condition,
+        arm=record.arm,
         single=tokens["single"],
         maps=tokens["map"],
         reduce=tokens["reduce"],
-        seconds=usage["seconds"],
-        cost=usage["cost"],
-        skipped=arm.startswith(BRIEF_CONTEXT) and calls and "map" not in names,
-        counted=answer["state"] != "failed" and not any(incomplete),
-        repeated=repeated,
+        seconds=usage.seconds,
+        cost=usage.cost,
+        skipped=record.arm.startswith(BRIEF_CONTEXT) and bool(calls) and "map" not in stages,
+        counted=answer.state != "failed" and not any(incomplete),
+        repeated=any(call.sample for call in calls),
     )
 
 
-def _read_tokens(usage: Any) -> TokenTotals:
-    return TokenTotals(usage["prompt_tokens"], usage["completion_tokens"], usage["calls"], usage["cached_tokens"])
+def _read_tokens(usage: Usage) -> TokenTotals:
+    return TokenTotals(usage.prompt_tokens, usage.completion_tokens, usage.calls, usage.cached_tokens)
 
 
 def read_costs(run: RecordedRun) -> list[CaseCost]:
