@@ -241,7 +241,7 @@ def rankings(
 
     from epicrisis.components import scope_of
     from epicrisis.evaluation.experiments.preflight_savings import estimated_shape
-    from epicrisis.evaluation.experiments.recorded_rankings import DEPTH, RankingFile, open_rankers, record_rankings
+    from epicrisis.evaluation.experiments.recorded_rankings import DEPTH, RankingStore, open_rankers, record_rankings
 
     def scope(question: Question) -> Scope:
         return scope_of(settings.scope, question=question)
@@ -253,7 +253,7 @@ def rankings(
         open_rankers(settings, library, guard, max(DEPTH, settings.k, settings.preflight.depth)) as (rankers, recipe),
         Progress(*columns, console=open_console(stderr=True), disable=quiet) as progress,
     ):
-        file = RankingFile(path, recipe)
+        file = RankingStore(path, recipe)
         task = progress.add_task("Ranking" if guard == "none" else f"Ranking, {guard}", total=total)
         for name, questions in asked:
             for question, each in record_rankings(questions, name, rankers, file, guard, scope):

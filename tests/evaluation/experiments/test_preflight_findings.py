@@ -10,7 +10,7 @@ import pytest
 from epicrisis.evaluation.experiments.preflight import PUBLISHED
 from epicrisis.evaluation.experiments.preflight_calibration import calibrate
 from epicrisis.evaluation.experiments.preflight_findings import HIDDEN, file_of, findings_of, holds_rankings
-from epicrisis.evaluation.experiments.recorded_rankings import Guard, QuestionRankings, RankingFile
+from epicrisis.evaluation.experiments.recorded_rankings import Guard, QuestionRankings, RankingStore
 from epicrisis.evaluation.experiments.run_findings import read_findings as findings_of_paths
 from tests.evaluation.experiments.test_calibration import planted
 
@@ -22,7 +22,7 @@ def folder(path: Path, recorded: Sequence[QuestionRankings], hidden: Sequence[Qu
     arms: dict[Guard, Sequence[QuestionRankings]] = {"none": recorded, HIDDEN: hidden}
     for guard, rankings in arms.items():
         if rankings:
-            file = RankingFile(file_of(path, guard), {**RECIPE, "guard": guard})
+            file = RankingStore(file_of(path, guard), {**RECIPE, "guard": guard})
             for each in rankings:
                 file.append(each)
             del file

@@ -16,7 +16,7 @@ from epicrisis.evaluation.experiments.recorded_rankings import (
     Guard,
     QuestionRankings,
     Rankers,
-    RankingFile,
+    RankingStore,
     guard_scope,
     open_rankers,
     rank_question,
@@ -191,14 +191,14 @@ def test_places_are_those_of_documents(parted: MemoryStore) -> None:
 
 def test_rankings_of_before_documents_were_counted_are_read_by_passages(tmp_path: Path, rankers: Rankers) -> None:
     path = tmp_path / "old.jsonl"
-    all_of(record_rankings([QUESTION], "set", replace(rankers, count="passages"), RankingFile(path, RECIPE)))
+    all_of(record_rankings([QUESTION], "set", replace(rankers, count="passages"), RankingStore(path, RECIPE)))
     line = json.loads(path.read_text())
     assert line.pop("count") == "passages"
     path.write_text(json.dumps(line) + "\n")
     (each,) = read_rankings(path)[1]
     assert each.count == "passages"
     with pytest.raises(InputError, match=r"made otherwise \(count\): name another file"):
-        RankingFile(path, {**RECIPE, "count": "documents"})
+        RankingStore(path, {**RECIPE, "count": "documents"})
 
 
 # -- guards -----------------------------------------------------------------------------------------------------------
@@ -247,12 +247,12 @@ def test_the_earliest_of_several_sources_counts(rankers: Rankers) -> None:
 def test_a_broken_off_run_goes_on_and_ranks_nothing_twice(tmp_path: Path, rankers: Rankers, guard: Guard) -> None:
     path, whole = tmp_path / "part.jsonl", tmp_path / "whole.jsonl"
     questions = [QUESTION, SECOND, THIRD]
-    unbroken = all_of(record_rankings(questions, "set", rankers, RankingFile(whole, RECIPE), guard))
-    next(record_rankings(questions, "set", rankers, RankingFile(path, RECIPE), guard))
+    unbroken = all_of(record_rankings(questions, "set", rankers, RankingStore(whole, RECIPE), guard))
+    next(record_rankings(questions, "set", rankers, RankingStore(path, RECIPE), guard))
     with path.open("ab") as file:
         file.write(whole.read_bytes().splitlines()[1][:50])
     asked(rankers).clear()
-    again = all_of(record_rankings(questions, "set", rankers, RankingFile(path, RECIPE), guard))
+    again = all_of(record_rankings(questions, "set", rankers, RankingStore(path, RECIPE), guard))
     assert asked(rankers) == [SECOND.text, THIRD.text]
     assert again == unbroken
     assert path.read_bytes() == whole.read_bytes()
@@ -262,7 +262,7 @@ def test_a_broken_off_run_goes_on_and_ranks_nothing_twice(tmp_path: Path, ranker
 
 
 def test_a_question_without_a_date_is_yielded_without_rankings(tmp_path: Path, rankers: Rankers) -> None:
-    file = RankingFile(tmp_path / "r.jsonl", RECIPE)
+    file = RankingStore(tmp_path / "r.jsonl", RECIPE)
     found = all_of(record_rankings([QUESTION, THIRD], "set", rankers, file, "before-source"))
     assert [each is None for each in found] == [False, True]
     assert list(file.recorded) == [QUESTION.key]
@@ -270,9 +270,9 @@ def test_a_question_without_a_date_is_yielded_without_rankings(tmp_path: Path, r
 
 def test_rankings_made_otherwise_are_not_gone_on_with(tmp_path: Path, rankers: Rankers) -> None:
     path = tmp_path / "r.jsonl"
-    all_of(record_rankings([QUESTION], "set", rankers, RankingFile(path, RECIPE)))
+    all_of(record_rankings([QUESTION], "set", rankers, RankingStore(path, RECIPE)))
     with pytest.raises(InputError, match=r"made otherwise \(depth, guard\): name another file"):
-        RankingFile(path, {"library": "l", "depth": 5, "guard": "none"})
+        RankingStore(path, {"library": "l", "depth": 5, "guard": "none"})
 
 
 @pytest.mark.parametrize(
@@ -286,14 +286,14 @@ def test_rankings_made_otherwise_are_not_gone_on_with(tmp_path: Path, rankers: R
 def test_another_file_is_told(tmp_path: Path, line: str) -> None:
     path = tmp_path / "r.jsonl"
     path.write_text(line + "\n")
-    for read in (lambda: RankingFile(path, RECIPE), lambda: read_rankings(path)):
+    for read in (lambda: RankingStore(path, RECIPE), lambda: read_rankings(path)):
         with pytest.raises(InputError, match=r"line 1, is no recorded ranking: name another file"):
             read()
 
 
 def test_an_unknown_field_is_told(tmp_path: Path, rankers: Rankers) -> None:
     path = tmp_path / "r.jsonl"
-    all_of(record_rankings([QUESTION], "set", rankers, RankingFile(path, RECIPE)))
+    all_of(record_rankings([QUESTION], "set", rankers, RankingStore(path, RECIPE)))
     path.write_text(json.dumps({**json.loads(path.read_text()), "verdict": True}) + "\n")
     with pytest.raises(InputError, match="no recorded ranking"):
         read_rankings(path)
@@ -308,7 +308,7 @@ def test_no_file_and_an_empty_one(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_takes_nothing(tmp_path: Path, rankers: Rankers) -> None:
-    file = RankingFile(tmp_path / "r.jsonl", RECIPE)
+    file = RankingStore(tmp_path / "r.jsonl", RECIPE)
     (tmp_path / "r.jsonl").mkdir()
     with pytest.raises(StorageError, match="cannot be written"):
         all_of(record_rankings([QUESTION], "set", rankers, file))
@@ -325,7 +325,7 @@ def test_a_library_on_disk_by_the_settings(tmp_path: Path, model_home: Path, enc
     asked = {"by": "hybrid", "strategy": "rag", "preflight": {"enabled": False}, "count": "passages"}
     settings = load({"home": str(model_home), **asked})
     with open_rankers(settings, path, "source-hidden", depth=3) as (rankers, recipe):
-        file = RankingFile(tmp_path / "r.jsonl", recipe)
+        file = RankingStore(tmp_path / "r.jsonl", recipe)
         (each,) = all_of(record_rankings([QUESTION], "set", rankers, file, "source-hidden"))
         assert each is not None
         assert (rankers.by, rankers.depth, rankers.reranker) == ("hybrid", 3, None)

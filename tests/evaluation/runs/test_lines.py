@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from epicrisis.errors import InputError, StorageError
-from epicrisis.evaluation.experiments.recorded_rankings import RankingFile
+from epicrisis.evaluation.experiments.recorded_rankings import RankingStore
 from epicrisis.evaluation.grading.grader_replies import ReplyFile
 from epicrisis.evaluation.runs import jsonl_store
 from epicrisis.evaluation.runs.jsonl_store import alone, append_line, read_lines
@@ -163,7 +163,7 @@ def test_one_process_at_a_time_adds_to_it(tmp_path: Path) -> None:
     assert other.stdout is not None
     assert other.stdout.readline() == "taken\n"
     judge_file = partial(ReplyFile[Any], read=dict)
-    for adds in (alone, *(partial(file, recipe={}) for file in (RecordFile, RankingFile, judge_file, QuestionFile))):
+    for adds in (alone, *(partial(file, recipe={}) for file in (RecordFile, RankingStore, judge_file, QuestionFile))):
         with pytest.raises(InputError, match=r"another process is at work on .*: wait until it ends, or stop it"):
             adds(path)
     assert values(path) == []
