@@ -11,8 +11,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from epicrisis.configuration import load
-from epicrisis.corpus.readers import read
+from epicrisis.configuration import load_settings
+from epicrisis.corpus.readers import read_sources
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.ingest_report import IngestReport
 from epicrisis.library.library import Library
@@ -49,8 +49,8 @@ def encoding(passages: list[Passage], encoder: Encoder) -> float:
 
 def main() -> None:
     source = Path(os.environ["EPICRISIS_DATA"]) / "pubmedqa" / "ori_pqal.json"
-    documents = [item for item in read([source], "pubmedqa") if isinstance(item, Document)]
-    encoder = load_encoder("minilm", load().home.expanduser())
+    documents = [item for item in read_sources([source], "pubmedqa") if isinstance(item, Document)]
+    encoder = load_encoder("minilm", load_settings().home.expanduser())
     with tempfile.TemporaryDirectory() as scratch:
         report, passages, size = ingest(Path(scratch) / "library", documents, encoder)
     alone = encoding(passages, encoder)

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from epicrisis.corpus.reader_base import Encoded
+from epicrisis.corpus.reader_base import EncodedDocument
 from epicrisis.library import passage_table
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import Library
@@ -126,7 +126,7 @@ def _timed(method: Callable[[int, Scope], None], scope: Scope) -> str:
     return f"{median:.1f} / {high:.1f} ms"
 
 
-def documents(count: int) -> Iterator[Encoded]:
+def documents(count: int) -> Iterator[EncodedDocument]:
     """Numbered documents, the same every time."""
     for block, rows in enumerate(_vectors(0, count)):
         dice = np.random.default_rng([2, block])
@@ -141,7 +141,7 @@ def documents(count: int) -> Iterator[Encoded]:
                 date=f"{1990 + number % 29}-{1 + number % 12:02d}",
                 metadata={"publication_types": types, "journal": f"Journal {number % 5000}"},
             )
-            yield Encoded(document, vector)
+            yield EncodedDocument(document, vector)
 
 
 def _words(dice: np.random.Generator, count: int) -> npt.NDArray[np.int64]:

@@ -26,7 +26,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from epicrisis.configuration import load
+from epicrisis.configuration import load_settings
 from epicrisis.evaluation.analysis.statistics import mean_of
 from epicrisis.evaluation.metrics.ranking import ndcg_at_k, recall_at_k, reciprocal_rank
 from epicrisis.library.ingest import add_documents, open_or_create
@@ -47,7 +47,7 @@ def main() -> None:
     if "--others" in sys.argv:
         documents = subset(data, list(documents), int(sys.argv[sys.argv.index("--others") + 1]))
     judged = scifact_claims(data) if corpus == "scifact" else bioasq_questions(data)
-    encoder = load_encoder("minilm", load().home)
+    encoder = load_encoder("minilm", load_settings().home)
     with open_or_create(folder, encoder, "minilm") as library:
         report = add_documents(library, documents, encoder)
         print(f"{report.added} added, {report.unchanged} there, {library.count()} documents and passages, {titles=}")

@@ -38,20 +38,20 @@ from openai import AsyncOpenAI, DefaultAioHttpClient
 from rivals.measured import Job, cpu_seconds
 
 from epicrisis.answering.brief_context import brief_context
-from epicrisis.answering.reply_parsing import ReplyForm
+from epicrisis.answering.reply_parsing import AnswerFormat
 from epicrisis.answering.strategy_context import Context
 from epicrisis.answers import Event, Retrieved
 from epicrisis.models.chat.endpoints.endpoint import parse_endpoint
 from epicrisis.models.chat.layers.budget import Budget
 from epicrisis.models.chat.layers.cache import ReplyCache
-from epicrisis.models.chat.layers.stack import layered
+from epicrisis.models.chat.layers.stack import add_layers
+from epicrisis.models.chat.loading import load_chat
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
-from epicrisis.models.model_loading import load_chat
 from epicrisis.protocols import ChatModel, ChatRequest, Message
 from epicrisis.settings import BudgetSettings, ModelSettings
 from epicrisis.testing.hostile import HostileServer, ServerLog
 from epicrisis.testing.replies import schema_reply
-from epicrisis.testing.wire import prompt_of
+from epicrisis.testing.wire import read_prompt
 from epicrisis.types import Hit, Passage, Question, Ranking, Scope
 
 MODEL = "hostile"
@@ -111,7 +111,7 @@ def _reply(body: Mapping[str, Any]) -> str:
     """About as long in every form that is asked for: a schema's, paper-qa's, or running text."""
     if body.get("response_format"):
         return schema_reply(body)
-    if "relevance_score" in prompt_of(body):
+    if "relevance_score" in read_prompt(body):
         return json.dumps({"summary": EXTRACT, "relevance_score": 8})
     return EXTRACT
 
@@ -122,7 +122,7 @@ def _reply(body: Mapping[str, Any]) -> str:
 def _request(number: int) -> ChatRequest:
     """As large as a map call over four abstracts, and with its schema; each another."""
     text = " ".join(WORDS[i % len(WORDS)] for i in range(800))
-    form = ReplyForm({}, text_field="finding", documents=4)
+    form = AnswerFormat({}, text_field="finding", documents=4)
     return ChatRequest((Message("user", f"{number}. {text}"),), form.max_tokens, schema=form.schema())
 
 
@@ -178,10 +178,10 @@ async def _clients(url: str, width: int, calls: int, folder: Path) -> dict[str, 
     ours: dict[str, ChatModel] = {
         "ours, no layer": load_chat(plain, folder),
         "ours, no layer, as to another machine": far,
-        "ours, turns and retries": layered(load_chat(plain, folder), plain),
-        "ours, all but cache and record": layered(load_chat(limited, folder), limited, budget=_budget()),
-        "ours, all with cache": layered(load_chat(limited, folder), limited, budget=_budget(), cache=cache),
-        "ours, all with cache and record": layered(
+        "ours, turns and retries": add_layers(load_chat(plain, folder), plain),
+        "ours, all but cache and record": add_layers(load_chat(limited, folder), limited, budget=_budget()),
+        "ours, all with cache": add_layers(load_chat(limited, folder), limited, budget=_budget(), cache=cache),
+        "ours, all with cache and record": add_layers(
             load_chat(limited, folder), limited, budget=_budget(), cache=cache, record=folder / "record.jsonl"
         ),
     }
@@ -229,7 +229,7 @@ def clients(delay: float, widths: Sequence[int], calls: int) -> None:
 async def _question_seconds(url: str, partitions: int, concurrency: int) -> tuple[float, str]:
     """Median seconds from the ranking to the answer, after a warm-up, and the states."""
     settings = ModelSettings(name=f"{url}#{MODEL}", concurrency=concurrency)
-    model = layered(load_chat(settings, Path()), settings)
+    model = add_layers(load_chat(settings, Path()), settings)
     passages = [Passage(f"d{i}#0", f"d{i}", 0, 0, len(text), text) for i, text in enumerate(documents(4 * partitions))]
     ranking = Ranking(tuple(Hit(passage, 1.0, rank) for rank, passage in enumerate(passages)), "made")
     began = 0.0

@@ -30,12 +30,12 @@ from pathlib import Path
 from epicrisis.answering.baselines import rag
 from epicrisis.answering.brief_context import map_reduce
 from epicrisis.answering.strategy_context import Context
-from epicrisis.answers import Answer, Called, Event, Usage
-from epicrisis.configuration import load
+from epicrisis.answers import Answer, Event, ModelCalled, Usage
+from epicrisis.configuration import load_settings
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import Library
 from epicrisis.models.chat.embedded import EmbeddedModel
-from epicrisis.models.model_download import find
+from epicrisis.models.model_download import find_model
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document, Question, Ranking, Scope
 
@@ -105,16 +105,16 @@ async def one(
     options: argparse.Namespace, home: Path, question: Question, ranking: Ranking, label: str, count: int
 ) -> Row:
     """The question, answered by a model that has read nothing before."""
-    calls: list[Called] = []
+    calls: list[ModelCalled] = []
 
     def emit(event: Event) -> None:
-        if isinstance(event, Called):
+        if isinstance(event, ModelCalled):
             calls.append(event)
 
     async def retrieve(_: Question) -> Ranking:
         return ranking
 
-    file = find(options.model, "chat", home).files["model.gguf"]
+    file = find_model(options.model, "chat", home).files["model.gguf"]
     model = EmbeddedModel(file, options.model, prefix_cache=options.prefix_cache == "on")
     try:
         await model.capabilities()
@@ -133,7 +133,7 @@ async def one(
     return row_of(question, label, answer, calls, seconds)
 
 
-def row_of(question: Question, arm: str, answer: Answer, calls: list[Called], seconds: float) -> Row:
+def row_of(question: Question, arm: str, answer: Answer, calls: list[ModelCalled], seconds: float) -> Row:
     total = sum((call.usage for call in calls), Usage())
     maps = [call.usage for call in calls if call.stage.startswith("map ")]
     last = sum((call.usage for call in calls if call.stage == "reduce"), Usage())
@@ -158,7 +158,7 @@ async def measure(options: argparse.Namespace, output: Path) -> list[Row]:
     """All rows, those of an earlier run included."""
     rows = [Row(**json.loads(line)) for line in output.read_text().splitlines()] if output.exists() else []
     done = {(row.key, row.arm) for row in rows}
-    home = load({}).home
+    home = load_settings({}).home
     library = library_in(options.folder)
     try:
         for question in long_questions(options.questions):

@@ -18,10 +18,10 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from epicrisis.configuration import load
+from epicrisis.configuration import load_settings
 from epicrisis.corpus.questions import read_questions
-from epicrisis.corpus.readers import read
-from epicrisis.evaluation.runs.runner import RecordFile, answer_all
+from epicrisis.corpus.readers import read_sources
+from epicrisis.evaluation.runs.runner import RecordStore, answer_questions
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.models.encoder import load_encoder
 from epicrisis.pipeline import Pipeline
@@ -43,17 +43,17 @@ def library_in(folder: Path, file: Path) -> Path:
     """The library of all 1,000 abstracts, made if it is not there."""
     path = folder / "library"
     if not (path / "manifest.json").exists():
-        encoder = load_encoder("minilm", load().home)
+        encoder = load_encoder("minilm", load_settings().home)
         with open_or_create(path, encoder, "minilm") as made:
-            add_documents(made, read([file]), encoder)
+            add_documents(made, read_sources([file]), encoder)
     return path
 
 
 async def run(settings: Settings, library: Path, questions: list[Question], output: Path) -> None:
     """Records every question that has no record yet."""
     async with Pipeline.open(settings, library) as pipeline:
-        records = RecordFile(output, pipeline.recipe())
-        async for _ in answer_all(pipeline, questions, records):
+        records = RecordStore(output, pipeline.recipe())
+        async for _ in answer_questions(pipeline, questions, records):
             pass
 
 
@@ -88,7 +88,7 @@ def main() -> None:
     questions = [item for item in read_questions(file) if isinstance(item, Question)][:QUESTIONS]
     rows = []
     for name in sys.argv[3:] or ARMS:
-        settings = load({**ARMS[name], "k": K, "models": {"writer": {"name": model}}})
+        settings = load_settings({**ARMS[name], "k": K, "models": {"writer": {"name": model}}})
         output = folder / f"{Path(model).name}-{name}.jsonl"
         asyncio.run(run(settings, library, questions, output))
         rows.append(summary(name, output))

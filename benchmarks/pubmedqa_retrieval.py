@@ -13,9 +13,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from epicrisis.configuration import load
+from epicrisis.configuration import load_settings
 from epicrisis.corpus.questions import read_questions
-from epicrisis.corpus.readers import read
+from epicrisis.corpus.readers import read_sources
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.models.encoder import load_encoder
 from epicrisis.retrieval.retriever import Retriever
@@ -27,11 +27,11 @@ METHODS: tuple[SearchMode, ...] = ("dense", "bm25", "hybrid")
 def main() -> None:
     """Prints one line a method."""
     file = Path(os.environ["EPICRISIS_DATA"]) / "pubmedqa" / "ori_pqal.json"
-    encoder = load_encoder("minilm", load().home)
+    encoder = load_encoder("minilm", load_settings().home)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "library"
         with open_or_create(path, encoder, "minilm") as library:
-            report = add_documents(library, read([file]), encoder)
+            report = add_documents(library, read_sources([file]), encoder)
             print(f"{report.added} documents, {report.passages} passages, {report.seconds:.1f} s")
             retriever = Retriever(library, encoder)
             questions = [item for item in read_questions(file) if isinstance(item, Question)]

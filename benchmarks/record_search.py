@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from epicrisis.configuration import load
+from epicrisis.configuration import load_settings
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import Library
 from epicrisis.models.encoder import load_encoder
@@ -66,7 +66,7 @@ def main(folder: Path, patients: int, tokens: int, name: str | None) -> None:
     if name is None:
         encoder: Encoder = HashingEncoder(384, 512)
     else:
-        encoder = load_encoder(name, load().home, None)
+        encoder = load_encoder(name, load_settings().home, None)
     begun = time.perf_counter()
     with open_or_create(folder, encoder, name or "hashing", chunk_tokens=min(512, encoder.max_tokens)) as library:
         report = add_documents(library, notes(patients, tokens, encoder), encoder)

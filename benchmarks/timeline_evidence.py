@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from epicrisis.evaluation.datasets.patient_records.recordset import load_records
-from epicrisis.evidence_selection import time_asked
+from epicrisis.evidence_selection import resolve_time_restriction
 from epicrisis.types import Document, Passage, Question
 
 
@@ -62,7 +62,7 @@ def main(folder: Path, listing: bool) -> None:
     shares: dict[str, list[float]] = defaultdict(list)
     for question in record_set.questions:
         passages = notes[question.patient or ""]
-        asked = time_asked(question.text, lambda passages=passages: passages)  # type: ignore[misc]
+        asked = resolve_time_restriction(question.text, lambda passages=passages: passages)  # type: ignore[misc]
         losses[question.category]["questions"] += 1
         if not asked.hidden:
             continue

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
-from epicrisis.configuration import load
+from epicrisis.configuration import load_settings
 from epicrisis.corpus.questions import read_questions
-from epicrisis.corpus.readers import read
+from epicrisis.corpus.readers import read_sources
 from epicrisis.models.encoder import load_encoder
-from epicrisis.models.model_download import installed
+from epicrisis.models.model_download import list_installed_models
 from epicrisis.privacy import set_local_only
 from epicrisis.protocols import Encoder
 from epicrisis.types import Question
@@ -69,8 +69,8 @@ def data_folder() -> Path:
 @pytest.fixture(scope="session")
 def model_home() -> Path:
     """The folder of pulled models, with the embedded two in it."""
-    home = load().home
-    if not {"minilm", "smollm2-135m"} <= {model.name for model in installed(home)}:
+    home = load_settings().home
+    if not {"minilm", "smollm2-135m"} <= {model.name for model in list_installed_models(home)}:
         _missing("the embedded models: epicrisis models pull minilm smollm2-135m")
     return home
 
@@ -78,7 +78,7 @@ def model_home() -> Path:
 @pytest.fixture(scope="session")
 def encoder(model_home: Path) -> Encoder:
     """The embedded encoder."""
-    return load_encoder("minilm", model_home, load().threads)
+    return load_encoder("minilm", model_home, load_settings().threads)
 
 
 @pytest.fixture(scope="session")
@@ -89,7 +89,7 @@ def pubmedqa_library(tmp_path_factory: pytest.TempPathFactory, data_folder: Path
 
     path = tmp_path_factory.mktemp("pubmedqa") / "library"
     with open_or_create(path, encoder, "minilm") as made:
-        add_documents(made, read([data_folder / "pubmedqa" / "ori_pqal.json"]), encoder)
+        add_documents(made, read_sources([data_folder / "pubmedqa" / "ori_pqal.json"]), encoder)
     return Library.open(path)
 
 

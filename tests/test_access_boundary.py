@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from epicrisis.answers import Answer
-from epicrisis.components import ExampleSearch, Opened
+from epicrisis.components import ExampleSearch, LibrarySearch
 from epicrisis.errors import InputError, ScopeViolation
-from epicrisis.evaluation.runs.runner import RecordFile, answer_all
+from epicrisis.evaluation.runs.runner import RecordStore, answer_questions
 from epicrisis.library.passage_lookup import at_random, passages_of
 from epicrisis.models.chat.layers.cache import ReplyCache
-from epicrisis.models.chat.layers.stack import layered
-from epicrisis.overrides import AS_SET, RunOverrides
+from epicrisis.models.chat.layers.stack import add_layers
+from epicrisis.overrides import NO_OVERRIDES, RunOverrides
 from epicrisis.pipeline import STRATEGIES, WITHOUT_LIBRARY, Pipeline
 from epicrisis.prompts import fence_passages
 from epicrisis.protocols import ChatModel, ChatRequest, Vectors
@@ -29,7 +29,7 @@ from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings import ROLES, ModelSettings, Settings
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.replies import fill
-from epicrisis.testing.stores import MemoryStore, stored
+from epicrisis.testing.stores import MemoryStore, build_stored_document
 from epicrisis.types import Hit, Passage, Question, Ranking, Scope
 from tests.support.patient_records import (
     ENCODER,
@@ -58,7 +58,7 @@ WAYS = [
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LibrarySearch]:
     with ward(tmp_path_factory.mktemp("plain")) as opened:
         yield opened
 
@@ -71,12 +71,12 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExampleSearch]:
 
 
 def asked(
-    opened: Opened,
+    opened: LibrarySearch,
     questions: Sequence[Question],
     *,
     examples: ExampleSearch | None = None,
     model: ChatModel | None = None,
-    treatment: RunOverrides = AS_SET,
+    treatment: RunOverrides = NO_OVERRIDES,
     **settings: Any,
 ) -> list[Answer]:
     """The questions' answers, all asked at once."""
@@ -93,7 +93,7 @@ def asked(
     return asyncio.run(run())
 
 
-def seen(opened: Opened, patients: Sequence[int], **settings: Any) -> Seen:
+def seen(opened: LibrarySearch, patients: Sequence[int], **settings: Any) -> Seen:
     """What stood in the prompts of a question of each of these patients."""
     model = recorder(settings.pop("context_tokens", 1_000_000))
     asked(opened, [question(number) for number in patients], model=model, **settings)
@@ -106,7 +106,7 @@ def seen(opened: Opened, patients: Sequence[int], **settings: Any) -> Seen:
 
 @pytest.mark.parametrize(("strategy", "by", "unit"), WAYS)
 def test_no_strategy_sends_words_of_another_patient(
-    strategy: str, by: str, unit: str, plain: Opened, shown: ExampleSearch
+    strategy: str, by: str, unit: str, plain: LibrarySearch, shown: ExampleSearch
 ) -> None:
     patients = ALL if (by, unit) == ("hybrid", "chunk") else FEW
     found = seen(plain, patients, strategy=strategy, by=by, unit=unit, examples=shown)
@@ -127,7 +127,7 @@ def test_no_strategy_sends_words_of_another_patient(
     ],
 )
 @pytest.mark.parametrize("strategy", READING)
-def test_no_setting_lets_another_patient_in(strategy: str, settings: dict[str, Any], plain: Opened) -> None:
+def test_no_setting_lets_another_patient_in(strategy: str, settings: dict[str, Any], plain: LibrarySearch) -> None:
     found = seen(plain, FEW, strategy=strategy, **settings)
     assert (found.leaks, found.own) == ([], set(FEW))
 
@@ -140,7 +140,7 @@ def test_no_other_library_and_no_reranker_lets_another_patient_in(way: str, tmp_
             assert (found.leaks, found.own) == ([], set(FEW))
 
 
-def test_a_question_in_segments_sees_its_own_patient_in_each(plain: Opened) -> None:
+def test_a_question_in_segments_sees_its_own_patient_in_each(plain: LibrarySearch) -> None:
     model = recorder()
     long = [question(n, " " + "and the stroke of the patient. " * 30) for n in FEW]
     answers = asked(plain, long, model=model, strategy="rag", by="dense")
@@ -148,7 +148,7 @@ def test_a_question_in_segments_sees_its_own_patient_in_each(plain: Opened) -> N
     assert (looked_at(model.requests).leaks, looked_at(model.requests).own) == ([], set(FEW))
 
 
-def test_a_prompt_over_the_window_is_parted_within_the_patient(plain: Opened) -> None:
+def test_a_prompt_over_the_window_is_parted_within_the_patient(plain: LibrarySearch) -> None:
     model = recorder(context_tokens=900)
     many: dict[str, Any] = {"strategy": "brief-context", "preflight": {"enabled": False}, "partition": 9}
     answers = asked(plain, [question(number) for number in FEW], model=model, **many)
@@ -156,7 +156,7 @@ def test_a_prompt_over_the_window_is_parted_within_the_patient(plain: Opened) ->
     assert (looked_at(model.requests).leaks, looked_at(model.requests).own) == ([], set(FEW))
 
 
-def test_literature_is_seen_by_all_and_notes_by_nobody_without_a_patient(plain: Opened) -> None:
+def test_literature_is_seen_by_all_and_notes_by_nobody_without_a_patient(plain: LibrarySearch) -> None:
     model = recorder()
     nobody = Question("Which drug was given for stroke (case 11z)?", {"A": "x", "B": "y"}, "choice")
     asked(plain, [nobody], model=model, strategy="rag")
@@ -167,15 +167,15 @@ def test_literature_is_seen_by_all_and_notes_by_nobody_without_a_patient(plain: 
 # -- runs -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_run_over_all_patients_at_once_keeps_them_apart(plain: Opened, tmp_path: Path) -> None:
+def test_a_run_over_all_patients_at_once_keeps_them_apart(plain: LibrarySearch, tmp_path: Path) -> None:
     model = recorder()
     questions = [question(number, f" {turn}") for turn in range(2) for number in ALL]
 
     async def run() -> int:
         settings = Settings(strategy="brief-context", k=12)
         async with Pipeline(settings, dict.fromkeys(ROLES, model), plain) as pipeline:
-            records = RecordFile(tmp_path / "records.jsonl", pipeline.recipe())
-            return len([each async for each in answer_all(pipeline, questions, records, at_once=8)])
+            records = RecordStore(tmp_path / "records.jsonl", pipeline.recipe())
+            return len([each async for each in answer_questions(pipeline, questions, records, concurrency=8)])
 
     assert asyncio.run(run()) == len(questions)
     assert (looked_at(model.requests).leaks, looked_at(model.requests).own) == ([], set(ALL))
@@ -190,13 +190,13 @@ def echo(request: ChatRequest) -> str:
     return json.dumps(fill(request.schema or {}, {"found": True, "quotes": []}, told))
 
 
-def test_a_reply_kept_for_one_patient_is_not_given_to_another(plain: Opened, tmp_path: Path) -> None:
+def test_a_reply_kept_for_one_patient_is_not_given_to_another(plain: LibrarySearch, tmp_path: Path) -> None:
     """The same words are asked of all; the prompts differ by the notes, and so does where a reply is kept."""
     text = "Which drug was given for stroke, says the discharge summary?"
     questions = [Question(text, id="same", patient=patient) for patient in PATIENTS]
     inner = ScriptedModel(echo)
     cache = ReplyCache(tmp_path / "replies.sqlite")
-    model = layered(inner, ModelSettings(name="scripted"), cache=cache)
+    model = add_layers(inner, ModelSettings(name="scripted"), cache=cache)
     first = asked(plain, questions, model=model, strategy="rag", k=3, scope={"hide": ["paper:0"]}, unverified="keep")
     paid = len(inner.requests)
     again = asked(plain, questions, model=model, strategy="rag", k=3, scope={"hide": ["paper:0"]}, unverified="keep")
@@ -211,7 +211,13 @@ def test_two_patients_with_one_text_share_a_reply_that_tells_of_neither(tmp_path
     """The one prompt that two patients can have in common is one of the same words throughout."""
     store = MemoryStore()
     for name in ("anna", "bert"):
-        store.add([stored(f"n:{name}", SHARED, patient=name, vectors=ENCODER.encode_queries([SHARED]).tolist())])
+        store.add(
+            [
+                build_stored_document(
+                    f"n:{name}", SHARED, patient=name, vectors=ENCODER.encode_queries([SHARED]).tolist()
+                )
+            ]
+        )
     prompts = {fence_passages(store.record(Scope(patient=name)), Scope(patient=name)) for name in ("anna", "bert")}
     (prompt,) = prompts
     assert not [name for name in ("anna", "bert") if name in prompt]
@@ -220,7 +226,7 @@ def test_two_patients_with_one_text_share_a_reply_that_tells_of_neither(tmp_path
 # -- what no search looks for ---------------------------------------------------------------------------------------
 
 
-def test_records_lookups_and_draws_are_of_the_patient_alone(plain: Opened) -> None:
+def test_records_lookups_and_draws_are_of_the_patient_alone(plain: LibrarySearch) -> None:
     library = plain.library
     everything = {p.id for patient in PATIENTS for p in library.record(Scope(patient=patient))}
     assert library.record(Scope()) == ()
@@ -243,7 +249,7 @@ def ranking_of(patient: str, library: Any) -> Ranking:
 
 
 @pytest.mark.parametrize("strategy", ["rag", "brief-context"])
-def test_a_ranking_of_another_patient_is_refused_and_nothing_is_sent(strategy: str, plain: Opened) -> None:
+def test_a_ranking_of_another_patient_is_refused_and_nothing_is_sent(strategy: str, plain: LibrarySearch) -> None:
     model = recorder()
     treatment = RunOverrides(strategy=strategy, ranking=ranking_of(PATIENTS[1], plain.library))  # type: ignore[arg-type]
     with pytest.raises(ScopeViolation, match="nothing was sent"):
@@ -270,14 +276,14 @@ class Leaky(MemoryStore):
 
 
 @pytest.fixture
-def leaky(plain: Opened) -> Opened:
+def leaky(plain: LibrarySearch) -> LibrarySearch:
     store = Leaky()
     store.everybody = tuple(p for patient in PATIENTS for p in plain.library.record(Scope(patient=patient)))
-    return Opened(plain.library, Retriever(store, ENCODER), rosters=plain.rosters)
+    return LibrarySearch(plain.library, Retriever(store, ENCODER), rosters=plain.rosters)
 
 
 @pytest.mark.parametrize("strategy", READING)
-def test_a_search_that_leaks_is_stopped_before_anything_is_sent(strategy: str, leaky: Opened) -> None:
+def test_a_search_that_leaks_is_stopped_before_anything_is_sent(strategy: str, leaky: LibrarySearch) -> None:
     model = recorder()
     with pytest.raises(ScopeViolation):
         asked(leaky, [question(0)], model=model, strategy=strategy, order="rank", preflight={"enabled": False})
@@ -285,14 +291,14 @@ def test_a_search_that_leaks_is_stopped_before_anything_is_sent(strategy: str, l
 
 
 @pytest.mark.parametrize("strategy", READING)
-def test_these_tests_would_find_a_leak(strategy: str, leaky: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_these_tests_would_find_a_leak(strategy: str, leaky: LibrarySearch, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the second check off as well another patient's words are in the prompts, and are seen there."""
     monkeypatch.setattr(Scope, "admits", lambda self, passage: True)
     found = seen(leaky, [0], strategy=strategy, order="rank", preflight={"enabled": False})
     assert (0, 1) in found.leaks
 
 
-def test_a_library_whose_filter_is_gone_is_found_out(plain: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_whose_filter_is_gone_is_found_out(plain: LibrarySearch, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of the two checks alone holds; with neither the words are found."""
     switches: dict[str, Callable[[], None]] = {
         "filter": lambda: monkeypatch.setattr("epicrisis.library.exact_search.Matrix.nearest", _unfiltered),

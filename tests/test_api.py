@@ -10,7 +10,7 @@ import pytest
 
 import epicrisis
 from epicrisis.answers import Answered, Retrieved
-from epicrisis.api import as_question, checked, stream
+from epicrisis.api import build_question, check_settings, stream
 from epicrisis.errors import InputError, SettingsError
 from epicrisis.settings import Settings
 from epicrisis.testing.hostile import HostileServer
@@ -65,11 +65,11 @@ def test_a_patient_who_is_not_there(strategy: str, patient: str | None, reason: 
 
 
 def test_a_question_keeps_its_patient() -> None:
-    assert as_question("What was given?", ["yes", "no"], ANNA).patient == ANNA
-    assert as_question("What was given?").patient is None
+    assert build_question("What was given?", ["yes", "no"], ANNA).patient == ANNA
+    assert build_question("What was given?").patient is None
 
 
 def test_a_budget_of_notes_without_whole_notes_is_refused() -> None:
     with pytest.raises(SettingsError, match="ask with --unit note"):
-        checked(Settings(strategy="rag", note_tokens=900))
-    assert checked(Settings(strategy="rag", unit="note", note_tokens=900)).note_tokens == 900
+        check_settings(Settings(strategy="rag", note_tokens=900))
+    assert check_settings(Settings(strategy="rag", unit="note", note_tokens=900)).note_tokens == 900

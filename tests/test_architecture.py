@@ -19,9 +19,9 @@ FLOORS = {
     room: floor
     for floor, rooms in enumerate(
         [
-            ["dates", "facets", "printable", "surrogates", "unanswerable"],
+            ["dates", "printable", "question_options"],
             ["types"],
-            ["answers", "counting"],
+            ["answers", "partitioning"],
             ["errors", "serialization", "temporary_folders"],
             ["protocols"],
             ["privacy"],
@@ -48,11 +48,11 @@ EDGE = {"__init__", "__main__"}
 ONLY = {
     room: {
         "dates",
-        "surrogates",
-        "unanswerable",
+        "printable",
+        "question_options",
         "types",
         "answers",
-        "counting",
+        "partitioning",
         "errors",
         "protocols",
         "prompts",

@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from epicrisis.answers import Answer, Called, Notice, Retrieved
+from epicrisis.answers import Answer, ModelCalled, Notice, Retrieved
 from epicrisis.cli.screen import Screen
-from epicrisis.components import Opened
+from epicrisis.components import LibrarySearch
 from epicrisis.errors import EndpointUnreachable
-from epicrisis.evaluation.runs.outcomes import read_records
-from epicrisis.evaluation.runs.runner import RecordFile
+from epicrisis.evaluation.runs.record import read_records
+from epicrisis.evaluation.runs.runner import RecordStore
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import Library
-from epicrisis.overrides import AS_SET, RunOverrides
+from epicrisis.overrides import NO_OVERRIDES, RunOverrides
 from epicrisis.pipeline import Pipeline
-from epicrisis.plan.planning import planned
+from epicrisis.plan.planning import plan_questions
 from epicrisis.prompts import unfence
 from epicrisis.protocols import ChatRequest
 from epicrisis.retrieval.ordering import in_order
@@ -54,12 +54,12 @@ NOTES = [
 
 
 @pytest.fixture(scope="module")
-def ward(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
+def ward(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LibrarySearch]:
     path = tmp_path_factory.mktemp("again") / "library"
     with open_or_create(path, ENCODER, "hashing", 0) as library:
         add_documents(library, NOTES, ENCODER)
     with Library.open(path) as library:
-        yield Opened(library, Retriever(library, ENCODER))
+        yield LibrarySearch(library, Retriever(library, ENCODER))
 
 
 def found_in(*names: str) -> Callable[[ChatRequest], str]:
@@ -75,14 +75,16 @@ def found_in(*names: str) -> Callable[[ChatRequest], str]:
     return reply
 
 
-def pipeline_of(ward: Opened, script: Callable[[ChatRequest], str], **settings: Any) -> tuple[Pipeline, ScriptedModel]:
+def pipeline_of(
+    ward: LibrarySearch, script: Callable[[ChatRequest], str], **settings: Any
+) -> tuple[Pipeline, ScriptedModel]:
     model = ScriptedModel(script, context_tokens=1_000_000)
     given = {"strategy": "rag", "preflight": {"enabled": False}, "k": 9, **settings}
     return Pipeline(Settings.model_validate(given), dict.fromkeys(ROLES, model), ward), model
 
 
 def asked(
-    ward: Opened, script: Callable[[ChatRequest], str], treatment: RunOverrides = AS_SET, **settings: Any
+    ward: LibrarySearch, script: Callable[[ChatRequest], str], treatment: RunOverrides = NO_OVERRIDES, **settings: Any
 ) -> tuple[Answer, ScriptedModel]:
     pipeline, model = pipeline_of(ward, script, **settings)
     return asyncio.run(pipeline.answer(QUESTION, treatment=treatment)), model
@@ -97,7 +99,7 @@ def notes_read(answer: Answer) -> list[set[str]]:
     return [{passage.document_id.removeprefix("note:") for passage in ranking.passages} for ranking in rankings]
 
 
-def test_an_answer_from_narrowed_notes_says_so(ward: Opened) -> None:
+def test_an_answer_from_narrowed_notes_says_so(ward: LibrarySearch) -> None:
     answer, model = asked(ward, found_in("reflux"))
     assert (answer.state, answer.narrowing) == ("answered", "kept")
     assert notes_read(answer) == [{"second"}]
@@ -107,7 +109,7 @@ def test_an_answer_from_narrowed_notes_says_so(ward: Opened) -> None:
 @pytest.mark.parametrize("strategy", ["rag", "brief-context"])
 @pytest.mark.parametrize("unit", ["chunk", "note"])
 def test_an_abstention_from_narrowed_notes_is_asked_once_more_with_the_whole_record(
-    ward: Opened, strategy: str, unit: str
+    ward: LibrarySearch, strategy: str, unit: str
 ) -> None:
     # A map call reads one note, and what the reduce call reads are findings.
     script = (
@@ -123,17 +125,17 @@ def test_an_abstention_from_narrowed_notes_is_asked_once_more_with_the_whole_rec
     assert (answer.state, answer.narrowing) == ("answered", "lifted")
     assert notes_read(answer) == [{"second"}, {"first", "second", "third"}]
     assert notices(answer)[-2:] == [NARROWED, AGAIN]
-    assert sum(isinstance(event, Called) for event in answer.trace) == len(model.requests) == answer.usage.calls
+    assert sum(isinstance(event, ModelCalled) for event in answer.trace) == len(model.requests) == answer.usage.calls
     assert "left out" in model.requests[0].messages[-1].content
     assert "left out" not in model.requests[-1].messages[-1].content, "nothing is left out any more"
 
 
-def test_the_whole_record_that_does_not_answer_either_is_asked_no_third_time(ward: Opened) -> None:
+def test_the_whole_record_that_does_not_answer_either_is_asked_no_third_time(ward: LibrarySearch) -> None:
     answer, model = asked(ward, lambda _: NOT_FOUND)
     assert (answer.state, answer.narrowing, len(model.requests)) == ("abstained", "lifted", 2)
 
 
-def test_option_that_the_record_does_not_tell_is_asked_once_more_with_the_whole_record(ward: Opened) -> None:
+def test_option_that_the_record_does_not_tell_is_asked_once_more_with_the_whole_record(ward: LibrarySearch) -> None:
     options = {"A": "angina", "B": "The record does not say"}
     question = Question(QUESTION.text, options=options, form="choice", id="o", patient="p1")
 
@@ -147,7 +149,7 @@ def test_option_that_the_record_does_not_tell_is_asked_once_more_with_the_whole_
     assert (answer.state, answer.choice, answer.narrowing, len(model.requests)) == ("answered", "A", "lifted", 2)
 
 
-def test_no_passage_of_narrowed_notes_leads_to_the_whole_record(ward: Opened) -> None:
+def test_no_passage_of_narrowed_notes_leads_to_the_whole_record(ward: LibrarySearch) -> None:
     question = Question("angina in the second admission?", id="n", patient="p1")
     pipeline, model = pipeline_of(ward, found_in("angina"), by="bm25")
     answer = asyncio.run(pipeline.answer(question))
@@ -156,13 +158,13 @@ def test_no_passage_of_narrowed_notes_leads_to_the_whole_record(ward: Opened) ->
 
 @pytest.mark.parametrize(("strategy", "settings"), [("rag", {"timeline": False}), ("full-context", {})])
 def test_a_whole_record_that_does_not_answer_is_asked_once(
-    ward: Opened, strategy: str, settings: dict[str, Any]
+    ward: LibrarySearch, strategy: str, settings: dict[str, Any]
 ) -> None:
     answer, model = asked(ward, lambda _: NOT_FOUND, strategy=strategy, **settings)
     assert (answer.state, answer.narrowing, len(model.requests)) == ("abstained", "none", 1)
 
 
-def test_a_failed_second_asking_is_a_failure(ward: Opened) -> None:
+def test_a_failed_second_asking_is_a_failure(ward: LibrarySearch) -> None:
     def script(request: ChatRequest) -> str:
         if "angina" in request.messages[-1].content:
             raise EndpointUnreachable("gone")
@@ -172,7 +174,7 @@ def test_a_failed_second_asking_is_a_failure(ward: Opened) -> None:
     assert (answer.state, answer.narrowing) == ("failed", "lifted")
 
 
-def test_a_treatment_with_narrowed_and_whole_notes_is_asked_again(ward: Opened) -> None:
+def test_a_treatment_with_narrowed_and_whole_notes_is_asked_again(ward: LibrarySearch) -> None:
     whole, _ = asked(ward, lambda _: NOT_FOUND, timeline=False)
     passages = next(event.ranking for event in whole.trace if isinstance(event, Retrieved)).passages
     rankings = [in_order(some, "placed", {}) for some in (passages[1:2], passages)]
@@ -182,27 +184,28 @@ def test_a_treatment_with_narrowed_and_whole_notes_is_asked_again(ward: Opened) 
     assert (answer.narrowing, len(model.requests)) == ("lifted", 2)
 
 
-def test_which_asking_answered_stands_on_the_screen_in_json_and_in_a_run(ward: Opened, tmp_path: Path) -> None:
+def test_which_asking_answered_stands_on_the_screen_in_json_and_in_a_run(ward: LibrarySearch, tmp_path: Path) -> None:
     answer, _ = asked(ward, found_in("angina"))
     out = io.StringIO()
     Screen(Console(file=out, width=200)).answer(answer)
     assert "From the whole record: the notes that were left in by time did not answer it." in out.getvalue()
     assert to_json(answer)["narrowing"] == "lifted"
-    records = RecordFile(tmp_path / "answers.jsonl", {})
-    records.append(answer)
+    records = RecordStore(tmp_path / "answers.jsonl", {})
+    records.append_answer(answer)
     (record,) = read_records(tmp_path / "answers.jsonl")
-    assert record["answer"]["narrowing"] == "lifted"
+    assert record.answer.narrowing == "lifted"
 
 
 @pytest.mark.parametrize("strategy", ["rag", "brief-context"])
-def test_a_plan_counts_the_second_asking(ward: Opened, strategy: str) -> None:
+def test_a_plan_counts_the_second_asking(ward: LibrarySearch, strategy: str) -> None:
     pipeline, _ = pipeline_of(ward, lambda _: NOT_FOUND, strategy=strategy)
     settings = Settings.model_validate({"strategy": strategy, "preflight": {"enabled": False}, "k": 9})
     plain = Question("What was the diagnosis?", id="p", patient="p1")
 
     async def plans() -> list[Any]:
         return [
-            (await planned(pipeline, settings, [question], [strategy])).strategies[0] for question in (QUESTION, plain)
+            (await plan_questions(pipeline, settings, [question], [strategy])).strategies[0]
+            for question in (QUESTION, plain)
         ]
 
     narrowed, whole = asyncio.run(plans())

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from epicrisis.answers import Answer, Called, ExamplesFound, Notice
-from epicrisis.components import ExampleSearch, Opened
-from epicrisis.configuration import load
+from epicrisis.answers import Answer, ExamplesFound, ModelCalled, Notice
+from epicrisis.components import ExampleSearch, LibrarySearch
+from epicrisis.configuration import load_settings
 from epicrisis.errors import InputError, SettingsError
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.library import Library
 from epicrisis.pipeline import Pipeline
-from epicrisis.plan.planning import planned
+from epicrisis.plan.planning import plan_questions
 from epicrisis.protocols import ChatRequest
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings import Settings
@@ -46,25 +46,25 @@ def solved(i: int, **changes: Any) -> Document:
 
 
 @pytest.fixture(scope="module")
-def examples(tmp_path_factory: pytest.TempPathFactory) -> Opened:
+def examples(tmp_path_factory: pytest.TempPathFactory) -> LibrarySearch:
     return library_of(tmp_path_factory.mktemp("examples") / "library", [solved(i) for i in range(30)])
 
 
-def library_of(path: Path, documents: list[Document]) -> Opened:
+def library_of(path: Path, documents: list[Document]) -> LibrarySearch:
     encoder = HashingEncoder(64)
     with Library.create(
         path, encoder_fingerprint=encoder.fingerprint, encoder_name="hashing", dimensions=64, max_tokens=8, overlap=0
     ) as made:
         add_documents(made, documents, encoder)
     library = Library.open(path)
-    return Opened(library, Retriever(library, encoder))
+    return LibrarySearch(library, Retriever(library, encoder))
 
 
 def settings_of(**flags: Any) -> Settings:
-    return load({"votes": {"n": 4}, "refine": {"drafts": 3, "rounds": 2}, "examples": {"k": 3}, **flags})
+    return load_settings({"votes": {"n": 4}, "refine": {"drafts": 3, "rounds": 2}, "examples": {"k": 3}, **flags})
 
 
-def pipeline_of(settings: Settings, script: Any, opened: Opened | None) -> Pipeline:
+def pipeline_of(settings: Settings, script: Any, opened: LibrarySearch | None) -> Pipeline:
     model = ScriptedModel(script, probabilities=lambda request: dict.fromkeys(request.options, 0.2) | {"B": 0.4})
     search = None if opened is None else ExampleSearch(opened, settings.examples, settings.seed)
     return Pipeline(settings, dict.fromkeys(settings.roles, model), None, search)
@@ -75,7 +75,7 @@ def replies(request: ChatRequest) -> str:
     return json.dumps(fill(request.schema or {"type": "object"}, {"found": True, "choice": "B"}, "It is so."))
 
 
-def answered(settings: Settings, opened: Opened | None, question: Question = ASKED) -> Answer:
+def answered(settings: Settings, opened: LibrarySearch | None, question: Question = ASKED) -> Answer:
     return asyncio.run(pipeline_of(settings, replies, opened).answer(question))
 
 
@@ -91,13 +91,13 @@ CALLS = {
 
 
 @pytest.mark.parametrize(("strategy", "calls"), CALLS.items())
-def test_each_strategy_makes_the_calls_that_were_planned(examples: Opened, strategy: str, calls: int) -> None:
+def test_each_strategy_makes_the_calls_that_were_planned(examples: LibrarySearch, strategy: str, calls: int) -> None:
     settings = settings_of(strategy=strategy)
 
     def never(request: ChatRequest) -> str:
         raise AssertionError("a plan calls no model")
 
-    plan = asyncio.run(planned(pipeline_of(settings, never, examples), settings, [ASKED], [strategy]))
+    plan = asyncio.run(plan_questions(pipeline_of(settings, never, examples), settings, [ASKED], [strategy]))
     (row,) = plan.strategies
     assert row.calls.least <= calls == row.calls.expected == row.calls.most, "the least: where every draft abstains"
     answer = answered(settings, examples)
@@ -106,21 +106,21 @@ def test_each_strategy_makes_the_calls_that_were_planned(examples: Opened, strat
 
 
 @pytest.mark.parametrize("strategy", ["zero-shot", "self-consistency", "medprompt"])
-def test_a_plan_says_what_a_question_without_options_lacks(examples: Opened, strategy: str) -> None:
+def test_a_plan_says_what_a_question_without_options_lacks(examples: LibrarySearch, strategy: str) -> None:
     settings = settings_of(strategy=strategy)
     asked = Question("What is it?", id="open")
-    plan = asyncio.run(planned(pipeline_of(settings, replies, examples), settings, [asked], [strategy]))
+    plan = asyncio.run(plan_questions(pipeline_of(settings, replies, examples), settings, [asked], [strategy]))
     assert plan.strategies[0].states == {"has no options": 1}
 
 
-def test_a_judge_of_drafts_is_planned_for_as_well(examples: Opened) -> None:
+def test_a_judge_of_drafts_is_planned_for_as_well(examples: LibrarySearch) -> None:
     settings = settings_of(strategy="self-reflection", models={"reward": {"name": "smollm2-135m"}})
-    plan = asyncio.run(planned(pipeline_of(settings, replies, examples), settings, [ASKED], ["self-reflection"]))
+    plan = asyncio.run(plan_questions(pipeline_of(settings, replies, examples), settings, [ASKED], ["self-reflection"]))
     answer = answered(settings, examples)
     assert plan.strategies[0].calls.expected == answer.usage.calls == (2 * 2 + 1) + 3
     assert answer.decided_by == "best mark, judged by smollm2-135m"
     assert [len(draft.rewards) for draft in answer.drafts] == [3, 3, 3]
-    stages = [event.stage for event in answer.trace if isinstance(event, Called)]
+    stages = [event.stage for event in answer.trace if isinstance(event, ModelCalled)]
     assert stages == ["draft 0", "reward", "critique 0", "draft 1", "reward", "critique 1", "draft 2", "reward"]
 
 
@@ -132,7 +132,7 @@ def found(answer: Answer) -> ExamplesFound:
     return event
 
 
-def test_the_nearest_are_shown_and_never_the_question_itself(examples: Opened) -> None:
+def test_the_nearest_are_shown_and_never_the_question_itself(examples: LibrarySearch) -> None:
     question = Question(f"{solved(5).text}", OPTIONS, "choice", id="another id")
     event = found(answered(settings_of(strategy="medprompt"), examples, question))
     assert event.left_out == ("made/case-5",)
@@ -147,7 +147,7 @@ def notes(answer: Answer) -> list[str]:
     return [event.message for event in answer.trace if isinstance(event, Notice) and event.kind == "search"]
 
 
-def test_what_their_search_has_to_say_is_said(examples: Opened) -> None:
+def test_what_their_search_has_to_say_is_said(examples: LibrarySearch) -> None:
     """That there are fewer than were wanted, that a question was not read whole, and by what they are found."""
     long = Question("fever and cough " * 300, OPTIONS, "choice", id="long")
     settings = settings_of(strategy="medprompt", examples={"k": 30}, long_questions="cut")
@@ -161,7 +161,7 @@ def test_what_their_search_has_to_say_is_said(examples: Opened) -> None:
     assert pipeline_of(settings, replies, examples).recipe()["examples"]["encoder"] == "hashing"
 
 
-def test_random_ones_differ_by_question_and_fixed_ones_do_not(examples: Opened) -> None:
+def test_random_ones_differ_by_question_and_fixed_ones_do_not(examples: LibrarySearch) -> None:
     """The controls: as many examples, none of them nearer than chance."""
     other = Question("Does it help?", OPTIONS, "choice", id="x")
     chosen = {
@@ -192,17 +192,17 @@ def test_medprompt_without_a_library_says_so_before_any_call(tmp_path: Path) -> 
 
 
 def test_the_preset_is_the_studys_setup_and_whatever_is_said_goes_before_it() -> None:
-    settings = load({"preset": "cr"})
+    settings = load_settings({"preset": "cr"})
     assert settings.strategy == "medprompt"
     assert (settings.votes.n, settings.votes.shuffle, settings.votes.tie) == (5, True, "abstain")
     assert (settings.examples.k, settings.examples.encoder, settings.examples.rerank) == (5, "pubmedbert", None)
-    assert load({"preset": "cr-benchmark"}).votes.n == 20
-    changed = load({"preset": "cr", "votes": {"n": 3}})
+    assert load_settings({"preset": "cr-benchmark"}).votes.n == 20
+    changed = load_settings({"preset": "cr", "votes": {"n": 3}})
     assert (changed.votes.n, changed.votes.shuffle) == (3, True)
     with pytest.raises(SettingsError, match="no preset is called best: known are cr, cr-benchmark, ehr"):
-        load({"preset": "best"})
+        load_settings({"preset": "best"})
     with pytest.raises(SettingsError, match=r"no preset is called \['cr'\]"):
-        load({"preset": ["cr"]})
+        load_settings({"preset": ["cr"]})
     with pytest.raises(SettingsError, match="11 times 100 examples are more than the 1,000 that are reranked"):
-        load({"examples": {"k": 100, "rerank_times": 11, "rerank": "medcpt-cross"}})
-    assert load({"examples": {"k": 100, "rerank_times": 11}}).examples.k == 100
+        load_settings({"examples": {"k": 100, "rerank_times": 11, "rerank": "medcpt-cross"}})
+    assert load_settings({"examples": {"k": 100, "rerank_times": 11}}).examples.k == 100

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.strategy_context import Context
-from epicrisis.answers import Answer, Called, Event, Usage
-from epicrisis.models.chat.layers.stack import layered
-from epicrisis.models.model_loading import load_chat
+from epicrisis.answers import Answer, Event, ModelCalled, Usage
+from epicrisis.models.chat.layers.stack import add_layers
+from epicrisis.models.chat.loading import load_chat
 from epicrisis.settings import ModelSettings
 from epicrisis.testing.faults import Fault
 from epicrisis.testing.hostile import HostileServer
@@ -39,11 +39,11 @@ def ranking(asked: Question) -> Ranking:
 async def answers(server: HostileServer, numbers: range) -> tuple[list[Answer], Usage]:
     """The answers in the order of the questions, all asked at once, and all that was spent on them."""
     settings = ModelSettings(name=f"{server.url}#hostile", timeout_seconds=TIMEOUT, concurrency=AT_ONCE)
-    model = layered(load_chat(settings, Path()), settings)
+    model = add_layers(load_chat(settings, Path()), settings)
     spent: list[Usage] = []
 
     def emit(event: Event) -> None:
-        if isinstance(event, Called):
+        if isinstance(event, ModelCalled):
             spent.append(event.usage)
 
     async def retrieve(asked: Question) -> Ranking:

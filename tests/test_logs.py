@@ -16,9 +16,7 @@ from epicrisis.answers import (
     Answer,
     Answered,
     AnswerStarted,
-    Called,
     Citation,
-    Delta,
     Draft,
     Drafted,
     Event,
@@ -26,11 +24,13 @@ from epicrisis.answers import (
     Failure,
     MapFinished,
     MapStarted,
+    ModelCalled,
     Notice,
-    Partial,
+    PartialAnswer,
     PreflightChecked,
     Quotation,
     Retrieved,
+    TextDelta,
     Usage,
     Vote,
     Voted,
@@ -50,9 +50,9 @@ RANKING = Ranking((Hit(PASSAGE, 1.0, 0),), "hybrid", {"k": 1}, ("a note",))
 VERDICT = Preflight(False, 0.2, 3, 0.2, 16, ("d#0",), ("d#0",), "they differ")
 FAILURE = Failure("EndpointBusy", "try again")
 QUOTATION = Quotation("d#0", "Text", 0, 4)
-PARTIAL = Partial(2, ("d#0",), "relevant", "found", "A", (QUOTATION,), Usage(calls=1), FAILURE)
+PARTIAL = PartialAnswer(2, ("d#0",), "relevant", "found", "A", (QUOTATION,), Usage(calls=1), FAILURE)
 CITATION = Citation(1, "d#0", "d", "Title", "source", "2015", 0, 4, "Text", True)
-CALLED = Called("map 3", "model at http://h:1", "ab" * 32, "map@123", 1, 2, "stop", Usage(calls=3, cost=None), 1.0)
+CALLED = ModelCalled("map 3", "model at http://h:1", "ab" * 32, "map@123", 1, 2, "stop", Usage(calls=3, cost=None), 1.0)
 ANSWER = Answer(
     QUESTION, "brief-context", "answered", "Text", "A", (CITATION,), (PARTIAL,), VERDICT, Usage(calls=4), None
 )
@@ -65,7 +65,7 @@ EVENTS: tuple[Event, ...] = (
     Voted(Vote(1, ("B", "A"), "unparsed", None, PATIENT, Usage(), FAILURE)),
     Drafted(Draft(2, "answered", PATIENT, critique=PATIENT)),
     AnswerStarted("reduce", 3),
-    Delta("reduce", "Text"),
+    TextDelta("reduce", "Text"),
     CALLED,
     Notice("retried", "once"),
     Answered(replace(ANSWER, trace=(CALLED, Notice("retried", "once")), failure=FAILURE)),

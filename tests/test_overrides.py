@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from epicrisis.answers import Answer, PreflightChecked, Retrieved
-from epicrisis.overrides import AS_SET, RunOverrides
+from epicrisis.overrides import NO_OVERRIDES, RunOverrides
 from epicrisis.pipeline import Pipeline
 from epicrisis.retrieval.ordering import in_order
 from epicrisis.settings import ROLES, Settings
@@ -37,7 +37,7 @@ def ranking_of(answer: Answer) -> Ranking:
 
 
 def test_without_one_it_is_as_the_settings_say() -> None:
-    answer, model = answered(AS_SET, models={"writer": {"temperature": 0.3, "top_p": 0.9}}, seed=7)
+    answer, model = answered(NO_OVERRIDES, models={"writer": {"temperature": 0.3, "top_p": 0.9}}, seed=7)
     assert answer.strategy == "closed-book"
     assert [(r.temperature, r.top_p, r.seed) for r in model.requests] == [(0.3, 0.9, 7)]
 

@@ -24,8 +24,7 @@ _EVENT = r"\bhip[\s-]+replacement(?:e?s)?\b"
 EXAMPLES: dict[str, list[re.Pattern[Any] | str]] = {
     "answering.choices:TextStream.__init__": [TextStream("answer")._start],
     "answering.self_consistency:_words": [r"\b[ABCDbcd]\b|(?i:\b[ABCD][)\].:]|\boptions? [ABCD]\b)"],
-    "corpus.notes_form:Form.row_within": [r"\n(?:[^,\n]*,){3}", r"\n(?:[^\|\n]*\|){1}"],
-    "corpus.notes_form:_masked": [r"[^\W_]", r"[^\W\d_]+"],
+    "corpus.csv_rows:CsvLayout.find_embedded_row": [r"\n(?:[^,\n]*,){3}", r"\n(?:[^\|\n]*\|){1}"],
     "evaluation.making.records.asking:_Marked._alone": [r"(?<!\w)5\ mg\ of\ warfarin(?!\w)"],
     "library.patients:_calls": [
         rf"{patients._alone('10083815')}|{patients._CALLED_LONG}{patients._written('10083815')}(?!\w|[-./:]\d)",

@@ -22,31 +22,40 @@ from epicrisis.answering.reply_parsing import (
     MAX_QUOTES,
     MAX_SOURCES,
     QUOTE_CHARACTERS,
-    ReplyForm,
+    AnswerFormat,
 )
 from epicrisis.answers import Answer, Usage
-from epicrisis.components import Opened
-from epicrisis.configuration import load
+from epicrisis.components import LibrarySearch
+from epicrisis.configuration import load_settings
 from epicrisis.errors import EndpointUnreachable, InputError, UserError
 from epicrisis.evaluation.experiments import ensembles, model_comparison
 from epicrisis.evaluation.experiments.ensembles import VoteSampling
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.library.library import Library
 from epicrisis.models.chat.layers.layer import Layer
-from epicrisis.overrides import AS_SET, RunOverrides
+from epicrisis.overrides import NO_OVERRIDES, RunOverrides
 from epicrisis.pipeline import STRATEGIES, Pipeline
-from epicrisis.plan.confirmation import ask_first, check_threshold
-from epicrisis.plan.cost_plan import SIZES, CostPlan, Range, Size, Speed, StrategyPlan, dollars, total
-from epicrisis.plan.counting_models import CountingModel, PlanningModel, measure
-from epicrisis.plan.planning import PLAIN, plan, planned, planned_cases
-from epicrisis.plan.synthetic_replies import reply
-from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, Message, OnDelta, StoredDocument
+from epicrisis.plan.confirmation import confirmation_question, threshold_question
+from epicrisis.plan.cost_plan import (
+    REPLY_SIZES,
+    CostPlan,
+    CostRange,
+    ReplySize,
+    Speed,
+    StrategyPlan,
+    extrapolate,
+    format_dollars,
+)
+from epicrisis.plan.counting_models import CountingModel, PlanningModel, measure_speed
+from epicrisis.plan.planning import DEFAULT_STRATEGIES, estimate_costs, plan_cases, plan_questions
+from epicrisis.plan.synthetic_replies import synthetic_reply
+from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, DeltaCallback, Message, StoredDocument
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings import Settings
-from epicrisis.testing.chat import ScriptedModel, words
+from epicrisis.testing.chat import ScriptedModel, count_words
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.replies import fill
-from epicrisis.testing.stores import MemoryStore, content_hash
+from epicrisis.testing.stores import MemoryStore, hash_content
 from epicrisis.types import Example, Examples, Passage, Question, Ranking, Scope
 
 ENCODER = HashingEncoder()
@@ -66,7 +75,7 @@ def store_of(texts: Sequence[tuple[str, str]]) -> MemoryStore:
     for i, (title, text) in enumerate(texts):
         name = f"d{i}"
         passage = Passage(f"{name}#0", name, 0, 0, len(text), text, title, date="2015" if i % 2 else None)
-        rows.append(StoredDocument(name, content_hash(name, "1"), (passage,), ENCODER.encode_passages([(title, text)])))
+        rows.append(StoredDocument(name, hash_content(name, "1"), (passage,), ENCODER.encode_passages([(title, text)])))
     store.add(rows)
     return store
 
@@ -76,12 +85,12 @@ def papers(n: int) -> list[tuple[str, str]]:
 
 
 def pipeline_of(settings: Settings, model: ChatModel, store: MemoryStore) -> Pipeline:
-    opened = Opened(cast("Library", None), Retriever(store, ENCODER, settings.rrf_k))
+    opened = LibrarySearch(cast("Library", None), Retriever(store, ENCODER, settings.rrf_k))
     return Pipeline(settings, dict.fromkeys(("writer", "map", "reduce"), model), opened)
 
 
 def settings_of(**flags: Any) -> Settings:
-    return load({"k": 8, "partition": 3, "preflight": {"enabled": False}, **flags})
+    return load_settings({"k": 8, "partition": 3, "preflight": {"enabled": False}, **flags})
 
 
 def planned_for(
@@ -94,7 +103,7 @@ def planned_for(
 ) -> CostPlan:
     """The plan of a scripted model that must not be called."""
     model = model or ScriptedModel(never)
-    return asyncio.run(planned(pipeline_of(settings, model, store), settings, questions, strategies, **more))
+    return asyncio.run(plan_questions(pipeline_of(settings, model, store), settings, questions, strategies, **more))
 
 
 def never(request: ChatRequest) -> str:
@@ -113,39 +122,39 @@ def spent(settings: Settings, store: MemoryStore, questions: Sequence[Question],
     return sum((answer.usage for answer in answers), Usage())
 
 
-def sized(size: Size, document: int = 0) -> Callable[[ChatRequest], str]:
-    return lambda request: reply(request.schema, size, document)
+def sized(size: ReplySize, document: int = 0) -> Callable[[ChatRequest], str]:
+    return lambda request: synthetic_reply(request.schema, size, document)
 
 
 # -- replies --------------------------------------------------------------------------------------------------------
 
 FORMS = [
-    ReplyForm(OPTIONS),
-    ReplyForm({}, reasoning=True),
-    ReplyForm(OPTIONS, documents=4),
-    ReplyForm({}, documents=1),
-    ReplyForm(OPTIONS, text_field="finding", documents=3, choice_may_be_null=True),
-    ReplyForm({}, sources=2),
-    ReplyForm(OPTIONS, sources=40),
+    AnswerFormat(OPTIONS),
+    AnswerFormat({}, reasoning=True),
+    AnswerFormat(OPTIONS, documents=4),
+    AnswerFormat({}, documents=1),
+    AnswerFormat(OPTIONS, text_field="finding", documents=3, choice_may_be_null=True),
+    AnswerFormat({}, sources=2),
+    AnswerFormat(OPTIONS, sources=40),
 ]
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_replies_can_be_read_and_grow(form: ReplyForm) -> None:
-    texts = [reply(form.schema(), size) for size in SIZES]
+def test_replies_can_be_read_and_grow(form: AnswerFormat) -> None:
+    texts = [synthetic_reply(form.schema(), size) for size in REPLY_SIZES]
     least, expected, most = (form.read(text) for text in texts)
     assert not least.found
     assert expected.found
     assert most.found
     assert len(texts[0]) < len(texts[1]) < len(texts[2])
-    assert words(texts[2]) <= form.max_tokens
+    assert count_words(texts[2]) <= form.max_tokens
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_the_longest_reply_fills_all_there_is_room_for(form: ReplyForm) -> None:
-    most = form.read(reply(form.schema(), "most", 2))
+def test_the_longest_reply_fills_all_there_is_room_for(form: AnswerFormat) -> None:
+    most = form.read(synthetic_reply(form.schema(), "most", 2))
     assert len(most.text) >= ANSWER_CHARACTERS - 1
-    assert words(most.text) == ANSWER_CHARACTERS // 2
+    assert count_words(most.text) == ANSWER_CHARACTERS // 2
     if form.documents:
         assert len(most.quotes) == MAX_QUOTES, "the same quotation twice would count once"
         assert {doc for doc, _ in most.quotes} == {2 % form.documents + 1}
@@ -155,25 +164,30 @@ def test_the_longest_reply_fills_all_there_is_room_for(form: ReplyForm) -> None:
 
 
 def test_replies_without_a_schema_grow_too() -> None:
-    assert 1 == words(reply(None, "least")) < words(reply(None, "expected")) < words(reply(None, "most"))
+    assert (
+        1
+        == count_words(synthetic_reply(None, "least"))
+        < count_words(synthetic_reply(None, "expected"))
+        < count_words(synthetic_reply(None, "most"))
+    )
 
 
 def test_a_schema_that_is_not_understood_is_refused() -> None:
     with pytest.raises(ValueError, match="number"):
-        reply({"type": "number"}, "most")
+        synthetic_reply({"type": "number"}, "most")
 
 
 # -- plans against runs ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("strategy", ["rag", "closed-book", "chain-of-thought"])
-@pytest.mark.parametrize("size", SIZES)
-def test_prompts_of_one_call_are_exact(strategy: str, size: Size) -> None:
+@pytest.mark.parametrize("size", REPLY_SIZES)
+def test_prompts_of_one_call_are_exact(strategy: str, size: ReplySize) -> None:
     settings, store = settings_of(), store_of(papers(12))
     real = spent(settings, store, QUESTIONS, sized(size), strategy)
     (row,) = planned_for(settings, store, QUESTIONS, strategy).strategies
-    assert row.prompt_tokens == Range(*[real.prompt_tokens] * 3)
-    assert row.calls == Range(*[len(QUESTIONS)] * 3)
+    assert row.prompt_tokens == CostRange(*[real.prompt_tokens] * 3)
+    assert row.calls == CostRange(*[len(QUESTIONS)] * 3)
     assert row.exact
     assert getattr(row.completion_tokens, size) >= real.completion_tokens
     assert row.completion_tokens.least <= real.completion_tokens <= row.completion_tokens.most
@@ -221,9 +235,9 @@ def test_whatever_is_replied_lies_between_least_and_most(
 
     def anything(request: ChatRequest) -> str:
         chance = random.Random(f"{draw}{request.messages}")
-        return reply(request.schema, chance.choice(SIZES), chance.randrange(9))
+        return synthetic_reply(request.schema, chance.choice(REPLY_SIZES), chance.randrange(9))
 
-    scripts = [anything, *(sized(size) for size in SIZES)]
+    scripts = [anything, *(sized(size) for size in REPLY_SIZES)]
     (row,) = planned_for(settings, store, [question], "brief-context").strategies
     for script in scripts:
         real = spent(settings, store, [question], script, "brief-context")
@@ -251,7 +265,7 @@ def test_each_search_is_made_once() -> None:
     store = Counted()
     store._documents = store_of(papers(12))._documents
     settings = settings_of(by="dense", preflight={"enabled": True})
-    planned_for(settings, store, QUESTIONS[:1], *PLAIN)
+    planned_for(settings, store, QUESTIONS[:1], *DEFAULT_STRATEGIES)
     assert store.searches == 2, "one search, and one of the preflight, for three strategies' worth of runs"
 
 
@@ -275,7 +289,7 @@ def test_a_closed_book_prompt_over_the_window_is_counted() -> None:
 def test_nothing_retrieved_is_counted() -> None:
     (row,) = planned_for(settings_of(), store_of([]), QUESTIONS, "rag").strategies
     assert row.states == {"nothing retrieved": 3}
-    assert row.calls == Range(0, 0, 0)
+    assert row.calls == CostRange(0, 0, 0)
 
 
 def test_findings_that_may_not_fit_are_counted_apart() -> None:
@@ -300,7 +314,7 @@ def compared(n: int) -> tuple[Case, ...]:
 def for_cases(settings: Settings, store: MemoryStore, cases: Sequence[Case], sample: int = 20) -> StrategyPlan:
     pairs = [(case.question, case.treatment) for case in cases]
     pipeline = pipeline_of(settings, ScriptedModel(never), store)
-    (row,) = asyncio.run(planned_cases(pipeline, settings, pairs, sample=sample)).strategies
+    (row,) = asyncio.run(plan_cases(pipeline, settings, pairs, sample=sample)).strategies
     return row
 
 
@@ -324,9 +338,9 @@ def spent_on(settings: Settings, store: MemoryStore, cases: Sequence[Case]) -> U
 def test_cases_are_planned_as_they_are_treated() -> None:
     settings, store = settings_of(strategy="medprompt"), store_of([])
     row, real = for_cases(settings, store, compared(6)), spent_on(settings, store, compared(6))
-    assert row.calls == Range(*[real.calls] * 3)
+    assert row.calls == CostRange(*[real.calls] * 3)
     assert real.calls == 6 * 41
-    assert row.prompt_tokens == Range(*[real.prompt_tokens] * 3), "no prompt of a vote depends on a reply"
+    assert row.prompt_tokens == CostRange(*[real.prompt_tokens] * 3), "no prompt of a vote depends on a reply"
     assert row.strategy == "zero-shot, self-consistency, medprompt"
 
 
@@ -375,7 +389,7 @@ def test_an_unknown_price_is_unknown_and_a_model_of_ones_own_charges_nothing() -
     (unknown,) = planned_for(settings_of(models={"writer": {"name": REMOTE}}), store, QUESTIONS, "rag").strategies
     (own,) = planned_for(settings_of(), store, QUESTIONS, "rag").strategies
     assert unknown.usd is None
-    assert own.usd == Range(0, 0, 0)
+    assert own.usd == CostRange(0, 0, 0)
 
 
 def test_thinking_is_planned() -> None:
@@ -383,7 +397,7 @@ def test_thinking_is_planned() -> None:
     (plain,) = planned_for(settings_of(), store, question, "closed-book").strategies
     thinks = settings_of(models={"writer": {"name": REMOTE, "max_reasoning_tokens": 1000}})
     (thinking,) = planned_for(thinks, store, question, "closed-book").strategies
-    more = [getattr(thinking.completion_tokens, size) - getattr(plain.completion_tokens, size) for size in SIZES]
+    more = [getattr(thinking.completion_tokens, size) - getattr(plain.completion_tokens, size) for size in REPLY_SIZES]
     assert more == [0, 500, 1000]
 
 
@@ -393,7 +407,7 @@ def test_time_is_unknown_until_it_is_measured(monkeypatch: pytest.MonkeyPatch) -
 
     settings, store = settings_of(), store_of(papers(12))
     assert planned_for(settings, store, QUESTIONS, "rag").strategies[0].seconds is None
-    monkeypatch.setattr("epicrisis.plan.planning.measure", measured)
+    monkeypatch.setattr("epicrisis.plan.planning.measure_speed", measured)
     timed = planned_for(settings, store, QUESTIONS, "rag", timed=True)
     (row,) = timed.strategies
     assert row.seconds is not None
@@ -405,13 +419,13 @@ def test_calls_side_by_side_take_the_time_of_the_longest(monkeypatch: pytest.Mon
     async def measured(model: ChatModel) -> Speed:
         return Speed(prompt=1e9, completion=1.0)
 
-    monkeypatch.setattr("epicrisis.plan.planning.measure", measured)
+    monkeypatch.setattr("epicrisis.plan.planning.measure_speed", measured)
     settings = settings_of(models={"writer": {"name": REMOTE, "concurrency": 100}})
     timed = planned_for(settings, store_of(papers(12)), QUESTIONS[:1], "brief-context", timed=True)
     (row,) = timed.strategies
     assert row.seconds is not None
-    map_call = ReplyForm(OPTIONS, "finding", FINDING_CHARACTERS, documents=3, choice_may_be_null=True).max_tokens
-    reduce_call = ReplyForm(OPTIONS, sources=9).max_tokens
+    map_call = AnswerFormat(OPTIONS, "finding", FINDING_CHARACTERS, documents=3, choice_may_be_null=True).max_tokens
+    reduce_call = AnswerFormat(OPTIONS, sources=9).max_tokens
     assert row.seconds.most == pytest.approx(map_call + reduce_call, abs=0.01)
 
 
@@ -419,7 +433,7 @@ def test_a_rate_limit_is_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     async def measured(model: ChatModel) -> Speed:
         return Speed(prompt=1e9, completion=1e9)
 
-    monkeypatch.setattr("epicrisis.plan.planning.measure", measured)
+    monkeypatch.setattr("epicrisis.plan.planning.measure_speed", measured)
     for limit in ("requests_per_minute", "tokens_per_minute"):
         settings = settings_of(models={"writer": {"name": REMOTE, limit: 1}})
         (row,) = planned_for(settings, store_of(papers(3)), QUESTIONS, "rag", timed=True).strategies
@@ -430,13 +444,13 @@ def test_a_rate_limit_is_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_speed_is_measured_by_two_short_calls() -> None:
     model = ScriptedModel(lambda request: "one " * request.max_tokens)
-    speed = asyncio.run(measure(model))
+    speed = asyncio.run(measure_speed(model))
     assert speed.prompt > 0
     assert speed.completion > 0
     read, wrote = model.requests
-    assert 190 <= words(read.messages[0].content) <= 210
+    assert 190 <= count_words(read.messages[0].content) <= 210
     assert (read.max_tokens, wrote.max_tokens) == (1, 50)
-    assert words(wrote.messages[0].content) < 20
+    assert count_words(wrote.messages[0].content) < 20
 
 
 # -- many questions -------------------------------------------------------------------------------------------------
@@ -452,7 +466,7 @@ def test_a_sample_stands_for_all_and_says_how_surely() -> None:
     sampled = planned_for(settings, store, questions, "rag", sample=30)
     (row,) = sampled.strategies
     assert (sampled.questions, sampled.planned) == (90, 30)
-    assert row.calls == Range(90, 90, 90)
+    assert row.calls == CostRange(90, 90, 90)
     assert not row.exact
     assert whole.prompt_tokens.margin == 0 < row.prompt_tokens.margin < 0.1 * row.prompt_tokens.expected
     assert abs(row.prompt_tokens.expected - whole.prompt_tokens.expected) < 1.5 * row.prompt_tokens.margin
@@ -462,11 +476,11 @@ def test_a_sample_stands_for_all_and_says_how_surely() -> None:
 def test_a_sum_over_a_sample_by_hand() -> None:
     """Ten questions, four planned: mean 3, standard deviation sqrt(10/3), half-width 1.96 * 10 * s / 2 * sqrt(0.6)."""
     rows = [(0, 1, 9), (1, 2, 9), (1, 5, 9), (2, 4, 9)]
-    made = total(rows, 10)
+    made = extrapolate(rows, 10)
     assert (made.least, made.expected, made.most) == (10, 30, 90)
     assert made.margin == pytest.approx(1.96 * 10 * math.sqrt(10 / 3) / 2 * math.sqrt(0.6))
-    assert total(rows, 4) == Range(4, 12, 36)
-    assert total([(5, 3, 1)], 1) == Range(1, 3, 5), "ends out of order"
+    assert extrapolate(rows, 4) == CostRange(4, 12, 36)
+    assert extrapolate([(5, 3, 1)], 1) == CostRange(1, 3, 5), "ends out of order"
 
 
 def test_without_a_word_two_hundred_are_planned() -> None:
@@ -484,7 +498,7 @@ def test_what_cannot_be_planned_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="--sample"):
         planned_for(settings_of(), store_of([]), many(3), "rag", sample=1)
     with pytest.raises(InputError, match="known are brief-context"):
-        asyncio.run(plan(settings_of(), tmp_path, QUESTIONS, ["brief"]))
+        asyncio.run(estimate_costs(settings_of(), tmp_path, QUESTIONS, ["brief"]))
 
 
 class Deaf(Layer):
@@ -503,7 +517,7 @@ class Estimating(Layer):
 
 def test_an_estimate_is_never_called_exact() -> None:
     model = Estimating(ScriptedModel(never))
-    made = planned_for(settings_of(), store_of(papers(3)), QUESTIONS, *PLAIN, model=model)
+    made = planned_for(settings_of(), store_of(papers(3)), QUESTIONS, *DEFAULT_STRATEGIES, model=model)
     assert not made.exact_counts
     assert not any(row.exact for row in made.strategies)
 
@@ -527,23 +541,23 @@ def test_options_are_planned_as_one_token() -> None:
 # -- asking before a run --------------------------------------------------------------------------------------------
 
 
-def plan_of(usd: Range | None, tokens: float) -> CostPlan:
-    row = StrategyPlan("rag", Range(9, 9, 9), Range(0, tokens, tokens), Range(0, 0, 0), usd, None, True, {})
+def plan_of(usd: CostRange | None, tokens: float) -> CostPlan:
+    row = StrategyPlan("rag", CostRange(9, 9, 9), CostRange(0, tokens, tokens), CostRange(0, 0, 0), usd, None, True, {})
     return CostPlan(9, 9, ("m",), True, (row,), {}, {"m": 1})
 
 
 @pytest.mark.parametrize(
     ("usd", "tokens", "said"),
     [
-        (Range(1, 4.99, 90), 1e9, None),
-        (Range(1, 5.01, 90), 1, r"9 questions with rag on m .*\$5.01 \(at least \$1.00, at most \$90.00\).*\$5.00"),
+        (CostRange(1, 4.99, 90), 1e9, None),
+        (CostRange(1, 5.01, 90), 1, r"9 questions with rag on m .*\$5.01 \(at least \$1.00, at most \$90.00\).*\$5.00"),
         (None, 20_000_000, None),
         (None, 20_000_001, r"20,000,001 tokens .*unknown price.*20,000,000"),
-        (Range(0, 0, 0), 1e12, None),
+        (CostRange(0, 0, 0), 1e12, None),
     ],
 )
-def test_a_run_over_a_threshold_asks(usd: Range | None, tokens: float, said: str | None) -> None:
-    asked = check_threshold(plan_of(usd, tokens), load())
+def test_a_run_over_a_threshold_asks(usd: CostRange | None, tokens: float, said: str | None) -> None:
+    asked = threshold_question(plan_of(usd, tokens), load_settings())
     if said is None:
         assert asked is None
     else:
@@ -560,7 +574,7 @@ def test_a_run_is_planned_by_a_few_of_its_questions() -> None:
     settings = settings_of(
         strategy="rag", models={"writer": {"name": REMOTE, "price": price}}, plan={"ask_above_usd": 0.01}
     )
-    asked = asyncio.run(ask_first(pipeline_of(settings, ScriptedModel(never), store), settings, questions))
+    asked = asyncio.run(confirmation_question(pipeline_of(settings, ScriptedModel(never), store), settings, questions))
     assert asked is not None
     assert "60 questions with rag" in asked
 
@@ -575,7 +589,7 @@ def test_a_run_of_cases_is_planned_by_a_few_of_them() -> None:
     def asked(settings: Settings, *treatments: RunOverrides) -> str | None:
         questions = [case.question for case in cases[: len(treatments)]]
         pipeline = pipeline_of(settings, ScriptedModel(never), store)
-        return asyncio.run(ask_first(pipeline, settings, questions, treatments))
+        return asyncio.run(confirmation_question(pipeline, settings, questions, treatments))
 
     said = asked(settings, *(case.treatment for case in cases))
     assert said is not None
@@ -585,24 +599,24 @@ def test_a_run_of_cases_is_planned_by_a_few_of_them() -> None:
     plain = settings.model_copy(update={"strategy": "closed-book", "plan": always})
     questions = [case.question for case in cases]
     pipeline = pipeline_of(plain, ScriptedModel(never), store)
-    as_questions = asyncio.run(ask_first(pipeline, plain, questions))
+    as_questions = asyncio.run(confirmation_question(pipeline, plain, questions))
     assert as_questions is not None
     assert as_questions.startswith("180 questions with closed-book on")
-    assert asked(plain, *[AS_SET] * len(cases)) == as_questions
+    assert asked(plain, *[NO_OVERRIDES] * len(cases)) == as_questions
 
 
 def test_nothing_is_planned_where_nobody_charges() -> None:
     settings = settings_of(plan={"ask_above_usd": 0.0, "ask_above_tokens": 0})
     pipeline = pipeline_of(settings, Deaf(ScriptedModel(never)), store_of(papers(3)))
-    assert asyncio.run(ask_first(pipeline, settings, QUESTIONS)) is None
+    assert asyncio.run(confirmation_question(pipeline, settings, QUESTIONS)) is None
     charged = settings_of(models={"writer": {"name": REMOTE}}, plan={"ask_above_tokens": 0}, cache={"mode": "replay"})
-    assert asyncio.run(ask_first(pipeline, charged, QUESTIONS)) is None, "replayed"
+    assert asyncio.run(confirmation_question(pipeline, charged, QUESTIONS)) is None, "replayed"
     with pytest.raises(UserError, match="start it"):
-        asyncio.run(ask_first(pipeline, charged.model_copy(update={"cache": settings.cache}), QUESTIONS))
+        asyncio.run(confirmation_question(pipeline, charged.model_copy(update={"cache": settings.cache}), QUESTIONS))
 
 
 def test_dollars() -> None:
-    assert [dollars(x) for x in (0, 0.00001, 0.0123, 12.3, 1234.5)] == [
+    assert [format_dollars(x) for x in (0, 0.00001, 0.0123, 12.3, 1234.5)] == [
         "$0.00",
         "<$0.0001",
         "$0.0123",
@@ -621,7 +635,7 @@ class Terse(Layer):
         super().__init__(inner)
         self.prompts: list[int] = []
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         answered = await super().complete(replace(request, max_tokens=1, schema=None), on_delta)
         self.prompts.append(answered.usage.prompt_tokens)
         return replace(answered, text=json.dumps({"result": {"found": False}}), finish_reason="stop")
@@ -636,7 +650,7 @@ def test_the_servers_own_count_is_the_plans(model_home: Path) -> None:
 
     async def both() -> tuple[CostPlan, list[int]]:
         pipeline = pipeline_of(settings, real, store)
-        made = await planned(pipeline, settings, QUESTIONS[:1], ["rag"])
+        made = await plan_questions(pipeline, settings, QUESTIONS[:1], ["rag"])
         assert real.prompts == []
         await pipeline_of(settings.model_copy(update={"strategy": "rag"}), real, store).answer(QUESTIONS[0])
         await real.aclose()
@@ -644,7 +658,7 @@ def test_the_servers_own_count_is_the_plans(model_home: Path) -> None:
 
     made, counted = asyncio.run(both())
     (row,) = made.strategies
-    assert [row.prompt_tokens] == [Range(n, n, n) for n in counted]
+    assert [row.prompt_tokens] == [CostRange(n, n, n) for n in counted]
     assert row.exact
-    least, expected, most = (getattr(row.completion_tokens, size) for size in SIZES)
-    assert least < 20 < 100 < expected < most == ReplyForm(OPTIONS, documents=2).max_tokens
+    least, expected, most = (getattr(row.completion_tokens, size) for size in REPLY_SIZES)
+    assert least < 20 < 100 < expected < most == AnswerFormat(OPTIONS, documents=2).max_tokens

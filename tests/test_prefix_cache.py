@@ -12,10 +12,10 @@ import pytest
 from epicrisis.answering.baselines import rag
 from epicrisis.answering.brief_context import map_reduce
 from epicrisis.answering.strategy_context import Context
-from epicrisis.answers import Called, Event
+from epicrisis.answers import Event, ModelCalled
 from epicrisis.models.chat.embedded import EmbeddedModel
 from epicrisis.models.chat.layers.layer import Layer
-from epicrisis.protocols import ChatReply, ChatRequest, OnDelta
+from epicrisis.protocols import ChatReply, ChatRequest, DeltaCallback
 from epicrisis.testing.replies import fill
 from epicrisis.types import Hit, Passage, Question, Ranking, Scope
 
@@ -41,7 +41,7 @@ AROUND = 24
 class _Reads(Layer):
     """The embedded model reads the prompt, and a fake says what it replies: how long that is, is no matter here."""
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         reply = await self._inner.complete(replace(request, max_tokens=1, schema=None))
         text = json.dumps(fill(request.schema or {}, {"found": True, "quotes": [], "sources": [1]}, "It does."))
         return replace(reply, text=text, finish_reason="stop")
@@ -49,10 +49,10 @@ class _Reads(Layer):
 
 def computed(home: Path, partitions: int, *, prefix_cache: bool = True) -> dict[str, list[int]]:
     """By stage, the tokens of each prompt that were computed; 0 partitions: plain RAG."""
-    calls: list[Called] = []
+    calls: list[ModelCalled] = []
 
     def emit(event: Event) -> None:
-        if isinstance(event, Called):
+        if isinstance(event, ModelCalled):
             calls.append(event)
 
     async def retrieve(_: Question) -> Ranking:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epicrisis.errors import InputError
-from epicrisis.printable import REPLACEMENT, printable, printable_json, printable_lines, shell_quoted
+from epicrisis.printable import REPLACEMENT, printable, printable_json, quote_for_shell, split_printable_lines
 from tests.support.unsafe_text import UNSAFE, unsafe_in
 
 ANY = st.text(st.characters())
@@ -36,7 +36,7 @@ def test_printable_of_line_breaks_is_one_line() -> None:
 
 
 def test_lines_end_at_every_kind_of_break() -> None:
-    assert printable_lines("a\u2028b\x85c\r\nd") == ["a", "b", "c", "d"]
+    assert split_printable_lines("a\u2028b\x85c\r\nd") == ["a", "b", "c", "d"]
 
 
 @given(ANY)
@@ -63,7 +63,7 @@ def test_json_escapes_characters_beyond_the_first_plane_as_pairs() -> None:
     "word", ["plain", "my library", "it's; rm -rf ~", "$(id)", "a\x1b[31m'\\b", "new\nline", "a\u202eb"]
 )
 def test_a_quoted_word_is_read_back_by_the_shell(word: str) -> None:
-    quoted = shell_quoted(word)
+    quoted = quote_for_shell(word)
     assert printable(quoted) == quoted
     told = subprocess.run(["bash", "-c", f"printf %s {quoted}"], capture_output=True, check=True).stdout
     assert told.decode() == word

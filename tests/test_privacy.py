@@ -18,7 +18,15 @@ from hypothesis import strategies as st
 
 import epicrisis
 from epicrisis.errors import InputError
-from epicrisis.privacy import host_of, is_local, local_path, open_private, outside, quiet_logs, without_secrets
+from epicrisis.privacy import (
+    is_local,
+    local_path,
+    open_private,
+    parse_host,
+    remote_host,
+    silence_dependency_logs,
+    strip_secrets,
+)
 
 
 @pytest.mark.parametrize(
@@ -186,12 +194,12 @@ def test_a_second_asker_who_wants_less_loosens_nothing() -> None:
     """A pipeline opened without --local-only beside one with it."""
     out = run("""
         from epicrisis.pipeline import Pipeline
-        from epicrisis.configuration import load
+        from epicrisis.configuration import load_settings
         closed = {"cache": {"mode": "off"}, "strategy": "closed-book"}
         first = {"models": {"writer": {"name": "http://127.0.0.1:9/v1"}}, "local_only": True}
         second = {"models": {"writer": {"name": "http://203.0.113.7:9/v1"}}}
-        Pipeline.open(load({**closed, **first}), None)
-        Pipeline.open(load({**closed, **second}), None)
+        Pipeline.open(load_settings({**closed, **first}), None)
+        Pipeline.open(load_settings({**closed, **second}), None)
         outcome(lambda: connect(("203.0.113.7", 80)))
     """)
     assert out.split() == ["refused", "203.0.113.7"]
@@ -264,8 +272,8 @@ def test_the_libraries_below_log_no_requests(first: str) -> None:
     """OpenAI's client sets the level of its logger when it is imported, which may be before and may be after."""
     code = f"""
 import {first}, logging
-from epicrisis.privacy import quiet_logs
-quiet_logs()
+from epicrisis.privacy import silence_dependency_logs
+silence_dependency_logs()
 import openai
 for name in ("openai._base_client", "openai", "httpx2", "httpcore2.http11", "lancedb"):
     logging.getLogger(name).setLevel(logging.DEBUG)
@@ -285,7 +293,7 @@ def test_a_handler_put_on_a_library_by_hand_is_left_alone() -> None:
     handler = logging.NullHandler()
     logger.addHandler(handler)
     try:
-        quiet_logs()
+        silence_dependency_logs()
         assert handler in logger.handlers
     finally:
         logger.removeHandler(handler)
@@ -311,7 +319,12 @@ def test_who_starts_processes_and_who_logs() -> None:
             for name in imported.keys() & set(names):
                 imported[name].add(str(PurePosixPath(path.relative_to(source))))
     assert imported == {
-        "subprocess": {"models/sources.py", "cli/doctor.py", "corpus/sandbox.py", "evaluation/runs/versions.py"},
+        "subprocess": {
+            "models/download_sources.py",
+            "cli/doctor.py",
+            "corpus/sandbox.py",
+            "evaluation/runs/versions.py",
+        },
         "logging": {"logs.py", "privacy.py"},
         "multiprocessing": {"corpus/pubmed.py"},
     }
@@ -344,7 +357,7 @@ def test_who_starts_processes_and_who_logs() -> None:
     ],
 )
 def test_addresses_lose_their_secrets(url: str, shown: str) -> None:
-    assert without_secrets(url) == shown
+    assert strip_secrets(url) == shown
 
 
 _SAFE = st.text(st.characters(codec="ascii", categories=("L", "N")), min_size=1, max_size=8)
@@ -353,7 +366,7 @@ _SAFE = st.text(st.characters(codec="ascii", categories=("L", "N")), min_size=1,
 @given(user=_SAFE, password=st.text(st.characters(codec="ascii", min_codepoint=33), min_size=1), host=_SAFE)
 def test_whatever_stands_in_a_password_goes(user: str, password: str, host: str) -> None:
     secret = f"Q{password}Q"
-    shown = without_secrets(f"http://{user}:{secret}@{host}.org/v1")
+    shown = strip_secrets(f"http://{user}:{secret}@{host}.org/v1")
     assert secret not in shown
     assert "@" not in shown
 
@@ -385,7 +398,7 @@ def test_whatever_stands_in_a_password_goes(user: str, password: str, host: str)
     ],
 )
 def test_what_lies_beyond_this_machine(value: str | PurePosixPath, place: str | None) -> None:
-    assert outside(value) == place
+    assert remote_host(value) == place
 
 
 @pytest.mark.parametrize("path", ["s3://bucket/x", "gs://b", "az://b/x", "hf://m/x", "http://h/x", "file:///x"])
@@ -404,9 +417,9 @@ def test_paths_come_with_their_home(monkeypatch: pytest.MonkeyPatch) -> None:
 @given(st.text())
 def test_no_text_is_too_strange_for_an_address(text: str) -> None:
     for url in (text, f"http://{text}"):
-        assert host_of(url) is None or isinstance(host_of(url), str)
-        assert isinstance(without_secrets(url), str)
-        assert outside(url) is None or isinstance(outside(url), str)
+        assert parse_host(url) is None or isinstance(parse_host(url), str)
+        assert isinstance(strip_secrets(url), str)
+        assert remote_host(url) is None or isinstance(remote_host(url), str)
 
 
 # -- files ----------------------------------------------------------------------------------------------------------
@@ -437,12 +450,12 @@ def test_what_is_no_file_keeps_its_mode() -> None:
 
 def test_a_runs_recipe_holds_no_secret() -> None:
     """It stands in every line of a run's records."""
-    from epicrisis.configuration import load
+    from epicrisis.configuration import load_settings
     from epicrisis.pipeline import Pipeline
 
     planted = "s3cr3t"
     name = f"http://user:{planted}@127.0.0.1:9/v1?key={planted}#m"
-    settings = load(
+    settings = load_settings(
         {
             "models": {role: {"name": name} for role in ("writer", "map", "reduce")},
             "rerank": {"name": name},

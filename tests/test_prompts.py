@@ -13,28 +13,28 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from epicrisis import prompts
-from epicrisis.answering.baselines import PROMPTS, rag
+from epicrisis.answering.baselines import rag
 from epicrisis.answering.brief_context import brief_context
+from epicrisis.answering.strategy_context import PROMPTS
 from epicrisis.errors import ScopeViolation
-from epicrisis.facets import ArticleMark
 from epicrisis.prompts import (
-    ABOUT_MARKS,
     CLOSE,
-    MARKS,
+    MARK_LABELS,
+    MARKS_EXPLANATION,
     OPEN,
     Prompt,
     escape,
     fence,
     fence_passages,
-    folder_hash,
-    passage_text,
+    format_passage,
+    hash_prompts,
     render,
     unescape,
     unfence,
 )
 from epicrisis.protocols import ChatRequest, Message
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.types import Passage, Question, Scope
+from epicrisis.types import ArticleMark, Passage, Question, Scope
 from tests.support.strategies import by_stage, finding, passages, said, stage_of, world
 
 FRAGMENTS = [
@@ -161,14 +161,14 @@ def test_nothing_closes_or_opens_the_fence_but_the_fence(items: list[str]) -> No
     assert len(re.findall(r"(?m)\[(?:doc|finding) \d+\] ", fenced)) == len(items)
 
 
-@given(st.lists(st.tuples(texts, st.sets(st.sampled_from(list(MARKS)))), min_size=1))
+@given(st.lists(st.tuples(texts, st.sets(st.sampled_from(list(MARK_LABELS)))), min_size=1))
 def test_a_mark_stands_in_the_label_and_no_item_can_forge_one(items: list[tuple[str, set[ArticleMark]]]) -> None:
-    marks = [[mark for mark in MARKS if mark in has] for _, has in items]
+    marks = [[mark for mark in MARK_LABELS if mark in has] for _, has in items]
     fenced = fence([text for text, _ in items], marks=marks)
     assert unfence(fenced) == [text for text, _ in items]
     labels = re.findall(r"\[doc (\d+)(?:: ([A-Z ,]+))?\] ", fenced)
-    assert labels == [(str(n), ", ".join(MARKS[mark] for mark in has)) for n, has in enumerate(marks, 1)]
-    assert fenced.startswith(ABOUT_MARKS if any(marks) else OPEN)
+    assert labels == [(str(n), ", ".join(MARK_LABELS[mark] for mark in has)) for n, has in enumerate(marks, 1)]
+    assert fenced.startswith(MARKS_EXPLANATION if any(marks) else OPEN)
 
 
 def test_a_marked_passage_says_so_in_its_label_alone() -> None:
@@ -211,7 +211,7 @@ def make(text: str, title: str = "", date: str | None = None, patient: str | Non
     ],
 )
 def test_a_passage_as_a_model_reads_it(passage: Passage, text: str) -> None:
-    assert passage_text(passage) == text
+    assert format_passage(passage) == text
     assert unfence(fence_passages([passage], Scope())) == [text]
 
 
@@ -295,12 +295,12 @@ def test_a_folders_hash_follows_every_prompt_file_and_no_other(tmp_path: Path, m
     seen = []
     for name, text in [("__init__.py", ""), ("a.jinja", "A"), ("b.jinja", "B"), ("b.jinja", "C"), ("c.jinja", "B")]:
         (folder / name).write_text(text)
-        seen.append(folder_hash("folder_of_this_test"))
+        seen.append(hash_prompts("folder_of_this_test"))
     assert len(set(seen)) == 5
     assert all(re.fullmatch("[0-9a-f]{12}", each) for each in seen)
     (folder / "__init__.py").write_text("# changed")
     (folder / "notes.txt").write_text("no prompt")
-    assert folder_hash("folder_of_this_test") == seen[-1]
+    assert hash_prompts("folder_of_this_test") == seen[-1]
 
 
 def test_the_prompts_hash_is_that_of_what_the_model_reads() -> None:

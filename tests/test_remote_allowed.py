@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from epicrisis.answers import Notice
-from epicrisis.components import guarded, guarded_run, open_retriever
-from epicrisis.configuration import load
+from epicrisis.components import open_library_search, protect_patient_data, protect_run_folder
+from epicrisis.configuration import load_settings
 from epicrisis.errors import NetworkRefused, SettingsError
 from epicrisis.evaluation.experiments.recorded_rankings import open_rankers
 from epicrisis.library.remote_consent import NAME, forbid_remote, read_remote
@@ -40,7 +40,7 @@ def literature(tmp_path: Path) -> Path:
 
 
 def settings(model: str = REMOTE, **more: Any) -> Settings:
-    return load(
+    return load_settings(
         {"models": {"writer": {"name": model}}, "strategy": "rag", "by": "bm25", "cache": {"mode": "off"}, **more}
     )
 
@@ -90,13 +90,13 @@ def test_literature_is_no_reason(literature: Path) -> None:
 OPENERS: dict[str, Callable[[Settings, Path], object]] = {
     "pipeline": opened,
     "question alone": lambda made, path: opened(made.model_copy(update={"strategy": "closed-book"}), path),
-    "guarded": guarded,
-    "fused": lambda made, path: guarded(made.model_copy(update={"fuse": (path,)}), None),
-    "beside": lambda made, path: guarded(made.model_copy(update={"beside": (path,)}), None),
-    "examples": lambda made, path: guarded(
+    "guarded": protect_patient_data,
+    "fused": lambda made, path: protect_patient_data(made.model_copy(update={"fuse": (path,)}), None),
+    "beside": lambda made, path: protect_patient_data(made.model_copy(update={"beside": (path,)}), None),
+    "examples": lambda made, path: protect_patient_data(
         made.model_copy(update={"examples": made.examples.model_copy(update={"library": path})})
     ),
-    "run": lambda made, path: guarded_run(made, path, patients=True),
+    "run": lambda made, path: protect_run_folder(made, path, patients=True),
 }
 
 
@@ -107,11 +107,11 @@ def test_every_way_to_a_model_is_held(opener: str, ward: Path) -> None:
 
 
 def test_a_search_is_held_for_its_reranker_alone(ward: Path) -> None:
-    with open_retriever(settings(), ward):
+    with open_library_search(settings(), ward):
         assert held()
     reranked = settings(rerank={"name": f"https://{HOST}"})
     with pytest.raises(SettingsError, match=r"setting rerank\.name"):
-        open_retriever(reranked, ward)
+        open_library_search(reranked, ward)
     with pytest.raises(SettingsError, match=r"setting rerank\.name"), open_rankers(reranked, ward):
         pass
 
@@ -144,10 +144,10 @@ def test_local_only_that_is_said_goes_before_what_was_allowed(ward: Path) -> Non
 def test_of_two_libraries_both_must_allow_it(ward: Path, tmp_path: Path) -> None:
     with library(tmp_path / "second", notes()) as second:
         path = second.path
-    guarded(settings(allow_remote=True), ward)
+    protect_patient_data(settings(allow_remote=True), ward)
     with pytest.raises(SettingsError, match="second holds patients' notes"):
-        guarded(settings(fuse=[path]), ward)
-    assert not guarded(settings(fuse=[path], allow_remote=True), ward).local_only
+        protect_patient_data(settings(fuse=[path]), ward)
+    assert not protect_patient_data(settings(fuse=[path], allow_remote=True), ward).local_only
     assert read_remote(path).hosts == (HOST,)
 
 
@@ -165,18 +165,18 @@ def test_a_trace_says_that_notes_may_leave_and_where_to(strategy: str, ward: Pat
 
 def test_what_one_folder_allowed_is_said_for_no_other(ward: Path, tmp_path: Path) -> None:
     """Settings go from gate to gate: what the first found allowed is not taken for said at the second."""
-    guarded_run(settings(allow_remote=True), tmp_path, patients=True)
-    passed = guarded_run(settings(), tmp_path, patients=True)
+    protect_run_folder(settings(allow_remote=True), tmp_path, patients=True)
+    passed = protect_run_folder(settings(), tmp_path, patients=True)
     with pytest.raises(SettingsError, match="holds patients' notes"):
-        guarded(passed, ward)
+        protect_patient_data(passed, ward)
     assert not (ward / NAME).exists()
 
 
 def test_a_run_about_records_is_allowed_for_itself(tmp_path: Path) -> None:
-    assert guarded_run(settings(), tmp_path, patients=False).models.writer.name == REMOTE
-    assert not guarded_run(settings(allow_remote=True), tmp_path, patients=True).local_only
+    assert protect_run_folder(settings(), tmp_path, patients=False).models.writer.name == REMOTE
+    assert not protect_run_folder(settings(allow_remote=True), tmp_path, patients=True).local_only
     assert json.loads((tmp_path / NAME).read_text())["hosts"] == [HOST]
-    assert not guarded_run(settings(), tmp_path, patients=True).local_only
+    assert not protect_run_folder(settings(), tmp_path, patients=True).local_only
 
 
 @pytest.mark.parametrize("where", ["environment", "file"])
@@ -190,4 +190,4 @@ def test_no_file_and_no_environment_can_allow_it(where: str, tmp_path: Path, mon
     with pytest.raises(
         SettingsError, match="said once for each library, with --allow-remote, never in a settings file"
     ):
-        load({}, config)
+        load_settings({}, config)

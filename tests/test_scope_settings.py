@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from epicrisis.components import scope_of
-from epicrisis.configuration import load
+from epicrisis.components import build_scope
+from epicrisis.configuration import load_settings
 from epicrisis.errors import SettingsError
 from epicrisis.types import Question, Scope
 
 
 def test_settings_become_a_scope() -> None:
-    settings = load(
+    settings = load_settings(
         {
             "scope": {
                 "as_of": "2019-06",
@@ -23,7 +23,7 @@ def test_settings_become_a_scope() -> None:
             }
         }
     ).scope
-    assert scope_of(settings, "anna") == Scope(
+    assert build_scope(settings, "anna") == Scope(
         patient="anna",
         as_of="2019-06",
         hidden=frozenset({"pubmed:1"}),
@@ -32,20 +32,20 @@ def test_settings_become_a_scope() -> None:
         journals=frozenset({"BMJ"}),
         without_retracted=True,
     )
-    assert scope_of(load().scope) == Scope(without_retracted=True)
-    assert scope_of(load({"scope": {"include": ["retracted"]}}).scope) == Scope()
-    assert scope_of(load({"scope": {"without": []}}).scope) == Scope()
+    assert build_scope(load_settings().scope) == Scope(without_retracted=True)
+    assert build_scope(load_settings({"scope": {"include": ["retracted"]}}).scope) == Scope()
+    assert build_scope(load_settings({"scope": {"without": []}}).scope) == Scope()
 
 
 def test_a_questions_own_documents_can_be_hidden_from_it() -> None:
     question = Question("Why?", patient="anna", gold_documents=("pubmed:2",))
-    guarded = load({"scope": {"hide": ["pubmed:1"], "hide_gold": True}}).scope
-    assert scope_of(guarded, question=question).hidden == {"pubmed:1", "pubmed:2"}
-    assert scope_of(guarded, question=question).patient == "anna"
-    assert scope_of(load().scope, question=question).hidden == frozenset()
+    guarded = load_settings({"scope": {"hide": ["pubmed:1"], "hide_gold": True}}).scope
+    assert build_scope(guarded, question=question).hidden == {"pubmed:1", "pubmed:2"}
+    assert build_scope(guarded, question=question).patient == "anna"
+    assert build_scope(load_settings().scope, question=question).hidden == frozenset()
 
 
 @pytest.mark.parametrize("scope", [{"as_of": "soon"}, {"since": "2015-13"}, {"without": ["errata"]}, {"hidden": ["x"]}])
 def test_what_is_no_scope_is_refused(scope: dict[str, object]) -> None:
     with pytest.raises(SettingsError, match=r"setting scope\.|unknown setting scope\."):
-        load({"scope": scope})
+        load_settings({"scope": scope})

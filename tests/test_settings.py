@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from epicrisis.configuration import known_keys, load
+from epicrisis.configuration import load_settings
 from epicrisis.errors import SettingsError
-from epicrisis.settings import ROLES, ModelSettings, Price, Settings
+from epicrisis.settings import ROLES, ModelSettings, Price, Settings, setting_rows
 
 
 @pytest.fixture(autouse=True)
@@ -32,28 +32,28 @@ def write(path: Path, text: str) -> Path:
 def refusal(flags: dict[str, Any] | None = None, config: Path | None = None) -> str:
     """The one line with which these settings are refused."""
     with pytest.raises(SettingsError) as error:
-        load(flags, config)
+        load_settings(flags, config)
     assert "\n" not in error.value.message
     return error.value.message
 
 
 def test_defaults(tmp_path: Path) -> None:
-    settings = load()
+    settings = load_settings()
     assert settings == Settings().model_copy(update={"home": tmp_path / "home/.local/share/epicrisis"})
     assert (settings.k, settings.partition, settings.by, settings.strategy) == (16, 4, "hybrid", "brief-context")
     check = settings.preflight
     assert (check.rule, check.signal, check.n, check.threshold, check.depth) == ("fitted", None, None, None, 16)
-    assert (settings.count, settings.counted(), settings.counted("p1")) == (None, "documents", "passages")
+    assert (settings.count, settings.count_unit(), settings.count_unit("p1")) == (None, "documents", "passages")
     assert settings.local_only is False
 
 
 def test_flags_beat_environment_beats_file_beats_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     file = write(tmp_path / "s.toml", "k = 1\npartition = 1\nseed = 1\n[preflight]\nn = 1\ndepth = 1\n")
-    assert (load(config=file).k, load().k) == (1, 16)
+    assert (load_settings(config=file).k, load_settings().k) == (1, 16)
     monkeypatch.setenv("EPICRISIS_PARTITION", "2")
     monkeypatch.setenv("EPICRISIS_SEED", "2")
     monkeypatch.setenv("EPICRISIS_PREFLIGHT__DEPTH", "2")
-    settings = load({"seed": 3, "preflight": {"enabled": False}}, file)
+    settings = load_settings({"seed": 3, "preflight": {"enabled": False}}, file)
     assert (settings.rrf_k, settings.k, settings.partition, settings.seed) == (60, 1, 2, 3)
     assert (settings.preflight.threshold, settings.preflight.n, settings.preflight.depth) == (None, 1, 2)
     assert settings.preflight.enabled is False
@@ -61,7 +61,9 @@ def test_flags_beat_environment_beats_file_beats_default(monkeypatch: pytest.Mon
 
 def test_a_flag_that_was_not_given_says_nothing(tmp_path: Path) -> None:
     file = write(tmp_path / "s.toml", 'k = 1\n[models.writer]\nname = "x.gguf"\n')
-    settings = load({"k": None, "models": {"writer": {"name": None, "temperature": 0.5}, "map": {"name": None}}}, file)
+    settings = load_settings(
+        {"k": None, "models": {"writer": {"name": None, "temperature": 0.5}, "map": {"name": None}}}, file
+    )
     assert settings.k == 1
     assert (settings.models.writer.name, settings.models.writer.temperature) == ("x.gguf", 0.5)
     assert settings.models.map is None
@@ -69,36 +71,36 @@ def test_a_flag_that_was_not_given_says_nothing(tmp_path: Path) -> None:
 
 def test_a_flag_of_false_or_zero_says_something(tmp_path: Path) -> None:
     file = write(tmp_path / "s.toml", "local_only = true\nseed = 5\n")
-    settings = load({"local_only": False, "seed": 0}, file)
+    settings = load_settings({"local_only": False, "seed": 0}, file)
     assert (settings.local_only, settings.seed) == (False, 0)
 
 
 def test_where_the_file_is_looked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     write(tmp_path / "home/.config/epicrisis/epicrisis.toml", "k = 1")
-    assert load().k == 1
+    assert load_settings().k == 1
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
-    assert load().k == 16
+    assert load_settings().k == 16
     write(tmp_path / "xdg/epicrisis/epicrisis.toml", "k = 2")
-    assert load().k == 2
+    assert load_settings().k == 2
     write(tmp_path / "epicrisis.toml", "k = 3")
-    assert load().k == 3
+    assert load_settings().k == 3
     monkeypatch.setenv("EPICRISIS_CONFIG", str(write(tmp_path / "named.toml", "k = 4")))
-    assert load().k == 4
-    assert load(config=write(tmp_path / "flag.toml", "k = 5")).k == 5
+    assert load_settings().k == 4
+    assert load_settings(config=write(tmp_path / "flag.toml", "k = 5")).k == 5
 
 
 def test_where_the_models_lie(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    assert load().home == tmp_path / "data/epicrisis"
+    assert load_settings().home == tmp_path / "data/epicrisis"
     monkeypatch.setenv("EPICRISIS_HOME", "~/models")
-    assert load().home == tmp_path / "home/models"
+    assert load_settings().home == tmp_path / "home/models"
 
 
 def test_environment_of_nested_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EPICRISIS_MODELS__WRITER__NAME", "http://127.0.0.1:8000/v1#m")
     monkeypatch.setenv("EPICRISIS_LOCAL_ONLY", "true")
     monkeypatch.setenv("EPICRISIS_DEADLINE_SECONDS", "1.5")
-    settings = load()
+    settings = load_settings()
     assert settings.models.writer.name == "http://127.0.0.1:8000/v1#m"
     assert settings.local_only is True
     assert settings.deadline_seconds == 1.5
@@ -109,34 +111,34 @@ def test_environment_of_nested_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_threshold_reaches_as_far_as_its_signal(signal: str, threshold: float, tmp_path: Path) -> None:
     file = write(tmp_path / "s.toml", f'[preflight]\nsignal = "{signal}"\nthreshold = {threshold}\n')
-    check = load(config=file).preflight
+    check = load_settings(config=file).preflight
     assert (check.signal, check.threshold) == (signal, threshold)
 
 
 def test_agreement_with_a_reranker_needs_one() -> None:
     by_reranker = {"preflight": {"signal": "reranker-overlap"}}
     assert "name one with rerank.name (--rerank)" in refusal(by_reranker)
-    assert load({**by_reranker, "rerank": {"name": "medcpt"}}).preflight.signal == "reranker-overlap"
-    assert not load({"preflight": {"signal": "reranker-overlap", "enabled": False}}).preflight.enabled
+    assert load_settings({**by_reranker, "rerank": {"name": "medcpt"}}).preflight.signal == "reranker-overlap"
+    assert not load_settings({"preflight": {"signal": "reranker-overlap", "enabled": False}}).preflight.enabled
 
 
 def test_the_recipe_of_a_check_says_what_was_given() -> None:
     told = {"enabled": True, "rule": "fitted", "depth": 16}
-    assert load().model_dump(include={"preflight"}) == {"preflight": told}
-    other = load({"preflight": {"signal": "dense-gap", "n": 5}}).model_dump(include={"preflight"})
+    assert load_settings().model_dump(include={"preflight"}) == {"preflight": told}
+    other = load_settings({"preflight": {"signal": "dense-gap", "n": 5}}).model_dump(include={"preflight"})
     assert other == {"preflight": {**told, "signal": "dense-gap", "n": 5}}
 
 
 @pytest.mark.parametrize("count", ["documents", "passages"])
 def test_what_is_counted_holds_for_records_and_literature(count: str) -> None:
-    settings = load({"count": count})
-    assert (settings.counted(), settings.counted("p1")) == (count, count)
+    settings = load_settings({"count": count})
+    assert (settings.count_unit(), settings.count_unit("p1")) == (count, count)
 
 
 @pytest.mark.parametrize("name", ["EPICRISIS_DATA", "EPICRISIS_REQUIRE_ALL", "epicrisis_k", "OTHER_EPICRISIS_K"])
 def test_variables_that_are_not_settings(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(name, "nonsense")
-    assert load().k == 16
+    assert load_settings().k == 16
 
 
 def test_a_table_and_a_value_of_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +156,7 @@ def test_a_preset_of_the_ehr_study_says_how_a_model_is_asked_and_not_where(
     name: str, temperature: float, thinking: int
 ) -> None:
     address = "http://127.0.0.1:1/v1#m"
-    settings = load({"preset": f"ehr-{name}", "models": {"writer": {"name": address}}})
+    settings = load_settings({"preset": f"ehr-{name}", "models": {"writer": {"name": address}}})
     writer = settings.models.writer
     assert (writer.name, writer.temperature, writer.max_reasoning_tokens) == (address, temperature, thinking)
     assert writer.extra == {"frequency_penalty": 0, "presence_penalty": 0}
@@ -164,8 +166,8 @@ def test_a_preset_of_the_ehr_study_says_how_a_model_is_asked_and_not_where(
     assert found == ("hybrid", 15, 2, 60, "time", False)
     assert (settings.encoder, settings.rerank.name) == ("qwen3-embedding-8b", "reason-moderncolbert")
     assert settings.rerank.depth == 2 * 2 * settings.k, "whatever the two retrievers find is reranked"
-    assert load({"preset": f"ehr-{name}"}).models.writer.name == ModelSettings().name
-    assert load({"preset": "ehr", "k": 5}).k == 5
+    assert load_settings({"preset": f"ehr-{name}"}).models.writer.name == ModelSettings().name
+    assert load_settings({"preset": "ehr", "k": 5}).k == 5
 
 
 def test_an_unknown_key_is_refused_wherever_it_stands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -186,9 +188,10 @@ def test_an_unknown_nested_key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_key_like_no_other_lists_what_there_is() -> None:
     said = refusal({"zzzzzzzz": 1})
-    assert said == f"unknown setting zzzzzzzz: known are {', '.join(known_keys())}"
-    assert {"home", "k", "models.map.name", "preflight.n"} <= set(known_keys())
-    assert not {"models", "preflight", "models.writer"} & set(known_keys())
+    keys = [row.key for row in setting_rows()]
+    assert said == f"unknown setting zzzzzzzz: known are {', '.join(keys)}"
+    assert {"home", "k", "models.map.name", "preflight.n"} <= set(keys)
+    assert not {"models", "preflight", "models.writer"} & set(keys)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +218,7 @@ def test_a_key_like_no_other_lists_what_there_is() -> None:
 def test_a_bad_value_is_refused_in_one_line(flags: dict[str, Any], key: str, value: str) -> None:
     said = refusal(flags)
     assert said.startswith(f"setting {key}: ")
-    assert said.endswith(f"(it says {value})")
+    assert said.endswith(f"(got {value})")
 
 
 def test_a_file_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -234,21 +237,21 @@ def test_a_file_that_is_not_toml(tmp_path: Path, content: bytes) -> None:
 
 
 def test_each_role_has_its_model_or_the_writers() -> None:
-    settings = load({"models": {"writer": {"name": "w", "temperature": 0.7}, "reduce": {"name": "r"}}})
+    settings = load_settings({"models": {"writer": {"name": "w", "temperature": 0.7}, "reduce": {"name": "r"}}})
     assert [settings.model_for(role).name for role in ROLES] == ["w", "w", "r"]
     assert settings.model_for("reduce").temperature == 0.0
     assert settings.model_for("judge") is settings.models.writer
 
 
 def test_a_role_without_a_name_changes_the_writers_settings() -> None:
-    settings = load({"models": {"writer": {"name": "w", "concurrency": 2}, "map": {"temperature": 0.7}}})
+    settings = load_settings({"models": {"writer": {"name": "w", "concurrency": 2}, "map": {"temperature": 0.7}}})
     mapper = settings.model_for("map")
     assert (mapper.name, mapper.concurrency, mapper.temperature) == ("w", 2, 0.7)
     assert settings.model_for("writer").temperature == 0.0
 
 
 def test_a_roles_own_tables_stay_tables() -> None:
-    settings = load({"models": {"map": {"price": {"input": 1, "output": 2}, "extra": {"top_k": 1}}}})
+    settings = load_settings({"models": {"map": {"price": {"input": 1, "output": 2}, "extra": {"top_k": 1}}}})
     mapper = settings.model_for("map")
     assert mapper.price == Price(input=1, output=2)
     assert mapper.extra == {"top_k": 1}
@@ -302,7 +305,7 @@ def test_every_key_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_pat
     }
     for name, value in variables.items():
         monkeypatch.setenv(f"EPICRISIS_{name}", value)
-    settings = load()
+    settings = load_settings()
     assert (settings.budget.tokens, settings.budget.usd, settings.budget.minutes) == (1000, 0.5, None)
     assert (settings.cache.mode, settings.cache.path) == ("replay", tmp_path / "home/replies")
     assert (settings.log, settings.log_text, settings.questions_at_once) == (Path("here.log"), True, 4)
@@ -316,7 +319,7 @@ def test_every_key_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 def test_what_only_begins_like_json_is_its_own_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EPICRISIS_MODELS__WRITER__NAME", "[old] model.gguf")
-    assert load().models.writer.name == "[old] model.gguf"
+    assert load_settings().models.writer.name == "[old] model.gguf"
     monkeypatch.setenv("EPICRISIS_MODELS__WRITER__EXTRA", "{planted")
     assert refusal() == "setting models.writer.extra: input should be a valid dictionary"
 
@@ -325,13 +328,13 @@ def test_what_only_begins_like_json_is_its_own_text(monkeypatch: pytest.MonkeyPa
     ("flags", "said"),
     [
         ({"log_text": True}, "setting log_text: there is no log for the texts: name its file with log (--log FILE)"),
-        ({"log": "a", "record": "a"}, "settings log, record and cache.path name one file: give each a file of its own"),
-        ({"log": "a", "cache": {"path": "a"}}, "settings log, record and cache.path name one file"),
-        ({"budget": {"tokens": 0}}, "setting budget.tokens: input should be greater than or equal to 1 (it says 0)"),
-        ({"budget": {"usd": float("inf")}}, "setting budget.usd: input should be a finite number (it says inf)"),
+        ({"log": "a", "record": "a"}, "settings log, record and cache.path are the same file: give each its own"),
+        ({"log": "a", "cache": {"path": "a"}}, "settings log, record and cache.path are the same file"),
+        ({"budget": {"tokens": 0}}, "setting budget.tokens: input should be greater than or equal to 1 (got 0)"),
+        ({"budget": {"usd": float("inf")}}, "setting budget.usd: input should be a finite number (got inf)"),
         ({"budget": {"minutes": float("nan")}}, "setting budget.minutes: input should be "),
-        ({"questions_at_once": 0}, "setting questions_at_once: input should be greater than or equal to 1 (it says 0)"),
-        ({"cache": {"mode": "maybe"}}, "setting cache.mode: input should be 'on', 'off' or 'replay' (it says 'maybe')"),
+        ({"questions_at_once": 0}, "setting questions_at_once: input should be greater than or equal to 1 (got 0)"),
+        ({"cache": {"mode": "maybe"}}, "setting cache.mode: input should be 'on', 'off' or 'replay' (got 'maybe')"),
         ({"models": {"writer": {"price": {"input": 1}}}}, "setting models.writer.price.output: field required"),
         ({"models": {"writer": {"price": {"input": -1, "output": 0}}}}, "setting models.writer.price.input: "),
         ({"models": {"writer": {"tries": 0}}}, "setting models.writer.tries: "),
@@ -348,7 +351,7 @@ def test_what_does_not_go_together_is_told_in_one_line(flags: dict[str, Any], sa
 def test_a_flag_turns_off_what_the_file_set_up(tmp_path: Path) -> None:
     """Without an error about the path that is now of no use."""
     file = write(tmp_path / "s.toml", '[cache]\nmode = "on"\npath = "replies"\n')
-    assert load({"cache": {"mode": "off"}}, file).cache.mode == "off"
+    assert load_settings({"cache": {"mode": "off"}}, file).cache.mode == "off"
 
 
 # -- local only -----------------------------------------------------------------------------------------------------
@@ -370,7 +373,7 @@ ELSEWHERE: list[tuple[dict[str, Any], str, str]] = [
 
 @pytest.mark.parametrize(("flags", "key", "place"), ELSEWHERE)
 def test_local_only_refuses_every_place_elsewhere(flags: dict[str, Any], key: str, place: str) -> None:
-    load(flags)
+    load_settings(flags)
     assert refusal({**flags, "local_only": True}) == (
         f"setting {key}: local_only (--local-only) is on and {place} is not this machine: name something on this "
         "machine, or turn local_only off"
@@ -384,7 +387,7 @@ def test_local_only_lets_this_machine_be_named() -> None:
         "scope": {"hide": ["https://example.org/an-id-of-a-document"]},
         "encoder": "./models/minilm",
     }
-    assert load({**here, "local_only": True}).local_only
+    assert load_settings({**here, "local_only": True}).local_only
 
 
 # -- secrets --------------------------------------------------------------------------------------------------------
@@ -402,7 +405,7 @@ WITH_SECRETS: dict[str, Any] = {
 def test_no_secret_stands_in_settings_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EPICRISIS_API_KEY", PLANTED)
     monkeypatch.setenv("EPICRISIS_API_KEY_MAP", PLANTED)
-    settings = load(WITH_SECRETS)
+    settings = load_settings(WITH_SECRETS)
     assert PLANTED in settings.models.writer.name
     for written in (repr(settings), str(settings), f"{settings.models!r}{settings.model_for('map')}"):
         assert PLANTED not in written
@@ -439,4 +442,13 @@ def test_no_refusal_repeats_a_secret(flags: dict[str, Any]) -> None:
 def test_a_url_that_cannot_be_read_is_refused_with_its_form() -> None:
     said = refusal({"models": {"writer": {"name": "http://host:port/v1"}}})
     assert "this URL cannot be read: write it as http://HOST:PORT/v1#model-name" in said
-    assert load({"models": {"writer": {"name": " HTTP://h/v1 "}}}).models.writer.name == "http://h/v1"
+    assert load_settings({"models": {"writer": {"name": " HTTP://h/v1 "}}}).models.writer.name == "http://h/v1"
+
+
+def test_setting_rows_describe_every_key() -> None:
+    rows = {row.key: row for row in setting_rows()}
+    assert [row.key for row in setting_rows() if not row.meaning] == []
+    assert rows["votes.n"] == ("votes.n", "5", "votes", "Sampled answers per question.")
+    assert rows["models.writer.timeout_seconds"][1:3] == ("600.0", "seconds")
+    assert (rows["models.map.name"].default, rows["scope.without"].default) == ("", '["retracted"]')
+    assert rows["preflight.enabled"].default == "true"

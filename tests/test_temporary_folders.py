@@ -14,14 +14,14 @@ import pytest
 from epicrisis.corpus.pubmed import read_files
 from epicrisis.evaluation.datasets import download
 from epicrisis.evaluation.synthesis.patient_records.record_files import write_records
-from epicrisis.temporary_folders import Scratch, sweep
+from epicrisis.temporary_folders import TemporaryFolder, remove_abandoned_folders
 from tests.support.pubmed_xml import article, article_set
 
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from epicrisis.temporary_folders import Scratch
-scratch = Scratch(sys.argv[1], Path(sys.argv[2]))
+from epicrisis.temporary_folders import TemporaryFolder
+scratch = TemporaryFolder(sys.argv[1], Path(sys.argv[2]))
 (scratch.path / "part").write_text("half")
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -37,12 +37,12 @@ def killed(prefix: str, place: Path) -> Path:
 
 def test_folder_of_a_killed_process_is_removed(tmp_path: Path) -> None:
     left = killed("epicrisis-a-", tmp_path)
-    with Scratch("epicrisis-b-", tmp_path):
+    with TemporaryFolder("epicrisis-b-", tmp_path):
         assert left.exists()
-    with Scratch("epicrisis-a-", tmp_path) as mine:
+    with TemporaryFolder("epicrisis-a-", tmp_path) as mine:
         assert not left.exists()
         assert mine.stat().st_mode & 0o777 == 0o700
-        with Scratch("epicrisis-a-", tmp_path):
+        with TemporaryFolder("epicrisis-a-", tmp_path):
             assert mine.exists()
     assert list(tmp_path.iterdir()) == []
 
@@ -52,7 +52,7 @@ def test_folder_that_is_not_locked_yet_stays(tmp_path: Path) -> None:
     for folder in (young, old):
         folder.mkdir()
     os.utime(old, (time.time() - 3600,) * 2)
-    sweep("epicrisis-a-", tmp_path)
+    remove_abandoned_folders("epicrisis-a-", tmp_path)
     assert list(tmp_path.iterdir()) == [young]
 
 

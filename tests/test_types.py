@@ -15,9 +15,7 @@ from epicrisis.answers import (
     Answer,
     Answered,
     AnswerStarted,
-    Called,
     Citation,
-    Delta,
     Draft,
     Drafted,
     Event,
@@ -25,11 +23,13 @@ from epicrisis.answers import (
     Failure,
     MapFinished,
     MapStarted,
+    ModelCalled,
     Notice,
-    Partial,
+    PartialAnswer,
     PreflightChecked,
     Quotation,
     Retrieved,
+    TextDelta,
     Usage,
     Vote,
     Voted,
@@ -150,7 +150,7 @@ def test_what_a_scope_admits(scope: Scope, seen: Passage, admitted: bool) -> Non
 PASSAGE = passage("2015", "p1")
 RANKING = Ranking((Hit(PASSAGE, 0.5, 0),), "dense", {"k": 1})
 VERDICT = Preflight(True, 0.5, 3, 0.2, 16, ("d#0",), ("d#0",), "agree")
-PARTIAL = Partial(0, ("d#0",), "relevant", "text", "A", (Quotation("d#0", "text", 0, 4),))
+PARTIAL = PartialAnswer(0, ("d#0",), "relevant", "text", "A", (Quotation("d#0", "text", 0, 4),))
 ANSWER = Answer(
     Question("Why?", {"A": "yes"}, "choice"),
     "rag",
@@ -168,8 +168,8 @@ EVENTS: list[Event] = [
     Drafted(Draft(0, "answered", "It is.", rewards={"truthfulness": 0.5})),
     MapFinished(PARTIAL),
     AnswerStarted("reduce", 1),
-    Delta("reduce", "piece"),
-    Called("reduce", "model", "00", "reduce@00", 0, 0, "stop", Usage(cost=None), 1.0),
+    TextDelta("reduce", "piece"),
+    ModelCalled("reduce", "model", "00", "reduce@00", 0, 0, "stop", Usage(cost=None), 1.0),
     Notice("kind", "message"),
     Answered(ANSWER),
 ]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.strategy_context import Context
-from epicrisis.answers import Called, Event, Usage
-from epicrisis.models.chat.layers.stack import layered
-from epicrisis.models.model_loading import load_chat
+from epicrisis.answers import Event, ModelCalled, Usage
+from epicrisis.models.chat.layers.stack import add_layers
+from epicrisis.models.chat.loading import load_chat
 from epicrisis.settings import ModelSettings
 from epicrisis.types import Hit, Passage, Question, Ranking, Scope
 from rivals.measured import Answer, Job, run
@@ -21,13 +21,13 @@ from rivals.measured import Answer, Job, run
 async def prepared(job: Job) -> AsyncIterator[Answer]:
     """Answers all questions at once, the model's layers shared; tokens as the events tell them."""
     settings = ModelSettings(name=f"{job.url}#{job.model}", concurrency=job.limit)
-    model = layered(load_chat(settings, Path()), settings)
+    model = add_layers(load_chat(settings, Path()), settings)
     passages = [Passage(f"d{i}#0", f"d{i}", 0, 0, len(text), text) for i, text in enumerate(job.documents)]
     ranking = Ranking(tuple(Hit(passage, 1.0, rank) for rank, passage in enumerate(passages)), "made")
     used: list[Usage] = []
 
     def emit(event: Event) -> None:
-        if isinstance(event, Called):
+        if isinstance(event, ModelCalled):
             used.append(event.usage)
 
     async def retrieve(_: Question) -> Ranking:

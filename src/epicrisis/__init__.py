@@ -1,10 +1,10 @@
-"""Answers medical questions from long evidence, wherever in the pile the key sentence lay.
+"""Answer medical questions from long evidence, wherever in it the key sentence is.
 
     import epicrisis
     answer = epicrisis.ask("~/lib", "Is aspirin of use in suspected myocardial infarction?", ["yes", "no"])
     print(answer.choice, answer.text, answer.citations)
 
-Not a medical device. The names below are the public ones; they are imported when first used.
+Not a medical device. The names in `__all__` are public and imported at first use.
 """
 
 from importlib import import_module
@@ -19,22 +19,6 @@ if TYPE_CHECKING:
     from epicrisis.types import Document, Passage, Question, Ranking, Scope
 
 __version__ = "0.1.0"
-
-_HOMES = {
-    "Answer": "answers",
-    "Citation": "answers",
-    "Document": "types",
-    "Event": "answers",
-    "Passage": "types",
-    "Pipeline": "pipeline",
-    "Question": "types",
-    "Ranking": "types",
-    "Scope": "types",
-    "Settings": "settings",
-    "ask": "asking",
-    "stream": "asking",
-    "to_json": "plain",
-}
 
 __all__ = [
     "Answer",
@@ -52,11 +36,27 @@ __all__ = [
     "to_json",
 ]
 
+_MODULES = {
+    "Answer": "answers",
+    "Citation": "answers",
+    "Document": "types",
+    "Event": "answers",
+    "Passage": "types",
+    "Pipeline": "pipeline",
+    "Question": "types",
+    "Ranking": "types",
+    "Scope": "types",
+    "Settings": "settings",
+    "ask": "api",
+    "stream": "api",
+    "to_json": "serialization",
+}
+
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"epicrisis has no {name!r}; its public names are {', '.join(__all__)}")
-    return getattr(import_module(f"epicrisis.{_HOMES[name]}"), name)
+    return getattr(import_module(f"epicrisis.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -1,51 +1,47 @@
-"""The nouns of answering: how a question ended with all that led there, and the events that tell of it meanwhile.
-
-Knows what is read and found (`types`), and nothing of who answers.
-"""
+"""Answers with their citations, votes and drafts, and the events of a question in progress."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from epicrisis.facets import ArticleMark
-from epicrisis.types import AnswerState, Preflight, Question, Ranking
-
-# -- what is answered -----------------------------------------------------------------------------------------------
+from epicrisis.types import AnswerState, ArticleMark, Preflight, Question, Ranking
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What was spent, retries and failed tries included. `cost` in US dollars; `None` is unknown, never 0."""
+    """Calls, tokens, seconds and cost, including retries. `cost` is in US dollars; `None` is unknown, never 0."""
 
     calls: int = 0
     failed_calls: int = 0
     uncounted_calls: int = 0
-    """Calls, most of them failed, whose tokens nobody told: then the tokens here are a lower bound."""
+    """Calls with an unknown number of tokens, mostly failed ones. The tokens here are then a lower bound."""
     prompt_tokens: int = 0
     cached_tokens: int = 0
-    """Those of the prompt's tokens that the endpoint had computed before."""
+    """Prompt tokens the endpoint had in its prefix cache."""
     completion_tokens: int = 0
     reasoning_tokens: int = 0
-    """Those of the completion's tokens that were thinking."""
+    """Completion tokens of the reasoning."""
     seconds: float = 0.0
-    """Summed over the calls: concurrent calls add up to more than the wall clock."""
+    """The sum over the calls. With concurrent calls it exceeds the wall-clock time."""
     cost: float | None = 0.0
     replayed_calls: int = 0
-    """Replies that came out of the cache: they are in none of the figures above."""
+    """Replies from the cache, not included in the figures above."""
     replayed_tokens: int = 0
-    """What those had cost when they were made, prompt and completion."""
+    """Prompt and completion tokens of the original calls behind these replies."""
 
     def __add__(self, other: Usage) -> Usage:
-        known = self.cost is not None and other.cost is not None
-        sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self) if f.name != "cost"}
-        return Usage(**sums, cost=(self.cost or 0.0) + (other.cost or 0.0) if known else None)
+        sums: dict[str, Any] = {}
+        for field_ in fields(self):
+            one, two = getattr(self, field_.name), getattr(other, field_.name)
+            sums[field_.name] = None if one is None or two is None else one + two
+        return Usage(**sums)
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why something did not work, in words a user can act on."""
+    """The reason for a failure, in words a user can act on."""
 
     kind: str
     message: str
@@ -53,28 +49,28 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Quotation:
-    """Words said to stand in a document. `start`/`end` are offsets into its text where they stand there verbatim."""
+    """Words a model quotes from a document. `start`/`end` are their offsets, if the text contains them verbatim."""
 
     passage_id: str
-    """The passage in which the words stand; where they were not found, the one that was named."""
+    """The passage with these words, or the passage the model named if none has them."""
     text: str
     start: int | None = None
     end: int | None = None
     in_title: bool = False
-    """True when the words stand in the document's title and not in its text."""
+    """True if the words are in the title of the document and not in its text."""
 
     @property
     def verified(self) -> bool:
-        """True when the words stand verbatim in the document's text or title."""
+        """Whether the text or title of the document contains the words verbatim."""
         return self.start is not None or self.in_title
 
 
 @dataclass(frozen=True, slots=True)
-class Partial:
-    """What one map call found. `nothing` is a report; `failed` is not: it says nothing about the passages."""
+class PartialAnswer:
+    """The result of one map call. `nothing`: the model found nothing relevant. `failed`: no result is known."""
 
     partition: int
-    """Number of the partition, from 0."""
+    """The number of the partition, from 0."""
     passages: tuple[str, ...]
     state: Literal["relevant", "nothing", "failed"]
     text: str = ""
@@ -86,15 +82,15 @@ class Partial:
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """One of several draws of an answer to the same question (self-consistency). Only one that is `answered` counts."""
+    """One of several sampled answers to a question (self-consistency). Only votes in state `answered` count."""
 
     number: int
     """From 0."""
-    shown: tuple[str, ...]
-    """The question's own letters, in the order in which their texts were shown."""
+    letter_order: tuple[str, ...] = field(metadata={"json": "shown"})
+    """The original letters of the options, in the order of the prompt."""
     state: AnswerState
     choice: str | None = None
-    """The question's own letter, whatever it was shown under."""
+    """The original letter of the option."""
     text: str = ""
     usage: Usage = Usage()
     failure: Failure | None = None
@@ -102,7 +98,7 @@ class Vote:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """One of the open answers that OpenMedprompt makes on its way to the last."""
+    """One of the open answers OpenMedprompt writes before the final one."""
 
     number: int
     """From 0."""
@@ -110,18 +106,18 @@ class Draft:
     text: str = ""
     choice: str | None = None
     critique: str = ""
-    """What the model itself had to say against it (self-reflection)."""
+    """The criticism by the model itself (self-reflection)."""
     rewards: Mapping[str, float] = field(default_factory=dict)
-    """By attribute; empty where nobody scored it."""
+    """Scores by attribute; empty without a reward model."""
     usage: Usage = Usage()
-    """Of the answer alone, not of its critique."""
+    """Usage of the answer, without the critique."""
     failure: Failure | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """`[number]` in the answer's text: where a claim stands. `start`/`end`: the quotation in the document, where it
-    was verified, else the passage."""
+    """The source of a claim, `[number]` in the answer text. `start`/`end` are the offsets of the verified quotation in
+    the document, else those of the passage."""
 
     number: int
     passage_id: str
@@ -134,14 +130,14 @@ class Citation:
     quotation: str
     verified: bool
     in_title: bool = False
-    """True when the quotation stands in the document's title; then `start`/`end` are those of the passage."""
+    """True if the quotation is in the title of the document. `start`/`end` are then those of the passage."""
     marks: tuple[ArticleMark, ...] = ()
-    """What a reader must know of the document: `retracted`, `expression-of-concern`, `corrected`."""
+    """Warnings about the document: `retracted`, `expression-of-concern`, `corrected`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Withheld:
-    """What the model answered where that is not trusted, and why not. It is shown and counts as no answer."""
+class WithheldAnswer:
+    """An untrusted answer of the model, with the reason. It is displayed and does not count as an answer."""
 
     text: str
     reason: str
@@ -150,11 +146,13 @@ class Withheld:
 
 
 Narrowing: TypeAlias = Literal["none", "kept", "lifted"]
+"""Whether time expressions of the question excluded notes. `kept`: the answer comes from the remaining notes.
+`lifted`: these gave no answer, and the answer comes from a second attempt with the whole record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How a question ended, with everything that led there."""
+    """The outcome of a question, with everything that led to it."""
 
     question: Question
     strategy: str
@@ -162,78 +160,73 @@ class Answer:
     text: str = ""
     choice: str | None = None
     citations: tuple[Citation, ...] = ()
-    partials: tuple[Partial, ...] = ()
+    partials: tuple[PartialAnswer, ...] = ()
     preflight: Preflight | None = None
     usage: Usage = Usage()
     failure: Failure | None = None
     trace: Trace = ()
     votes: tuple[Vote, ...] = ()
     distribution: Mapping[str, float] = field(default_factory=dict)
-    """How votes, or the probability of the next token, spread over the options: shares of those that state one."""
+    """The share of each option among the votes with a choice, or its next-token probability."""
     decided_by: str = ""
-    """Of votes: `majority`, the rule that broke a tie, `tie` where none did; of open answers which was taken."""
+    """For votes: `majority`, the tie rule, or `tie` without one. For open answers: the selected draft."""
     drafts: tuple[Draft, ...] = ()
-    withheld: Withheld | None = None
-    """What the model answered, where the state is `abstained` because it is not trusted."""
+    withheld: WithheldAnswer | None = None
+    """The answer of the model, if the state is `abstained` because the answer is not trusted."""
     patient: str | None = None
-    """Whose record was read, by id, whatever the question calls the patient; None where none was."""
+    """The id of the patient whose record was read, even if the question has a record number. None: no record."""
     patient_name: str | None = None
-    """Where a source gave one."""
+    """The name, if a source has one."""
     narrowing: Narrowing = "none"
-    """Whether notes were left out by what the question says of time: `kept`: the answer comes from the notes that were
-    left in; `lifted`: these did not answer, and it comes from a second asking of the whole record."""
 
     @property
     def confidence(self) -> float | None:
-        """The choice's share; `None` where there is no choice, or nothing that spreads."""
+        """The share of the choice; None without a choice or a distribution."""
         return None if self.choice is None else self.distribution.get(self.choice)
-
-
-# -- what happens meanwhile -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Retrieved:
-    """The ranking that the strategy will read."""
+    """The ranking for the strategy is ready."""
 
     ranking: Ranking
 
 
 @dataclass(frozen=True, slots=True)
 class PreflightChecked:
-    """The two lists were compared."""
+    """The preflight check has a verdict."""
 
     verdict: Preflight
 
 
 @dataclass(frozen=True, slots=True)
 class ExamplesFound:
-    """The solved questions that the prompt will show, best first."""
+    """Solved questions for the prompt were selected, best first."""
 
     ids: tuple[str, ...]
     left_out: tuple[str, ...] = ()
-    """Those that were found and are the question itself, by id or by text: nobody may read its answer there."""
+    """Ids of examples excluded because they are the question itself, by id or text."""
     models: tuple[str, ...] = ()
-    """Who wrote those that are shown, each once; an empty name where that is not known of one."""
+    """The distinct models that wrote the examples, with an empty name for unknown ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Voted:
-    """One vote came back, or was given up."""
+    """One vote finished or failed."""
 
     vote: Vote
 
 
 @dataclass(frozen=True, slots=True)
 class Drafted:
-    """One draft of an open answer came back, or was given up."""
+    """One draft of an open answer finished or failed."""
 
     draft: Draft
 
 
 @dataclass(frozen=True, slots=True)
 class MapStarted:
-    """One map call was sent."""
+    """One map call started."""
 
     partition: int
     passages: tuple[str, ...]
@@ -241,47 +234,47 @@ class MapStarted:
 
 @dataclass(frozen=True, slots=True)
 class MapFinished:
-    """One map call came back, or was given up."""
+    """One map call finished or failed."""
 
-    partial: Partial
+    partial: PartialAnswer
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerStarted:
-    """The call that writes the answer was sent: the reduce call, or the only call of the other strategies."""
+    """The call for the answer started: the reduce call, or the only call of other strategies."""
 
     stage: str
     documents: int
 
 
 @dataclass(frozen=True, slots=True)
-class Delta:
-    """A piece of the answer's text as it streams. Not kept in the trace: the whole is in the answer."""
+class TextDelta:
+    """A piece of the streamed answer text. Traces leave it out, as the answer has the whole text."""
 
     stage: str
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
-    """One call of a chat model ended. The prompt is named by its hash, so that a trace can be shared without it."""
+class ModelCalled:
+    """One call of a chat model ended. Only the hash of the prompt is kept, so traces can be shared without it."""
 
     stage: str
     model: str
     prompt_sha256: str
     template: str
-    """Name and hash of the prompt file."""
+    """The name and hash of the prompt file."""
     seed: int
     sample: int
     finish_reason: str
     usage: Usage
     at: float
-    """Seconds since the epoch (volatile)."""
+    """Seconds since the epoch; differs between runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something a reader must know: a question cut at the encoder's window, a retry, a re-partition, a fallback."""
+    """A remark for the reader: a question cut at the encoder's window, a retry, a new partition, a fallback."""
 
     kind: str
     message: str
@@ -289,7 +282,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The last event, always."""
+    """The last event of every question."""
 
     answer: Answer
 
@@ -303,14 +296,14 @@ Event: TypeAlias = (
     | Voted
     | Drafted
     | AnswerStarted
-    | Delta
-    | Called
+    | TextDelta
+    | ModelCalled
     | Notice
     | Answered
 )
 
 Trace: TypeAlias = tuple[Event, ...]
-"""The recorded events of one question, in order, without `Delta` and `Answered`."""
+"""The recorded events of one question, in order, without `TextDelta` and `Answered`."""
 
 EVENT_NAMES: Mapping[type, str] = {
     Retrieved: "retrieved",
@@ -321,8 +314,8 @@ EVENT_NAMES: Mapping[type, str] = {
     Voted: "voted",
     Drafted: "drafted",
     AnswerStarted: "answer-started",
-    Delta: "delta",
-    Called: "called",
+    TextDelta: "delta",
+    ModelCalled: "called",
     Notice: "notice",
     Answered: "answered",
 }

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.answers import Answer, Answered, Event
-from epicrisis.configuration import load
+from epicrisis.configuration import load_settings
 from epicrisis.errors import InputError, SettingsError
 from epicrisis.pipeline import Pipeline
 from epicrisis.settings import Settings
 from epicrisis.types import Question
 
 
-def as_question(
+def build_question(
     text: str, options: Sequence[str] | Mapping[str, str] | None = None, patient: str | None = None
 ) -> Question:
     """A question, of that patient's record; options without letters get A, B, C... in their order."""
@@ -36,7 +36,7 @@ def as_question(
     return Question(text=text, options=dict(options or {}), form="choice" if options else "open", patient=patient)
 
 
-def checked(settings: Settings) -> Settings:
+def check_settings(settings: Settings) -> Settings:
     """The same settings. Raises SettingsError where what they say would not be heeded when a question is asked.
 
     It is no matter of the settings alone: experiments hold whole notes to a budget whatever `unit` says.
@@ -60,11 +60,11 @@ async def stream(
     """The events of one question, the last one `Answered`. `patient`: whose record it is asked of. `settings` as in
     `epicrisis.settings.Settings`; `model` names the writer. Raises InputError where the question says another patient.
     """
-    asked = question if isinstance(question, Question) else as_question(question, options, patient)
+    asked = question if isinstance(question, Question) else build_question(question, options, patient)
     if patient is not None and asked.patient not in (None, patient):
         raise InputError("the question is of another patient than patient= says: leave one of them out")
     asked = asked if patient is None else replace(asked, patient=patient)
-    async with Pipeline.open(checked(load(_flags(settings))), library) as pipeline:
+    async with Pipeline.open(check_settings(load_settings(_flags(settings))), library) as pipeline:
         async for event in pipeline.events(asked):
             yield event
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from epicrisis.corpus.sentence_chunking import sentences
+from epicrisis.corpus.chunking import find_sentences
 from epicrisis.errors import ModelMissing, SettingsError, StorageError
 from epicrisis.library.fusion_checks import check_same
 from epicrisis.library.library import Library
@@ -24,9 +24,9 @@ from epicrisis.library.patients import Roster, check_patient, holds_patients, re
 from epicrisis.library.remote_consent import allow_remote, read_remote
 from epicrisis.models.chat.layers.budget import Budget
 from epicrisis.models.chat.layers.cache import ReplyCache
-from epicrisis.models.chat.layers.stack import layered
+from epicrisis.models.chat.layers.stack import add_layers
+from epicrisis.models.chat.loading import load_chat
 from epicrisis.models.encoder import load_encoder
-from epicrisis.models.model_loading import load_chat
 from epicrisis.models.precomputed_encoder import PrecomputedEncoder
 from epicrisis.models.rerankers import load_reranker
 from epicrisis.models.reward import load_reward_model
@@ -34,7 +34,7 @@ from epicrisis.privacy import local_path, set_local_only
 from epicrisis.protocols import ChatModel, Encoder, RewardModel
 from epicrisis.retrieval.examples import chosen
 from epicrisis.retrieval.retriever import Retriever, Searched
-from epicrisis.settings import ExampleSettings, Models, ModelSettings, RerankSettings, ScopeSettings, Settings
+from epicrisis.settings import ExampleSettings, ModelsByRole, ModelSettings, RerankSettings, ScopeSettings, Settings
 from epicrisis.types import Examples, Passage, Question, Scope
 
 DEFAULT_ENCODER = "minilm"
@@ -44,11 +44,11 @@ _DRAWN_ALIKE = {"temperature": 0.0, "top_p": 1.0, "max_reasoning_tokens": 0}
 """These are each request's own."""
 SLOTS = 1
 """Calls that an embedded model takes at once; more would wait inside it."""
-READY_MADE, READY_MADE_DIMENSIONS = "medcpt", 768
+PRECOMPUTED_ENCODER, PRECOMPUTED_DIMENSIONS = "medcpt", 768
 """The encoder of NCBI's vectors of PubMed."""
 
 
-def guarded(settings: Settings, *libraries: Path | str | None) -> Settings:
+def protect_patient_data(settings: Settings, *libraries: Path | str | None) -> Settings:
     """The settings in force with these libraries and those that the settings name; whoever opens one asks here first.
 
     Where a library holds patients' notes, `local_only` is on, in this process too, unless the library's folder says
@@ -58,11 +58,11 @@ def guarded(settings: Settings, *libraries: Path | str | None) -> Settings:
     return _held(settings, _with_notes(settings, libraries))
 
 
-def remote_hosts(settings: Settings, *libraries: Path | str | None) -> list[str]:
-    """The other machines that patients' notes of these libraries may reach, by settings that `guarded` gave."""
+def list_remote_hosts(settings: Settings, *libraries: Path | str | None) -> list[str]:
+    """The other machines that patients' notes of these libraries may reach, by these settings."""
     if settings.local_only or not _with_notes(settings, libraries):
         return []
-    return sorted({host for _, host in settings.elsewhere()})
+    return sorted({host for _, host in settings.remote_hosts()})
 
 
 def _with_notes(settings: Settings, libraries: Iterable[Path | str | None]) -> list[Path]:
@@ -71,7 +71,7 @@ def _with_notes(settings: Settings, libraries: Iterable[Path | str | None]) -> l
     return [folder for folder in folders if holds_patients(folder)]
 
 
-def guarded_run(settings: Settings, folder: Path, patients: bool) -> Settings:
+def protect_run_folder(settings: Settings, folder: Path, patients: bool) -> Settings:
     """The same for what reads answers out of a run's folder, or one of its pairs; `patients`: some are about records.
 
     It is said and written down for that folder: a library that let its notes be answered elsewhere has not said that
@@ -81,7 +81,7 @@ def guarded_run(settings: Settings, folder: Path, patients: bool) -> Settings:
 
 
 def _held(settings: Settings, folders: Sequence[Path]) -> Settings:
-    hosts = dict(settings.elsewhere())
+    hosts = dict(settings.remote_hosts())
     for folder in folders:
         if settings.allow_remote or (hosts and not settings.local_only and read_remote(folder).allowed):
             allow_remote(folder, hosts.values())
@@ -110,7 +110,7 @@ def open_models(settings: Settings, cache: ReplyCache | None) -> dict[str, ChatM
         if model is None:
             bare = load_chat(wanted, settings.home, settings.threads)
             limits = wanted if wanted.is_endpoint else wanted.model_copy(update={"concurrency": SLOTS})
-            model = layered(
+            model = add_layers(
                 bare, limits, cache=cache, budget=budget, record=settings.record, log_text=settings.log_text
             )
             made.append((wanted, model))
@@ -118,7 +118,7 @@ def open_models(settings: Settings, cache: ReplyCache | None) -> dict[str, ChatM
     return models
 
 
-def open_cache(settings: Settings, opened: Opened | None) -> tuple[ReplyCache | None, str | None]:
+def open_cache(settings: Settings, opened: LibrarySearch | None) -> tuple[ReplyCache | None, str | None]:
     """The cache of replies, and what a reader must know where there is none although the settings have it on.
 
     It lies in the library, so that what quotes documents stays with them; without a library, among the models. Raises
@@ -143,7 +143,7 @@ def open_cache(settings: Settings, opened: Opened | None) -> tuple[ReplyCache | 
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class LibrarySearch:
     """A library open for reading and its search, with whatever else that needs. Use as a context manager."""
 
     library: Library
@@ -177,7 +177,7 @@ class Opened:
         self.close()
 
 
-def open_retriever(settings: Settings, library: Path | str, search: bool = True) -> Opened:
+def open_library_search(settings: Settings, library: Path | str, search: bool = True) -> LibrarySearch:
     """The library, opened for reading, and its search. No encoder is loaded where only words are searched; nothing but
     the library is opened where nothing is searched (`search` False), as where records are read whole.
 
@@ -185,10 +185,10 @@ def open_retriever(settings: Settings, library: Path | str, search: bool = True)
     """
     path = local_path(library)
     # Chat models are not opened here: whoever opens them is held to the same.
-    guarded(settings.model_copy(update={"models": Models()}), path)
+    protect_patient_data(settings.model_copy(update={"models": ModelsByRole()}), path)
     if not search:
         opened = Library.open(path)
-        return Opened(opened, Retriever(opened, None), rosters=_rosters([opened]))
+        return LibrarySearch(opened, Retriever(opened, None), rosters=_rosters([opened]))
     needs_encoder = settings.by != "bm25" or (settings.strategy == "brief-context" and settings.preflight.enabled)
     reranker = None
     if settings.rerank.name is not None:
@@ -206,17 +206,17 @@ def open_retriever(settings: Settings, library: Path | str, search: bool = True)
         also=[Searched(store, other) for store, other in also],
         beside=[Searched(store, other, store.path.name) for store, other in beside],
         remedy=settings.long_questions,
-        sentences=sentences,
+        sentences=find_sentences,
         reranker=reranker,
         rerank_depth=settings.rerank.depth,
         fusion_times=settings.fusion_times,
     )
     literature = tuple(store for store, _ in beside)
     rosters = _rosters([first, *literature])
-    return Opened(first, retriever, tuple(store for store, _ in also), literature, rosters)
+    return LibrarySearch(first, retriever, tuple(store for store, _ in also), literature, rosters)
 
 
-def rosters_of(*libraries: Path | str) -> tuple[Roster, ...]:
+def read_rosters(*libraries: Path | str) -> tuple[Roster, ...]:
     """Whose records these hold, where nothing else is read of them; a folder that is no library has none.
 
     Raises LibraryDamaged, StorageError.
@@ -248,21 +248,21 @@ def _searched(settings: Settings, path: Path, encoder_name: str | None) -> tuple
     return Library.open(path, encoder_fingerprint=encoder.fingerprint), encoder
 
 
-def library_told(library: Library) -> dict[str, Any]:
+def describe_library(library: Library) -> dict[str, Any]:
     """A library as a run's recipe tells of it: which one, and how large."""
     return {"id": library.manifest.library_id, "passages": library.count()[1]}
 
 
-def examples_told(library: Library) -> dict[str, Any]:
+def describe_examples(library: Library) -> dict[str, Any]:
     """The same of a library of solved questions, and what finds them."""
-    return {**library_told(library), "encoder": library.manifest.encoder_name}
+    return {**describe_library(library), "encoder": library.manifest.encoder_name}
 
 
 @dataclass(frozen=True, slots=True)
 class ExampleSearch:
     """A library of solved questions, and which of them are shown."""
 
-    opened: Opened
+    opened: LibrarySearch
     wanted: ExampleSettings
     seed: int
 
@@ -273,7 +273,7 @@ class ExampleSearch:
         while True:
             passages, notes = self._passages(question, depth)
             found = chosen(passages, question, self.wanted.k, self.wanted.leak_similarity)
-            n = len(found.shown)
+            n = len(found.examples)
             if n == self.wanted.k or len(passages) < depth:
                 fewer = [f"{n} of the {self.wanted.k} wanted: the library has no more"] if n < self.wanted.k else []
                 return replace(found, notes=(*self.notes, *notes, *fewer))
@@ -308,7 +308,9 @@ def open_examples(settings: Settings) -> ExampleSearch | None:
     if wanted.rerank is not None:
         rerank = RerankSettings(name=wanted.rerank, depth=max(1, wanted.k * wanted.rerank_times))
     changes = {"by": "dense", "strategy": "rag", "encoder": None, "fuse": (), "beside": (), "rerank": rerank}
-    return ExampleSearch(open_retriever(settings.model_copy(update=changes), wanted.library), wanted, settings.seed)
+    return ExampleSearch(
+        open_library_search(settings.model_copy(update=changes), wanted.library), wanted, settings.seed
+    )
 
 
 def open_reward(settings: Settings) -> RewardModel | None:
@@ -321,7 +323,7 @@ def _key(variable: str) -> Callable[[], str | None]:
     return lambda: os.environ.get(variable)
 
 
-def encoder_to_add(settings: Settings, library: Path, ready_made: bool) -> tuple[Encoder, str]:
+def load_ingest_encoder(settings: Settings, library: Path, ready_made: bool) -> tuple[Encoder, str]:
     """The encoder that additions to this library need, and its name.
 
     For ready-made vectors of MedCPT, and for a library of them, it need not be installed: then a stand-in that refuses
@@ -330,18 +332,18 @@ def encoder_to_add(settings: Settings, library: Path, ready_made: bool) -> tuple
     from epicrisis.library.manifest import PRECOMPUTED, complete_manifest
 
     made = complete_manifest(library)
-    name = settings.encoder or (made.encoder_name if made else READY_MADE if ready_made else DEFAULT_ENCODER)
+    name = settings.encoder or (made.encoder_name if made else PRECOMPUTED_ENCODER if ready_made else DEFAULT_ENCODER)
     try:
         return load_encoder(name, settings.home, settings.threads), name
     except ModelMissing:
         precomputed = made.encoder_fingerprint.startswith(PRECOMPUTED) if made else ready_made
         if settings.encoder is not None or not precomputed:
             raise
-        dimensions = made.dimensions if made else READY_MADE_DIMENSIONS
+        dimensions = made.dimensions if made else PRECOMPUTED_DIMENSIONS
         return PrecomputedEncoder(f"{PRECOMPUTED}{name}", name, dimensions), name
 
 
-def scope_of(settings: ScopeSettings, patient: str | None = None, question: Question | None = None) -> Scope:
+def build_scope(settings: ScopeSettings, patient: str | None = None, question: Question | None = None) -> Scope:
     """What a search may see by the settings, for that patient; with `hide_gold` not the question's own documents."""
     gold = question.gold_documents if question is not None and settings.hide_gold else ()
     return Scope(

@@ -12,16 +12,16 @@ import difflib
 import json
 import os
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from epicrisis.errors import SettingsError
-from epicrisis.privacy import without_secrets
-from epicrisis.settings import KEYS, Settings
+from epicrisis.privacy import strip_secrets
+from epicrisis.settings import API_KEY_VARIABLE, Settings, setting_rows
 
 # Read by others than these settings: the folder of test data, the file of settings, the keys.
 _OTHER_VARIABLES = {"EPICRISIS_DATA", "EPICRISIS_CONFIG", "EPICRISIS_REQUIRE_ALL"}
@@ -29,17 +29,17 @@ _UNTOLD = {"api_key_env", "api_key_file", "extra"}
 """What is written here by mistake may be a key: no message repeats it."""
 
 
-def load(flags: Mapping[str, Any] | None = None, config: Path | None = None) -> Settings:
+def load_settings(flags: Mapping[str, Any] | None = None, config: Path | None = None) -> Settings:
     """The settings in force. `flags`: nested values that win over everything, `None` meaning "not said".
 
     Raises SettingsError with the place and the cure.
     """
     path = _config_path(config)
     values = _read_toml(path) if path else {}
-    values = merged(values, _from_environment(os.environ))
+    values = merge_tables(values, _from_environment(os.environ))
     _without_permission(values)
-    values = merged(values, _without_none(flags or {}))
-    values = merged(_preset(values.get("preset")), values)
+    values = merge_tables(values, _without_none(flags or {}))
+    values = merge_tables(_preset(values.get("preset")), values)
     if "home" not in values and os.environ.get("XDG_DATA_HOME"):
         values["home"] = Path(os.environ["XDG_DATA_HOME"]) / "epicrisis"
     try:
@@ -70,18 +70,18 @@ def _config_path(config: Path | None) -> Path | None:
     )
 
 
-def presets() -> dict[str, dict[str, Any]]:
+def read_presets() -> dict[str, dict[str, Any]]:
     """Every preset there is, as a file of settings would say it, on top of the preset that it names."""
     said = tomllib.loads(resources.files("epicrisis").joinpath("presets.toml").read_text(encoding="utf-8"))
-    return {name: merged(said.get(values.get("preset"), {}), values) for name, values in said.items()}
+    return {name: merge_tables(said.get(values.get("preset"), {}), values) for name, values in said.items()}
 
 
 def _preset(name: object) -> dict[str, Any]:
     if name is None:
         return {}
-    if not isinstance(name, str) or name not in presets():
-        raise SettingsError(f"no preset is called {name}: known are {', '.join(presets())}")
-    return presets()[name]
+    if not isinstance(name, str) or name not in read_presets():
+        raise SettingsError(f"no preset is called {name}: known are {', '.join(read_presets())}")
+    return read_presets()[name]
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def overrides(said: Sequence[str]) -> dict[str, Any]:
+def parse_overrides(said: Sequence[str]) -> dict[str, Any]:
     """`KEY=VALUE` texts, the keys dotted (`votes.n=20`), nested as settings are; lists and tables as JSON. Raises
     SettingsError where one is not of that form, or is `allow_remote`."""
     values: dict[str, Any] = {}
@@ -104,7 +104,7 @@ def overrides(said: Sequence[str]) -> dict[str, Any]:
         if not separator or not key.strip():
             raise SettingsError("a setting is said as KEY=VALUE, such as votes.n=20")
         *tables, last = key.strip().split(".")
-        values = merged(values, _nested(tables, {last: _plain(value)}))
+        values = merge_tables(values, _nested(tables, {last: _plain(value)}))
     _without_permission(values)
     return values
 
@@ -116,7 +116,7 @@ def _nested(tables: Sequence[str], value: dict[str, Any]) -> dict[str, Any]:
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for name in sorted(environment):
-        if not name.startswith("EPICRISIS_") or name in _OTHER_VARIABLES or name.startswith(KEYS):
+        if not name.startswith("EPICRISIS_") or name in _OTHER_VARIABLES or name.startswith(API_KEY_VARIABLE):
             continue
         *tables, key = name.removeprefix("EPICRISIS_").lower().split("__")
         place = values
@@ -136,12 +136,12 @@ def _plain(value: str) -> Any:
         return value
 
 
-def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+def merge_tables(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """Both tables as one; where both say something the upper one holds."""
     both = dict(below)
     for key, value in above.items():
         old = both.get(key)
-        both[key] = merged(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+        both[key] = merge_tables(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
     return both
 
 
@@ -150,25 +150,15 @@ def _without_none(flags: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in cleaned.items() if value != {}}
 
 
-def known_keys(table: type[BaseModel] = Settings, prefix: str = "") -> Iterator[str]:
-    """Every key there is, dotted."""
-    for name, field in table.model_fields.items():
-        kinds = (field.annotation, *get_args(field.annotation))
-        inner = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
-        if inner is None:
-            yield prefix + name
-        else:
-            yield from known_keys(inner, f"{prefix}{name}.")
-
-
 def _explain(error: ValidationError) -> str:
     """One thing wrong, in one line: an unknown key where there is one, as what seems to be missing may be that."""
     wrong = error.errors(include_url=False)
     first = next((each for each in wrong if each["type"] == "extra_forbidden"), wrong[0])
     key = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(key, list(known_keys()), n=1, cutoff=0.5)
-        cure = f"did you mean {near[0]}?" if near else f"known are {', '.join(known_keys())}"
+        keys = [row.key for row in setting_rows()]
+        near = difflib.get_close_matches(key, keys, n=1, cutoff=0.5)
+        cure = f"did you mean {near[0]}?" if near else f"known are {', '.join(keys)}"
         return f"unknown setting {key}: {cure}"
     said = first["msg"].removeprefix("Value error, ")
     return said if not key else f"setting {key}: {said[:1].lower()}{said[1:]}{_told(first['input'], key)}"
@@ -178,4 +168,4 @@ def _told(value: Any, key: str) -> str:
     """What the setting says, where that cannot be a secret."""
     if _UNTOLD & set(key.split(".")) or not isinstance(value, (str, int, float)):
         return ""
-    return f" (it says {(without_secrets(value.strip()) if isinstance(value, str) else value)!r})"
+    return f" (got {(strip_secrets(value.strip()) if isinstance(value, str) else value)!r})"

@@ -1,30 +1,42 @@
-"""Partial ISO dates, as publications and notes have them (`2015`, `2015-06`, `2015-06-30`, `2015-06-30T10:30`), and
-dates as a sentence spells them. Knows no document.
-"""
+"""Partial ISO dates (`2015`, `2015-06`, `2015-06-30`, `2015-06-30T10:30`), and dates in text."""
 
 from __future__ import annotations
 
 import calendar
+import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import TypeAlias
 
-Moment: TypeAlias = tuple[datetime, datetime]
-"""The first and the last minute that a date can mean."""
+TimeRange: TypeAlias = tuple[datetime, datetime]
+"""The first and the last minute a date can mean."""
+
+_TIME = re.compile(r"(\d\d)(?::(\d\d)(?::\d\d(?:\.\d+)?)?)?(?:Z|[+-]\d\d:?\d\d)?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class DateMention:
+    """A date in a text, at `text[start:end]`."""
+
+    start: int
+    end: int
+    readings: tuple[str, ...]
+    """The partial ISO dates it can mean, sorted. `03/04/2150` has two, as the order of day and month is unknown, and
+    `3/14/19` has one in each of the 20th to the 22nd century."""
 
 
 @lru_cache(maxsize=65536)
 def last_day(date: str) -> int:
-    """The last day a (partial) ISO date can mean, as the number yyyymmdd: `2015` is 20151231, `2015-06` is 20150630.
+    """Return the last day a partial ISO date can mean, as the number yyyymmdd: `2015-06` is 20150630.
 
-    A time of day behind the date is left out. Raises ValueError for anything that is not such a date.
+    A time of day is ignored. Raises ValueError for anything else.
     """
     day_part = date[:10] if date[10:11] in ("T", " ") else date
     parts = day_part.split("-")
-    if not 1 <= len(parts) <= 3 or len(parts[0]) != 4 or not all(part.isdecimal() for part in parts):
+    if not 1 <= len(parts) <= 3 or len(parts[0]) != 4 or not all(map(str.isdecimal, parts)):
         raise ValueError(f"not a date of the form YYYY, YYYY-MM or YYYY-MM-DD: {date!r}")
     year = int(parts[0])
     month = int(parts[1]) if len(parts) > 1 else 12
@@ -38,21 +50,20 @@ def last_day(date: str) -> int:
 
 
 def first_day(date: str) -> int:
-    """The first day a (partial) ISO date can mean, as `last_day` does: `2015` is 20150101."""
+    """Return the first day a partial ISO date can mean, in the form of `last_day`: `2015` is 20150101."""
     day = last_day(date)
     parts = date[:10].split("-")
-    return day // 10_000 * 10_000 + 101 if len(parts) == 1 else day // 100 * 100 + 1 if len(parts) == 2 else day
-
-
-_TIME = re.compile(r"(\d\d)(?::(\d\d)(?::\d\d(?:\.\d+)?)?)?(?:Z|[+-]\d\d:?\d\d)?", re.ASCII)
+    if len(parts) == 1:
+        return day // 10_000 * 10_000 + 101
+    return day // 100 * 100 + 1 if len(parts) == 2 else day
 
 
 @lru_cache(maxsize=65536)
-def moment(date: str) -> Moment:
-    """The first and the last minute of a partial ISO date: `2015-06` is 2015-06-01 00:00 to 2015-06-30 23:59.
+def time_range(date: str) -> TimeRange:
+    """Return the first and the last minute of a partial ISO date: `2015-06` is 2015-06-01 00:00 to 2015-06-30 23:59.
 
-    A time of day (`T10`, `T10:30`, `T10:30:15`) narrows it to an hour or a minute. It is read as the clock on the wall
-    that it was written by: a zone behind it is left out. Raises ValueError for anything that is not such a date.
+    A time of day (`T10`, `T10:30`, `T10:30:15`) narrows the range to an hour or a minute. It is local time; a time zone
+    is ignored. Raises ValueError for anything else.
     """
     last, first = last_day(date), first_day(date)
     start = datetime(first // 10_000, first // 100 % 100, first % 100)
@@ -66,30 +77,14 @@ def moment(date: str) -> Moment:
     return since, since + timedelta(minutes=0 if time[2] else 59)
 
 
-def surely_before(a: Moment, b: Moment) -> bool:
-    """True when all that `a` can mean lies before all that `b` can mean."""
+def is_before(a: TimeRange, b: TimeRange) -> bool:
+    """Return whether all of `a` lies before all of `b`."""
     return a[1] < b[0]
 
 
-def may_meet(a: Moment, b: Moment) -> bool:
-    """True when both can mean one minute: `2015` and `2015-06-30` may, `2015-05` and `2015-06` may not."""
+def may_overlap(a: TimeRange, b: TimeRange) -> bool:
+    """Return whether both ranges share a minute: `2015` and `2015-06-30` do, `2015-05` and `2015-06` do not."""
     return a[0] <= b[1] and b[0] <= a[1]
-
-
-# -- dates in a sentence --------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A date as it stands in a text, `text[start:end]`.
-
-    `readings` are the partial ISO dates that it can be, sorted: `03/04/2150` has two, for nobody says whether the day
-    or the month stands first, and `3/14/19` has one in each of the 20th to the 22nd century.
-    """
-
-    start: int
-    end: int
-    readings: tuple[str, ...]
 
 
 _MONTHS = {name.lower(): number for number, name in enumerate(calendar.month_abbr) if name}
@@ -114,41 +109,40 @@ _SPELLINGS = [
 ]
 
 
-def dates_in(text: str) -> tuple[Written, ...]:
-    """Dates that name a day or a month and a year, in order of the text, none inside another.
+def find_dates(text: str) -> tuple[DateMention, ...]:
+    """Return the dates in a text in order, without overlaps. Each has a year, and a month or a day.
 
-    Of the forms `2150-03-04 10:30`, `2150/3/4`, `2150-03`, `3/4/2150`, `3/4/50`, `4.3.2150`, `March 4th, 2150`,
-    `4 Mar 2150` and `March 2150`. What no calendar has (`2150-13-01`) is no date. A year alone is a number.
+    Known forms are `2150-03-04 10:30`, `2150/3/4`, `2150-03`, `3/4/2150`, `3/4/50`, `4.3.2150`, `March 4th, 2150`,
+    `4 Mar 2150` and `March 2150`. Impossible dates (`2150-13-01`) are skipped. A year alone counts as a number.
     """
-    found: list[Written] = []
-    taken = bytearray(len(text))
+    mentions: list[DateMention] = []
+    covered = bytearray(len(text))
     for spelling in _SPELLINGS:
         for match in spelling.finditer(text):
             start, end = match.span()
-            readings = tuple(sorted(set(_readings(match.groupdict()))))
-            if readings and not any(taken[start:end]):
-                found.append(Written(start, end, readings))
-                taken[start:end] = b"\1" * (end - start)
-    return tuple(sorted(found, key=lambda each: each.start))
+            readings = tuple(sorted(set(_read_date(match.groupdict()))))
+            if readings and not any(covered[start:end]):
+                mentions.append(DateMention(start, end, readings))
+                covered[start:end] = b"\1" * (end - start)
+    return tuple(sorted(mentions, key=lambda mention: mention.start))
 
 
-def _readings(parts: dict[str, str | None]) -> Iterator[str]:
-    """Every partial ISO date in the calendar that these parts of a spelled one can be."""
-    year, month = parts["year"] or "", parts.get("month")
-    years = [year] if len(year) == 4 else [f"{century}{year}" for century in (19, 20, 21)]
+def _read_date(parts: Mapping[str, str | None]) -> Iterator[str]:
+    """Yield every possible partial ISO date with these parts."""
+    text, month = parts["year"] or "", parts.get("month")
+    years = [text] if len(text) == 4 else [f"{century}{text}" for century in (19, 20, 21)]
     if month is None:
         one, two = parts["one"] or "", parts["two"] or ""
         days = [(one, two), (two, one)] if parts["mark"] != "." else [(two, one)]
     else:
-        days = [(month if month.isdecimal() else str(_MONTHS[month[:3].lower()]), parts.get("day") or "")]
-    for each in years:
-        for number, day in days:
-            date = f"{each}-{int(number):02}" + (f"-{int(day):02}" if day else "")
-            hour, minute = int(parts.get("hour") or 24), int(parts.get("minute") or 0)
-            if hour < 24 and minute < 60:
-                date += f"T{hour:02}:{minute:02}"
-            try:
-                moment(date)
-            except ValueError:
-                continue
-            yield date
+        number = month if month.isdecimal() else str(_MONTHS[month[:3].lower()])
+        days = [(number, parts.get("day") or "")]
+    hour, minute = int(parts.get("hour") or 24), int(parts.get("minute") or 0)
+    clock = f"T{hour:02}:{minute:02}" if hour < 24 and minute < 60 else ""
+    for year, (number, day) in itertools.product(years, days):
+        date = f"{year}-{int(number):02}{f'-{int(day):02}' if day else ''}{clock}"
+        try:
+            time_range(date)
+        except ValueError:
+            continue
+        yield date

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from epicrisis.answering.baselines import documents_asked
+from epicrisis.answering.document_answers import build_documents_request
 from epicrisis.answering.strategy_context import Context, fits
-from epicrisis.prompts import passage_text
+from epicrisis.prompts import format_passage
 from epicrisis.protocols import Message
 from epicrisis.retrieval.event_mentions import stating, telling
 from epicrisis.retrieval.record_context import in_time, within_budget
@@ -23,7 +23,7 @@ from epicrisis.types import Passage, Question, Ranking, Scope
 
 
 @dataclass(frozen=True, slots=True)
-class TimeAsked:
+class TimeRestriction:
     """What a question says of time, held against the times of the notes that it may be answered from."""
 
     hidden: frozenset[str] = frozenset()
@@ -52,7 +52,7 @@ class TimeAsked:
         )
 
     @property
-    def whole(self) -> TimeAsked:
+    def whole(self) -> TimeRestriction:
         """The same with no note left out."""
         return replace(self, hidden=frozenset(), undated=0)
 
@@ -62,45 +62,45 @@ class TimeAsked:
         return tuple(f"{each}: no note is left out" for each in self.unresolved)
 
 
-NO_TIME = TimeAsked()
-AGAIN = "the notes that were left in do not answer it: asked once more with the whole record"
-NOTHING_LEFT = "nothing is found in the notes that were left in: the whole record is searched"
+NO_RESTRICTION = TimeRestriction()
+RETRY_MESSAGE = "the notes that were left in do not answer it: asked once more with the whole record"
+EMPTY_MESSAGE = "nothing is found in the notes that were left in: the whole record is searched"
 
 
-def time_asked(text: str, notes: Callable[[], Sequence[Passage]]) -> TimeAsked:
+def resolve_time_restriction(text: str, notes: Callable[[], Sequence[Passage]]) -> TimeRestriction:
     """Of a question about a record; `notes` gives the record, and is not called where the question says no time."""
     if not read(text):
-        return NO_TIME
+        return NO_RESTRICTION
     record = notes()
-    found = resolve(
+    find_evidence = resolve(
         text,
         NoteTime.of(record),
         lambda event: telling(event, record),
         lambda time, years: stating(time, record, years),
     )
     dates = {note.document_id: note.date for note in record}
-    left = frozenset() if found.documents is None else dates.keys() - found.documents
+    left = frozenset() if find_evidence.documents is None else dates.keys() - find_evidence.documents
     undated = sum(dates[document] is None for document in left)
-    return TimeAsked(frozenset(left), len(dates), undated, found.told, found.unresolved)
+    return TimeRestriction(frozenset(left), len(dates), undated, find_evidence.told, find_evidence.unresolved)
 
 
-def found(settings: Settings, retriever: Retriever, text: str, scope: Scope) -> Ranking:
+def find_evidence(settings: Settings, retriever: Retriever, text: str, scope: Scope) -> Ranking:
     """The best `k` documents, passages or whole notes, best first. Literature alone has no notes."""
     search = retriever.notes if settings.unit == "note" and scope.patient is not None else retriever.found
-    return search(text, settings.k, settings.by, scope, settings.counted(scope.patient))
+    return search(text, settings.k, settings.by, scope, settings.count_unit(scope.patient))
 
 
-def ordered(settings: Settings, patient: str | None, ranking: Ranking) -> Ranking:
+def order_evidence(settings: Settings, patient: str | None, ranking: Ranking) -> Ranking:
     """The ranking as it is read: by time or as it is."""
-    return in_time(ranking) if by_time(settings, patient) else ranking
+    return in_time(ranking) if is_chronological(settings, patient) else ranking
 
 
-def by_time(settings: Settings, patient: str | None) -> bool:
+def is_chronological(settings: Settings, patient: str | None) -> bool:
     """Whether what is found stands in the order of time."""
     return settings.order == "time" or (settings.order is None and patient is not None)
 
 
-async def fitting(question: Question, context: Context, ranking: Ranking, tokens: int | None) -> Ranking:
+async def fit_notes(question: Question, context: Context, ranking: Ranking, tokens: int | None) -> Ranking:
     """The first notes of the ranking that fit into so many tokens, or without a figure into the writer's window, whole.
 
     What is left out is said. The best note is kept however long it is: whether it can be read the window decides.
@@ -111,7 +111,7 @@ async def fitting(question: Question, context: Context, ranking: Ranking, tokens
     else:
         model = context.models["writer"]
         counts = {
-            passage.id: await model.count_tokens((Message("user", passage_text(passage)),))
+            passage.id: await model.count_tokens((Message("user", format_passage(passage)),))
             for passage in ranking.passages
         }
         kept, _ = within_budget(ranking.passages, tokens, lambda passage: counts[passage.id])
@@ -126,6 +126,6 @@ async def fitting(question: Question, context: Context, ranking: Ranking, tokens
 
 
 async def _within_window(question: Question, context: Context, notes: tuple[Passage, ...]) -> tuple[Passage, ...]:
-    while notes and not await fits(context, "writer", *documents_asked(question, context, notes)):
+    while notes and not await fits(context, "writer", *build_documents_request(question, context, notes)):
         notes = notes[:-1]
     return notes

@@ -22,17 +22,17 @@ from epicrisis.answers import (
     EVENT_NAMES,
     Answered,
     AnswerStarted,
-    Called,
-    Delta,
     Drafted,
     Event,
     ExamplesFound,
     Failure,
     MapFinished,
     MapStarted,
+    ModelCalled,
     Notice,
     PreflightChecked,
     Retrieved,
+    TextDelta,
     Voted,
 )
 from epicrisis.errors import ChatError, StorageError
@@ -105,7 +105,7 @@ def _opened() -> list[LogFile]:
 
 def log_event(question_key: str, event: Event) -> None:
     """One line for one event, none for the pieces of a stream. `question_key`: as `Question.key`."""
-    if _LOGGER.isEnabledFor(logging.INFO) and not isinstance(event, Delta):
+    if _LOGGER.isEnabledFor(logging.INFO) and not isinstance(event, TextDelta):
         _say({"question": _key(question_key), "event": EVENT_NAMES[type(event)], **_told(event)})
 
 
@@ -148,7 +148,7 @@ def _told(event: Event) -> dict[str, Any]:
             return _found(event)
         case MapStarted() | MapFinished() | Voted() | Drafted() | AnswerStarted():
             return _step(event)
-        case Called():
+        case ModelCalled():
             names = {key: _id(getattr(event, key)) for key in ("stage", "model", "prompt_sha256", "template")}
             ended = event.finish_reason
             known = ended in _ENDS or isinstance(getattr(errors, ended, None), type)
@@ -168,7 +168,7 @@ def _told(event: Event) -> dict[str, Any]:
                 **parts,
                 "usage": asdict(answer.usage),
             }
-        case Delta():
+        case TextDelta():
             return {}
         case _:
             assert_never(event)

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from epicrisis.answering.refining import Refining
-from epicrisis.answering.strategy_context import Context, Sampling
-from epicrisis.answering.voting import Voting
+from epicrisis.answering.strategy_context import Context, RefiningOptions
+from epicrisis.answering.structured_request import Sampling
+from epicrisis.answering.voting import VotingOptions
 from epicrisis.retrieval.record_context import IN_TIME
 from epicrisis.types import CountUnit, Examples, ExtractionTarget, Preflight, Question, Ranking, Scope, StrategyName
 
@@ -34,8 +34,8 @@ class RunOverrides:
     temperature: float | None = None
     scope: Scope | None = None
     """What the question may see."""
-    voting: Voting | None = None
-    refining: Refining | None = None
+    voting: VotingOptions | None = None
+    refining: RefiningOptions | None = None
     examples: Examples | None = None
     """Shown as they are; nothing is looked for then."""
     extract: ExtractionTarget | None = None
@@ -45,10 +45,10 @@ class RunOverrides:
     """Read in a second asking where `ranking` leaves notes out by time and does not answer."""
 
 
-AS_SET = RunOverrides()
+NO_OVERRIDES = RunOverrides()
 
 
-def treated(context: Context, treatment: RunOverrides) -> Context:
+def apply_overrides(context: Context, treatment: RunOverrides) -> Context:
     """The context with what the treatment says in place of what the settings say."""
     return replace(
         context,

@@ -20,41 +20,49 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
 
-from epicrisis.answering.abstention import says_untold, withhold_unverified
-from epicrisis.answering.baselines import PROMPTS, chain_of_thought, closed_book, rag
+from epicrisis.answering.abstention import chose_unanswerable, withhold_unverified
+from epicrisis.answering.baselines import chain_of_thought, closed_book, full_context, rag
 from epicrisis.answering.brief_context import brief_context
-from epicrisis.answering.full_context import full_context
 from epicrisis.answering.next_token import zero_shot
 from epicrisis.answering.open_medprompt import ensemble_refining, self_reflection
-from epicrisis.answering.refining import Refining
-from epicrisis.answering.reward import judged
+from epicrisis.answering.reward import request_reward
 from epicrisis.answering.self_consistency import NO_EXAMPLES, medprompt, self_consistency
-from epicrisis.answering.strategy_context import Context, Rewarder, Sampling
-from epicrisis.answering.voting import Voting
-from epicrisis.answers import Answer, Answered, Called, Delta, Event, Notice, Usage
+from epicrisis.answering.strategy_context import PROMPTS, Context, RefiningOptions, Rewarder
+from epicrisis.answering.structured_request import Sampling
+from epicrisis.answering.voting import VotingOptions
+from epicrisis.answers import Answer, Answered, Event, ModelCalled, Notice, TextDelta, Usage
 from epicrisis.components import (
     ExampleSearch,
-    Opened,
-    examples_told,
-    guarded,
-    library_told,
+    LibrarySearch,
+    build_scope,
+    describe_examples,
+    describe_library,
+    list_remote_hosts,
     open_cache,
     open_examples,
+    open_library_search,
     open_models,
-    open_retriever,
     open_reward,
-    remote_hosts,
-    rosters_of,
-    scope_of,
+    protect_patient_data,
+    read_rosters,
 )
 from epicrisis.errors import EpicrisisError, InputError, SettingsError
-from epicrisis.evidence_selection import AGAIN, NO_TIME, TimeAsked, by_time, fitting, found, ordered, time_asked
+from epicrisis.evidence_selection import (
+    NO_RESTRICTION,
+    RETRY_MESSAGE,
+    TimeRestriction,
+    find_evidence,
+    fit_notes,
+    is_chronological,
+    order_evidence,
+    resolve_time_restriction,
+)
 from epicrisis.library.patients import MIXED, Roster, check_patient, resolved_patient
 from epicrisis.logs import log_error, log_event, open_log
 from epicrisis.models.catalogue import is_demo
-from epicrisis.overrides import AS_SET, RunOverrides, treated
-from epicrisis.privacy import quiet_logs, without_secrets
-from epicrisis.prompts import folder_hash
+from epicrisis.overrides import NO_OVERRIDES, RunOverrides, apply_overrides
+from epicrisis.privacy import silence_dependency_logs, strip_secrets
+from epicrisis.prompts import hash_prompts
 from epicrisis.protocols import ChatModel, RewardModel
 from epicrisis.retrieval.preflight import named_rules
 from epicrisis.retrieval.record_context import IN_TIME
@@ -131,7 +139,7 @@ class Pipeline:
         self,
         settings: Settings,
         models: Mapping[str, ChatModel],
-        opened: Opened | None = None,
+        opened: LibrarySearch | None = None,
         examples: ExampleSearch | None = None,
         reward: RewardModel | None = None,
         *,
@@ -161,16 +169,16 @@ class Pipeline:
         Raises UserError (no such library, another encoder, no such model) before any call is made.
         """
         needed = {settings.strategy, *strategies}
-        quiet_logs()
-        settings = guarded(settings, library)
+        silence_dependency_logs()
+        settings = protect_patient_data(settings, library)
         with ExitStack() as held:
             if settings.log is not None:
                 held.callback(open_log(settings.log, settings.log_text).close)
             opened, rosters = None, tuple[Roster, ...]()
             if library is not None and needed - WITHOUT_LIBRARY:
-                opened = held.enter_context(open_retriever(settings, library, bool(needed - WITHOUT_SEARCH)))
+                opened = held.enter_context(open_library_search(settings, library, bool(needed - WITHOUT_SEARCH)))
             elif library is not None:
-                rosters = rosters_of(library, *settings.beside)
+                rosters = read_rosters(library, *settings.beside)
             examples = open_examples(settings) if needed & WITH_EXAMPLES else None
             if examples is not None:
                 held.enter_context(examples.opened)
@@ -187,13 +195,13 @@ class Pipeline:
                 examples,
                 open_reward(settings) if "self-reflection" in needed else None,
                 notes=[note] if note else [],
-                remote=remote_hosts(settings, library),
+                remote=list_remote_hosts(settings, library),
                 rosters=rosters,
                 held=held.pop_all(),
             )
 
     async def events(
-        self, question: Question, scope: Scope | None = None, treatment: RunOverrides = AS_SET
+        self, question: Question, scope: Scope | None = None, treatment: RunOverrides = NO_OVERRIDES
     ) -> AsyncIterator[Event]:
         """What happens, as it happens; the last event is `Answered`. Leaving cancels the calls in flight."""
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
@@ -201,14 +209,14 @@ class Pipeline:
 
         def emit(event: Event) -> None:
             log_event(question.key, event)
-            if not isinstance(event, Delta):
+            if not isinstance(event, TextDelta):
                 recorded.append(event)
             queue.put_nowait(event)
 
         async def work() -> Answer:
             try:
                 seen = await self.resolved(
-                    scope or treatment.scope or scope_of(self._settings.scope, question=question)
+                    scope or treatment.scope or build_scope(self._settings.scope, question=question)
                 )
                 await self.check([replace(question, patient=seen.patient)])
                 for event in (*self._warnings(), *await self._mixed(seen, treatment)):
@@ -229,7 +237,7 @@ class Pipeline:
         finally:
             task.cancel()
             await asyncio.wait([task])
-        usage = sum((event.usage for event in recorded if isinstance(event, Called)), Usage())
+        usage = sum((event.usage for event in recorded if isinstance(event, ModelCalled)), Usage())
         last = Answered(replace(answer, usage=usage, trace=tuple(recorded)))
         log_event(question.key, last)
         yield last
@@ -248,19 +256,21 @@ class Pipeline:
             answer = await STRATEGIES[name](question, context)
             return withhold_unverified(answer) if withhold else answer
 
-        context = treated(self.context(emit, scope, asked), treatment)
+        context = apply_overrides(self.context(emit, scope, asked), treatment)
         answer = await ask(context)
         if not is_narrowed(asked, treatment):
             return answer
-        if answer.state != "abstained" and not says_untold(answer):
+        if answer.state != "abstained" and not chose_unanswerable(answer):
             return replace(answer, narrowing="kept")
-        emit(Notice("timeline", AGAIN))
-        whole = treated(self.context(emit, scope, asked.whole), without_narrowing(treatment))
+        emit(Notice("timeline", RETRY_MESSAGE))
+        whole = apply_overrides(self.context(emit, scope, asked.whole), without_narrowing(treatment))
         # One question has one deadline.
         again = await ask(replace(whole, deadline=context.deadline))
         return replace(again, narrowing="lifted")
 
-    async def answer(self, question: Question, scope: Scope | None = None, treatment: RunOverrides = AS_SET) -> Answer:
+    async def answer(
+        self, question: Question, scope: Scope | None = None, treatment: RunOverrides = NO_OVERRIDES
+    ) -> Answer:
         """The answer alone, its trace included."""
         async for event in self.events(question, scope, treatment):
             if isinstance(event, Answered):
@@ -303,7 +313,7 @@ class Pipeline:
         return replace(answer, patient=scope.patient, patient_name=known.name if known else None)
 
     @property
-    def opened(self) -> Opened | None:
+    def opened(self) -> LibrarySearch | None:
         """The library and its search; `None` where the strategy reads none. Closed with the pipeline."""
         return self._opened
 
@@ -318,24 +328,24 @@ class Pipeline:
     def recipe(self) -> dict[str, Any]:
         """All that decides the answers: settings, models, the library's identity and size, this version."""
         settings = self._settings.model_dump(include=_DECIDES, exclude={"examples": {"library", "encoder"}})
-        if self._settings.preflight.is_named:
+        if self._settings.preflight.uses_named_rule:
             settings["preflight"]["rules"] = to_json(named_rules())
         recipe: dict[str, Any] = {
             "epicrisis": version("epicrisis"),
-            "prompts": folder_hash(PROMPTS),
+            "prompts": hash_prompts(PROMPTS),
             "settings": settings,
             "models": {role: _told(self._settings.model_for(role)) for role in self._settings.roles},
         }
         if self._opened is not None:
             libraries = (self._opened.library, *self._opened.others)
-            told = [library_told(each) for each in libraries]
+            told = [describe_library(each) for each in libraries]
             recipe["library"] = {**told[0], "fused": told[1:]}
             if self._opened.beside:
-                recipe["library"]["beside"] = [library_told(each) for each in self._opened.beside]
+                recipe["library"]["beside"] = [describe_library(each) for each in self._opened.beside]
         if self._remote:
             recipe["remote"] = list(self._remote)
         if self._examples is not None:
-            recipe["examples"] = examples_told(self._examples.opened.library)
+            recipe["examples"] = describe_examples(self._examples.opened.library)
         return recipe
 
     async def aclose(self) -> None:
@@ -352,7 +362,9 @@ class Pipeline:
     ) -> None:
         await self.aclose()
 
-    def context(self, emit: Callable[[Event], None], scope: Scope, time_asked: TimeAsked = NO_TIME) -> Context:
+    def context(
+        self, emit: Callable[[Event], None], scope: Scope, time_asked: TimeRestriction = NO_RESTRICTION
+    ) -> Context:
         """What a strategy is handed."""
         settings = self._settings
         searched = replace(scope, hidden=scope.hidden | time_asked.hidden)
@@ -374,7 +386,7 @@ class Pipeline:
                 n=check.n,
                 threshold=check.threshold,
                 depth=check.depth,
-                count=settings.counted(searched.patient),
+                count=settings.count_unit(searched.patient),
             )
 
         async def examples(question: Question) -> Examples:
@@ -387,7 +399,7 @@ class Pipeline:
 
         scored = Rewarder(reward) if self._reward is not None else None
         if scored is None and "reward" in settings.roles:
-            scored = Rewarder(judged, settings.model_for("reward").name)
+            scored = Rewarder(request_reward, settings.model_for("reward").name)
         deadline = settings.deadline_seconds
         made = Context(
             models=self._models,
@@ -397,39 +409,41 @@ class Pipeline:
             record=record,
             preflight=preflight if settings.preflight.enabled else None,
             partition=settings.partition,
-            count=settings.counted(scope.patient),
+            count=settings.count_unit(scope.patient),
             seed=settings.seed,
             sampling={role: _sampling(settings.model_for(role)) for role in settings.roles},
             deadline=None if deadline is None else time.monotonic() + deadline,
-            voting=Voting(**settings.votes.model_dump()),
+            voting=VotingOptions(**settings.votes.model_dump()),
             examples=None if self._examples is None else examples,
-            refining=Refining(
+            refining=RefiningOptions(
                 settings.refine.drafts, settings.refine.rounds, settings.refine.keep or ("best" if scored else "last")
             ),
             reward=scored,
             extract=settings.extract,
-            about=((IN_TIME,) if scope.patient and by_time(settings, scope.patient) else ()) + time_asked.said,
+            about=((IN_TIME,) if scope.patient and is_chronological(settings, scope.patient) else ()) + time_asked.said,
         )
         return made
 
-    async def time_asked(self, question: Question, scope: Scope, treatment: RunOverrides = AS_SET) -> TimeAsked:
+    async def time_asked(
+        self, question: Question, scope: Scope, treatment: RunOverrides = NO_OVERRIDES
+    ) -> TimeRestriction:
         """Return what the question says of time, held against the notes that it will be answered from."""
         placed, strategy = treatment.ranking, treatment.strategy or self._settings.strategy
         unread = strategy in WITHOUT_LIBRARY or (placed is None and self._opened is None) or treatment.about is not None
         if unread or scope.patient is None or not self._settings.timeline:
-            return NO_TIME
+            return NO_RESTRICTION
         notes = self._needed().record if placed is None else lambda _: placed
-        asked = await self._offload(time_asked, question.text, lambda: notes(scope).passages)
+        asked = await self._offload(resolve_time_restriction, question.text, lambda: notes(scope).passages)
         shown_whole = placed is not None or strategy == "full-context"
         return asked.whole if shown_whole else asked
 
     async def _found(self, question: Question, scope: Scope, context: Context) -> Ranking:
         """What the strategy reads: as much as is wanted and fits, in the order that is wanted."""
         settings = self._settings
-        ranking = await self._offload(found, settings, self._needed(), question.text, scope)
+        ranking = await self._offload(find_evidence, settings, self._needed(), question.text, scope)
         if settings.unit == "note":
-            ranking = await fitting(question, context, ranking, settings.note_tokens)
-        return _said(ordered(settings, question.patient, ranking), context)
+            ranking = await fit_notes(question, context, ranking, settings.note_tokens)
+        return _said(order_evidence(settings, question.patient, ranking), context)
 
     async def _record(self, question: Question, context: Context) -> Ranking:
         """Every note of the patient's record. Raises InputError where the question is of no patient."""
@@ -464,7 +478,7 @@ class Pipeline:
         ]
 
 
-def is_narrowed(asked: TimeAsked, treatment: RunOverrides) -> bool:
+def is_narrowed(asked: TimeRestriction, treatment: RunOverrides) -> bool:
     """Return whether notes are left out by time, so that an abstention is asked once more."""
     return bool(asked.hidden) or treatment.whole is not None
 
@@ -486,4 +500,4 @@ def _sampling(model: ModelSettings) -> Sampling:
 
 def _told(model: ModelSettings) -> dict[str, Any]:
     """What of a model decides its replies, and no secret that its address may hold."""
-    return {**model.model_dump(include=_DECIDES_REPLIES), "name": without_secrets(model.name)}
+    return {**model.model_dump(include=_DECIDES_REPLIES), "name": strip_secrets(model.name)}

@@ -1,7 +1,9 @@
-"""Text from outside made safe to show: documents, ids, file names, models' replies and errors of endpoints.
+"""Make text from outside safe to display: documents, ids, file names, replies of models and errors of endpoints.
 
-`printable` replaces what a terminal would obey instead of showing it: control characters (ESC, C1, DEL), characters
-that reorder or hide text (bidirectional controls, zero-width ones), line and paragraph separators, and lone surrogates.
+`printable` replaces characters a terminal would interpret: control characters (ESC, C1, DEL), characters that reorder
+or hide text (bidirectional controls, zero-width characters), line and paragraph separators, and lone surrogates.
+`replace_surrogates` removes lone surrogates only. They cannot be stored in a file or database, and models write them
+both as characters and as JSON escapes.
 """
 
 from __future__ import annotations
@@ -13,40 +15,72 @@ import unicodedata
 
 REPLACEMENT = "\ufffd"
 GUTTER = "  | "
-"""Before each further line of a text that is not the program's own. No line of the program's own begins so."""
+"""Begins each further line of a text from outside. No line of the program itself begins with it."""
+SURROGATES_REPLACED = "the reply contains a lone surrogate, which is not a character: it was replaced by U+FFFD"
 
 _JOINERS = "\u00ad\u200c\u200d"
-"""Format characters that stay: the soft hyphen, and the two joiners that Persian, Indic scripts and emoji need."""
+"""Format characters to keep: the soft hyphen, and the joiners of Persian, Indic scripts and emoji."""
 _BREAKS = re.compile("\r\n|[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
 _SUSPECT = re.compile("[^ -~]")
+_ESCAPES = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<lone>\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\.",
+    re.DOTALL,
+)
 
 
 def printable(text: str, *, lines: bool = False) -> str:
-    """Return the text as one line that is safe to show: unsafe characters become U+FFFD, line breaks and tabs a space.
+    """Return the text as one line that is safe to display.
 
-    With `lines` newlines and tabs stay: for text that the program has laid out itself from printable parts.
+    Unsafe characters become U+FFFD; line breaks and tabs become spaces. With `lines`, newlines and tabs are kept, for
+    text the program has laid out from printable parts.
     """
     if lines:
-        return _SUSPECT.sub(lambda found: found[0] if found[0] in "\n\t" else _shown(found), text)
-    return _SUSPECT.sub(_shown, _BREAKS.sub(" ", text).replace("\t", " "))
+        return _SUSPECT.sub(lambda match: match[0] if match[0] in "\n\t" else _replacement(match), text)
+    return _SUSPECT.sub(_replacement, _BREAKS.sub(" ", text).replace("\t", " "))
 
 
-def printable_lines(text: str) -> list[str]:
-    """Return the lines of a text from outside, each one printable; every kind of line break ends a line."""
+def split_printable_lines(text: str) -> list[str]:
+    """Return the lines of a text from outside, each printable. All kinds of line breaks end a line."""
     return [printable(line) for line in _BREAKS.split(text)]
 
 
 def printable_json(text: str) -> str:
-    r"""Return JSON text with unsafe characters as \u escapes: the same data, and safe to show."""
-    return _SUSPECT.sub(lambda found: found[0] if found[0] == "\n" or _is_safe(found[0]) else _escaped(found[0]), text)
+    r"""Return JSON text with unsafe characters as \u escapes. The data are the same."""
+    return _SUSPECT.sub(lambda match: match[0] if match[0] == "\n" or _is_safe(match[0]) else _escape(match[0]), text)
 
 
-def shell_quoted(*words: str | os.PathLike[str]) -> str:
-    r"""Return a command's words as a shell reads them back, also where a word holds unsafe characters ($'\x1b')."""
-    return " ".join(_quoted(os.fspath(word)) for word in words)
+def quote_for_shell(*words: str | os.PathLike[str]) -> str:
+    r"""Return a command line that a shell reads back as these words. Unsafe characters are escaped ($'\x1b')."""
+    return " ".join(_quote(os.fspath(word)) for word in words)
 
 
-def _quoted(word: str) -> str:
+def replace_surrogates(text: str) -> str:
+    """Return the text with U+FFFD for each lone surrogate, as a character or a JSON escape.
+
+    Two surrogate characters that form a pair become their character.
+    """
+    if has_surrogate(text):
+        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if "\\ud" not in text and "\\uD" not in text:
+        return text
+    return _ESCAPES.sub(lambda match: "\\ufffd" if match["lone"] else match[0], text)
+
+
+def ends_in_high_surrogate(text: str) -> bool:
+    """Return whether the text ends in the first half of a surrogate pair."""
+    return "\ud800" <= text[-1:] <= "\udbff"
+
+
+def has_surrogate(text: str) -> bool:
+    """Return whether the text contains a surrogate character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _quote(word: str) -> str:
     if printable(word) == word:
         return shlex.quote(word)
     pieces = []
@@ -60,14 +94,14 @@ def _quoted(word: str) -> str:
     return f"$'{''.join(pieces)}'"
 
 
-def _shown(found: re.Match[str]) -> str:
-    return found[0] if _is_safe(found[0]) else REPLACEMENT
+def _replacement(match: re.Match[str]) -> str:
+    return match[0] if _is_safe(match[0]) else REPLACEMENT
 
 
 def _is_safe(character: str) -> bool:
     return character in _JOINERS or unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     units = character.encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+    return "".join(f"\\u{high:02x}{low:02x}" for high, low in zip(units[::2], units[1::2], strict=True))

@@ -101,7 +101,7 @@ def _refuse(host: object) -> None:
 # -- addresses ------------------------------------------------------------------------------------------------------
 
 
-def host_of(url: str) -> str | None:
+def parse_host(url: str) -> str | None:
     """The host of a URL, lower-cased; `None` where it has none, or none that can be read."""
     try:
         return urlsplit(url).hostname
@@ -109,7 +109,7 @@ def host_of(url: str) -> str | None:
         return None
 
 
-def outside(value: str | PurePath) -> str | None:
+def remote_host(value: str | PurePath) -> str | None:
     """What beyond this machine a setting names: a host, a share, or the scheme of a store. `None` for plain names, for
     local paths and for URLs of this machine."""
     text = str(value)
@@ -118,9 +118,9 @@ def outside(value: str | PurePath) -> str | None:
     found = _SCHEME.match(text)
     if found is None:
         return None
-    host = host_of(text)
+    host = parse_host(text)
     if found[1].lower() in ("http", "https"):
-        return None if host and is_local(host) else host or without_secrets(text)
+        return None if host and is_local(host) else host or strip_secrets(text)
     return f"{found[1]}://{host or ''}"
 
 
@@ -132,7 +132,7 @@ def local_path(path: str | PurePath) -> Path:
     return Path(path).expanduser()
 
 
-def without_secrets(url: str) -> str:
+def strip_secrets(url: str) -> str:
     """The URL without user, password and what its query may hold of keys. Whatever is no URL stays as it is."""
     scheme, mark, _ = url.partition("://")
     if not mark or not _SCHEME.match(url):
@@ -175,7 +175,7 @@ def open_private(path: Path, flags: int) -> int:
     return descriptor
 
 
-def close_to_others(folder: Path) -> None:
+def restrict_to_owner(folder: Path) -> None:
     """Take every right of others from a folder and all that is in it: 0700 for folders, 0600 for files.
 
     What another user owns stays as it is, and so does what a link points to. A file system that keeps no modes takes
@@ -204,7 +204,7 @@ def _close(path: Path) -> None:
 # -- the libraries below --------------------------------------------------------------------------------------------
 
 
-def quiet_logs() -> None:
+def silence_dependency_logs() -> None:
     """Keeps the libraries below from logging requests: their texts may be a patient's.
 
     What their loggers say reaches no handler but one that was put on them directly, whatever level they are set to

@@ -20,21 +20,20 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from epicrisis.errors import ScopeViolation
-from epicrisis.facets import ArticleMark
 from epicrisis.protocols import Message
-from epicrisis.types import Passage, Scope
+from epicrisis.types import ArticleMark, Passage, Scope
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
 
-MARKS: Mapping[ArticleMark, str] = {
+MARK_LABELS: Mapping[ArticleMark, str] = {
     "retracted": "RETRACTED",
     "retraction-notice": "NOTICE OF A RETRACTION",
     "expression-of-concern": "EXPRESSION OF CONCERN",
     "corrected": "CORRECTED LATER",
 }
 """How a label and the screen tell of a mark."""
-ABOUT_MARKS = (
+MARKS_EXPLANATION = (
     "Capitals in a label say what became of an article since it appeared. Do not rely on a retracted one; where you "
     "use one that was doubted or corrected, say so."
 )
@@ -77,9 +76,9 @@ def fence(items: Iterable[str], label: str = "doc", marks: Sequence[Sequence[Art
     """
     rows = []
     for number, item in enumerate(items, 1):
-        told = ", ".join(MARKS[mark] for mark in marks[number - 1]) if marks else ""
+        told = ", ".join(MARK_LABELS[mark] for mark in marks[number - 1]) if marks else ""
         rows.append(f"[{label} {number}{f': {told}' if told else ''}] {escape(item)}")
-    about = [ABOUT_MARKS] if any(marks) else []
+    about = [MARKS_EXPLANATION] if any(marks) else []
     return "\n".join((*about, OPEN, *rows, CLOSE))
 
 
@@ -103,10 +102,10 @@ def fence_passages(passages: Sequence[Passage], scope: Scope) -> str:
                 f"passage {passage.id} lies outside the scope of this question; nothing was sent. "
                 "Please report this: the search should have left it out."
             )
-    return fence(map(passage_text, passages), marks=[passage.marks for passage in passages])
+    return fence(map(format_passage, passages), marks=[passage.marks for passage in passages])
 
 
-def passage_text(passage: Passage) -> str:
+def format_passage(passage: Passage) -> str:
     """A passage as a model reads it: title and date on the first line where they are known, then the text."""
     head = f"{passage.title} ({passage.date})" if passage.title and passage.date else passage.title
     return f"{head}\n{passage.text}" if head else passage.text
@@ -162,7 +161,7 @@ def render(package: str, name: str, **variables: object) -> Prompt:
     )
 
 
-def folder_hash(package: str) -> str:
+def hash_prompts(package: str) -> str:
     """One hash over all prompt files of a package: a run's recipe changes when any word of them does."""
     digest = hashlib.sha256()
     for file in sorted(resources.files(package).iterdir(), key=lambda file: file.name):

@@ -263,7 +263,7 @@ class Capabilities:
     """`None`: not known before the first call that asks for them."""
 
 
-OnDelta: TypeAlias = Callable[[str | None], None]
+DeltaCallback: TypeAlias = Callable[[str | None], None]
 """Called with each piece of a reply's text as it comes; with `None` where the reply broke off and starts over, so that
 what came before is void."""
 
@@ -274,7 +274,7 @@ class ChatModel(Protocol):
     @property
     def name(self) -> str: ...
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         """One reply; with `on_delta` it is streamed. Cancelling the call stops the work at the endpoint.
 
         Raises ChatError (retryable or not), carrying the usage of the failed tries.

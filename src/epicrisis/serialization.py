@@ -1,4 +1,4 @@
-"""Plain JSON data of any value: the wire form of `--json`, of the trace and of the run record. Knows no file."""
+"""Convert values to JSON data and back: the format of `--json`, traces and run records."""
 
 from __future__ import annotations
 
@@ -8,25 +8,38 @@ from pathlib import PurePath
 from typing import Any
 
 from epicrisis.answers import EVENT_NAMES, Quotation
-from epicrisis.types import Hit
+from epicrisis.types import EvidenceSpan, Hit, Question
 
 
 def to_json(value: Any) -> Any:
-    """Plain JSON data of any value here. Events carry their name under `event`; a quotation says `verified`, a hit
-    the `marks` of its document."""
+    """Return any value of the package as plain JSON data.
+
+    Events get their name under `event`. A quotation gets `verified`, a hit the `marks` of its document.
+    """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        out = {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        data: dict[str, Any] = {}
         if type(value) in EVENT_NAMES:
-            out = {"event": EVENT_NAMES[type(value)], **out}
+            data["event"] = EVENT_NAMES[type(value)]
+        for field in dataclasses.fields(value):
+            data[field.metadata.get("json", field.name)] = to_json(getattr(value, field.name))
         if isinstance(value, Quotation):
-            out["verified"] = value.verified
-        if isinstance(value, Hit) and (marks := value.passage.marks):
-            out["marks"] = list(marks)
-        return out
+            data["verified"] = value.verified
+        if isinstance(value, Hit) and value.passage.marks:
+            data["marks"] = list(value.passage.marks)
+        return data
     if isinstance(value, Mapping):
         return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [to_json(item) for item in value]
+        return list(map(to_json, value))
     if isinstance(value, (set, frozenset)):
-        return sorted(to_json(item) for item in value)
+        return sorted(map(to_json, value))
     return str(value) if isinstance(value, PurePath) else value
+
+
+def question_from_json(value: Mapping[str, Any]) -> Question:
+    """Return the question with this JSON form. Raises TypeError for unknown fields."""
+    fields = dict(value)
+    fields["other_answers"] = tuple(fields.pop("also", ()))
+    fields["gold_documents"] = tuple(fields.get("gold_documents", ()))
+    fields["evidence"] = tuple(EvidenceSpan(**span) for span in fields.get("evidence", ()))
+    return Question(**fields)

@@ -1,21 +1,22 @@
-"""Typed settings: every table and key there is, with its default. `configuration` reads them.
+"""Typed settings: every table and key, with default, unit and meaning. `configuration` reads them.
 
-Settings hold no key, only where one is. What of an address is secret (user, password) stands in no representation of
-them, written out or not, and in no message.
+Settings contain no API key, only its place. Secrets in addresses (user, password) appear neither in dumps and
+representations of settings nor in messages.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from pathlib import Path, PurePath
+from typing import Annotated, Any, Literal, NamedTuple, Self, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, model_validator
+from pydantic.fields import FieldInfo
 
 from epicrisis.dates import last_day
 from epicrisis.errors import InputError
-from epicrisis.privacy import host_of, local_path, outside, without_secrets
+from epicrisis.privacy import local_path, parse_host, remote_host, strip_secrets
 from epicrisis.types import (
     CountUnit,
     DraftSelection,
@@ -32,12 +33,20 @@ from epicrisis.types import (
 )
 
 ROLES = ("writer", "map", "reduce")
-
-KEYS = "EPICRISIS_API_KEY"
-"""Begins the names of variables that hold endpoints' keys (`EPICRISIS_API_KEY_MAP`)."""
-
-
+API_KEY_VARIABLE = "EPICRISIS_API_KEY"
+"""Prefix of the environment variables with API keys (`EPICRISIS_API_KEY_MAP`)."""
 MAX_RERANKED = 1000
+
+
+class SettingRow(NamedTuple):
+    """One line of the list of settings."""
+
+    key: str
+    """Dotted, such as `votes.n`."""
+    default: str
+    """As a settings file says it; empty if the setting has no default value."""
+    unit: str
+    meaning: str
 
 
 def _date(value: str) -> str:
@@ -52,7 +61,7 @@ def _local(path: Path) -> Path:
         raise ValueError(error.message) from None
 
 
-def _installed(name: str) -> str:
+def _local_name(name: str) -> str:
     _local(Path(name))
     return name
 
@@ -61,7 +70,7 @@ def _address(name: str) -> str:
     name = name.strip()
     if not re.match(r"https?:", name, re.IGNORECASE):
         return name
-    if host_of(name) is None or without_secrets(name).endswith("://..."):
+    if parse_host(name) is None or strip_secrets(name).endswith("://..."):
         raise ValueError("this URL cannot be read: write it as http://HOST:PORT/v1#model-name")
     scheme, _, rest = name.partition(":")
     return f"{scheme.lower()}:{rest}"
@@ -69,17 +78,26 @@ def _address(name: str) -> str:
 
 def _variable(name: str) -> str:
     if not re.fullmatch(r"[A-Z_][A-Z0-9_]{0,63}", name):
-        raise ValueError("give the name of the variable that holds the key (capitals, digits, _), not the key")
+        raise ValueError("give the name of the variable with the key (capitals, digits, _), not the key")
     return name
+
+
+def _is_none(value: object) -> bool:
+    return value is None
+
+
+def _setting(default: Any, meaning: str, unit: str = "", **constraints: Any) -> Any:
+    """Build the field of a key. `constraints` are those of pydantic's `Field`."""
+    return Field(default, description=meaning, json_schema_extra={"unit": unit}, **constraints)
 
 
 Date = Annotated[str, AfterValidator(_date)]
 LocalPath = Annotated[Path, AfterValidator(_local)]
-Installed = Annotated[str, AfterValidator(_installed)]
+NameOrPath = Annotated[str, AfterValidator(_local_name)]
 """A name of the catalogue, or a path."""
-Address = Annotated[str, AfterValidator(_address), PlainSerializer(without_secrets)]
-"""A name, a path or a URL. Written out it has lost its secrets."""
-Variable = Annotated[str, AfterValidator(_variable)]
+NameOrUrl = Annotated[str, AfterValidator(_address), PlainSerializer(strip_secrets)]
+"""A name, a path or a URL. Serialized without secrets."""
+VariableName = Annotated[str, AfterValidator(_variable)]
 
 
 class _Table(BaseModel):
@@ -87,340 +105,461 @@ class _Table(BaseModel):
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for key, value in super().__repr_args__():
-            yield key, without_secrets(value) if isinstance(value, str) else value
+            yield key, strip_secrets(value) if isinstance(value, str) else value
 
     def __hash__(self) -> int:
-        """Tables with free parameters hold dictionaries, which have no hash of their own."""
+        """Return a hash of the representation, since some tables contain dictionaries."""
         return hash(repr(self))
 
 
 class Price(_Table):
-    """US dollars for a million tokens. `cached`: of those of the prompt that the endpoint had computed before."""
+    """The price of a model."""
 
-    input: float = Field(ge=0)
-    output: float = Field(ge=0)
-    cached: float | None = Field(None, ge=0)
+    input: float = Field(ge=0, description="Price of prompt tokens.", json_schema_extra={"unit": "US$ per million"})
+    output: float = Field(
+        ge=0, description="Price of completion tokens.", json_schema_extra={"unit": "US$ per million"}
+    )
+    cached: float | None = _setting(
+        None, "Price of prompt tokens from the endpoint's prefix cache. Default: as input.", "US$ per million", ge=0
+    )
 
 
 class ModelSettings(_Table):
     """One chat model."""
 
-    name: Address = "smollm2-135m"
-    """A name of the catalogue, a `.gguf` file, or the URL of an OpenAI-compatible endpoint
-    (`http://127.0.0.1:8000/v1#model-name`)."""
-    api_key_env: Variable = KEYS
-    """The environment variable that holds the endpoint's key. Read when a client is made. Not `OPENAI_API_KEY` by
-    default: a key meant for one service would go to whatever endpoint is named."""
-    api_key_file: LocalPath | None = None
-    """A file that holds the key and nothing else; goes before the variable."""
-    context_tokens: int | None = Field(None, ge=256)
-    """The window, where the endpoint does not tell; for the embedded model the window to make."""
-    timeout_seconds: float = Field(600.0, gt=0)
-    temperature: float = Field(0.0, ge=0, le=2)
-    top_p: float = Field(1.0, gt=0, le=1)
-    concurrency: int = Field(8, ge=1)
-    """Calls in flight at once, exactly. The embedded model has one slot and takes them in turn."""
-    requests_per_minute: float | None = Field(None, gt=0)
-    tokens_per_minute: float | None = Field(None, gt=0)
-    """Prompt and completion together."""
-    tries: int = Field(5, ge=1)
-    """Of one call, where it fails in a way that may pass. Being told to wait (429) is no try."""
-    retry_seconds: float = Field(120.0, gt=0)
-    """How long a call may be tried again, all in all."""
-    max_reasoning_tokens: int = Field(0, ge=0)
-    """Room for thinking, beside the answer's. 0: the model is none that thinks."""
-    json_schema: bool | None = None
-    """Whether it can be held to a JSON schema; found out at the first call where not said."""
-    option_logprobs: bool | None = None
-    """Whether it tells the log-probabilities of tokens; found out likewise."""
-    price: Price | None = None
-    """Where not said: the installed price list, by endpoint and model; what it does not know is unknown, not free."""
-    extra: dict[str, Any] = Field(default_factory=dict, repr=False)
-    """Parameters of this endpoint alone, sent with every call (`{reasoning_effort = "low"}`)."""
+    name: NameOrUrl = _setting(
+        "smollm2-135m",
+        "Model: a catalogue name, a .gguf file, or the URL of an OpenAI-compatible endpoint "
+        "(http://127.0.0.1:8000/v1#model-name).",
+    )
+    # Not OPENAI_API_KEY: a key for one service would go to any endpoint.
+    api_key_env: VariableName = _setting(API_KEY_VARIABLE, "Environment variable with the endpoint's API key.")
+    api_key_file: LocalPath | None = _setting(
+        None, "File with the API key and nothing else. Wins over the variable.", "path"
+    )
+    context_tokens: int | None = _setting(
+        None,
+        "Context window, if the endpoint does not report it. Size of the window of an embedded model.",
+        "tokens",
+        ge=256,
+    )
+    timeout_seconds: float = _setting(600.0, "Longest wait for one call.", "seconds", gt=0)
+    temperature: float = _setting(0.0, "Sampling temperature.", ge=0, le=2)
+    top_p: float = _setting(1.0, "Nucleus sampling: share of probability to sample from.", gt=0, le=1)
+    concurrency: int = _setting(8, "Concurrent calls. An embedded model takes one at a time.", "calls", ge=1)
+    requests_per_minute: float | None = _setting(None, "Rate limit. Default: none.", "requests per minute", gt=0)
+    tokens_per_minute: float | None = _setting(
+        None, "Rate limit for prompt and completion together. Default: none.", "tokens per minute", gt=0
+    )
+    tries: int = _setting(
+        5, "Attempts per call after errors that may pass. Waiting after a 429 is not an attempt.", "attempts", ge=1
+    )
+    retry_seconds: float = _setting(120.0, "Longest time for all attempts of one call.", "seconds", gt=0)
+    max_reasoning_tokens: int = _setting(
+        0, "Tokens for reasoning, in addition to the answer. 0: not a reasoning model.", "tokens", ge=0
+    )
+    json_schema: bool | None = _setting(
+        None, "Whether the endpoint enforces a JSON schema. Default: detected at the first call."
+    )
+    option_logprobs: bool | None = _setting(
+        None, "Whether the endpoint returns log-probabilities of tokens. Default: detected at the first call."
+    )
+    price: Price | None = _setting(
+        None, "Price of the model. Default: from the installed price list; a model not listed has an unknown price."
+    )
+    extra: dict[str, Any] = Field(
+        default_factory=dict,
+        repr=False,
+        description='Parameters of this endpoint, sent with every call ({reasoning_effort = "low"}).',
+    )
 
     @property
     def is_endpoint(self) -> bool:
-        """Whether it is asked over a network, if only this machine's; else it runs in this process."""
+        """Whether the model is reached over a network, even on this machine. False: it runs in this process."""
         return "://" in self.name
 
 
-class Models(_Table):
-    """One chat model a role; without a name of its own it is the writer's. `judge` judges finished runs' answers,
-    `reward` scores drafts of answers."""
+class ModelsByRole(_Table):
+    """One chat model per role. A role without a model name of its own uses the writer."""
 
-    writer: ModelSettings = ModelSettings()
-    map: ModelSettings | None = None
-    reduce: ModelSettings | None = None
-    judge: ModelSettings | None = None
-    reward: ModelSettings | None = None
-    """A chat model that marks drafts, where `refine.reward_model` is not at hand; without either nobody does."""
+    writer: ModelSettings = _setting(ModelSettings(), "Writes the answers.")
+    map: ModelSettings | None = _setting(None, "Reads the partitions of the evidence.")
+    reduce: ModelSettings | None = _setting(None, "Combines the findings.")
+    judge: ModelSettings | None = _setting(None, "Judges the answers of finished runs.")
+    reward: ModelSettings | None = _setting(
+        None, "Scores drafts if refine.reward_model is not set. Without either, drafts have no score."
+    )
 
 
 class PreflightSettings(_Table):
-    """The preflight check. Where signal, n or threshold is given, the others are the paper's (errata B2): overlap, 3,
-    0.2. `epicrisis preflight calibrate` fits them to a library."""
+    """The preflight check. With signal, n or threshold set, the others default to the paper's: overlap, 3, 0.2
+    (errata B2). `epicrisis preflight calibrate` fits them to a library."""
 
-    enabled: bool = True
-    rule: RuleName = "fitted"
-    """Where none of the three is given: the rule fitted to the library's encoder (`retrieval.preflight`), or the
-    paper's. Records, passages and encoders that none is fitted to have another one than the fitted; it is said."""
-    signal: SignalKind | None = Field(None, exclude_if=lambda kind: kind is None)
-    """What is looked at (`retrieval.signals`)."""
-    n: int | None = Field(None, ge=1, exclude_if=lambda n: n is None)
-    threshold: float | None = Field(None, ge=0, exclude_if=lambda threshold: threshold is None)
-    """One prompt will do where the signal is greater: below 1 for an overlap, in the ranker's scores for a gap."""
-    depth: int = Field(16, ge=1)
-    """Documents, or passages, that are ranked anew; see `count`."""
+    enabled: bool = _setting(True, "Check before map-reduce whether one prompt is enough.")
+    rule: RuleName = _setting(
+        "fitted",
+        "Rule if signal, n and threshold are not set: fitted to the library's encoder, or the paper's. A notice names "
+        "the rule used for records, passages and encoders without a fitted one.",
+    )
+    signal: SignalKind | None = _setting(None, "Signal of the check. Default: of the rule.", exclude_if=_is_none)
+    n: int | None = _setting(
+        None, "Length of the compared lists. Default: of the rule.", "documents or passages", ge=1, exclude_if=_is_none
+    )
+    threshold: float | None = _setting(
+        None,
+        "One prompt is enough if the signal is greater: below 1 for an overlap, in the ranker's scores for a gap. "
+        "Default: of the rule.",
+        ge=0,
+        exclude_if=_is_none,
+    )
+    depth: int = _setting(16, "How much of the dense ranking is ranked again.", "documents or passages", ge=1)
 
     @property
-    def is_named(self) -> bool:
-        """Whether `rule` says what the check goes by, since signal, n and threshold are all left out."""
+    def uses_named_rule(self) -> bool:
+        """Whether `rule` decides, as signal, n and threshold are not set."""
         return self.signal is None and self.n is None and self.threshold is None
 
 
 class RerankSettings(_Table):
-    """A reranker over the best `depth` passages: a catalogue name, a folder, or the URL of a `/v1/rerank` endpoint."""
+    """A reranker for the best passages."""
 
-    name: Address | None = None
-    depth: int = Field(64, ge=1, le=MAX_RERANKED)
-    api_key_env: Variable = KEYS
+    name: NameOrUrl | None = _setting(
+        None, "Reranker: a catalogue name, a folder, or the URL of a /v1/rerank endpoint. Default: none."
+    )
+    depth: int = _setting(64, "How many passages to rerank.", "passages", ge=1, le=MAX_RERANKED)
+    api_key_env: VariableName = _setting(API_KEY_VARIABLE, "Environment variable with the reranker's API key.")
 
 
 class VoteSettings(_Table):
-    """Self-consistency: the same question asked so often, at that temperature, and the majority's choice taken."""
+    """Self-consistency: sample several answers to the same question, and take the majority."""
 
-    n: int = Field(5, ge=1, le=1000)
-    temperature: float = Field(0.7, ge=0, le=2)
-    top_p: float = Field(1.0, gt=0, le=1)
-    shuffle: bool | None = None
-    """The options in another order for each vote; where not said, as the strategy has it (Medprompt does)."""
-    tie: TieRule = "abstain"
+    n: int = _setting(5, "Sampled answers per question.", "votes", ge=1, le=1000)
+    temperature: float = _setting(0.7, "Sampling temperature of the votes.", ge=0, le=2)
+    top_p: float = _setting(1.0, "Nucleus sampling of the votes.", gt=0, le=1)
+    shuffle: bool | None = _setting(
+        None, "Shuffle the options for each vote. Default: as the strategy does (Medprompt shuffles)."
+    )
+    tie: TieRule = _setting("abstain", "What a tied vote decides: abstain, or first-vote.")
 
 
 class ExampleSettings(_Table):
-    """Solved questions to show before the question (`epicrisis examples build`)."""
+    """Solved questions in the prompt (`epicrisis examples build`)."""
 
-    library: LocalPath | None = None
-    encoder: Installed | None = None
-    """What a new library of them is made with; where not said, `minilm`."""
-    k: int = Field(5, ge=0, le=100)
-    choose: Literal["nearest", "random", "fixed"] = "nearest"
-    """`random`: others for each question, drawn by the seed; `fixed`: the same for all. Both are controls."""
-    rerank: Address | None = None
-    """A reranker over the nearest `rerank_times` k of them (errata P7: made for query and article)."""
-    rerank_times: int = Field(3, ge=1, le=100)
-    leak_similarity: float = Field(0.8, gt=0, le=1)
-    """An example whose text is so similar to the question's is the question itself, and left out."""
+    library: LocalPath | None = _setting(None, "Library of solved questions. Default: none.", "path")
+    encoder: NameOrPath | None = _setting(None, "Encoder of a new library of solved questions. Default: minilm.")
+    k: int = _setting(5, "Solved questions per prompt.", "examples", ge=0, le=100)
+    choose: Literal["nearest", "random", "fixed"] = _setting(
+        "nearest",
+        "Selection: nearest, random for each question by the seed, or fixed for all. The last two are controls.",
+    )
+    rerank: NameOrUrl | None = _setting(
+        None, "Reranker for the nearest examples (errata P7: made for query and article). Default: none."
+    )
+    rerank_times: int = _setting(3, "Examples to rerank, as a multiple of k.", "times k", ge=1, le=100)
+    leak_similarity: float = _setting(
+        0.8,
+        "An example with text this similar to the question is excluded as the question itself.",
+        "cosine",
+        gt=0,
+        le=1,
+    )
 
 
 class RefineSettings(_Table):
-    """OpenMedprompt: drafts of ensemble refining, rounds of self-reflection, and which of its drafts is the answer."""
+    """OpenMedprompt: ensemble refining, self-reflection, and the choice of the final draft."""
 
-    drafts: int = Field(5, ge=1, le=1000)
-    rounds: int = Field(5, ge=0, le=1000)
-    reward_model: Installed | None = None
-    """A trained reward model: a catalogue name or a folder (extra `torch`)."""
-    keep: DraftSelection | None = None
-    """Where not said: the best by the reward model where there is one, else the last."""
+    drafts: int = _setting(5, "Drafts of ensemble refining.", "drafts", ge=1, le=1000)
+    rounds: int = _setting(5, "Rounds of self-reflection.", "rounds", ge=0, le=1000)
+    reward_model: NameOrPath | None = _setting(
+        None, "Trained reward model: a catalogue name or a folder (extra torch). Default: none."
+    )
+    keep: DraftSelection | None = _setting(
+        None, "Which draft is the answer: last, or best by reward. Default: best with a reward model, else last."
+    )
 
 
 class CacheSettings(_Table):
-    """Replies are kept by all that decides them, so that the same call is not paid for twice.
+    """The cache of replies: the same call is not paid for twice."""
 
-    `replay` answers from the cache alone and contacts nothing. Where no path is said it lies in the library, else among
-    the models; a library of patients' notes has it inside or not at all.
-    """
-
-    mode: Literal["on", "off", "replay"] = "on"
-    path: LocalPath | None = None
+    mode: Literal["on", "off", "replay"] = _setting(
+        "on", "Cache replies: on, off, or replay (answer from the cache only, contact nothing)."
+    )
+    path: LocalPath | None = _setting(
+        None,
+        "Folder of the cache. Default: in the library, or with the models without one. A library of patient notes "
+        "allows no other place than itself.",
+        "path",
+    )
 
 
 class BudgetSettings(_Table):
-    """What a run may spend, retries included. It stops before it would spend more; what it has is kept."""
+    """Limits of a run, retries included. It stops before it exceeds one, and keeps its results."""
 
-    tokens: int | None = Field(None, ge=1)
-    """Prompt and completion together."""
-    usd: float | None = Field(None, gt=0)
-    minutes: float | None = Field(None, gt=0)
+    tokens: int | None = _setting(None, "Limit for prompt and completion together. Default: none.", "tokens", ge=1)
+    usd: float | None = _setting(None, "Limit of the cost. Default: none.", "US$", gt=0)
+    minutes: float | None = _setting(None, "Limit of the time. Default: none.", "minutes", gt=0)
 
 
 class PlanSettings(_Table):
-    """A run that is expected to exceed one of these asks first."""
+    """Limits above which a run asks for confirmation first."""
 
-    ask_above_usd: float = Field(5.0, ge=0)
-    ask_above_tokens: int = Field(20_000_000, ge=0)
-    """Where the price is unknown."""
+    ask_above_usd: float = _setting(5.0, "Ask first if a run is expected to cost more.", "US$", ge=0)
+    ask_above_tokens: int = _setting(
+        20_000_000, "Ask first if a run at an unknown price is expected to use more.", "tokens", ge=0
+    )
 
 
 class EnergySettings(_Table):
-    """What a run's energy is estimated by, where no meter tells it, and what it emits. No answer depends on it."""
+    """Estimates of energy and emissions for runs without a power meter. They change no answer."""
 
-    watts_per_core: float = Field(12.0, ge=0)
-    """Of a processor core at work, where RAPL cannot be read: what Green Algorithms takes for any processor."""
-    endpoint_watts: float | None = Field(None, ge=0)
-    """Of all machines behind the endpoints together, while a run lasts; where not said their energy is unknown."""
-    kg_co2_per_kwh: float = Field(0.205, ge=0)
-    """Of the electricity. The context-retrieval study's (Table 13: 197.31 kg for 962.48 kWh), which calls it the
-    European Union's; no one's grid in particular."""
+    watts_per_core: float = _setting(
+        12.0,
+        "Power of a busy processor core if RAPL cannot be read, as Green Algorithms assumes for any processor.",
+        "watts",
+        ge=0,
+    )
+    endpoint_watts: float | None = _setting(
+        None, "Power of all machines behind the endpoints during a run. Default: unknown.", "watts", ge=0
+    )
+    kg_co2_per_kwh: float = _setting(
+        0.205,
+        "Emissions of electricity. The default is the context-retrieval study's (Table 13: 197.31 kg for 962.48 kWh), "
+        "given there for the European Union.",
+        "kg CO2 per kWh",
+        ge=0,
+    )
 
 
 class ScopeSettings(_Table):
-    """What a search may see, beside the patient; see `epicrisis.types.Scope`. `hide_gold`: a question's own documents
-    are hidden from it (leak guard, errata B15)."""
+    """Limits of what a search may return, in addition to the patient; see `epicrisis.types.Scope`."""
 
-    as_of: Date | None = None
-    since: Date | None = None
-    types: tuple[str, ...] = ()
-    journals: tuple[str, ...] = ()
-    without: tuple[Literal["retracted"], ...] = ("retracted",)
-    """What is left out: retracted articles, whenever they were retracted, and notices of retractions."""
-    include: tuple[Literal["retracted"], ...] = ()
-    """What is read all the same, marked (`--with`); it counts more than `without`."""
-    hide: tuple[str, ...] = ()
-    hide_gold: bool = False
+    as_of: Date | None = _setting(None, "Hide documents after this date, and undated ones. Default: none.", "date")
+    since: Date | None = _setting(None, "Hide documents before this date, and undated ones. Default: none.", "date")
+    types: tuple[str, ...] = _setting((), "Only these publication types. Default: all.")
+    journals: tuple[str, ...] = _setting((), "Only these journals. Default: all.")
+    without: tuple[Literal["retracted"], ...] = _setting(
+        ("retracted",), "Hide retracted articles, whenever retracted, and retraction notices."
+    )
+    include: tuple[Literal["retracted"], ...] = _setting(
+        (), "Read these documents all the same, with a mark (--with). Wins over without."
+    )
+    hide: tuple[str, ...] = _setting((), "Hide the documents with these ids.")
+    hide_gold: bool = _setting(False, "Hide the gold documents of each question from it (leak guard, errata B15).")
 
 
 class Settings(_Table):
-    """All settings."""
+    """All settings of a pipeline."""
 
-    preset: str | None = None
-    """Settings by one name (`presets.toml`), below all others: `cr`, `cr-benchmark`, `ehr`, `ehr-qwq-32b`, ..."""
-    home: LocalPath = Path("~/.local/share/epicrisis")
-    """Where pulled models lie."""
-    encoder: Installed | None = None
-    """Name or folder; where not said, the one the library was made with, and `minilm` for a new library."""
-    models: Models = Models()
-    by: SearchMode = "hybrid"
-    strategy: StrategyName = "brief-context"
-    k: int = Field(16, ge=1, le=1000)
-    """Documents that are read, or passages; see `count`."""
-    count: CountUnit | None = None
-    """What `k`, `partition` and the preflight check count. Where not said documents, and passages of a patient's
-    record."""
-    partition: int = Field(4, ge=1)
-    """Documents, or passages, a map call."""
-    rrf_k: int = Field(60, ge=1)
+    preset: str | None = _setting(
+        None, "Named group of settings below all others: cr, cr-benchmark, ehr, ehr-qwq-32b, ... Default: none."
+    )
+    home: LocalPath = _setting(Path("~/.local/share/epicrisis"), "Folder of downloaded models.", "path")
+    encoder: NameOrPath | None = _setting(
+        None, "Encoder: a name or a folder. Default: that of the library, and minilm for a new library."
+    )
+    models: ModelsByRole = ModelsByRole()
+    by: SearchMode = _setting("hybrid", "Search by vectors (dense), words (bm25) or both (hybrid).")
+    strategy: StrategyName = _setting("brief-context", "How to answer.")
+    k: int = _setting(16, "How much evidence to read.", "documents or passages, see count", ge=1, le=1000)
+    count: CountUnit | None = _setting(
+        None,
+        "Unit of k, partition and the preflight check. Default: documents, and passages for a patient record.",
+    )
+    partition: int = _setting(4, "Evidence per map call.", "documents or passages, see count", ge=1)
+    rrf_k: int = _setting(60, "Constant of reciprocal rank fusion.", ge=1)
     preflight: PreflightSettings = PreflightSettings()
-    long_questions: LongQuestionPolicy = "segments"
-    """What is done where a question is longer than the encoder's window."""
+    long_questions: LongQuestionPolicy = _setting(
+        "segments", "What to do with a question longer than the encoder's window."
+    )
     rerank: RerankSettings = RerankSettings()
-    fusion_times: int | None = Field(None, ge=1, exclude_if=lambda times: times is None)
-    """So many times k hits of each ranking enter a fusion (the EHR study: 2); where not said 100, or k if more. Where
-    documents are counted, k is the number of passages that they are chosen from."""
-    fuse: tuple[LocalPath, ...] = ()
-    """Further libraries of the same passages, made with other encoders: their dense rankings are fused."""
-    beside: tuple[LocalPath, ...] = ()
-    """Libraries of literature that are searched along with the first, in one ranking; no patient's notes of theirs."""
-    unit: EvidenceUnit = Field("chunk", exclude_if=lambda unit: unit == "chunk")
-    """What of a record is read: passages, or the `k` whole notes that the best of them stand in."""
-    note_tokens: int | None = Field(None, ge=1, exclude_if=lambda tokens: tokens is None)
-    """What whole notes may take together, by the writer's tokenizer; where not said, what its window leaves."""
-    order: EvidenceOrder | None = Field(None, exclude_if=lambda order: order is None)
-    """Where not said: by time where the question is of a patient, else by rank."""
-    timeline: bool = Field(True, exclude_if=lambda on: on)
-    """A question of a patient that says first, latest, during the second stay is held against the record's times."""
-    extract: ExtractionTarget = Field("span", exclude_if=lambda extract: extract == "span")
-    """What answers an extractive question."""
-    unverified: UnverifiedPolicy = Field("abstain", exclude_if=lambda unverified: unverified == "keep")
-    """What becomes of an answer from documents none of whose quotations stands in them: the question ends as an
-    abstention that shows it, or it is kept as an answer. Experiments keep it unless told otherwise."""
+    fusion_times: int | None = _setting(
+        None,
+        "Passages of each ranking that enter a fusion (the EHR study: 2). Default: 100 passages, or k if more.",
+        "times k",
+        ge=1,
+        exclude_if=_is_none,
+    )
+    fuse: tuple[LocalPath, ...] = _setting(
+        (), "Further libraries of the same passages with other encoders. Their dense rankings are fused.", "paths"
+    )
+    beside: tuple[LocalPath, ...] = _setting(
+        (), "Libraries of literature to search together with the first. Their patient notes are ignored.", "paths"
+    )
+    unit: EvidenceUnit = _setting(
+        "chunk",
+        "What to read of a record: passages (chunk), or the k whole notes of the best passages (note).",
+        exclude_if=lambda unit: unit == "chunk",
+    )
+    note_tokens: int | None = _setting(
+        None,
+        "Limit for whole notes together, by the writer's tokenizer. Default: the room in its window.",
+        "tokens",
+        ge=1,
+        exclude_if=_is_none,
+    )
+    order: EvidenceOrder | None = _setting(
+        None, "Order of the evidence. Default: time for a question about a patient, else rank.", exclude_if=_is_none
+    )
+    timeline: bool = _setting(
+        True,
+        "Restrict notes by time expressions of a question (first, latest, during the second stay).",
+        exclude_if=lambda on: on,
+    )
+    extract: ExtractionTarget = _setting(
+        "span",
+        "What answers an extractive question: a sentence or a span.",
+        exclude_if=lambda extract: extract == "span",
+    )
+    unverified: UnverifiedPolicy = _setting(
+        "abstain",
+        "What to do with an answer from documents without a verified quotation: abstain and show it, or keep it as an "
+        "answer. Experiments keep it unless this is set.",
+        exclude_if=lambda unverified: unverified == "keep",
+    )
     scope: ScopeSettings = ScopeSettings()
     votes: VoteSettings = VoteSettings()
     examples: ExampleSettings = ExampleSettings()
     refine: RefineSettings = RefineSettings()
-    seed: int = 0
-    deadline_seconds: float | None = Field(None, gt=0)
-    questions_at_once: int | None = Field(None, ge=1)
-    """Of a run; where not said as many as the writer takes calls at once, and one for embedded models."""
+    seed: int = _setting(0, "Seed of all random choices.")
+    deadline_seconds: float | None = _setting(None, "Longest time for one question. Default: none.", "seconds", gt=0)
+    questions_at_once: int | None = _setting(
+        None,
+        "Concurrent questions of a run. Default: the writer's concurrency, and one for embedded models.",
+        "questions",
+        ge=1,
+    )
     cache: CacheSettings = CacheSettings()
     budget: BudgetSettings = BudgetSettings()
     plan: PlanSettings = PlanSettings()
     energy: EnergySettings = EnergySettings()
-    record: LocalPath | None = None
-    """A JSONL file for every prompt and reply. It holds their texts: whoever reads it reads the documents."""
-    log: LocalPath | None = None
-    """A file for what happens: ids and counts, no text but with `log_text`."""
-    log_text: bool = False
-    local_only: bool = False
-    """Nothing but this machine may be asked. Always on where a library holds patients' notes and does not allow it."""
-    allow_remote: bool = False
-    """Lets a library's notes reach other machines: once said it is written down in the library's folder. It cannot be
-    said in a file or in the environment, which would allow it for libraries that nobody thought of."""
-    threads: int | None = Field(None, ge=1)
-    """Threads of the embedded models; all cores where not said."""
+    record: LocalPath | None = _setting(
+        None,
+        "JSONL file for every prompt and reply. It contains the text of the documents in them. Default: none.",
+        "path",
+    )
+    log: LocalPath | None = _setting(
+        None, "Log file with ids and counts, without text unless log_text is on. Default: none.", "path"
+    )
+    log_text: bool = _setting(False, "Write prompts and replies to the log.")
+    local_only: bool = _setting(
+        False, "Contact no other machine. Always on for a library of patient notes, unless remote use was allowed."
+    )
+    allow_remote: bool = _setting(
+        False,
+        "Let the notes of a library reach other machines. Recorded in the library's folder. Only as a flag, never in a "
+        "file or the environment, as it would then apply to libraries not thought of.",
+    )
+    threads: int | None = _setting(None, "Threads of embedded models. Default: all cores.", "threads", ge=1)
 
     @model_validator(mode="after")
-    def _go_together(self) -> Self:
+    def _check_combinations(self) -> Self:
         if self.log_text and self.log is None:
             raise ValueError("setting log_text: there is no log for the texts: name its file with log (--log FILE)")
-        files = [path for path in (self.log, self.record, self.cache.path) if path is not None]
+        files = list(filter(None, (self.log, self.record, self.cache.path)))
         if len(set(files)) < len(files):
-            raise ValueError("settings log, record and cache.path name one file: give each a file of its own")
+            raise ValueError("settings log, record and cache.path are the same file: give each its own")
+        self._check_preflight()
+        if self.strategy == "full-context" and self.beside:
+            raise ValueError(
+                "setting beside: full-context reads the patient record and no literature: use --strategy rag or "
+                "brief-context, or leave out beside (--beside)"
+            )
+        if self.strategy == "full-context" and self.order == "rank":
+            raise ValueError(
+                "setting order: full-context has no ranking, its notes are in order of time: use --strategy rag or "
+                "brief-context, or leave out order (--order rank)"
+            )
+        examples = self.examples
+        if examples.rerank is not None and examples.k * examples.rerank_times > MAX_RERANKED:
+            raise ValueError(
+                f"setting examples.rerank_times: {examples.rerank_times} times {examples.k} examples exceed the limit "
+                f"of {MAX_RERANKED:,} for reranking: reduce one of them"
+            )
+        if self.local_only and self.allow_remote:
+            raise ValueError("local_only (--local-only) and --allow-remote contradict each other: give one of them")
+        for key, host in self.remote_hosts() if self.local_only else ():
+            raise ValueError(
+                f"setting {key}: local_only (--local-only) is on and {host} is not this machine: name something on "
+                "this machine, or turn local_only off"
+            )
+        return self
+
+    def _check_preflight(self) -> None:
         check = self.preflight
         if check.threshold is not None and check.threshold >= 1 and not (check.signal or "overlap").endswith("gap"):
             raise ValueError(
-                "setting preflight.threshold: no overlap is above 1: give less, or enabled = false to read all "
-                f"questions in parts (it says {check.threshold:g})"
+                "setting preflight.threshold: no overlap is above 1: give a lower one, or enabled = false to read all "
+                f"questions in partitions (got {check.threshold:g})"
             )
         if check.enabled and check.signal == "reranker-overlap" and self.rerank.name is None:
             raise ValueError(
                 "setting preflight.signal: reranker-overlap needs a reranker: name one with rerank.name (--rerank)"
             )
-        if self.strategy == "full-context" and self.beside:
-            raise ValueError(
-                "setting beside: full-context reads the patient's record and no literature: ask with --strategy rag or "
-                "brief-context, or leave beside (--beside) out"
-            )
-        if self.strategy == "full-context" and self.order == "rank":
-            raise ValueError(
-                "setting order: full-context ranks nothing, its notes stand by time: ask with --strategy rag or "
-                "brief-context, or leave order (--order rank) out"
-            )
-        shown = self.examples
-        if shown.rerank is not None and shown.k * shown.rerank_times > MAX_RERANKED:
-            raise ValueError(
-                f"setting examples.rerank_times: {shown.rerank_times} times {shown.k} examples are more than the "
-                f"{MAX_RERANKED:,} that are reranked: give less of one of them"
-            )
-        if self.local_only and self.allow_remote:
-            raise ValueError("local_only (--local-only) and --allow-remote contradict each other: give one of them")
-        for key, elsewhere in self.elsewhere() if self.local_only else ():
-            raise ValueError(
-                f"setting {key}: local_only (--local-only) is on and {elsewhere} is not this machine: name "
-                "something on this machine, or turn local_only off"
-            )
-        return self
 
-    def elsewhere(self) -> Iterator[tuple[str, str]]:
-        """What the settings name beyond this machine: keys, dotted, and the hosts, without what is secret of them."""
-        for key, value in _places(self):
-            if (host := outside(value)) is not None:
+    def remote_hosts(self) -> Iterator[tuple[str, str]]:
+        """Yield the dotted key and the host, without secrets, of every setting that names another machine."""
+        for key, value in _list_places(self):
+            if (host := remote_host(value)) is not None:
                 yield key, host
 
-    def counted(self, patient: str | None = None) -> CountUnit:
-        """Return what is counted where a question is of this patient, or of literature."""
+    def count_unit(self, patient: str | None = None) -> CountUnit:
+        """Return the unit of `k` for a question about this patient, or about literature."""
         return self.count or ("documents" if patient is None else "passages")
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """The roles that chat models play: `reward` only where the settings name a model for it."""
+        """The roles of chat models, with `reward` only if the settings have a model for it."""
         return ROLES if self.models.reward is None else (*ROLES, "reward")
 
     def model_for(self, role: str) -> ModelSettings:
-        """The settings of the model that plays this role. A table without a name changes the writer's own settings."""
+        """Return the settings of the model for this role. A table without a name changes the writer's settings."""
         writer: ModelSettings = self.models.writer
-        own: ModelSettings | None = getattr(self.models, role, None)
-        if own is None or "name" in own.model_fields_set:
-            return own or writer
-        return writer.model_copy(update={key: getattr(own, key) for key in own.model_fields_set})
+        model: ModelSettings | None = getattr(self.models, role, None)
+        if model is None or "name" in model.model_fields_set:
+            return model or writer
+        return writer.model_copy(update={key: getattr(model, key) for key in model.model_fields_set})
 
 
-def _places(table: BaseModel, prefix: str = "") -> Iterator[tuple[str, str | Path]]:
-    """Every value that may name a place, by its dotted key: all texts but those of a scope, which name documents."""
+def setting_rows() -> list[SettingRow]:
+    """Return key, default, unit and meaning of every setting, in the order of the tables."""
+    return list(_list_rows(Settings, "", Settings()))
+
+
+def _list_rows(table: type[BaseModel], prefix: str, defaults: BaseModel | None) -> Iterator[SettingRow]:
+    for name, field in table.model_fields.items():
+        default = getattr(defaults, name, None)
+        inner = _inner_table(field)
+        if inner is not None:
+            yield from _list_rows(inner, f"{prefix}{name}.", default)
+            continue
+        extra = field.json_schema_extra
+        unit = str(extra.get("unit", "")) if isinstance(extra, dict) else ""
+        yield SettingRow(f"{prefix}{name}", _format_default(default), unit, field.description or "")
+
+
+def _inner_table(field: FieldInfo) -> type[BaseModel] | None:
+    for kind in (field.annotation, *get_args(field.annotation)):
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            return kind
+    return None
+
+
+def _format_default(value: object) -> str:
+    if value is None or value == {}:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return "[" + ", ".join(f'"{item}"' for item in value) + "]"
+    return str(value)
+
+
+def _list_places(table: BaseModel, prefix: str = "") -> Iterator[tuple[str, str | PurePath]]:
+    """Yield every value that may name a place, with its dotted key. Texts of a scope name documents, not places."""
     for name in type(table).model_fields:
         value = getattr(table, name)
         if isinstance(value, BaseModel) and not isinstance(value, ScopeSettings):
-            yield from _places(value, f"{prefix}{name}.")
-        for each in value if isinstance(value, tuple) else (value,):
-            if isinstance(each, (str, Path)):
-                yield prefix + name, each
+            yield from _list_places(value, f"{prefix}{name}.")
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, (str, PurePath)):
+                yield f"{prefix}{name}", item

@@ -18,7 +18,7 @@ _LOCK = ".in-use"
 _YOUNG_SECONDS = 60.0
 
 
-class Scratch:
+class TemporaryFolder:
     """A new folder, readable by its owner alone. Use it as a context manager, or call `close`.
 
     Raises OSError where the folder cannot be made.
@@ -26,7 +26,7 @@ class Scratch:
 
     def __init__(self, prefix: str, place: Path | None = None) -> None:
         place = place or Path(tempfile.gettempdir())
-        sweep(prefix, place)
+        remove_abandoned_folders(prefix, place)
         self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
         # The system frees it when the process ends, however it ends.
         lock = FileLock(self.path / _LOCK, timeout=0, thread_local=False)
@@ -44,7 +44,7 @@ class Scratch:
         self.close()
 
 
-def sweep(prefix: str, place: Path) -> None:
+def remove_abandoned_folders(prefix: str, place: Path) -> None:
     """Remove the folders of this prefix whose process no longer runs, but for those of another user."""
     for folder in place.glob(f"{prefix}*"):
         try:

@@ -1,41 +1,46 @@
-"""The nouns of what is read, asked and found: frozen values that travel along the path of the evidence.
+"""Values for questions, documents, passages, rankings and scopes. All are immutable and fully typed.
 
-This module knows nothing of where values come from or what is done with them. Every value is immutable and typed in
-full; `plain.to_json` turns any of them into JSON data.
+`serialization.to_json` converts any of them to JSON data.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from epicrisis.dates import first_day, last_day
-from epicrisis.facets import WITHHELD, ArticleMark, facets, is_withheld, marks_of
 
 Metadata: TypeAlias = Mapping[str, Any]
-"""JSON data that a source tells of a document."""
+"""JSON data about a document, as its source provides it."""
+
+CharacterSpan: TypeAlias = tuple[int, int]
+"""Start and end of a piece of text, as character offsets."""
 
 AnswerState: TypeAlias = Literal["answered", "abstained", "unparsed", "failed", "over-window"]
-"""How a question ended. Anything but `answered` is counted and shown, never scored as a letter. `over-window`: what
-was to be read does not fit the model's window, so nobody was asked and nothing was cut."""
+"""How a question ended. All states except `answered` are counted and displayed, and never scored as a letter.
+`over-window`: the evidence does not fit the model's context window, so no model was called and nothing was cut."""
+
+ArticleMark: TypeAlias = Literal["retracted", "retraction-notice", "expression-of-concern", "corrected"]
+"""A warning about an article. Articles with one of the first two marks are not evidence."""
 
 QuestionForm: TypeAlias = Literal["choice", "extractive", "open"]
 SearchMode: TypeAlias = Literal["dense", "bm25", "hybrid"]
 LongQuestionPolicy: TypeAlias = Literal["cut", "last-sentence-first", "segments"]
-"""What is done where a question is longer than an encoder's window; `cut`: nothing, it reads the beginning."""
+"""How to search with a question longer than the encoder's window. `cut`: the encoder reads only its beginning."""
 
 SignalKind: TypeAlias = Literal["overlap", "rank-biased-overlap", "dense-gap", "bm25-gap", "reranker-overlap"]
-"""What a preflight check looks at; see `retrieval.signals`."""
+"""The signal of a preflight check; see `retrieval.ranking_signals`."""
 
 TieRule: TypeAlias = Literal["abstain", "first-vote"]
-"""What comes of votes that are tied; `first-vote`: of the leading options the one that a vote stated first, as the
-context-retrieval study's code does."""
+"""How to decide a tied vote. `first-vote` takes the leading option with the earliest vote, as the code of the
+context-retrieval study does."""
 
 DraftSelection: TypeAlias = Literal["last", "best"]
-"""Which draft of self-reflection is the answer: the last, as published; or the one of highest reward (errata P8)."""
+"""Which draft of self-reflection becomes the answer: the last, as published, or the one with the highest reward
+(errata P8)."""
 
 SplitterName: TypeAlias = Literal["tokens", "medrag", "whole"]
 StrategyName: TypeAlias = Literal[
@@ -50,69 +55,59 @@ StrategyName: TypeAlias = Literal[
     "self-reflection",
     "full-context",
 ]
-"""How they are answered from."""
-
 CountUnit: TypeAlias = Literal["documents", "passages"]
-"""What `k`, a part and the preflight check count."""
+"""The unit of `k`, of a partition and of the preflight check."""
 
 RuleName: TypeAlias = Literal["fitted", "paper"]
-"""Rules of the preflight check that have a name; see `retrieval.preflight`."""
+"""Named rules of the preflight check; see `retrieval.preflight`."""
 
 EvidenceUnit: TypeAlias = Literal["chunk", "note"]
-"""What of a record is read: the passages that were found, or the whole notes that they stand in."""
+"""What a model reads of a patient record: the retrieved passages, or the whole notes around them."""
 
 EvidenceOrder: TypeAlias = Literal["rank", "time"]
-"""How what was found is put before a model: best first, or as it was written."""
+"""The order of the evidence in a prompt: best first, or chronological."""
 
 ExtractionTarget: TypeAlias = Literal["sentence", "span"]
+"""What answers an extractive question: a short sentence, as published, or words found verbatim in a note."""
+
 UnverifiedPolicy: TypeAlias = Literal["abstain", "keep"]
-"""What answers an extractive question: a short sentence, as published; or words of a note, found there again."""
+"""What happens to an answer without a verified quotation: it counts as an abstention, or remains an answer."""
 
+RETRACTED = "retracted"
+RETRACTION_NOTICE = "retraction-notice"
+MARKED_BY_OTHERS = "marked"
+"""The facet of a document with a mark from a retraction notice or a retraction list."""
 
-def first_alike(options: Mapping[str, str], letter: str) -> str:
-    """Return the first letter whose option has the same text as this letter's, blanks aside: often the letter itself.
+_NOTICE_TYPES = ("retraction of publication", "retraction notice", "retraction")
+RETRACTION_FACETS = frozenset({RETRACTED, RETRACTION_NOTICE, *map("type:{}".format, _NOTICE_TYPES)})
+"""Every retracted article and every retraction notice has at least one of these facets."""
 
-    Published exams have questions with one text under two letters; then either letter says the same.
-    """
-    wanted = options.get(letter, "").split()
-    return next((other for other, text in options.items() if text.split() == wanted), letter)
-
-
-def same_option(options: Mapping[str, str], one: str | None, other: str | None) -> bool:
-    """Return whether two letters say the same: they are equal, or their options have the same text."""
-    if one is None or other is None:
-        return one is other
-    return first_alike(options, one) == first_alike(options, other)
-
-
-def chance_of(options: Mapping[str, str], gold: str | None) -> float | None:
-    """Return the share of the options that are right, one where nobody says which; None without options."""
-    if not options:
-        return None
-    right = sum(same_option(options, letter, gold) for letter in options)
-    return max(right, 1) / len(options)
-
-
-# -- what is read ---------------------------------------------------------------------------------------------------
+_CORRECTIONS: Mapping[str, ArticleMark] = {
+    "ExpressionOfConcernIn": "expression-of-concern",
+    "ErratumIn": "corrected",
+    "CorrectedandRepublishedIn": "corrected",
+}
+"""Marks by the `RefType` of PubMed. The PubMed reader sets `retracted` for retractions."""
+_MARK_ORDER: tuple[ArticleMark, ...] = ("retracted", "retraction-notice", "expression-of-concern", "corrected")
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One abstract, chapter, note or file. `id` is unique in its source (`pubmed:12377809`)."""
+    """An abstract, chapter, note or file. The id is unique in its source (`pubmed:12377809`)."""
 
     id: str
     text: str
     title: str = ""
     source: str = ""
     date: str | None = None
-    """As published: `2015`, `2015-06` or `2015-06-30`."""
+    """The publication date: `2015`, `2015-06` or `2015-06-30`."""
     patient: str | None = None
-    """Whose record this is; `None` for literature. An access boundary, see `Scope`."""
+    """The patient of this record, `None` for literature. An access boundary, see `Scope`."""
     metadata: Metadata = field(default_factory=dict)
-    """Filters look at `publication_types` (a list), `journal`, `retracted` and `retraction_notice` (true or not
-    there), and `marks`, which the library adds."""
+    """Filters read `publication_types` (a list), `journal`, `retracted` and `retraction_notice` (true or absent), and
+    `marks`, added by the library."""
     revision: str | None = None
-    """Of two versions of a document the one whose revision sorts later wins, in whatever order they come."""
+    """Of two versions of a document, the later revision in sort order replaces the other, whichever is added first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +115,11 @@ class Origin:
     """The file a document was read from."""
 
     path: str
-    """Absolute, links resolved."""
+    """Absolute, with links resolved."""
     name: str = ""
-    """Where the document's id is made of the file's name: that name (`report.md` of `file:report.md`)."""
+    """The file name, if the document id contains it (`report.md` in `file:report.md`)."""
     sha256: str = ""
-    """Of the file, where there is a name."""
+    """The hash of the file, if `name` is set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,29 +141,29 @@ class Passage:
 
     @property
     def marks(self) -> tuple[ArticleMark, ...]:
-        """What became of the article since it appeared, the gravest first: `retracted`, ..."""
-        return marks_of(self.metadata)
+        """The warnings about the article, most serious first."""
+        return list_article_marks(self.metadata)
 
     @property
-    def is_withheld(self) -> bool:
-        """Whether the article is retracted, or the notice of a retraction: no evidence."""
-        return is_withheld(self.metadata)
+    def is_retracted(self) -> bool:
+        """Whether the article is retracted, or is a retraction notice."""
+        return is_retracted(self.metadata)
 
 
 @dataclass(frozen=True, slots=True)
 class EvidenceSpan:
-    """Where in a document something stands, offsets in characters."""
+    """The position of a piece of evidence in a document, offsets in characters."""
 
     document_id: str
     start: int
     end: int
     fact: str = ""
-    """What is said there, by any name: of the places of one fact one is enough. Empty: a fact of its own."""
+    """A name for the fact stated there. One span per fact is enough. Empty: a fact of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked. `options` keep their letters and their order; `gold` is a letter or a text, where it is known."""
+    """A question. `options` keep their letters and order; `gold` is the right letter or text, if known."""
 
     text: str
     options: Mapping[str, str] = field(default_factory=dict)
@@ -177,57 +172,58 @@ class Question:
     gold: str | None = None
     gold_documents: tuple[str, ...] = ()
     patient: str | None = None
-    also: tuple[str, ...] = ()
-    """Other answers that are as right as `gold`; none of a question with options."""
+    other_answers: tuple[str, ...] = field(default=(), metadata={"json": "also"})
+    """Other answers as right as `gold`. Empty for a question with options."""
     evidence: tuple[EvidenceSpan, ...] = ()
-    """Where the answer stands, all of it, where that is known."""
+    """All spans needed for the answer, if known."""
     category: str = ""
-    """What kind of question it is (`specific-fact`, `temporal`, ...), where somebody says."""
+    """The kind of question (`specific-fact`, `temporal`, ...), if known."""
 
     @property
     def key(self) -> str:
-        """Its id and a hash of what is asked, so that a changed question is another question."""
-        asked = json.dumps([self.text, dict(self.options), self.patient], ensure_ascii=False)
-        return f"{self.id}:{hashlib.sha256(asked.encode()).hexdigest()[:16]}"
+        """The id with a hash of text, options and patient, so that an edited question gets another key."""
+        content = json.dumps([self.text, dict(self.options), self.patient], ensure_ascii=False)
+        return f"{self.id}:{hashlib.sha256(content.encode()).hexdigest()[:16]}"
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A solved question as a prompt shows it: the question, and a reply that came to its answer."""
+    """A solved question for a prompt."""
 
     id: str
     text: str
     answer: str
-    """One or two sentences; of an open question the whole answer."""
+    """One or two sentences. For an open question the complete answer."""
     options: Mapping[str, str] = field(default_factory=dict)
     choice: str | None = None
-    """The right option's letter; `None` without options."""
+    """The letter of the right option, `None` without options."""
     reasoning: str = ""
-    """The steps to it, where they were written out."""
+    """The steps that lead to the answer, if available."""
     model: str = ""
-    """Who wrote it, where that is known."""
+    """The model that wrote the solution, if known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """Solved questions for one prompt, best first; and the ids of those left out, for they are the question itself."""
+    """Solved questions for one prompt, best first."""
 
-    shown: tuple[Example, ...]
+    examples: tuple[Example, ...]
     left_out: tuple[str, ...] = ()
+    """Ids of examples excluded because they are the question itself."""
     notes: tuple[str, ...] = ()
-    """What their search has to say: what it did not read, or that there are fewer than were wanted."""
+    """Remarks of the search, such as a cut question or too few examples."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a search may see. Required by every search and fetch of a store, checked again where a prompt is made.
+    """The passages a search may return. Every search and fetch requires a scope; prompt rendering checks it again.
 
-    A passage of a patient's record is seen only under that patient's scope; literature (no patient) is always seen.
-    `as_of` hides whatever may have appeared after that date, undated documents included. `hidden` holds document ids.
+    Patient notes are visible only in the scope of their patient. Literature is always visible. `as_of` hides all
+    documents possibly newer than this date, and undated ones. `hidden` contains document ids.
 
-    The rest are filters: `since` keeps what may have appeared on that day or later (nothing undated); of
-    `publication_types` and `journals`, in any case of letters, one must be the document's; `without_retracted` hides
-    what was retracted, whenever that was, and the notices of retractions.
+    The other fields are filters. `since` keeps documents possibly dated on that day or later, and no undated ones. A
+    document needs one of `publication_types` and one of `journals`, compared without case. `without_retracted` hides
+    retracted articles and retraction notices of any date.
     """
 
     patient: str | None = None
@@ -239,7 +235,7 @@ class Scope:
     without_retracted: bool = False
 
     def admits(self, passage: Passage) -> bool:
-        """True when the passage may be seen under this scope."""
+        """Return whether the passage is visible in this scope."""
         if passage.patient is not None and passage.patient != self.patient:
             return False
         if passage.document_id in self.hidden:
@@ -249,26 +245,21 @@ class Scope:
             return False
         if self.since is not None and (day is None or day < first_day(self.since)):
             return False
-        has = facets(passage.metadata)
-        if self.without_retracted and WITHHELD & has:
+        facets = list_facets(passage.metadata)
+        if self.without_retracted and RETRACTION_FACETS & facets:
             return False
-        return all(wanted & has for wanted in self.wanted_facets())
+        return not any(map(facets.isdisjoint, self.required_facets()))
 
-    def wanted_facets(self) -> tuple[frozenset[str], ...]:
-        """Of each of these sets a passage must have one, in the form of `facets`; none for no filter."""
-        wanted = (
-            frozenset(f"type:{name.casefold()}" for name in self.publication_types),
-            frozenset(f"journal:{name.casefold()}" for name in self.journals),
-        )
-        return tuple(names for names in wanted if names)
-
-
-# -- what is found --------------------------------------------------------------------------------------------------
+    def required_facets(self) -> tuple[frozenset[str], ...]:
+        """Return one set of facets per active filter. A passage must have at least one facet of each set."""
+        types = frozenset(_prefix_facets("type", self.publication_types))
+        journals = frozenset(_prefix_facets("journal", self.journals))
+        return tuple(filter(None, (types, journals)))
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A passage in a ranking: `rank` from 0, a higher `score` is better."""
+    """A passage in a ranking. `rank` counts from 0; a higher `score` is better."""
 
     passage: Passage
     score: float
@@ -277,22 +268,24 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Hits in order, best first, ties broken by passage id. Says what made it."""
+    """Hits in order, best first. Ties are ordered by passage id."""
 
     hits: tuple[Hit, ...]
     retriever: str
     """`dense`, `bm25` or `hybrid`."""
     parameters: Metadata = field(default_factory=dict)
-    """Encoder, k, RRF constant: whatever the order depends on."""
+    """Everything the order depends on, such as encoder, k and RRF constant."""
     notes: tuple[str, ...] = ()
-    """What a reader must know of how it was made, such as a question cut at the encoder's window."""
+    """Remarks for the reader, such as a question cut at the encoder's window."""
 
     @property
     def ids(self) -> tuple[str, ...]:
+        """The passage ids in order."""
         return tuple(hit.passage.id for hit in self.hits)
 
     @property
     def passages(self) -> tuple[Passage, ...]:
+        """The passages in order."""
         return tuple(hit.passage for hit in self.hits)
 
 
@@ -300,26 +293,79 @@ class Ranking:
 class Preflight:
     """The verdict of the preflight check (BriefContext, Methods): do two rankings of the same hits agree?
 
-    `rankings_agree` True means that no position problem is expected, so map-reduce is *not* needed. By the signals that
-    look at one ranking alone it means that the ranking is clear about its first hit.
+    If they agree, no position problem is expected, and map-reduce is *not* needed. For signals of a single ranking,
+    agreement means a clear lead of the first hit.
     """
 
     rankings_agree: bool
     value: float
-    """Of the signal (`retrieval.signals`), higher is safer: an overlap is 0 to 1, a gap is in the ranker's scores."""
+    """The signal (`retrieval.ranking_signals`), higher is safer. An overlap is 0 to 1; a gap has the ranker's unit."""
     n: int
     threshold: float
     depth: int
-    """How many dense documents or passages were ranked anew."""
+    """How many documents or passages of the dense ranking were ranked again."""
     dense_top: tuple[str, ...]
     bm25_top: tuple[str, ...]
-    """Empty where the signal looks at no words, or where no word was found."""
+    """Empty if the signal uses no words, or no word matched."""
     reason: str
-    """One sentence for a reader."""
+    """One sentence for the reader."""
     signal: SignalKind = "overlap"
     reranked_top: tuple[str, ...] = ()
-    """Empty but for `reranker-overlap`."""
+    """Only for `reranker-overlap`."""
     count: CountUnit = "passages"
-    """What `n`, `depth` and the tops count: documents, each by its best passage, or passages."""
+    """The unit of `n`, `depth` and the top lists. A document counts by its best passage."""
     rule: str = ""
-    """Where signal, n and threshold come from; empty where they were given."""
+    """The source of signal, n and threshold. Empty if the user set them."""
+
+
+def list_facets(metadata: Metadata) -> frozenset[str]:
+    """Return the facets of a document for fast filtering, in lower case.
+
+    These are `type:review` for each of `publication_types`, `journal:the lancet`, `retracted`, `retraction-notice`,
+    and `marked` for marks added by a notice or a list. Values of an unexpected type are ignored.
+    """
+    types, journal = metadata.get("publication_types"), metadata.get("journal")
+    facets = set(_prefix_facets("type", types if isinstance(types, list) else ()))
+    facets.update(_prefix_facets("journal", [journal]))
+    marks = set(_added_marks(metadata))
+    if metadata.get("retracted") is True or RETRACTED in marks:
+        facets.add(RETRACTED)
+    if metadata.get("retraction_notice") is True:
+        facets.add(RETRACTION_NOTICE)
+    if marks:
+        facets.add(MARKED_BY_OTHERS)
+    return frozenset(facets)
+
+
+def is_retracted(metadata: Metadata) -> bool:
+    """Return whether the document is retracted, or is a retraction notice."""
+    return not RETRACTION_FACETS.isdisjoint(list_facets(metadata))
+
+
+def list_article_marks(metadata: Metadata) -> tuple[ArticleMark, ...]:
+    """Return the marks of a document, most serious first, from its own record and from notices and lists."""
+    facets = list_facets(metadata)
+    marks = set(_added_marks(metadata))
+    if RETRACTED in facets:
+        marks.add(RETRACTED)
+    elif RETRACTION_FACETS & facets:
+        marks.add(RETRACTION_NOTICE)
+    corrections = metadata.get("corrections")
+    for entry in corrections if isinstance(corrections, list) else ():
+        if isinstance(entry, Mapping) and isinstance(entry.get("type"), str):
+            marks.add(_CORRECTIONS.get(entry["type"], ""))
+    return tuple(mark for mark in _MARK_ORDER if mark in marks)
+
+
+def _prefix_facets(prefix: str, names: Iterable[object]) -> Iterator[str]:
+    for name in names:
+        if isinstance(name, str):
+            yield f"{prefix}:{name.casefold()}"
+
+
+def _added_marks(metadata: Metadata) -> Iterator[str]:
+    """Yield the marks added by a notice or a list (`library.retraction_marking` writes them)."""
+    entries = metadata.get("marks")
+    for entry in entries if isinstance(entries, list) else ():
+        if isinstance(entry, Mapping) and isinstance(entry.get("mark"), str):
+            yield entry["mark"]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from epicrisis.answering.baselines import chain_of_thought, closed_book, rag
-from epicrisis.answering.reply_parsing import ReplyForm
-from epicrisis.answers import AnswerStarted, Called, Delta, Retrieved
+from epicrisis.answering.reply_parsing import AnswerFormat
+from epicrisis.answers import AnswerStarted, ModelCalled, Retrieved, TextDelta
 from epicrisis.errors import EndpointRejected, ScopeViolation
 from epicrisis.protocols import ChatRequest
 from epicrisis.testing.chat import ScriptedModel
@@ -41,9 +41,9 @@ def test_from_memory_is_one_call_and_no_search(strategy: Any, name: str) -> None
     assert (answer.citations, answer.partials, answer.preflight) == ((), (), None)
     assert asked.searches == []
     assert stages(model) == [name]
-    assert [type(event) for event in asked.events if not isinstance(event, Delta)] == [AnswerStarted, Called]
+    assert [type(event) for event in asked.events if not isinstance(event, TextDelta)] == [AnswerStarted, ModelCalled]
     assert asked.of(AnswerStarted) == [AnswerStarted(name, 0)]
-    assert "".join(delta.text for delta in asked.of(Delta)) == "It does."
+    assert "".join(delta.text for delta in asked.of(TextDelta)) == "It does."
     text = model.requests[0].messages[-1].content
     assert QUESTION.text in text
     assert "A. yes\nB. no\n" in text
@@ -111,7 +111,7 @@ def test_rag_over_nothing_abstains_without_a_call() -> None:
 
 
 def test_rag_that_does_not_fit_fails_and_tells_the_cure() -> None:
-    window = ReplyForm(QUESTION.options, documents=8).max_tokens + 700
+    window = AnswerFormat(QUESTION.options, documents=8).max_tokens + 700
     model = ScriptedModel(lambda _: ANSWERED, context_tokens=window)
     assert run(rag, world(model, passages(2, words=200))).state == "answered", "two of the eight would fit"
     model.requests.clear()

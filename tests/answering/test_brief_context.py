@@ -8,17 +8,17 @@ import re
 import pytest
 
 from epicrisis.answering.brief_context import brief_context
-from epicrisis.answering.strategy_context import Sampling
+from epicrisis.answering.structured_request import Sampling
 from epicrisis.answers import (
     Answer,
     AnswerStarted,
-    Called,
-    Delta,
     MapFinished,
     MapStarted,
+    ModelCalled,
     Notice,
     PreflightChecked,
     Retrieved,
+    TextDelta,
     Usage,
 )
 from epicrisis.errors import (
@@ -29,7 +29,7 @@ from epicrisis.errors import (
     NetworkRefused,
     ScopeViolation,
 )
-from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, OnDelta
+from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback
 from epicrisis.testing.chat import Script, ScriptedModel
 from epicrisis.types import Scope
 from tests.support.strategies import (
@@ -108,16 +108,16 @@ def test_from_map_to_reduce() -> None:
     (citation,) = answer.citations
     assert (citation.passage_id, citation.verified, citation.number) == ("d12#0", True, 1)
     assert asked.of(AnswerStarted) == [AnswerStarted("reduce", 2)]
-    assert "".join(delta.text for delta in asked.of(Delta)) == "It does not."
+    assert "".join(delta.text for delta in asked.of(TextDelta)) == "It does not."
 
 
 def test_events_come_in_the_order_of_the_stages() -> None:
     model = ScriptedModel(by_stage(map=quoting(0, 1), reduce=REDUCED))
     asked = world(model, passages(4), verdict=verdict(False))
     run(brief_context, asked)
-    kinds = [type(event) for event in asked.events if not isinstance(event, Delta)]
-    assert kinds == [Retrieved, PreflightChecked, MapStarted, Called, MapFinished, AnswerStarted, Called]
-    assert [called.stage for called in asked.of(Called)] == ["map 0", "reduce"]
+    kinds = [type(event) for event in asked.events if not isinstance(event, TextDelta)]
+    assert kinds == [Retrieved, PreflightChecked, MapStarted, ModelCalled, MapFinished, AnswerStarted, ModelCalled]
+    assert [called.stage for called in asked.of(ModelCalled)] == ["map 0", "reduce"]
 
 
 def test_each_stage_asks_its_own_model() -> None:
@@ -127,7 +127,7 @@ def test_each_stage_asks_its_own_model() -> None:
     models = {"map": mapper, "reduce": reducer}
     asked = world(writer, passages(4), models=models, sampling={"map": Sampling(0.3), "reduce": Sampling(0.1)})
     assert run(brief_context, asked).state == "answered"
-    assert [called.model for called in asked.of(Called)] == ["mapper", "reducer"]
+    assert [called.model for called in asked.of(ModelCalled)] == ["mapper", "reducer"]
     assert (mapper.requests[0].temperature, reducer.requests[0].temperature) == (0.3, 0.1)
     run(brief_context, world(writer, passages(4), models=models, verdict=verdict(True)))
     assert len(writer.requests) == 1
@@ -166,7 +166,7 @@ class _AllAtOnce(ScriptedModel):
         self._started = 0
         self._all = asyncio.Event()
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         if stage_of(request) == "map":
             self._started += 1
             if self._started == self._calls:
@@ -184,7 +184,7 @@ def test_what_ends_a_run_is_raised_when_all_parts_have_ended() -> None:
     """What was paid for is on record: the calls in flight are not thrown away."""
 
     class OutOfBudget(ScriptedModel):
-        async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+        async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
             if "Trial 0" in request.messages[-1].content:
                 raise BudgetExceeded("spent")
             await asyncio.sleep(0.01)
@@ -194,7 +194,7 @@ def test_what_ends_a_run_is_raised_when_all_parts_have_ended() -> None:
     asked = world(model, passages(16))
     with pytest.raises(BudgetExceeded):
         run(brief_context, asked)
-    assert len(asked.of(Called)) == len(model.requests) == 3
+    assert len(asked.of(ModelCalled)) == len(model.requests) == 3
 
 
 # -- preflight -----------------------------------------------------------------------------------------------------
@@ -380,7 +380,7 @@ def test_a_parts_usage_is_the_sum_of_its_calls() -> None:
     model = ScriptedModel(by_stage(map=quoting(0, 1), reduce=REDUCED))
     asked = world(model, passages(8))
     answer = run(brief_context, asked)
-    by_call = {called.stage: called.usage for called in asked.of(Called)}
+    by_call = {called.stage: called.usage for called in asked.of(ModelCalled)}
     assert [partial.usage for partial in answer.partials] == [by_call["map 0"], by_call["map 1"]]
     assert [finished.partial for finished in asked.of(MapFinished)] == list(answer.partials)
 

@@ -15,18 +15,18 @@ from epicrisis.answering.reply_parsing import (
     MAX_SOURCES,
     QUOTE_CHARACTERS,
     REASONING_CHARACTERS,
+    AnswerFormat,
     ParsedReply,
-    ReplyForm,
     TextStream,
-    Unreadable,
 )
+from epicrisis.answering.structured_request import Unreadable
 
 OPTIONS = {"A": "yes", "B": "no", "C": "maybe"}
-CHOICE = ReplyForm(OPTIONS)
-MAP = ReplyForm(OPTIONS, text_field="finding", documents=2, choice_may_be_null=True)
-OPEN = ReplyForm({})
-REDUCE = ReplyForm(OPTIONS, sources=3)
-FORMS = [CHOICE, MAP, OPEN, REDUCE, ReplyForm(OPTIONS, documents=1, reasoning=True)]
+CHOICE = AnswerFormat(OPTIONS)
+MAP = AnswerFormat(OPTIONS, text_field="finding", documents=2, choice_may_be_null=True)
+OPEN = AnswerFormat({})
+REDUCE = AnswerFormat(OPTIONS, sources=3)
+FORMS = [CHOICE, MAP, OPEN, REDUCE, AnswerFormat(OPTIONS, documents=1, reasoning=True)]
 
 
 def js(**result: Any) -> str:
@@ -148,7 +148,7 @@ def test_replies_that_cannot_be_counted(text: str, why: str) -> None:
         CHOICE.read(text)
 
 
-EFFECTS = ReplyForm({"A": "lower", "B": "higher", "C": "no difference"})
+EFFECTS = AnswerFormat({"A": "lower", "B": "higher", "C": "no difference"})
 
 
 @pytest.mark.parametrize(
@@ -242,14 +242,14 @@ def test_one_choice_that_names_others_in_its_reasons_is_read(text: str, choice: 
 
 
 def test_option_whose_text_has_the_words_of_another_is_read() -> None:
-    form = ReplyForm({"A": "aspirin", "B": "heparin", "C": "aspirin and heparin"})
+    form = AnswerFormat({"A": "aspirin", "B": "heparin", "C": "aspirin and heparin"})
     for text in ("Answer: C. aspirin and heparin", "C. aspirin and heparin", "aspirin and heparin"):
         assert form.read(text).choice == "C"
     assert form.read("Answer: A. aspirin, given early").choice == "A"
 
 
 def test_option_that_names_two_letters_is_read() -> None:
-    form = ReplyForm({"A": "aspirin", "B": "heparin", "C": "A and B"})
+    form = AnswerFormat({"A": "aspirin", "B": "heparin", "C": "A and B"})
     for text in ("The answer is A and B.", "A and B", js(answer="The answer is A and B.", choice="C")):
         assert form.read(text).choice == "C"
 
@@ -279,7 +279,7 @@ def test_nothing_found_is_a_reply() -> None:
 
 def test_a_letter_goes_before_an_option_of_that_text() -> None:
     """Blood groups: option A reads "B", option B reads "A"."""
-    form = ReplyForm({"A": "B", "B": "A", "C": "AB"})
+    form = AnswerFormat({"A": "B", "B": "A", "C": "AB"})
     for letter in "ABC":
         assert form.read(js(answer="That group.", choice=letter)).choice == letter
         assert form.read(letter).choice == letter
@@ -287,7 +287,7 @@ def test_a_letter_goes_before_an_option_of_that_text() -> None:
 
 
 def test_options_of_one_text_are_one_choice() -> None:
-    form = ReplyForm({"A": "other", "B": "same", "C": "same "})
+    form = AnswerFormat({"A": "other", "B": "same", "C": "same "})
     for reply in ("same", "B", "C", "The answer is C.", "B and C: the answer is B, the answer is C."):
         assert form.read(reply).choice == "B"
     assert form.read(js(answer="The answer is B.", choice="C")).choice == "B"
@@ -296,7 +296,7 @@ def test_options_of_one_text_are_one_choice() -> None:
 
 def test_a_text_that_two_options_share_but_for_capitals_is_no_choice() -> None:
     with pytest.raises(Unreadable):
-        ReplyForm({"A": "same", "B": "Same"}).read("same")
+        AnswerFormat({"A": "same", "B": "Same"}).read("same")
 
 
 def test_open_questions_take_prose() -> None:
@@ -363,7 +363,7 @@ fragments = st.lists(
 @example('{"a":' * 1_500, OPEN)
 @example("[" * 1_500, CHOICE)
 @example('{"result": {"found": true, "answer": ' + "9" * 5000 + "}}", OPEN)
-def test_reading_raises_nothing_but_unreadable(text: str, form: ReplyForm) -> None:
+def test_reading_raises_nothing_but_unreadable(text: str, form: AnswerFormat) -> None:
     try:
         reply = form.read(text)
     except Unreadable:
@@ -415,7 +415,7 @@ def satisfies(value: Any, schema: dict[str, Any]) -> bool:
     return True
 
 
-def longest(form: ReplyForm) -> dict[str, Any]:
+def longest(form: AnswerFormat) -> dict[str, Any]:
     """The longest reply that the form allows."""
     found: dict[str, Any] = {"found": True}
     if form.documents:
@@ -430,7 +430,7 @@ def longest(form: ReplyForm) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_what_keeps_the_schema_can_be_read_and_fits(form: ReplyForm) -> None:
+def test_what_keeps_the_schema_can_be_read_and_fits(form: AnswerFormat) -> None:
     reply = longest(form)
     assert satisfies(reply, form.schema())
     text = json.dumps(reply)
@@ -464,7 +464,7 @@ def test_what_keeps_the_schema_can_be_read_and_fits(form: ReplyForm) -> None:
         (REDUCE, {"choice": None}),
     ],
 )
-def test_what_breaks_the_schema(form: ReplyForm, change: dict[str, Any]) -> None:
+def test_what_breaks_the_schema(form: AnswerFormat, change: dict[str, Any]) -> None:
     reply = longest(form)
     assert satisfies(reply, form.schema())
     assert not satisfies({**reply, "result": {**reply["result"], **change}}, form.schema())

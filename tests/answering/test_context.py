@@ -10,17 +10,18 @@ from typing import Any
 
 import pytest
 
-from epicrisis.answering.reply_parsing import ParsedReply, ReplyForm, Unreadable
-from epicrisis.answering.strategy_context import SECOND_TRY_TEMPERATURE, Sampling, ask, failure_of, fits, unanswered
-from epicrisis.answers import Called, Delta, Failure, Notice, Usage
+from epicrisis.answering.reply_parsing import AnswerFormat, ParsedReply
+from epicrisis.answering.strategy_context import ask, fits, make_failure, make_unanswered
+from epicrisis.answering.structured_request import SECOND_TRY_TEMPERATURE, Sampling, Unreadable
+from epicrisis.answers import Failure, ModelCalled, Notice, TextDelta, Usage
 from epicrisis.errors import ChatError, EndpointBusy, EndpointRejected, EndpointTimeout, ReplyTruncated, ReplyWithheld
 from epicrisis.prompts import Prompt
-from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, Message, OnDelta
+from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message
 from epicrisis.testing.chat import ScriptedModel
 from tests.support.strategies import NOT_FOUND, OPEN_QUESTION, World, said, world
 
 PROMPT = Prompt((Message("system", "Be brief."), Message("user", "Why?")), "why@000000000000")
-FORM = ReplyForm({"A": "yes", "B": "no"})
+FORM = AnswerFormat({"A": "yes", "B": "no"})
 GOOD = said(answer="It does so.", choice="A")
 
 
@@ -48,7 +49,7 @@ def test_one_good_reply_is_one_call() -> None:
     (request,) = model.requests
     assert request == ChatRequest(PROMPT.messages, FORM.max_tokens, 0.25, seed=7, sample=0, schema=FORM.schema())
     (called,) = asked.events
-    assert isinstance(called, Called)
+    assert isinstance(called, ModelCalled)
     assert (called.stage, called.model, called.finish_reason, called.seed, called.sample) == (
         "stage",
         "scripted",
@@ -77,7 +78,7 @@ def test_an_unreadable_reply_is_asked_for_once_more(temperature: float, second: 
     (notice,) = asked.of(Notice)
     assert notice.kind == "asked-again"
     assert notice.message.startswith("stage: the reply states no choices")
-    assert [called.sample for called in asked.of(Called)] == [0, 1]
+    assert [called.sample for called in asked.of(ModelCalled)] == [0, 1]
 
 
 def test_two_unreadable_replies_are_unreadable() -> None:
@@ -85,7 +86,7 @@ def test_two_unreadable_replies_are_unreadable() -> None:
     asked = world(model, ())
     with pytest.raises(Unreadable):
         ask_in(asked)
-    assert len(model.requests) == len(asked.of(Called)) == 2
+    assert len(model.requests) == len(asked.of(ModelCalled)) == 2
 
 
 def test_a_failed_call_is_not_asked_again_here_but_is_on_record() -> None:
@@ -94,7 +95,7 @@ def test_a_failed_call_is_not_asked_again_here_but_is_on_record() -> None:
     with pytest.raises(EndpointRejected, match="no such model"):
         ask_in(asked)
     assert len(model.requests) == 1
-    (called,) = asked.of(Called)
+    (called,) = asked.of(ModelCalled)
     assert called.finish_reason == "EndpointRejected"
     assert called.usage == Usage(calls=3, failed_calls=3)
 
@@ -107,7 +108,7 @@ class _Ends(ScriptedModel):
         self._ends = list(ends)
         self._failed = failed
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         reply = await super().complete(request, on_delta)
         usage = Usage(calls=1 + self._failed, failed_calls=self._failed)
         return ChatReply(reply.text, self._ends.pop(0), reply.model, usage)
@@ -118,7 +119,7 @@ def test_a_reply_that_ends_by_length_is_asked_for_once_more() -> None:
     asked = world(model, ())
     assert ask_in(asked).choice == "A"
     assert [request.sample for request in model.requests] == [0, 1]
-    assert [called.finish_reason for called in asked.of(Called)] == ["length", "stop"]
+    assert [called.finish_reason for called in asked.of(ModelCalled)] == ["length", "stop"]
     assert f"cut at {FORM.max_tokens} tokens" in asked.of(Notice)[0].message
 
 
@@ -137,22 +138,22 @@ def test_failed_tries_before_a_reply_are_noted() -> None:
 def test_only_the_answers_text_streams() -> None:
     asked = world(in_turn(GOOD), ())
     ask_in(asked, stream=True)
-    deltas = asked.of(Delta)
+    deltas = asked.of(TextDelta)
     assert "".join(delta.text for delta in deltas) == "It does so."
     assert len(deltas) > 1
     assert {delta.stage for delta in deltas} == {"stage"}
     assert not ask_events(stream=False)
 
 
-def ask_events(*, stream: bool) -> list[Delta]:
+def ask_events(*, stream: bool) -> list[TextDelta]:
     asked = world(in_turn(GOOD), ())
     ask_in(asked, stream=stream)
-    return asked.of(Delta)
+    return asked.of(TextDelta)
 
 
 def test_a_reply_that_starts_over_is_read_from_its_new_beginning() -> None:
     class Restarts(ScriptedModel):
-        async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+        async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
             assert on_delta is not None
             for piece in ('{"result": {"found": true, "answer": "It nev', None):
                 on_delta(piece)
@@ -160,8 +161,8 @@ def test_a_reply_that_starts_over_is_read_from_its_new_beginning() -> None:
 
     asked = world(Restarts(lambda _: GOOD), ())
     ask_in(asked, stream=True)
-    shown = [event for event in asked.events if isinstance(event, (Delta, Notice))]
-    kinds = [event.text if isinstance(event, Delta) else event.kind for event in shown]
+    shown = [event for event in asked.events if isinstance(event, (TextDelta, Notice))]
+    kinds = [event.text if isinstance(event, TextDelta) else event.kind for event in shown]
     assert kinds[:2] == ["It nev", "restarted"]
     assert "".join(kinds[2:]) == "It does so."
 
@@ -169,14 +170,14 @@ def test_a_reply_that_starts_over_is_read_from_its_new_beginning() -> None:
 def test_a_withheld_reply_is_asked_for_once_more() -> None:
     asked = world(in_turn(ReplyWithheld("filtered"), GOOD), ())
     assert ask_in(asked).choice == "A"
-    assert [called.sample for called in asked.of(Called)] == [0, 1]
+    assert [called.sample for called in asked.of(ModelCalled)] == [0, 1]
     with pytest.raises(ReplyWithheld):
         ask_in(world(in_turn(ReplyWithheld("filtered"), ReplyWithheld("filtered")), ()))
 
 
 def test_what_a_reply_notes_is_noted() -> None:
     class Notes(ScriptedModel):
-        async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+        async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
             return replace(await super().complete(request, on_delta), notes=("it takes no temperature",))
 
     asked = world(Notes(lambda _: GOOD), ())
@@ -210,7 +211,7 @@ def test_tokens_are_counted_only_where_the_prompt_could_be_too_long() -> None:
 class _Hangs(ScriptedModel):
     """Never replies."""
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         self.requests.append(request)
         await asyncio.Event().wait()
         raise AssertionError
@@ -222,7 +223,7 @@ def test_a_call_in_flight_when_the_deadline_passes_is_given_up() -> None:
     with pytest.raises(EndpointTimeout, match="--deadline"):
         ask_in(asked)
     assert len(model.requests) == 1
-    (called,) = asked.of(Called)
+    (called,) = asked.of(ModelCalled)
     assert called.finish_reason == "EndpointTimeout"
     assert called.usage == Usage(1, 1, 1, cost=None), "what it had cost is unknown, not nothing"
 
@@ -233,7 +234,7 @@ def test_no_call_is_sent_once_the_deadline_has_passed() -> None:
     with pytest.raises(EndpointTimeout, match="--deadline"):
         ask_in(asked)
     assert model.requests == []
-    assert [called.usage for called in asked.of(Called)] == [Usage()]
+    assert [called.usage for called in asked.of(ModelCalled)] == [Usage()]
 
 
 def test_a_deadline_far_off_changes_nothing() -> None:
@@ -266,9 +267,9 @@ def test_an_unknown_window_holds_everything() -> None:
 
 
 def test_what_stands_for_a_failure() -> None:
-    assert failure_of(EndpointBusy("later")) == Failure("EndpointBusy", "later")
-    assert failure_of(Unreadable("no choice")) == Failure("Unreadable", "no choice")
-    assert unanswered(OPEN_QUESTION, "rag", EndpointBusy("later")).state == "failed"
-    unparsed = unanswered(OPEN_QUESTION, "rag", Unreadable("no choice"))
+    assert make_failure(EndpointBusy("later")) == Failure("EndpointBusy", "later")
+    assert make_failure(Unreadable("no choice")) == Failure("Unreadable", "no choice")
+    assert make_unanswered(OPEN_QUESTION, "rag", EndpointBusy("later")).state == "failed"
+    unparsed = make_unanswered(OPEN_QUESTION, "rag", Unreadable("no choice"))
     assert (unparsed.state, unparsed.choice, unparsed.strategy) == ("unparsed", None, "rag")
     assert NOT_FOUND != GOOD

@@ -9,8 +9,8 @@ import pytest
 
 from epicrisis.answering.baselines import rag
 from epicrisis.answering.brief_context import brief_context
-from epicrisis.answering.extractive import SPAN_CHARACTERS, SpanForm
-from epicrisis.answering.reply_parsing import EmptyReply, Unreadable
+from epicrisis.answering.document_answers import SPAN_CHARACTERS, SpanFormat
+from epicrisis.answering.structured_request import EmptyReply, Unreadable
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.types import Passage, Question
 from tests.support.strategies import NOT_FOUND, by_stage, passages, run, said, stages, world
@@ -39,9 +39,9 @@ def test_the_answer_is_the_documents_own_words_at_their_place() -> None:
 
 def test_one_word_is_a_span_and_the_document_that_has_it_counts() -> None:
     found = passages(4)
-    reply = SpanForm(found).read(span("aspirin", doc=2))
+    reply = SpanFormat(found).read(span("aspirin", doc=2))
     assert reply.quotes == ((2, "aspirin"),)
-    assert SpanForm(found).read(span("risk number 3", doc=1)).quotes == ((4, "risk number 3"),)
+    assert SpanFormat(found).read(span("risk number 3", doc=1)).quotes == ((4, "risk number 3"),)
 
 
 def test_words_that_stand_nowhere_are_asked_for_once_more_and_then_no_answer() -> None:
@@ -49,7 +49,7 @@ def test_words_that_stand_nowhere_are_asked_for_once_more_and_then_no_answer() -
     answer = run(rag, world(model, passages(2)), WHAT)
     assert (answer.state, len(model.requests)) == ("unparsed", 2)
     assert answer.failure is not None
-    assert "document that it names" in answer.failure.message
+    assert "document that the reply names" in answer.failure.message
     assert "heals" not in answer.failure.message
 
 
@@ -58,9 +58,9 @@ def test_a_copy_that_the_schema_ended_is_an_answer_without_its_last_word() -> No
     longest = ("word " * 80)[:SPAN_CHARACTERS]
     assert len(longest) == SPAN_CHARACTERS
     filled = longest[:-3] + "p4s"
-    assert SpanForm((note,)).read(span(filled)).text == ("word " * 79).strip()
+    assert SpanFormat((note,)).read(span(filled)).text == ("word " * 79).strip()
     with pytest.raises(Unreadable):
-        SpanForm((note,)).read(span("p4s " + longest[4:]))
+        SpanFormat((note,)).read(span("p4s " + longest[4:]))
 
 
 def test_no_answer_in_the_documents_is_an_abstention() -> None:
@@ -107,27 +107,27 @@ def test_parts_that_copy_nothing_that_stands_there_are_failed_parts() -> None:
 def test_a_span_is_whole_words_and_numbers(words: str, text: str) -> None:
     note = Passage("n#0", "n", 0, 0, len(text), text)
     with pytest.raises(Unreadable):
-        SpanForm((note,)).read(span(words))
+        SpanFormat((note,)).read(span(words))
 
 
 @pytest.mark.parametrize(("words", "text"), [("5 mg", "(5 mg)"), ("5.5", "a level of 5.5."), ("no", "no, never")])
 def test_what_stands_between_signs_is_whole(words: str, text: str) -> None:
-    assert SpanForm((Passage("n#0", "n", 0, 0, len(text), text),)).read(span(words)).text == words
+    assert SpanFormat((Passage("n#0", "n", 0, 0, len(text), text),)).read(span(words)).text == words
 
 
 def test_a_word_or_two_of_another_document_are_no_answer() -> None:
     """`aspirin` stands everywhere; the document that was named must have it."""
     other = Passage("e#0", "e", 0, 0, 8, "Warfarin")
-    with pytest.raises(Unreadable, match="the document that it names"):
-        SpanForm((other, *passages(1))).read(span("aspirin", doc=1))
-    assert SpanForm((other, *passages(1))).read(span("aspirin lowers risk", doc=1)).quotes[0][0] == 2
+    with pytest.raises(Unreadable, match="the document that the reply names"):
+        SpanFormat((other, *passages(1))).read(span("aspirin", doc=1))
+    assert SpanFormat((other, *passages(1))).read(span("aspirin lowers risk", doc=1)).quotes[0][0] == 2
 
 
 def test_an_empty_reply_is_told_apart_from_an_unreadable_one() -> None:
     with pytest.raises(EmptyReply):
-        SpanForm(passages(1)).read("  ")
-    with pytest.raises(Unreadable, match="no one JSON object"):
-        SpanForm(passages(1)).read("aspirin")
+        SpanFormat(passages(1)).read("  ")
+    with pytest.raises(Unreadable, match="not a single JSON object"):
+        SpanFormat(passages(1)).read("aspirin")
     answer = run(rag, world(says(""), passages(1)))
     assert answer.failure is not None
     assert answer.failure.kind == "EmptyReply"
@@ -136,7 +136,7 @@ def test_an_empty_reply_is_told_apart_from_an_unreadable_one() -> None:
 def test_the_schema_holds_a_reply_to_the_documents_there_are() -> None:
     import jsonschema_rs
 
-    schema = SpanForm(passages(2)).schema()
+    schema = SpanFormat(passages(2)).schema()
     assert jsonschema_rs.is_valid(schema, json.loads(span("x", doc=2)))
     assert not jsonschema_rs.is_valid(schema, json.loads(span("x", doc=3)))
     assert jsonschema_rs.is_valid(schema, json.loads(NOT_FOUND))

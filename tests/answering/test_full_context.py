@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from epicrisis.answering.full_context import full_context
-from epicrisis.answering.reply_parsing import ReplyForm
-from epicrisis.answers import Called
+from epicrisis.answering.baselines import full_context
+from epicrisis.answering.reply_parsing import AnswerFormat
+from epicrisis.answers import ModelCalled
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.types import Hit, Question, Ranking
 from tests.support.strategies import OPEN_QUESTION, World, items_of, passages, run, said, world
@@ -35,7 +35,7 @@ def test_every_note_stands_in_the_prompt_in_the_records_order() -> None:
 
 def test_a_record_over_the_window_is_a_state_of_its_own_and_nobody_is_asked() -> None:
     """Of the same window 20 notes are read, so that a record cut to fit would be answered."""
-    window = ReplyForm({}, documents=100).max_tokens + 800
+    window = AnswerFormat({}, documents=100).max_tokens + 800
     model = ScriptedModel(lambda _: said(answer="It does."), context_tokens=window)
     assert run(full_context, over(model, 20), OPEN_QUESTION).state == "answered"
     assert len(items_of(model.requests.pop())) == 20
@@ -46,7 +46,7 @@ def test_a_record_over_the_window_is_a_state_of_its_own_and_nobody_is_asked() ->
     assert answer.failure is not None
     assert answer.failure.kind == "ContextOverflow"
     assert "100 notes do not fit" in answer.failure.message
-    assert asked.of(Called) == []
+    assert asked.of(ModelCalled) == []
 
 
 def test_a_record_without_a_note_in_the_scope_is_a_failure_and_nobody_is_asked() -> None:
@@ -56,4 +56,4 @@ def test_a_record_without_a_note_in_the_scope_is_a_failure_and_nobody_is_asked()
     assert answer.failure is not None
     assert answer.failure.kind == "NothingInScope"
     assert "no note of this patient's record lies within the scope" in answer.failure.message
-    assert asked.of(Called) == []
+    assert asked.of(ModelCalled) == []

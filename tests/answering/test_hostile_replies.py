@@ -15,8 +15,8 @@ from epicrisis.answering.reply_parsing import TextStream
 from epicrisis.answering.strategy_context import Context
 from epicrisis.answers import Answer, Event, Notice
 from epicrisis.models.chat.layers.cache import ReplyCache
-from epicrisis.models.chat.layers.stack import layered
-from epicrisis.models.model_loading import load_chat
+from epicrisis.models.chat.layers.stack import add_layers
+from epicrisis.models.chat.loading import load_chat
 from epicrisis.protocols import ChatModel
 from epicrisis.settings import ModelSettings
 from epicrisis.testing.hostile import HostileServer
@@ -89,7 +89,7 @@ def test_hostile_reply_ends_in_a_state_and_never_blocks_the_loop(name: str, tmp_
         settings = ModelSettings(name=f"{server.url}#hostile", tries=1)
         cache = ReplyCache(tmp_path / "replies.sqlite")
         try:
-            return asyncio.run(_answer(layered(load_chat(settings, Path()), settings, cache=cache), events))
+            return asyncio.run(_answer(add_layers(load_chat(settings, Path()), settings, cache=cache), events))
         finally:
             cache.close()
 

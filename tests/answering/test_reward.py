@@ -7,11 +7,10 @@ import json
 import pytest
 
 from epicrisis.answering.open_medprompt import self_reflection
-from epicrisis.answering.refining import Refining
-from epicrisis.answering.reply_parsing import Unreadable
-from epicrisis.answering.reward import ATTRIBUTES, MarksForm, judged
-from epicrisis.answering.strategy_context import Rewarder
-from epicrisis.answers import Called
+from epicrisis.answering.reward import ATTRIBUTES, RewardFormat, request_reward
+from epicrisis.answering.strategy_context import RefiningOptions, Rewarder
+from epicrisis.answering.structured_request import Unreadable
+from epicrisis.answers import ModelCalled
 from epicrisis.protocols import ChatRequest
 from epicrisis.testing.chat import ScriptedModel
 from tests.support.strategies import OPEN_QUESTION, items_of, run, said, world
@@ -21,8 +20,8 @@ MARKS = dict.fromkeys(ATTRIBUTES, 4)
 
 def test_marks_are_read_bare_and_between_words() -> None:
     told = json.dumps(MARKS)
-    assert MarksForm().read(told) == MarksForm().read(f"Here: {told}.") == dict.fromkeys(ATTRIBUTES, 4.0)
-    schema = MarksForm().schema()
+    assert RewardFormat().read(told) == RewardFormat().read(f"Here: {told}.") == dict.fromkeys(ATTRIBUTES, 4.0)
+    schema = RewardFormat().schema()
     assert list(schema["properties"]) == [*ATTRIBUTES]
     assert schema["properties"]["honesty"] == {"type": "integer", "minimum": 1, "maximum": 5}
 
@@ -33,7 +32,7 @@ def test_marks_are_read_bare_and_between_words() -> None:
 )
 def test_what_is_no_mark_is_not_guessed(reply: str) -> None:
     with pytest.raises(Unreadable, match="no marks from 1 to 5"):
-        MarksForm().read(reply)
+        RewardFormat().read(reply)
 
 
 def test_the_judge_is_the_model_of_its_role_and_on_record() -> None:
@@ -45,10 +44,10 @@ def test_the_judge_is_the_model_of_its_role_and_on_record() -> None:
         ScriptedModel(writes),
         (),
         models={"reward": judge},
-        refining=Refining(rounds=0, keep="best"),
-        reward=Rewarder(judged, "judge"),
+        refining=RefiningOptions(rounds=0, keep="best"),
+        reward=Rewarder(request_reward, "judge"),
     )
     answer = run(self_reflection, asked, OPEN_QUESTION)
     assert answer.drafts[0].rewards == dict.fromkeys(ATTRIBUTES, 4.0)
-    assert [call.model for call in asked.of(Called)] == ["scripted", "judge"]
+    assert [call.model for call in asked.of(ModelCalled)] == ["scripted", "judge"]
     assert items_of(judge.requests[0]) == ["It does."]

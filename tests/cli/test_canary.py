@@ -65,11 +65,11 @@ def planted(value: object) -> Iterator[object]:
 
 def messages(paths: list[Path], **named: object) -> list[str]:
     from epicrisis.corpus.reader_base import Skipped
-    from epicrisis.corpus.readers import read
+    from epicrisis.corpus.readers import read_sources
     from epicrisis.errors import EpicrisisError
 
     try:
-        items = list(read(paths, **named))  # type: ignore[arg-type]
+        items = list(read_sources(paths, **named))  # type: ignore[arg-type]
     except EpicrisisError as error:
         return [error.message]
     return [f"{item.where} {item.reason}" for item in items if isinstance(item, Skipped)]

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from epicrisis.configuration import load, overrides
+from epicrisis.configuration import load_settings, parse_overrides
 from epicrisis.corpus import medcpt
 from epicrisis.errors import InputError, LibraryDamaged, SettingsError
 from epicrisis.evaluation.datasets.patient_records import ehr_ds_qa
@@ -141,9 +141,9 @@ def test_nested_settings_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "epicrisis.toml"
     path.write_text(f"k = {'[' * DEEP}")
     with pytest.raises(SettingsError, match="nested too deep"):
-        load({}, path)
+        load_settings({}, path)
     with pytest.raises(SettingsError):
-        load(overrides([f"k={'[' * DEEP}"]))
+        load_settings(parse_overrides([f"k={'[' * DEEP}"]))
 
 
 def _archive() -> bytes:

@@ -18,9 +18,9 @@ from epicrisis.evaluation.datasets.patient_records.lengths import bin_of
 from epicrisis.evaluation.datasets.patient_records.recordset import RecordSet, load_records
 from epicrisis.evaluation.experiments import record_arms
 from epicrisis.evaluation.experiments.record_studies import WHOLE
-from epicrisis.evaluation.grading.run_measures import Measured, measured
+from epicrisis.evaluation.grading.run_measures import MeasuredCase, read_measured_cases
 from epicrisis.retrieval.record_context import chronological
-from epicrisis.testing.reader import Curve, keys_of, position_biased_reader, u_curve
+from epicrisis.testing.reader import PositionCurve, find_key_passages, position_biased_reader, u_curve
 from epicrisis.types import Document, Passage
 from tests.support.served_models import served
 
@@ -36,10 +36,10 @@ def notes_of(records: RecordSet) -> dict[str, Document]:
 
 
 @contextmanager
-def reader(records: RecordSet, curve: Curve) -> Iterator[str]:
+def reader(records: RecordSet, curve: PositionCurve) -> Iterator[str]:
     """The address of a reader of these records."""
     texts = {name: note.text for name, note in notes_of(records).items()}
-    with served(position_biased_reader(keys_of(records.questions, texts), curve)) as server:
+    with served(position_biased_reader(find_key_passages(records.questions, texts), curve)) as server:
         yield f"{server.url}#reader"
 
 
@@ -76,22 +76,22 @@ def ask(place: Path, model: str, output: Path, name: str = WHOLE, *more: object)
 
 
 @pytest.fixture(scope="module")
-def study(place: Path, records: RecordSet, model_home: Path) -> tuple[dict[str, object], tuple[Measured, ...]]:
+def study(place: Path, records: RecordSet, model_home: Path) -> tuple[dict[str, object], tuple[MeasuredCase, ...]]:
     """What the whole study says, and its cases, by a reader that loses the middle."""
     folder = place.parent / "run"
     with reader(records, u_curve()) as model:
         ended = ask(place, model, folder)
     assert ended.exit_code == 0, ended.stderr
-    return json.loads(ended.stdout), measured(folder)
+    return json.loads(ended.stdout), read_measured_cases(folder)
 
 
-def right(case: Measured) -> bool:
+def right(case: MeasuredCase) -> bool:
     if case.unanswerable:
         return case.ending == "abstained"
     return case.values.get("accuracy" if case.form == "choice" else "token-f1", 0.0) > 0.99
 
 
-def of(cases: Sequence[Measured], arm: str, *, answerable: bool = True) -> list[Measured]:
+def of(cases: Sequence[MeasuredCase], arm: str, *, answerable: bool = True) -> list[MeasuredCase]:
     """The arm's cases; `answerable`: of questions that some note answers."""
     return [
         case
@@ -100,7 +100,7 @@ def of(cases: Sequence[Measured], arm: str, *, answerable: bool = True) -> list[
     ]
 
 
-def test_every_arm_bin_form_and_kind_of_question_is_asked(study: tuple[object, tuple[Measured, ...]]) -> None:
+def test_every_arm_bin_form_and_kind_of_question_is_asked(study: tuple[object, tuple[MeasuredCase, ...]]) -> None:
     cases = study[1]
     conditions = [case.condition for case in cases]
     assert {each["arm"] for each in conditions} == {*record_arms.SETTINGS, *record_arms.RETRIEVAL_ARMS} - {
@@ -114,7 +114,7 @@ def test_every_arm_bin_form_and_kind_of_question_is_asked(study: tuple[object, t
 
 
 def test_without_the_related_notes_nothing_is_answered_and_with_them_alone_all(
-    study: tuple[object, tuple[Measured, ...]],
+    study: tuple[object, tuple[MeasuredCase, ...]],
 ) -> None:
     cases = study[1]
     assert not any(right(case) for case in (*of(cases, record_arms.NONE), *of(cases, record_arms.UNRELATED)))
@@ -123,14 +123,16 @@ def test_without_the_related_notes_nothing_is_answered_and_with_them_alone_all(
     assert all(right(case) for case in alone if case.form != "extractive")
 
 
-def test_where_no_note_answers_abstaining_is_right_whatever_is_read(study: tuple[object, tuple[Measured, ...]]) -> None:
+def test_where_no_note_answers_abstaining_is_right_whatever_is_read(
+    study: tuple[object, tuple[MeasuredCase, ...]],
+) -> None:
     nothing = [case for case in study[1] if case.unanswerable]
     assert {case.condition["arm"] for case in nothing} >= {record_arms.ALL, "rag-5", record_arms.BRIEF}
     assert all(right(case) for case in nothing)
 
 
 def test_full_context_is_as_right_as_the_curve_says(
-    study: tuple[object, tuple[Measured, ...]], records: RecordSet
+    study: tuple[object, tuple[MeasuredCase, ...]], records: RecordSet
 ) -> None:
     """Each note is attended to by its place among the record's notes, oldest first; one place of the answer will do."""
     curve, notes = u_curve(), notes_of(records)
@@ -152,13 +154,13 @@ def test_full_context_is_as_right_as_the_curve_says(
     assert abs(observed - expected) <= 3 * math.sqrt(variance)
 
 
-def test_nobody_is_right_about_what_was_not_read(study: tuple[object, tuple[Measured, ...]]) -> None:
+def test_nobody_is_right_about_what_was_not_read(study: tuple[object, tuple[MeasuredCase, ...]]) -> None:
     answered = [case for case in study[1] if case.condition["category"] != "absence" and right(case)]
     assert answered
     assert all(case.values["evidence-recall"] > 0 for case in answered)
 
 
-def test_the_findings_have_the_studys_tables(study: tuple[dict[str, object], tuple[Measured, ...]]) -> None:
+def test_the_findings_have_the_studys_tables(study: tuple[dict[str, object], tuple[MeasuredCase, ...]]) -> None:
     found: Any = study[0]["findings"]
     (findings,) = found
     titles = [table["title"] for table in findings["tables"]]
@@ -184,7 +186,7 @@ def test_a_record_over_the_window_is_counted_and_not_asked_again(
         first = ask(place, model, folder, record_arms.CONTEXT, *more)
         again = ask(place, model, folder, record_arms.CONTEXT, *more)
     assert (first.exit_code, again.exit_code) == (0, 0), first.stderr
-    cases = measured(folder)
+    cases = read_measured_cases(folder)
     shortest = min(int(case.condition["tokens"]) for case in cases)
     for case in of(cases, record_arms.ALL, answerable=False):
         assert (case.ending == "over-window") == (int(case.condition["tokens"]) > shortest)

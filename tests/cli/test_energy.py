@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from epicrisis.evaluation.runs.energy import Rapl, Untold
+from epicrisis.evaluation.runs.energy import MeterUnavailable, Rapl
 from epicrisis.evaluation.runs.run_folder import read_manifest
 from epicrisis.testing.chat import ScriptedModel
 from tests.cli.conftest import Run
@@ -32,7 +32,7 @@ def measured() -> bool:
     """Whether this machine's counters see its processors."""
     try:
         return Rapl().look() >= 0
-    except Untold:
+    except MeterUnavailable:
         return False
 
 

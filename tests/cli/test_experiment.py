@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from epicrisis.testing.reader import Curve, KeyPassage, position_biased_reader, u_curve
+from epicrisis.testing.reader import KeyPassage, PositionCurve, position_biased_reader, u_curve
 from tests.cli.conftest import Run
 from tests.cli.test_bad_input import assert_one_line
 from tests.support.served_models import served
@@ -68,7 +68,7 @@ def seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     return iter([tmp_path])
 
 
-def reader(curve: Curve) -> Any:
+def reader(curve: PositionCurve) -> Any:
     return position_biased_reader(
         {row_of(i)["text"]: KeyPassage(text_of(i), row_of(i)["gold"]) for i in range(N)}, curve
     )

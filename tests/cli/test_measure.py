@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from epicrisis.evaluation.grading.human_scores import PAIRS, RATES, SCORES, SUMMARIES
-from epicrisis.evaluation.grading.measure_file import MEASURES
+from epicrisis.evaluation.grading.measurements import MEASURES
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.prompts import unfence
 from epicrisis.protocols import ChatRequest

@@ -13,7 +13,7 @@ from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.prompts import unfence
 from epicrisis.testing.faults import Fault
 from epicrisis.testing.hostile import HostileServer
-from epicrisis.testing.replies import text_of
+from epicrisis.testing.replies import content_text
 from tests.cli.conftest import Run
 from tests.support.correctness_marks import folder_of, with_options
 from tests.support.grading import records, said
@@ -36,16 +36,16 @@ def medq(tmp_path: Path) -> Path:
 
 def judges(body: dict[str, Any]) -> str:
     """Prefers the parts, wherever they stand."""
-    return said("1" if "parts" in unfence(text_of(body["messages"][-1]["content"]))[0] else "2")
+    return said("1" if "parts" in unfence(content_text(body["messages"][-1]["content"]))[0] else "2")
 
 
 def marks(body: dict[str, Any]) -> str:
     """Finds the parts correct, and nothing else."""
-    return said("correct" if "parts" in unfence(text_of(body["messages"][-1]["content"]))[2] else "incorrect")
+    return said("correct" if "parts" in unfence(content_text(body["messages"][-1]["content"]))[2] else "incorrect")
 
 
 def proposes(body: dict[str, Any]) -> str:
-    document = unfence(text_of(body["messages"][-1]["content"]))[0].splitlines()
+    document = unfence(content_text(body["messages"][-1]["content"]))[0].splitlines()
     told = dict.fromkeys(("population", "intervention", "comparison", "outcome"), "it")
     question = f"Is it so in {document[0]}?"
     result = {"found": True, "quote": document[-1], **told, "question": question, "answer": "Yes."}

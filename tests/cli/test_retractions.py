@@ -11,7 +11,7 @@ import pytest
 from epicrisis.prompts import unfence
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.hostile import HostileServer
-from epicrisis.testing.replies import text_of
+from epicrisis.testing.replies import content_text
 from tests.cli.conftest import Run
 from tests.cli.test_literature import citation, pubmed
 from tests.corpus.test_retractions import entry, watch
@@ -89,7 +89,7 @@ def writer(request: Any) -> str:
 def prompts_of(server: HostileServer) -> list[str]:
     """What the model was told after its instructions, call by call."""
     bodies = [each.body for each in server.received if each.path.endswith("/chat/completions")]
-    return [text_of(body["messages"][-1]["content"]) for body in bodies]
+    return [content_text(body["messages"][-1]["content"]) for body in bodies]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import typer
 
 from epicrisis.answers import Failure, Notice
 from epicrisis.cli import running
-from epicrisis.configuration import load
+from epicrisis.configuration import load_settings
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.run_folder import RunPlan
 from epicrisis.overrides import RunOverrides
@@ -40,11 +40,11 @@ def test_what_holds_for_the_whole_run_is_said_once() -> None:
 
 
 def test_a_demonstration_model_is_named_as_one(capsys: pytest.CaptureFixture[str]) -> None:
-    running.note_demo(load({"models": {"writer": {"name": "smollm2-135m"}}}), ("writer", "map"))
+    running.note_demo(load_settings({"models": {"writer": {"name": "smollm2-135m"}}}), ("writer", "map"))
     assert capsys.readouterr().err == (
         "note: smollm2-135m is a small model for demonstration, not for use: name a better one with --model\n"
     )
-    running.note_demo(load({"models": {"writer": {"name": "http://127.0.0.1:9/v1#m"}}}), ("writer", "map"))
+    running.note_demo(load_settings({"models": {"writer": {"name": "http://127.0.0.1:9/v1#m"}}}), ("writer", "map"))
     assert capsys.readouterr().err == ""
 
 
@@ -123,7 +123,7 @@ def test_where_nobody_can_be_asked_the_flag_is_named(
 def test_the_question_is_about_the_cases_as_they_are_treated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that is not agreed to leaves no folder behind."""
     model = {"name": "https://models.example.org/v1#m"}
-    settings = load({"strategy": "closed-book", "models": {"writer": model}, "home": tmp_path})
+    settings = load_settings({"strategy": "closed-book", "models": {"writer": model}, "home": tmp_path})
     cases = [Case(question, {}, RunOverrides("chain-of-thought")) for question in QUESTIONS[:3]]
     folder = tmp_path / "run"
     seen: list[Any] = []
@@ -132,7 +132,7 @@ def test_the_question_is_about_the_cases_as_they_are_treated(tmp_path: Path, mon
         seen.extend(zip(*arguments[2:], strict=True))
         return ASKED
 
-    monkeypatch.setattr("epicrisis.plan.confirmation.ask_first", ask_first)
+    monkeypatch.setattr("epicrisis.plan.confirmation.confirmation_question", ask_first)
     monkeypatch.setattr("sys.stdin", io.StringIO())
 
     async def planned(_: object) -> tuple[RunPlan, list[Case]]:

@@ -10,8 +10,8 @@ import pytest
 
 from epicrisis.cli.notes import removed_lines
 from epicrisis.corpus.note_documents import NoteCleaning
-from epicrisis.corpus.note_tables import Columns
-from epicrisis.corpus.readers import read
+from epicrisis.corpus.note_tables import NoteColumns
+from epicrisis.corpus.readers import read_sources
 from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.errors import InputError
 from epicrisis.library.ingest import add_documents, open_or_create
@@ -57,7 +57,7 @@ def add(ward: Path, *files: Path, literature: bool = False, treatment: NoteClean
     """As `library add` does, with an encoder that needs no model."""
     treatment = treatment or NoteCleaning(ledger=RemovalLog(hold=True))
     with open_or_create(ward, ENCODER, "hashing", overlap=0) as opened:
-        return add_documents(opened, read(files, treatment=treatment), ENCODER, literature=literature)
+        return add_documents(opened, read_sources(files, treatment=treatment), ENCODER, literature=literature)
 
 
 def patients(ward: Path) -> tuple[PatientRecord, ...]:
@@ -158,7 +158,7 @@ R5 = {"coding": [{"code": "transforms"}]}
 )
 def test_document_in_the_place_of_another(more: dict[str, Any], kept: list[str], tmp_path: Path) -> None:
     path = bundle(tmp_path / "a.json", A, ADA, note("d1", "First."), note("d2", "Second.", **more))
-    assert [item.id for item in read([path]) if isinstance(item, Document)] == [f"note:{each}" for each in kept]
+    assert [item.id for item in read_sources([path]) if isinstance(item, Document)] == [f"note:{each}" for each in kept]
 
 
 @pytest.mark.parametrize("circle", [("d1",), ("d1", "d2"), ("d1", "d2", "d3")])
@@ -252,12 +252,12 @@ def test_second_name_under_one_id_in_jsonl_is_refused(first: str, tmp_path: Path
 
 def test_table_with_names_birth_dates_and_numbers(tmp_path: Path) -> None:
     head = "pid,name,born,mrn,body\n"
-    columns = Columns("pid", text="body", patient_name="name", born="born", record_number="mrn")
+    columns = NoteColumns("pid", text="body", patient_name="name", born="born", record_number="mrn")
     table, ward = tmp_path / "notes.csv", tmp_path / "ward"
 
     def add_table() -> None:
         with open_or_create(ward, ENCODER, "hashing", overlap=0) as opened:
-            add_documents(opened, read([table], "notes", columns=columns), ENCODER, literature=False)
+            add_documents(opened, read_sources([table], "notes", columns=columns), ENCODER, literature=False)
 
     table.write_text(head + "1,Ada Byron,1950-01-02,M-4711,Aspirin.\n1,Ada Lovelace,1950-01-02,M-4711,Heparin.\n")
     add_table()

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 from typer.testing import Result
 
-from epicrisis.answers import Answer, Answered, AnswerStarted, Citation, Delta, PreflightChecked
+from epicrisis.answers import Answer, Answered, AnswerStarted, Citation, PreflightChecked, TextDelta
 from epicrisis.cli.screen import Screen
 from epicrisis.cli.terminal import open_console
 from epicrisis.library.ingest import add_documents, open_or_create
@@ -238,7 +238,7 @@ def test_a_streamed_reply_cannot_pass_for_a_citation_on_a_narrow_terminal(capsys
     screen = Screen(console)
     screen.show(AnswerStarted("rag", 2))
     for piece in ("It does.", " " * 20, FAKE, "\n", f"  {FAKE}"):
-        screen.show(Delta("rag", piece))
+        screen.show(TextDelta("rag", piece))
     lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).split("\n")
     assert lines[0].startswith("RAG over 2 passages: It does.")
     assert all(line.startswith(GUTTER) for line in lines[1:])

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.corpus.readers import read
-from epicrisis.corpus.sentence_chunking import chunk, sentences
+from epicrisis.corpus.chunking import chunk_document, find_sentences
+from epicrisis.corpus.readers import read_sources
 from epicrisis.types import Document, Passage
 
 TEXT = "Aspirin was given. It helped a lot. Nobody died. The end came in 1990."
@@ -33,7 +33,7 @@ def _document(text: str, title: str = "") -> Document:
 
 
 def _slices(text: str, max_tokens: int, overlap: int = 0, title: str = "") -> list[str]:
-    return [passage.text for passage in chunk(_document(text, title), words, max_tokens, overlap)]
+    return [passage.text for passage in chunk_document(_document(text, title), words, max_tokens, overlap)]
 
 
 def _check(text: str, passages: Sequence[Passage]) -> None:
@@ -59,7 +59,7 @@ TEXTS = st.text(max_size=300) | st.lists(
 @given(TEXTS, st.integers(1, 12), st.data())
 def test_every_word_is_in_a_passage_that_fits(text: str, max_tokens: int, data: st.DataObject) -> None:
     overlap = data.draw(st.integers(0, max_tokens - 1))
-    passages = chunk(_document(text), words, max_tokens, overlap)
+    passages = chunk_document(_document(text), words, max_tokens, overlap)
     _check(text, passages)
     tokens = words(text)
     for passage in passages:
@@ -69,7 +69,7 @@ def test_every_word_is_in_a_passage_that_fits(text: str, max_tokens: int, data: 
     for left, right in itertools.pairwise(passages):
         shared = text[right.start : max(left.end, right.start)]
         assert len(words(shared)) <= overlap
-        assert not shared or right.start in {start for start, _ in sentences(text)}
+        assert not shared or right.start in {start for start, _ in find_sentences(text)}
     if len(tokens) <= max_tokens:
         assert [passage.text for passage in passages] == ([text.strip()] if text.strip() else [])
 
@@ -77,7 +77,7 @@ def test_every_word_is_in_a_passage_that_fits(text: str, max_tokens: int, data: 
 @given(TEXTS, st.integers(3, 12), st.data())
 def test_tokens_that_hold_spaces_or_share_characters(text: str, max_tokens: int, data: st.DataObject) -> None:
     overlap = data.draw(st.integers(0, max_tokens - 1))
-    passages = chunk(_document(text), gpt_like, max_tokens, overlap)
+    passages = chunk_document(_document(text), gpt_like, max_tokens, overlap)
     _check(text, passages)
     for passage in passages:
         inside = [1 for start, end in gpt_like(text) if start < passage.end and passage.start < end]
@@ -86,8 +86,8 @@ def test_tokens_that_hold_spaces_or_share_characters(text: str, max_tokens: int,
 
 @given(TEXTS, st.integers(1, 12))
 def test_a_passage_is_one_passage_again(text: str, max_tokens: int) -> None:
-    for passage in chunk(_document(text), words, max_tokens, 0):
-        assert [again.text for again in chunk(_document(passage.text), words, max_tokens, 0)] == [passage.text]
+    for passage in chunk_document(_document(text), words, max_tokens, 0):
+        assert [again.text for again in chunk_document(_document(passage.text), words, max_tokens, 0)] == [passage.text]
 
 
 def test_by_hand() -> None:
@@ -109,20 +109,20 @@ def test_a_word_is_cut_only_where_there_is_no_other_place() -> None:
     def letters(text: str) -> Sequence[tuple[int, int]]:
         return [match.span() for match in re.finditer(r"\S", text)]
 
-    assert [p.text for p in chunk(_document("abc defg hi"), letters, 4, 0)] == ["abc", "defg", "hi"]
-    assert [p.text for p in chunk(_document("abcdefghij"), letters, 4, 0)] == ["abcd", "efgh", "ij"]
+    assert [p.text for p in chunk_document(_document("abc defg hi"), letters, 4, 0)] == ["abc", "defg", "hi"]
+    assert [p.text for p in chunk_document(_document("abcdefghij"), letters, 4, 0)] == ["abcd", "efgh", "ij"]
 
 
 def test_a_character_of_more_tokens_than_fit_stays_whole() -> None:
     def three_each(text: str) -> Sequence[tuple[int, int]]:
         return [(i, i + 1) for i in range(len(text)) for _ in range(3)]
 
-    assert [p.text for p in chunk(_document("😀😁😂"), three_each, 2, 0)] == ["😀", "😁", "😂"]
+    assert [p.text for p in chunk_document(_document("😀😁😂"), three_each, 2, 0)] == ["😀", "😁", "😂"]
 
 
 def test_white_space_is_no_passage_and_untokenised_ink_is_one() -> None:
     assert _slices("", 5) == _slices(" \n\t\u2003", 5) == []
-    assert [p.text for p in chunk(_document(" \u200b "), lambda _: (), 5, 0)] == ["\u200b"]
+    assert [p.text for p in chunk_document(_document(" \u200b "), lambda _: (), 5, 0)] == ["\u200b"]
 
 
 def test_the_title_takes_its_tokens_down_to_half_the_window() -> None:
@@ -135,7 +135,7 @@ def test_the_title_takes_its_tokens_down_to_half_the_window() -> None:
 
 def test_the_document_goes_with_every_passage() -> None:
     document = Document("pubmed:1", TEXT, "T", "PubMed", "2015-06", "p1", {"section": "x"})
-    first, second = chunk(document, words, 9, 0)
+    first, second = chunk_document(document, words, 9, 0)
     assert second == Passage(
         id="pubmed:1#1",
         document_id="pubmed:1",
@@ -159,14 +159,14 @@ def test_the_encoder_is_asked_once_for_the_text() -> None:
         asked.append(text)
         return words(text)
 
-    chunk(_document(TEXT, "Title"), spans, 4, 2)
+    chunk_document(_document(TEXT, "Title"), spans, 4, 2)
     assert sorted(asked) == sorted([TEXT, "Title"])
 
 
 @pytest.mark.parametrize(("max_tokens", "overlap"), [(0, 0), (4, 4), (4, -1)])
 def test_numbers_that_make_no_sense(max_tokens: int, overlap: int) -> None:
     with pytest.raises(ValueError, match="max_tokens must be greater than overlap"):
-        chunk(_document(TEXT), words, max_tokens, overlap)
+        chunk_document(_document(TEXT), words, max_tokens, overlap)
 
 
 @pytest.mark.parametrize(
@@ -181,12 +181,12 @@ def test_numbers_that_make_no_sense(max_tokens: int, overlap: int) -> None:
 )
 def test_sentences(expected: list[str]) -> None:
     text = " ".join(expected)
-    assert [text[start:end] for start, end in sentences(text)] == expected
+    assert [text[start:end] for start, end in find_sentences(text)] == expected
 
 
 def test_a_line_end_ends_a_sentence_whatever_stands_before() -> None:
     text = "Plan\r\n- aspirin, e.g.\n\n- rest \u2028 home"
-    assert [text[start:end] for start, end in sentences(text)] == ["Plan", "- aspirin, e.g.", "- rest", "home"]
+    assert [text[start:end] for start, end in find_sentences(text)] == ["Plan", "- aspirin, e.g.", "- rest", "home"]
 
 
 @pytest.mark.timeout(60)
@@ -194,7 +194,7 @@ def test_a_line_end_ends_a_sentence_whatever_stands_before() -> None:
 def test_a_huge_note_is_cut_in_linear_time(unit: str) -> None:
     """Two million characters that a backtracking splitter, or one that looks back, takes hours for."""
     text = "begin." + unit * (2_000_000 // len(unit)) + "end."
-    passages = chunk(_document(text), lambda t: [(i, i + 1) for i in range(len(t))], 256, 32)
+    passages = chunk_document(_document(text), lambda t: [(i, i + 1) for i in range(len(t))], 256, 32)
     _check(text, passages)
     assert max(passage.end - passage.start for passage in passages) <= 256
 
@@ -202,10 +202,12 @@ def test_a_huge_note_is_cut_in_linear_time(unit: str) -> None:
 @pytest.mark.data
 def test_the_real_abstracts(data_folder: Path) -> None:
     passages = 0
-    documents = [item for item in read([data_folder / "pubmedqa" / "ori_pqal.json"]) if isinstance(item, Document)]
+    documents = [
+        item for item in read_sources([data_folder / "pubmedqa" / "ori_pqal.json"]) if isinstance(item, Document)
+    ]
     assert len(documents) == 1000
     for document in documents:
-        made = chunk(document, words, 128, 32)
+        made = chunk_document(document, words, 128, 32)
         passages += len(made)
         assert all(len(words(passage.text)) <= 128 for passage in made)
         assert {word for passage in made for word in passage.text.split()} == set(document.text.split())

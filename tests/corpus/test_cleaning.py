@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.corpus.note_cleaning import NOTES, PATIENTS, Counts, RemovedText, cleaned, without_boilerplate
+from epicrisis.corpus.note_cleaning import (
+    MIN_NOTES,
+    MIN_PATIENTS,
+    RecurringTextCounter,
+    RemovedText,
+    clean_text,
+    remove_boilerplate,
+)
 
 TEMPLATE = (
     "Thank you for letting us take part in the care of this person; the team on duty will gladly answer any question."
@@ -18,24 +25,24 @@ LUNGS = (
 
 def _after(paragraph: str, notes: int = 40, patients: int = 20, share: float = 1.0, limit: int = 1000) -> str:
     """The last note of so many, each with an own finding, after what recurs was taken out of it."""
-    counts = Counts(limit)
+    counts = RecurringTextCounter(limit)
     texts = []
     for n in range(notes):
         mine = f"Finding {n}.\n\n" + (paragraph if n < notes * share else "Nothing more.") + f"\n\nPlan {n}."
         texts.append(mine)
         counts.add("Nursing", f"patient {n % patients}", mine)
-    return without_boilerplate("Nursing", texts[0], counts.recurring())[0]
+    return remove_boilerplate("Nursing", texts[0], counts.recurring())[0]
 
 
 def test_line_ends_control_characters_and_blanks() -> None:
     dirty = "\ufeff\n\n  Name: [**Known**] ___  \r\nBP\t120/80\x07\rPlan\x0cHome\n \n\n\nEnd\n"
-    assert cleaned(dirty) == "  Name: [**Known**] ___\nBP\t120/80\nPlan\nHome\n\nEnd"
+    assert clean_text(dirty) == "  Name: [**Known**] ___\nBP\t120/80\nPlan\nHome\n\nEnd"
 
 
 @given(st.text(alphabet="aB1 \t\r\n\f\v\x00\x85\u2028\ufeff.:", max_size=60))
 def test_cleaned_twice_is_cleaned_once_and_no_letter_is_lost(text: str) -> None:
-    once = cleaned(text)
-    assert cleaned(once) == once
+    once = clean_text(text)
+    assert clean_text(once) == once
     assert [c for c in once if c in "aB1.:"] == [c for c in text if c in "aB1.:"]
 
 
@@ -64,19 +71,19 @@ def test_what_may_be_a_finding_stays_however_often_it_recurs(paragraph: str) -> 
 
 
 def test_few_notes_few_patients_or_a_small_share_are_no_template() -> None:
-    assert TEMPLATE in _after(TEMPLATE, notes=NOTES - 1, patients=NOTES - 1)
-    assert TEMPLATE in _after(TEMPLATE, patients=PATIENTS - 1)
+    assert TEMPLATE in _after(TEMPLATE, notes=MIN_NOTES - 1, patients=MIN_NOTES - 1)
+    assert TEMPLATE in _after(TEMPLATE, patients=MIN_PATIENTS - 1)
     assert TEMPLATE in _after(TEMPLATE, notes=100, share=0.4)
     assert TEMPLATE not in _after(TEMPLATE, notes=100, share=0.6)
 
 
 def test_counting_is_bounded_and_still_finds_what_recurs() -> None:
-    counts = Counts(limit=50)
+    counts = RecurringTextCounter(limit=50)
     for n in range(400):
         letters = "".join(chr(ord("a") + int(digit)) for digit in str(n))
         own = f"A sentence of this one note {letters} that is long enough to be counted among all the others."
         counts.add("x", f"p{n}", f"{TEMPLATE}\n\n{own}")
-        assert len(counts._texts) <= 51
+        assert len(counts) <= 51
     assert [each.text for each in counts.recurring().values()] == [TEMPLATE]
 
 
@@ -88,7 +95,7 @@ def test_footers_are_whole_lines() -> None:
         "Electronically signed by: A. B.\nThis report was created with voice recognition software.\n___\n"
         "Plan: page Dr ___."
     )
-    left, taken = without_boilerplate("", text, {})
+    left, taken = remove_boilerplate("", text, {})
     assert left == "Seen today. Electronically signed consent is in the chart.\n\n___\nPlan: page Dr ___."
     assert [each.kind for each in taken] == ["rule", "page", "dictation", "signature", "voice"]
     assert taken[1] == RemovedText("page", "Page 3 of 7")
@@ -107,7 +114,7 @@ def test_footers_are_whole_lines() -> None:
     ],
 )
 def test_a_footer_that_goes_on_with_anything_else_stays(line: str) -> None:
-    assert without_boilerplate("", f"Seen.\n{line}", {}) == (f"Seen.\n{line}", [])
+    assert remove_boilerplate("", f"Seen.\n{line}", {}) == (f"Seen.\n{line}", [])
 
 
 @pytest.mark.parametrize(
@@ -122,7 +129,7 @@ def test_a_footer_that_goes_on_with_anything_else_stays(line: str) -> None:
     ],
 )
 def test_names_titles_dates_and_times_are_of_the_footer(line: str) -> None:
-    assert without_boilerplate("", f"Seen.\n{line}", {})[0] == "Seen."
+    assert remove_boilerplate("", f"Seen.\n{line}", {})[0] == "Seen."
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from epicrisis.corpus.reader_base import Skipped
-from epicrisis.corpus.readers import read
-from epicrisis.corpus.removal_log import NAME, RemovalLog
+from epicrisis.corpus.readers import read_sources
+from epicrisis.corpus.removal_log import REMOVAL_LOG_FILE, RemovalLog
 from epicrisis.types import Document
 from tests.corpus.test_fhir import PATIENT, document, packed
 
@@ -61,11 +61,11 @@ def test_damaged_gzip_is_skipped_and_the_folder_is_read(name: str, tmp_path: Pat
     path = tmp_path / name
     whole = gzip.compress(FILES[name].encode(), mtime=0)
     path.write_bytes(whole)
-    right = [item for item in read([tmp_path]) if isinstance(item, Document)]
+    right = [item for item in read_sources([tmp_path]) if isinstance(item, Document)]
     # Pools of processes read PubMed's files.
     for content in damaged(whole, 10 if name.startswith("pubmed") else 60, seed=5):
         path.write_bytes(content)
-        items = list(read([tmp_path]))
+        items = list(read_sources([tmp_path]))
         documents = [item for item in items if isinstance(item, Document)]
         skipped = [item for item in items if isinstance(item, Skipped)]
         assert "good" in {item.id for item in documents}
@@ -80,7 +80,7 @@ def test_garbled_csv_of_notes_gives_no_row(tmp_path: Path) -> None:
     # The checksum alone is wrong: whatever the rows say cannot be believed.
     path = tmp_path / "notes.csv.gz"
     path.write_bytes(whole[:-8] + bytes(4) + whole[-4:])
-    (only,) = read([path])
+    (only,) = read_sources([path])
     assert isinstance(only, Skipped)
     assert "breaks off" in only.reason
 
@@ -88,11 +88,11 @@ def test_garbled_csv_of_notes_gives_no_row(tmp_path: Path) -> None:
 def test_ndjson_that_is_no_fhir_is_skipped_in_a_folder(tmp_path: Path) -> None:
     (tmp_path / "a.ndjson").write_text('{"resourceTyqe": "Patient"}\n')
     (tmp_path / "b.ndjson").write_text(FILES["export.ndjson.gz"])
-    items = list(read([tmp_path]))
+    items = list(read_sources([tmp_path]))
     assert [item.path.endswith("a.ndjson") for item in items if isinstance(item, Skipped)] == [True]
     assert sum(isinstance(item, Document) for item in items) == len(_DOCUMENTS)
     # Under a format that was named as well.
-    assert sum(isinstance(item, Document) for item in read([tmp_path], "fhir")) == len(_DOCUMENTS)
+    assert sum(isinstance(item, Document) for item in read_sources([tmp_path], "fhir")) == len(_DOCUMENTS)
 
 
 @pytest.mark.parametrize("odd", [3, [3], [[None]], {"a": {"b": 1}}, True])
@@ -102,13 +102,13 @@ def test_resource_of_another_form_ends_no_import(key: str, odd: object, tmp_path
     broken = [{**each, key: odd} for each in (PATIENT, stay, document(packed("Bad"), id="bad"))]
     path = tmp_path / "export.ndjson"
     path.write_text("".join(json.dumps(each) + "\n" for each in (*broken, document(packed("Good"), id="good"))))
-    assert "note:good" in {item.id for item in read([path]) if isinstance(item, Document)}
+    assert "note:good" in {item.id for item in read_sources([path]) if isinstance(item, Document)}
 
 
 def test_damaged_list_of_what_was_removed_is_kept_and_added_to(tmp_path: Path) -> None:
     source = tmp_path / "notes.csv"
     source.write_text(FILES["notes.csv.gz"])
-    kept = tmp_path / NAME
+    kept = tmp_path / REMOVAL_LOG_FILE
     damaged_lines = [b"[1]}\n", b'{"sha256": {}}\n', b'{"text": "\xff"}\n', b"x" * 20 + b"}\n"]
     kept.write_bytes(b"".join(damaged_lines))
     ledger = RemovalLog(hold=True)

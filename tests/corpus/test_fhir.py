@@ -11,8 +11,8 @@ import pytest
 
 from epicrisis.corpus import fhir
 from epicrisis.corpus.note_documents import NoteCleaning
-from epicrisis.corpus.reader_base import Deleted, Skipped
-from epicrisis.corpus.readers import read
+from epicrisis.corpus.reader_base import DeletedDocument, Skipped
+from epicrisis.corpus.readers import read_sources
 from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.errors import InputError
 from epicrisis.types import Document
@@ -64,13 +64,13 @@ def put(folder: Path, *resources: Any, lines: bool = False) -> Path:
 
 
 def given_by(path: Path) -> list[Document]:
-    return [item for item in fhir.read(path, path.name) if isinstance(item, Document)]
+    return [item for item in fhir.read_file(path, path.name) if isinstance(item, Document)]
 
 
 @pytest.mark.parametrize("lines", [True, False])
 def test_a_document_with_its_patient_and_stay(tmp_path: Path, lines: bool) -> None:
     path = put(tmp_path, document(packed("Plan: home\r\nÄrzte")), PATIENT, STAY, lines=lines)
-    found = [item for item in read([path]) if isinstance(item, Document)]
+    found = [item for item in read_sources([path]) if isinstance(item, Document)]
     assert found == [
         Document(
             id="note:d1",
@@ -119,7 +119,7 @@ def test_attachments(tmp_path: Path, data: str, kind: str, text: str) -> None:
 )
 def test_what_cannot_be_read_is_said(tmp_path: Path, resource: dict[str, Any], reason: str) -> None:
     path = put(tmp_path, resource, document(packed("Good."), id="d2"))
-    items = list(fhir.read(path, path.name))
+    items = list(fhir.read_file(path, path.name))
     assert [item.text for item in items if isinstance(item, Document)] == ["Good."]
     (skip,) = [item for item in items if isinstance(item, Skipped)]
     assert (skip.where, reason in skip.reason) == ("entry 1", True)
@@ -141,7 +141,7 @@ def test_observations_of_a_day_are_one_note_by_time(tmp_path: Path) -> None:
         {"resourceType": "Condition", "id": "c"},
     )
     ledger = RemovalLog()
-    found = [note for note in fhir.read(path, "b", NoteCleaning(ledger=ledger)) if isinstance(note, Document)]
+    found = [note for note in fhir.read_file(path, "b", NoteCleaning(ledger=ledger)) if isinstance(note, Document)]
     assert [(note.patient, note.date, note.text) for note in found] == [
         (
             "p1",
@@ -159,7 +159,7 @@ def test_observations_of_a_day_are_one_note_by_time(tmp_path: Path) -> None:
 def test_a_withdrawn_document_is_taken_out(tmp_path: Path) -> None:
     ledger = RemovalLog()
     path = put(tmp_path, document(packed("Wrong patient."), status="entered-in-error"))
-    assert list(fhir.read(path, "b", NoteCleaning(ledger=ledger))) == [Deleted("note:d1", patient="p1")]
+    assert list(fhir.read_file(path, "b", NoteCleaning(ledger=ledger))) == [DeletedDocument("note:d1", patient="p1")]
     assert ledger.summary().kinds["marked-as-error"].notes == 1
 
 
@@ -167,9 +167,9 @@ def test_other_json_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     path.write_text('{"a": 1}')
     with pytest.raises(InputError, match="not FHIR in JSON"):
-        list(read([path], "fhir"))
+        list(read_sources([path], "fhir"))
     path.write_text('{"resourceType": "Bundle", "entry": [')
-    assert [item.where for item in fhir.read(path, "x") if isinstance(item, Skipped)] == [""]
+    assert [item.where for item in fhir.read_file(path, "x") if isinstance(item, Skipped)] == [""]
 
 
 def test_a_later_observation_of_an_id_replaces_the_earlier_and_the_day_keeps_its_id(tmp_path: Path) -> None:
@@ -183,8 +183,8 @@ def test_a_later_observation_of_an_id_replaces_the_earlier_and_the_day_keeps_its
     assert given_by(put(tmp_path, *stamped)) == [after], "the newest first, as a history has it"
     others = {**first, "subject": {"reference": "Patient/p2"}}
     assert len(given_by(put(tmp_path, first, others))) == 2, "an id of another patient's is another one"
-    gone = fhir.read(put(tmp_path, first, {**first, "status": "entered-in-error"}), "x")
-    assert list(gone) == [Deleted(before.id, patient="p1")]
+    gone = fhir.read_file(put(tmp_path, first, {**first, "status": "entered-in-error"}), "x")
+    assert list(gone) == [DeletedDocument(before.id, patient="p1")]
 
 
 def test_files_of_one_type_each_are_read_together(tmp_path: Path) -> None:
@@ -197,13 +197,13 @@ def test_files_of_one_type_each_are_read_together(tmp_path: Path) -> None:
     }
     for name, resource in lines.items():
         (tmp_path / f"{name}.ndjson").write_text(json.dumps(resource) + "\n")
-    note, day = (item for item in read([tmp_path]) if isinstance(item, Document))
+    note, day = (item for item in read_sources([tmp_path]) if isinstance(item, Document))
     assert (note.metadata["patient_name"], note.metadata["admitted"]) == ("Ada Byron", "2150-03-01")
     assert (day.metadata["patient_name"], day.text) == ("Ada Byron", "Sodium: 139\nPotassium: 4")
     ledger = RemovalLog()
     assert not [
         item
-        for item in read([tmp_path / "c-Patient.ndjson"], treatment=NoteCleaning(ledger=ledger))
+        for item in read_sources([tmp_path / "c-Patient.ndjson"], treatment=NoteCleaning(ledger=ledger))
         if isinstance(item, Document)
     ]
     assert ledger.summary().other_resources == {"Patient": 1}, "told, since no note was there"
@@ -219,7 +219,7 @@ def test_files_of_one_type_each_are_read_together(tmp_path: Path) -> None:
 def test_what_adds_nothing_says_so(tmp_path: Path, text: str, reason: str) -> None:
     path = tmp_path / "x.json"
     path.write_text(text)
-    (skip,) = [item for item in read([path]) if isinstance(item, Skipped)]
+    (skip,) = [item for item in read_sources([path]) if isinstance(item, Skipped)]
     assert reason in skip.reason
     assert "column" not in skip.reason
 

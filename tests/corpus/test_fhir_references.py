@@ -10,7 +10,7 @@ import pytest
 
 from epicrisis.corpus import fhir
 from epicrisis.corpus.reader_base import Skipped
-from epicrisis.corpus.readers import read
+from epicrisis.corpus.readers import read_sources
 from epicrisis.errors import InputError
 from epicrisis.types import Document
 from tests.corpus.test_fhir import document, given_by, observation, packed
@@ -72,7 +72,7 @@ def test_an_identifier_names_the_patient_that_has_it_else_one_of_its_own(
 def test_an_identifier_is_looked_up_in_all_files(tmp_path: Path) -> None:
     bundle(tmp_path, note("d1", NUMBER, {"value": "case 1"}), name="a.json")
     bundle(tmp_path, person("p9", "Nina", NUMBER), encounter("e1", identifier=[{"value": "case 1"}]), name="b.json")
-    (found,) = (item for item in read([tmp_path]) if isinstance(item, Document))
+    (found,) = (item for item in read_sources([tmp_path]) if isinstance(item, Document))
     assert (found.patient, found.metadata["patient_name"], told(found)) == ("p9", "Nina", STAY)
 
 
@@ -88,7 +88,7 @@ def test_an_identifier_that_may_be_of_two_is_left_out_and_said(
     tmp_path: Path, subject: dict[str, str], others: list[Any], reason: str
 ) -> None:
     path = bundle(tmp_path, note("d2", subject), *others)
-    items = list(fhir.read(path, "x"))
+    items = list(fhir.read_file(path, "x"))
     (skip,) = [item for item in items if isinstance(item, Skipped)]
     assert (skip.where, reason in skip.reason, "4711" in skip.reason) == ("entry 1", True, False)
     assert "note:d2" not in [item.id for item in items if isinstance(item, Document)]
@@ -122,7 +122,7 @@ def test_a_second_server_is_refused(tmp_path: Path, entries: tuple[Any, ...], fi
         bundle(tmp_path, entries[0], name="a.json")
         bundle(tmp_path, *entries[1:], name="bundle.json")
     with pytest.raises(InputError, match=r"bundle\.json, entry \d: .*library of its own") as refused:
-        list(read([tmp_path]))
+        list(read_sources([tmp_path]))
     assert "example" not in str(refused.value)
 
 
@@ -144,12 +144,12 @@ def test_an_address_of_two_patients_is_refused(tmp_path: Path) -> None:
     ]
     path.write_text("".join(json.dumps(each) + "\n" for each in bundles))
     with pytest.raises(InputError, match=r"line 2, entry 1: .*fullUrl of its own"):
-        list(read([path]))
+        list(read_sources([path]))
 
 
 def test_an_address_of_another_resource_names_no_patient(tmp_path: Path) -> None:
     path = bundle(tmp_path, ("urn:uuid:1", {"resourceType": "Group", "id": "g"}), note("d1", "urn:uuid:1"))
-    assert [item.reason for item in fhir.read(path, "x") if isinstance(item, Skipped)] == [
+    assert [item.reason for item in fhir.read_file(path, "x") if isinstance(item, Skipped)] == [
         "names no patient: whose record it is must be known; export it with its subject"
     ]
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epicrisis.corpus import jsonl
-from epicrisis.corpus.line_schemas import fault
+from epicrisis.corpus.json_checks import find_json_fault
 from epicrisis.corpus.reader_base import Skipped
 from epicrisis.types import Document
 
@@ -22,7 +22,7 @@ GOOD = b'{"id": "a", "text": "Aspirin."}'
 def _read(folder: Path, content: bytes, name: str = "lines.jsonl") -> list[Document | Skipped]:
     path = folder / name
     path.write_bytes(content)
-    return list(jsonl.read(path))
+    return list(jsonl.read_documents(path))
 
 
 def test_every_field_finds_its_place(tmp_path: Path) -> None:
@@ -94,8 +94,8 @@ def test_null_and_empty_mean_nothing_told(tmp_path: Path) -> None:
         (b'{"id": 1, "text": "t", "score": NaN}', "holds a number that is not finite"),
         (b'{"id": 1, "text": "t", "score": 1e999}', "holds a number that is not finite"),
         (b'{"id": 1, "text": "t", "x": ' + b"[" * 40 + b"]" * 40 + b"}", "nested deeper than 32 levels"),
-        (b"[" * 100_000, "not JSON that can be read: a number too long, or nested too deep"),
-        (b'{"id": ' + b"9" * 5000 + b"}", "not JSON that can be read: a number too long, or nested too deep"),
+        (b"[" * 100_000, "JSON that cannot be read: a number is too long, or the nesting too deep"),
+        (b'{"id": ' + b"9" * 5000 + b"}", "JSON that cannot be read: a number is too long, or the nesting too deep"),
         (b'{"id": 1, "text": "na\xefve"}', "not UTF-8 at byte 22; save the file as UTF-8"),
     ],
 )
@@ -141,7 +141,7 @@ def test_only_line_feeds_end_a_line(tmp_path: Path) -> None:
 def test_a_file_of_blank_lines_says_so(tmp_path: Path) -> None:
     for content in (b"\n \n", gzip.compress(b"")):
         assert [item.reason for item in _read(tmp_path, content) if isinstance(item, Skipped)] == [
-            "holds no line but blank ones"
+            "has only blank lines"
         ]
 
 
@@ -172,7 +172,7 @@ def test_a_damaged_gzip_gives_what_comes_before_and_says_where(
     assert isinstance(last, Skipped)
     assert last.where == f"after line {len(good)}"
     assert "the file breaks off (" in last.reason
-    assert last.reason.endswith("fetch or make it again")
+    assert last.reason.endswith("fetch it again or recreate it")
 
 
 def test_a_gzip_garbled_in_its_middle_is_said_to_break_off(tmp_path: Path) -> None:
@@ -196,13 +196,13 @@ def test_what_has_no_fault_can_be_written_as_strict_json(value: object) -> None:
     try:
         strict = json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
     except ValueError:
-        assert fault(value) is not None
+        assert find_json_fault(value) is not None
     else:
-        assert (fault(value) is None) == (b"\\u0000" not in strict.replace(b"\\\\", b""))
+        assert (find_json_fault(value) is None) == (b"\\u0000" not in strict.replace(b"\\\\", b""))
 
 
 @pytest.mark.data
 def test_the_real_abstracts_are_all_read(data_folder: Path) -> None:
-    items = list(jsonl.read(data_folder / "bioasq" / "passages.jsonl.gz"))
+    items = list(jsonl.read_documents(data_folder / "bioasq" / "passages.jsonl.gz"))
     assert len(items) == 41_310
     assert all(isinstance(item, Document) and item.id.startswith("pubmed:") for item in items)

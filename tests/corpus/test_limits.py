@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.corpus import compression, csv_rows, fhir, jsonl, medcpt, plain_text, pubmedqa
-from epicrisis.corpus.csv_layout import CsvLayout
-from epicrisis.corpus.csv_rows import rows
+from epicrisis.corpus import compression, csv_rows, fhir, json_checks, jsonl, medcpt, plain_text, pubmedqa
+from epicrisis.corpus.csv_rows import CsvLayout, read_rows
 from epicrisis.corpus.reader_base import Skipped
-from epicrisis.corpus.xml_text import BrokenXML, records
+from epicrisis.corpus.xml_text import BrokenXML, read_records
 from epicrisis.errors import InputError
 from epicrisis.library.patients import _spellings
 from epicrisis.types import Document
@@ -30,68 +29,68 @@ def packed_zeros(size: int, repeated: bytes = b"0") -> bytes:
 def test_a_line_of_any_length_is_passed_over_and_the_others_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jsonl, "LONGEST", 1024 * 1024)
+    monkeypatch.setattr(jsonl, "MAX_LINE_BYTES", 1024 * 1024)
     path = tmp_path / "lines.jsonl.gz"
     path.write_bytes(
         gzip.compress(GOOD) + packed_zeros(64 * 2**20) + gzip.compress(b"\n" + GOOD.replace(b"a", b"b", 1))
     )
     tracemalloc.start()
-    items = list(jsonl.read(path))
+    items = list(jsonl.read_documents(path))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert [item.where if isinstance(item, Skipped) else item.id for item in items[:2]] == ["a", "line 2"]
     assert isinstance(items[1], Skipped)
-    assert items[1].reason == "a line of 64 MB, and the limit is 1; make it several documents, a line each"
+    assert items[1].reason == "a line of 64 MB, and the limit is 1; split it into several documents, one a line"
     assert len(items) == 3
     assert peak < 16 * 2**20
 
 
 def test_a_line_of_the_longest_length_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jsonl, "LONGEST", len(GOOD) - 1)
+    monkeypatch.setattr(jsonl, "MAX_LINE_BYTES", len(GOOD) - 1)
     path = tmp_path / "lines.jsonl"
     path.write_bytes(GOOD + GOOD.strip())
-    assert [type(item) for item in jsonl.read(path)] == [Document, Document]
+    assert [type(item) for item in jsonl.read_documents(path)] == [Document, Document]
 
 
 def test_a_line_of_too_many_values_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jsonl, "MOST_VALUES", 1000)
+    monkeypatch.setattr(jsonl, "MAX_LINE_VALUES", 1000)
     path = tmp_path / "lines.jsonl"
     path.write_bytes(b'{"id": "x", "text": "t", "more": [' + b"[]," * 1000 + b"[]]}\n" + GOOD)
-    skipped, good = jsonl.read(path)
+    skipped, good = jsonl.read_documents(path)
     assert skipped == Skipped(str(path), "line 1", "holds more than 1,000 values; split it")
     assert isinstance(good, Document)
 
 
 def test_a_gzip_file_that_unpacks_to_far_too_much_ends_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compression, "ALWAYS", 8 * 2**20)
+    monkeypatch.setattr(compression, "UNPACK_ALLOWANCE", 8 * 2**20)
     path = tmp_path / "lines.jsonl.gz"
     path.write_bytes(gzip.compress(GOOD) + packed_zeros(64 * 2**20))
-    good, skipped = jsonl.read(path)
+    good, skipped = jsonl.read_documents(path)
     assert isinstance(good, Document)
     assert isinstance(skipped, Skipped)
     assert skipped.where == "after line 1"
     assert "it unpacks to more than 0.0 GB, over 200 times its size" in skipped.reason
     path.write_bytes(gzip.compress(b"<set>") + packed_zeros(64 * 2**20, b"<a/>"))
     with pytest.raises(BrokenXML, match="over 200 times its size"):
-        list(records(path, ("x",)))
+        list(read_records(path, ("x",)))
 
 
 def test_a_gzip_file_of_text_is_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compression, "ALWAYS", 0)
+    monkeypatch.setattr(compression, "UNPACK_ALLOWANCE", 0)
     path = tmp_path / "lines.jsonl.gz"
     lines = [json.dumps({"id": n, "text": f"Note {n} of many that are much alike."}) for n in range(2000)]
     path.write_bytes(gzip.compress("\n".join(lines).encode()))
-    assert len(list(jsonl.read(path))) == 2000
+    assert len(list(jsonl.read_documents(path))) == 2000
 
 
 def test_a_row_without_an_end_ends_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a row that is too long the delimiters are held, to find its end: a row of nothing else was held whole."""
-    monkeypatch.setattr(csv_rows, "_ENDLESS", 4 * 2**20)
-    monkeypatch.setattr(csv_rows, "LARGEST", 2**20)
+    monkeypatch.setattr(csv_rows, "_MAX_SEARCH_BYTES", 4 * 2**20)
+    monkeypatch.setattr(csv_rows, "MAX_ROW_BYTES", 2**20)
     path = tmp_path / "notes.csv"
     path.write_bytes(b"patient,text\np1,fever\np2," + b"," * (8 * 2**20) + b"\np3,chills\n")
     tracemalloc.start()
-    good, skipped = rows(path, CsvLayout(2, ",", 0, 1))
+    good, skipped = read_rows(path, CsvLayout(2, ",", 0, 1))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert not isinstance(good, Skipped)
@@ -106,27 +105,29 @@ def test_a_row_without_an_end_ends_the_file(tmp_path: Path, monkeypatch: pytest.
 def test_files_that_are_parsed_as_a_whole_have_a_limit_of_values(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compression, "MOST_VALUES", 1000)
-    monkeypatch.setattr(compression.check_values, "__defaults__", (1000,))
+    monkeypatch.setattr(json_checks, "MAX_VALUES", 1000)
+    monkeypatch.setattr(json_checks.check_value_count, "__defaults__", (1000,))
     many = b"[" + b"[]," * 1000 + b"[]]"
     bundle, entries, ids = (tmp_path / name for name in ("bundle.json", "entries.json", "pmids_chunk_0.json"))
     bundle.write_bytes(b'{"resourceType": "Bundle", "entry": ' + many + b"}")
     entries.write_bytes(b'{"1": {"CONTEXTS": ' + many + b"}}")
     ids.write_bytes(many)
-    (skipped,) = fhir.read(bundle, "bundle.json")
+    (skipped,) = fhir.read_file(bundle, "bundle.json")
     assert isinstance(skipped, Skipped)
     assert skipped.reason == "holds more than 1,000 values; split it"
     with pytest.raises(InputError, match=r"entries.json: holds more than 1,000 values; split it"):
-        pubmedqa.load(entries)
+        pubmedqa.load_entries(entries)
     with pytest.raises(InputError, match="not a JSON list of PMIDs"):
         medcpt._ids(ids)
 
 
 def test_a_text_file_that_is_too_large_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain_text, "LARGEST", 2**20)
+    monkeypatch.setattr(plain_text, "MAX_FILE_BYTES", 2**20)
     path = tmp_path / "a.txt"
     path.write_bytes(b"x" * (3 * 2**20))
-    assert list(plain_text.read(path, "a.txt")) == [Skipped(str(path), "", "3 MB, and the limit is 1; split it")]
+    assert list(plain_text.read_document(path, "a.txt")) == [
+        Skipped(str(path), "", "3 MB, and the limit is 1; split it")
+    ]
 
 
 def test_a_name_of_very_many_words_has_few_spellings() -> None:

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.corpus.medcpt import chunks, read, read_folder, same_text
-from epicrisis.corpus.reader_base import Encoded, Skipped
+from epicrisis.corpus.medcpt import find_chunks, has_same_text, read_chunk, read_folder
+from epicrisis.corpus.reader_base import EncodedDocument, Skipped
 from epicrisis.errors import InputError
 from epicrisis.types import Document
 
@@ -37,14 +37,14 @@ def article(n: int) -> dict[str, str]:
 
 def found(folder: Path) -> tuple[dict[str, list[float]], list[Skipped]]:
     items = list(read_folder(folder))
-    vectors = {item.document.id: item.vector.tolist() for item in items if isinstance(item, Encoded)}
+    vectors = {item.document.id: item.vector.tolist() for item in items if isinstance(item, EncodedDocument)}
     return vectors, [item for item in items if isinstance(item, Skipped)]
 
 
 def test_an_article_as_it_is_published(tmp_path: Path) -> None:
     write(tmp_path, 18, {"18000000": NONCODE})
     (item,) = read_folder(tmp_path)
-    assert isinstance(item, Encoded)
+    assert isinstance(item, EncodedDocument)
     assert item.document == Document(
         "pubmed:18000000",
         "A database of ncRNAs.",
@@ -63,7 +63,7 @@ def test_chunks_come_by_number_and_rows_stay_with_their_articles(tmp_path: Path)
         pmids = [pmid for pmid, _ in shuffled]
         random.Random(number).shuffle(shuffled)
         write(tmp_path, number, dict(shuffled), pmids)
-    made = chunks(tmp_path)
+    made = find_chunks(tmp_path)
     assert [(chunk.number, chunk.rows, chunk.dimensions) for chunk in made] == [(n, 1500, 4) for n in (0, 2, 10)]
     vectors, skipped = found(tmp_path)
     assert skipped == []
@@ -76,17 +76,19 @@ def test_a_text_file_larger_than_a_read(tmp_path: Path) -> None:
     write(tmp_path, 0, texts)
     assert (tmp_path / "pubmed_chunk_0.json").stat().st_size > 5_000_000
     items = list(read_folder(tmp_path))
-    assert [(i.document.title, i.document.text) for i in items if isinstance(i, Encoded)] == [
+    assert [(i.document.title, i.document.text) for i in items if isinstance(i, EncodedDocument)] == [
         (entry["t"], entry["a"].strip()) for entry in texts.values()
     ]
 
 
 def test_reading_goes_on_where_it_stopped(tmp_path: Path) -> None:
     write(tmp_path, 0, {str(n): article(n) for n in range(30)}, [str(n) for n in range(31)])
-    (chunk,) = chunks(tmp_path)
-    whole = list(read(chunk))
-    rest = list(read(chunk, 12))
-    assert [item.document.id for item in rest if isinstance(item, Encoded)] == [f"pubmed:{n}" for n in range(12, 30)]
+    (chunk,) = find_chunks(tmp_path)
+    whole = list(read_chunk(chunk))
+    rest = list(read_chunk(chunk, 12))
+    assert [item.document.id for item in rest if isinstance(item, EncodedDocument)] == [
+        f"pubmed:{n}" for n in range(12, 30)
+    ]
     assert rest[-1] == whole[-1]
 
 
@@ -108,7 +110,7 @@ def test_reading_goes_on_where_it_stopped(tmp_path: Path) -> None:
 def test_dates(tmp_path: Path, given_: str | None, date: str | None, kept: str | None) -> None:
     write(tmp_path, 0, {"1": {"t": "T", "a": "A", "d": given_}})
     (item,) = read_folder(tmp_path)
-    assert isinstance(item, Encoded)
+    assert isinstance(item, EncodedDocument)
     assert (item.document.date, item.document.metadata.get("date_as_given")) == (date, kept)
 
 
@@ -125,7 +127,7 @@ def test_what_an_article_lacks(tmp_path: Path) -> None:
     }
     write(tmp_path, 0, texts, ["1", "2", "3", "4", "5", "6", "7"])
     items = list(read_folder(tmp_path))
-    documents = [item.document for item in items if isinstance(item, Encoded)]
+    documents = [item.document for item in items if isinstance(item, EncodedDocument)]
     assert [(d.id, d.title, d.text) for d in documents] == [
         ("pubmed:1", "Only a title", "Only a title"),
         ("pubmed:2", "", "Only an abstract"),
@@ -158,7 +160,7 @@ def test_an_entry_that_stands_there_twice(tmp_path: Path) -> None:
     write(tmp_path, 0, {"1": article(1)})
     (tmp_path / "pubmed_chunk_0.json").write_text('{"1": {"t": "first"}, "1": {"t": "second"}}')
     items = list(read_folder(tmp_path))
-    assert [item.document.text for item in items if isinstance(item, Encoded)] == ["first"]
+    assert [item.document.text for item in items if isinstance(item, EncodedDocument)] == ["first"]
     assert [item.reason for item in items if isinstance(item, Skipped)] == ["stands there twice"]
 
 
@@ -167,13 +169,13 @@ def test_a_text_file_that_is_cut_short(tmp_path: Path, cut: int) -> None:
     write(tmp_path, 0, {str(n): article(n) for n in range(30)})
     path = tmp_path / "pubmed_chunk_0.json"
     whole = path.read_text()
-    (chunk,) = chunks(tmp_path)
+    (chunk,) = find_chunks(tmp_path)
     path.write_text(whole[:-cut])
-    items = list(read(chunk))
+    items = list(read_chunk(chunk))
     assert isinstance(items[-1], Skipped)
     assert items[-1].where == f"after entry {len(items) - 1}"
     assert f", {31 - len(items)} articles lost; fetch it again" in items[-1].reason
-    assert all(isinstance(item, Encoded) for item in items[:-1])
+    assert all(isinstance(item, EncodedDocument) for item in items[:-1])
     assert len(items) > 1
 
 
@@ -209,12 +211,12 @@ def test_files_that_do_not_agree_are_refused_at_once(
 
 def test_other_folders_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"holds no embeds_chunk_N\.npy"):
-        chunks(tmp_path)
+        find_chunks(tmp_path)
     (tmp_path / "a").write_text("x")
     with pytest.raises(InputError, match="a file; name the folder"):
-        chunks(tmp_path / "a")
+        find_chunks(tmp_path / "a")
     with pytest.raises(InputError, match="no such file or folder"):
-        chunks(tmp_path / "b")
+        find_chunks(tmp_path / "b")
 
 
 def test_an_empty_chunk(tmp_path: Path) -> None:
@@ -237,12 +239,12 @@ def test_garbled_bytes_are_refused_or_told(
         items = list(read_folder(folder))
     except InputError:
         return
-    assert sum(isinstance(item, Encoded) for item in items) <= 3
+    assert sum(isinstance(item, EncodedDocument) for item in items) <= 3
     assert len(items) >= 1
 
 
 def test_the_same_text_but_for_white_space() -> None:
     one = Document("pubmed:1", "Some  words\nhere.", " A title")
-    assert same_text(one, Document("pubmed:1", "Some words here. ", "A title", date="2001"))
-    assert not same_text(one, Document("pubmed:1", "Some words here", "A title"))
-    assert not same_text(one, Document("pubmed:1", "Some words here.", ""))
+    assert has_same_text(one, Document("pubmed:1", "Some words here. ", "A title", date="2001"))
+    assert not has_same_text(one, Document("pubmed:1", "Some words here", "A title"))
+    assert not has_same_text(one, Document("pubmed:1", "Some words here.", ""))

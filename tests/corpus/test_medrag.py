@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from epicrisis.corpus.medrag import read, statpearls
+from epicrisis.corpus.medrag import read_snippets, read_statpearls
 from epicrisis.corpus.reader_base import Skipped
 from epicrisis.types import Document
 
@@ -36,7 +36,7 @@ def write(path: Path, *lines: Any) -> Path:
 
 def test_a_textbook(tmp_path: Path) -> None:
     path = write(tmp_path / "textbooks" / "chunk" / "Anatomy_Gray.jsonl", BOOK, {**BOOK, "id": "Anatomy_Gray_1"})
-    first, second = read(path)
+    first, second = read_snippets(path)
     assert first == Document("medrag:Anatomy_Gray_0", "What is anatomy?", "Anatomy_Gray", "Textbooks")
     assert isinstance(second, Document)
     assert second.id == "medrag:Anatomy_Gray_1"
@@ -44,7 +44,7 @@ def test_a_textbook(tmp_path: Path) -> None:
 
 def test_pubmed_keeps_its_pmid(tmp_path: Path) -> None:
     path = write(tmp_path / "pubmed" / "chunk" / "pubmed23n0001.jsonl", ABSTRACT)
-    (document,) = read(path)
+    (document,) = read_snippets(path)
     assert document == Document(
         "pubmed:21",
         ABSTRACT["content"],
@@ -56,7 +56,7 @@ def test_pubmed_keeps_its_pmid(tmp_path: Path) -> None:
 
 def test_the_form_of_medrags_own_script(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", {"id": "PMID:21", "title": "T", "content": "C"})
-    (document,) = read(path)
+    (document,) = read_snippets(path)
     assert isinstance(document, Document)
     assert (document.id, document.source) == ("pubmed:21", "PubMed")
 
@@ -72,7 +72,7 @@ def test_the_form_of_medrags_own_script(tmp_path: Path) -> None:
     ],
 )
 def test_the_corpus_is_told_from_the_path(tmp_path: Path, name: str, source: str) -> None:
-    (document,) = read(write(tmp_path / name, {**BOOK, "wiki_id": "12"}))
+    (document,) = read_snippets(write(tmp_path / name, {**BOOK, "wiki_id": "12"}))
     assert isinstance(document, Document)
     assert (document.source, document.metadata) == (source, {"wiki_id": "12"})
 
@@ -80,7 +80,7 @@ def test_the_corpus_is_told_from_the_path(tmp_path: Path, name: str, source: str
 def test_gzip_is_read(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl.gz"
     path.write_bytes(gzip.compress(json.dumps(BOOK).encode()))
-    assert [item.id for item in read(path) if isinstance(item, Document)] == ["medrag:Anatomy_Gray_0"]
+    assert [item.id for item in read_snippets(path) if isinstance(item, Document)] == ["medrag:Anatomy_Gray_0"]
 
 
 def test_a_line_that_is_no_snippet_is_told(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_a_line_that_is_no_snippet_is_told(tmp_path: Path) -> None:
         BOOK,
         {"id": "a", "text": "a line of another format"},
     ]
-    items = list(read(write(tmp_path / "a.jsonl", *lines)))
+    items = list(read_snippets(write(tmp_path / "a.jsonl", *lines)))
     assert [item.where for item in items if isinstance(item, Skipped)] == [f"line {n}" for n in (1, 2, 3, 4, 5, 7)]
     assert [item.reason for item in items if isinstance(item, Skipped)] == [
         "content: empty; a MedRAG snippet has id, title and content",
@@ -107,7 +107,7 @@ def test_a_line_that_is_no_snippet_is_told(tmp_path: Path) -> None:
 
 
 def test_a_null_title_is_none(tmp_path: Path) -> None:
-    (document,) = read(write(tmp_path / "a.jsonl", {**BOOK, "title": None}))
+    (document,) = read_snippets(write(tmp_path / "a.jsonl", {**BOOK, "title": None}))
     assert isinstance(document, Document)
     assert document.title == ""
 
@@ -118,7 +118,7 @@ def test_a_null_title_is_none(tmp_path: Path) -> None:
 def chapter(path: Path, *sections: str, title: str = "Acne") -> list[Document]:
     body = "".join(f"<sec>{section}</sec>" for section in sections)
     path.write_text(f"<book-part><title-group><title>{title}</title></title-group><body>{body}</body></book-part>")
-    return [item for item in statpearls(path) if isinstance(item, Document)]
+    return [item for item in read_statpearls(path) if isinstance(item, Document)]
 
 
 def test_a_chapter_in_snippets(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_sections_within_sections_are_their_own(tmp_path: Path) -> None:
 def test_a_chapter_without_snippets_is_told(tmp_path: Path, text: str) -> None:
     path = tmp_path / "a.nxml"
     path.write_text(text)
-    (item,) = statpearls(path)
+    (item,) = read_statpearls(path)
     assert isinstance(item, Skipped)
     assert ";" in item.reason
 
@@ -167,7 +167,7 @@ def test_an_empty_snippet_keeps_its_number(tmp_path: Path) -> None:
     path = tmp_path / "a.nxml"
     long = "w " * 150
     path.write_text(f"<b><title>T</title><sec><title>S</title><p/><p>{long}</p></sec></b>")
-    empty, full = statpearls(path)
+    empty, full = read_statpearls(path)
     assert isinstance(empty, Skipped)
     assert (empty.where, empty.reason) == ("snippet 0", "empty")
     assert isinstance(full, Document)

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from epicrisis.corpus import csv_rows, note_tables
-from epicrisis.corpus.note_documents import NoteCleaning, identifier
-from epicrisis.corpus.note_tables import Columns
-from epicrisis.corpus.reader_base import Deleted, Skipped, WholeFile
-from epicrisis.corpus.readers import read
+from epicrisis.corpus.note_documents import NoteCleaning, normalize_id
+from epicrisis.corpus.note_tables import NoteColumns
+from epicrisis.corpus.reader_base import DeletedDocument, FileFingerprint, Skipped
+from epicrisis.corpus.readers import read_sources
 from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.errors import InputError
 from epicrisis.types import Document
@@ -34,7 +34,7 @@ MIMIC_3 = [
     "TEXT",
 ]
 MIMIC_4 = ["note_id", "subject_id", "hadm_id", "note_type", "note_seq", "charttime", "storetime", "text"]
-OWN = Columns(patient="pid", time=("when",), type="kind", text="body")
+OWN = NoteColumns(patient="pid", time=("when",), type="kind", text="body")
 HEAD = b"pid,when,kind,body\n"
 
 
@@ -50,13 +50,15 @@ def put(folder: Path, content: bytes, name: str = "notes.csv") -> Path:
     return path
 
 
-def given_by(path: Path, columns: Columns | None = None, treatment: NoteCleaning | None = None) -> list[Document]:
-    return [item for item in note_tables.read(path, path.name, columns, treatment) if isinstance(item, Document)]
+def given_by(path: Path, columns: NoteColumns | None = None, treatment: NoteCleaning | None = None) -> list[Document]:
+    return [item for item in note_tables.read_notes(path, path.name, columns, treatment) if isinstance(item, Document)]
 
 
-def skipped(path: Path, columns: Columns | None = OWN) -> list[tuple[str, str]]:
+def skipped(path: Path, columns: NoteColumns | None = OWN) -> list[tuple[str, str]]:
     return [
-        (item.where, item.reason) for item in note_tables.read(path, path.name, columns) if isinstance(item, Skipped)
+        (item.where, item.reason)
+        for item in note_tables.read_notes(path, path.name, columns)
+        if isinstance(item, Skipped)
     ]
 
 
@@ -104,7 +106,7 @@ def test_noteevents_of_mimic_iii_is_known_by_its_header(tmp_path: Path) -> None:
 def test_mimic_iv_is_known_wherever_it_is_met(tmp_path: Path) -> None:
     put(tmp_path, table(MIMIC_4, ["10-DS-1", 10, 5, "DS", 1, "2180-05-07 00:00:00", "", "Home."]), "discharge.csv")
     put(tmp_path, b"name,colour\nA,red\n", "colours.csv")
-    document, skip, _whole = sorted(read([tmp_path]), key=lambda item: type(item).__name__)
+    document, _fingerprint, skip = sorted(read_sources([tmp_path]), key=lambda item: type(item).__name__)
     assert isinstance(document, Document)
     assert (document.id, document.metadata["note_type"]) == ("note:10-DS-1", "discharge summary")
     assert isinstance(skip, Skipped)
@@ -114,7 +116,7 @@ def test_mimic_iv_is_known_wherever_it_is_met(tmp_path: Path) -> None:
 def test_any_columns_by_name(tmp_path: Path) -> None:
     head = ["Pid", "when", "kind", "body", "name", "in", "out"]
     row = ["10.0", "4 Mar 2150 09:05", "ward round", "Better.", " Ada  Byron ", "2150-03-01", "soon"]
-    columns = Columns("pid", ("when",), "kind", "body", patient_name="name", admitted="in", discharged="out")
+    columns = NoteColumns("pid", ("when",), "kind", "body", patient_name="name", admitted="in", discharged="out")
     (document,) = given_by(put(tmp_path, b"\xef\xbb\xbf" + table(head, row).replace(b",", b";")), columns)
     assert (document.patient, document.date, document.title) == ("10", "2150-03-04T09:05", "Ward round, 2150-03-04")
     assert document.metadata == {
@@ -168,7 +170,7 @@ def test_the_same_words_stay_where_no_day_is_known(tmp_path: Path) -> None:
     times = ["03/04/2150", "03/05/2150", "03/06/2150", "03/06/2150", "2150-03", "2150-03"]
     rows = [["1", time, "a", "", "No change."] for time in times]
     rows += [["1", time, "a", stay, "No change."] for time in ("", "2150-04") for stay in ("7", "8", "8.0")]
-    columns = Columns("pid", ("when",), "kind", "body", "stay")
+    columns = NoteColumns("pid", ("when",), "kind", "body", "stay")
     ledger = RemovalLog()
     found = given_by(put(tmp_path, head + table(*rows)), columns, NoteCleaning(ledger=ledger))
     assert [(note.metadata.get("time_given") or note.date, note.metadata.get("encounter")) for note in found] == [
@@ -195,7 +197,7 @@ def test_notes_without_ids_keep_theirs_in_another_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
 def test_a_header_in_quotes(tmp_path: Path, mark: str) -> None:
     path = put(tmp_path, f'"pid"{mark}"body"\r\n"1"{mark}"Good, ""so""."\r\n'.encode())
-    assert [note.text for note in given_by(path, Columns(patient="pid", text="body"))] == ['Good, "so".']
+    assert [note.text for note in given_by(path, NoteColumns(patient="pid", text="body"))] == ['Good, "so".']
 
 
 @pytest.mark.parametrize("cell", ["", " ", "nan", "NULL", "None"])
@@ -206,7 +208,7 @@ def test_a_row_without_a_patient_is_left_out(tmp_path: Path, cell: str) -> None:
     assert where == "line 2"
     assert "names no patient" in reason
     assert "secret" not in reason
-    assert identifier(cell) == ""
+    assert normalize_id(cell) == ""
 
 
 def test_two_encodings_in_one_file(tmp_path: Path) -> None:
@@ -222,7 +224,7 @@ def test_two_encodings_in_one_file(tmp_path: Path) -> None:
 def test_a_note_that_is_too_long_costs_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line_ends: bool
 ) -> None:
-    monkeypatch.setattr(csv_rows, "LARGEST", 200_000)
+    monkeypatch.setattr(csv_rows, "MAX_ROW_BYTES", 200_000)
     long = ('He said ""no"", twice, and so on' + ("\n" if line_ends else " ")) * 20_000
     path = put(tmp_path, HEAD + b"1,2150,a,First\n" + f'1,2150,a,"{long}"\n'.encode() + b"1,2150,a,Last\n")
     assert [note.text for note in given_by(path, OWN)] == ["First", "Last"]
@@ -234,12 +236,12 @@ def test_a_note_that_is_too_long_costs_no_other(
 def test_broken_quotes_end_the_file_before_another_patient_is_reached(tmp_path: Path) -> None:
     body = b'1,2150,a,"Fine"\n1,2150,a,"Open\n2,2150,a,"Other patient"\n2,2151,a,More\n'
     path = put(tmp_path, HEAD + body)
-    items = list(read([path], "notes", columns=OWN))
+    items = list(read_sources([path], "notes", columns=OWN))
     assert [item.text for item in items if isinstance(item, Document)] == ["Fine"]
     (skip,) = [item for item in items if isinstance(item, Skipped)]
     assert skip.where == "after line 2"
     assert "doubled" in skip.reason
-    assert not any(isinstance(item, WholeFile) for item in items)
+    assert not any(isinstance(item, FileFingerprint) for item in items)
     assert skipped(put(tmp_path, HEAD + b'1,2150,a,"never closed\n1,2150,a,x\n'))[0][0] == "after line 1"
 
 
@@ -255,9 +257,9 @@ def test_rows_of_another_width_and_nul_bytes(tmp_path: Path) -> None:
     ("content", "columns", "cure"),
     [
         (b"a,b\n1,2\n", None, r"--patient COLUMN --text COLUMN .*its first line has 2 columns"),
-        (HEAD, Columns(patient="pid", text="note"), "no column is called 'note'; its first line has 4 columns"),
-        (HEAD, Columns(patient="pid", text="body", time=("at",)), "no column is called 'at'"),
-        (b"pid,body,body\n", Columns(patient="pid", text="body"), "2 columns are called 'body'"),
+        (HEAD, NoteColumns(patient="pid", text="note"), "no column is called 'note'; its first line has 4 columns"),
+        (HEAD, NoteColumns(patient="pid", text="body", time=("at",)), "no column is called 'at'"),
+        (b"pid,body,body\n", NoteColumns(patient="pid", text="body"), "2 columns are called 'body'"),
         (b"10083814,2150-03-04,Fever since a week\n", OWN, "its first line is no header"),
         (b"Muster,March,Fever\n", OWN, "no column is called 'pid'; its first line has 3 columns"),
         ("pid,grö\n".encode("cp1252"), OWN, "iconv -f WINDOWS-1252"),
@@ -265,12 +267,12 @@ def test_rows_of_another_width_and_nul_bytes(tmp_path: Path) -> None:
         (b"PK\x03\x04xxxx", OWN, "save the sheet as CSV"),
         (b"", OWN, "the file is empty"),
         (b'"pid"x,body\n', OWN, "quotes within a field must be doubled"),
-        (b"\n1,2150,a,b\n", OWN, "its first line is not one of column names"),
+        (b"\n1,2150,a,b\n", OWN, "its first line does not consist of column names"),
     ],
 )
-def test_a_file_that_is_none_of_notes(tmp_path: Path, content: bytes, columns: Columns | None, cure: str) -> None:
+def test_a_file_that_is_none_of_notes(tmp_path: Path, content: bytes, columns: NoteColumns | None, cure: str) -> None:
     with pytest.raises(InputError, match=cure) as raised:
-        read([put(tmp_path, content)], "notes", columns=columns)
+        read_sources([put(tmp_path, content)], "notes", columns=columns)
     assert "Fever" not in raised.value.message
     assert "\n" not in raised.value.message
 
@@ -293,4 +295,4 @@ def test_what_two_files_of_one_name_lost_is_kept_of_both(tmp_path: Path) -> None
 
 def test_a_note_marked_as_an_error_takes_back_what_an_earlier_export_brought(tmp_path: Path) -> None:
     path = put(tmp_path, table(MIMIC_3, [9, 10, 100, "2150-03-04", "", "", "Nursing", "", 1, "1", ""]))
-    assert list(note_tables.read(path, path.name)) == [Deleted("note:9", patient="10")]
+    assert list(note_tables.read_notes(path, path.name)) == [DeletedDocument("note:9", patient="10")]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.corpus.note_tables import Columns
-from epicrisis.corpus.reader_base import WholeFile
-from epicrisis.corpus.readers import read
+from epicrisis.corpus.note_tables import NoteColumns
+from epicrisis.corpus.reader_base import FileFingerprint
+from epicrisis.corpus.readers import read_sources
 from tests.corpus.test_notes import OWN, given_by, put, skipped, table
 
 LONG_HEAD = b"pid,when,kind,stay,body\n"
@@ -34,7 +34,7 @@ LONG_HEAD = b"pid,when,kind,stay,body\n"
 def test_a_row_drawn_into_the_text_of_another_ends_the_file(
     tmp_path: Path, head: bytes, body: bytes, line: int
 ) -> None:
-    columns = Columns(patient="pid", text="body", time=("when",) if b"when" in head else ())
+    columns = NoteColumns(patient="pid", text="body", time=("when",) if b"when" in head else ())
     mark = b";" if b";" in head else b","
     first = mark.join(b"Fine" if name == b"body" else b"2149" for name in head.strip().split(mark))
     path = put(tmp_path, head + first + b"\n" + body + b"99,2150-01-02,a,3,Last\n")
@@ -42,10 +42,10 @@ def test_a_row_drawn_into_the_text_of_another_ends_the_file(
     ((where, reason),) = skipped(path, columns)
     assert where == "after line 2"
     if line:
-        assert f"line {line} has the form of a row but stands within quotes of the row of line 3," in reason
+        assert f"line {line} has the form of a row but is within quotes of the row of line 3," in reason
     assert "close those quotes" in reason if line else "doubled" in reason
     assert "Other" not in reason
-    assert not any(isinstance(item, WholeFile) for item in read([path], "notes", columns=columns))
+    assert not any(isinstance(item, FileFingerprint) for item in read_sources([path], "notes", columns=columns))
 
 
 def test_a_broken_row_behind_one_of_several_lines_takes_that_one_along(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_a_broken_row_behind_one_of_several_lines_takes_that_one_along(tmp_path:
     assert [note.text for note in given_by(path, OWN)] == ["Fine\nindeed"]
     ((where, reason),) = skipped(path)
     assert where == "after line 3"
-    assert "line 7 begins a row that is broken" in reason
+    assert "line 7 begins a broken row" in reason
     assert "from line 4" in reason
     torn = put(tmp_path, LONG_HEAD + drawn_in.replace(b"More of", b'"More" of'))
     assert [note.text for note in given_by(torn, OWN)] == ["Fine\nindeed"]
@@ -75,11 +75,11 @@ def test_tables_within_a_note_are_text(tmp_path: Path, text: str, when: tuple[st
     for patient in ("10083815", "1"):
         content = table([patient, "2150-03-05", "a", 3, text], [patient, "2150-03-06", "a", 3, "Last\nline"])
         path = put(tmp_path, LONG_HEAD + content)
-        columns = Columns(patient="pid", time=when, text="body")
+        columns = NoteColumns(patient="pid", time=when, text="body")
         assert [note.text for note in given_by(path, columns)] == [text, "Last\nline"]
         assert skipped(path, columns) == []
     short = put(tmp_path, b"pid,body\n" + table(["1", text]))
-    assert len(given_by(short, Columns(patient="pid", text="body"))) == 1
+    assert len(given_by(short, NoteColumns(patient="pid", text="body"))) == 1
 
 
 @pytest.mark.parametrize("row", [b'2",2150,a,4,"Lost its first quote\nthere"\n', b'2,2150,"a,4,Closed\n",\n'])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.corpus.note_times import check_format, normalised
+from epicrisis.corpus.note_times import check_time_format, parse_note_time
 from epicrisis.dates import last_day
 from epicrisis.errors import InputError
 
@@ -34,7 +34,7 @@ from epicrisis.errors import InputError
     ],
 )
 def test_times(given: str, date: str | None) -> None:
-    read = normalised(given)
+    read = parse_note_time(given)
     assert (read[0] if read else None) == date
 
 
@@ -58,8 +58,8 @@ def test_times(given: str, date: str | None) -> None:
     ],
 )
 def test_times_of_a_told_format(given: str, form: str, read: tuple[str, str] | None) -> None:
-    check_format(form)
-    assert normalised(given, form) == read
+    check_time_format(form)
+    assert parse_note_time(given, form) == read
     assert read is None or last_day(read[0])
 
 
@@ -79,7 +79,7 @@ def test_times_of_a_told_format(given: str, form: str, read: tuple[str, str] | N
 )
 def test_formats_that_read_no_time(form: str, cure: str) -> None:
     with pytest.raises(InputError) as raised:
-        check_format(form)
+        check_time_format(form)
     assert cure in raised.value.message
     assert "\n" not in raised.value.message
 
@@ -87,14 +87,14 @@ def test_formats_that_read_no_time(form: str, cure: str) -> None:
 @given(st.text(alphabet="%YmdHMbjpzy/:[(\\\n é", max_size=10))
 def test_a_format_is_refused_or_can_be_used(form: str) -> None:
     try:
-        check_format(form)
+        check_time_format(form)
     except InputError:
         return
-    read = normalised("04/03/2150", form)
+    read = parse_note_time("04/03/2150", form)
     assert read is None or last_day(read[0])
 
 
 @given(st.text(alphabet="0123456789-/:.T ZMarch+", max_size=20))
 def test_what_is_read_as_a_time_is_a_date_of_the_library(given: str) -> None:
-    read = normalised(given)
+    read = parse_note_time(given)
     assert read is None or last_day(read[0])

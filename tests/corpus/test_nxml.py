@@ -33,7 +33,7 @@ def article_xml(
 def read(folder: Path, content: str | bytes) -> list[Document | Skipped]:
     path = folder / "x.nxml"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return list(jats.read(path, "folder/x.nxml"))
+    return list(jats.read_articles(path, "folder/x.nxml"))
 
 
 def one(folder: Path, content: str | bytes) -> Document:
@@ -209,7 +209,7 @@ def test_two_thousand_mutated_articles_never_raise(tmp_path: Path) -> None:
                 content[at:at] = content[at - 30 : at]
         path = tmp_path / str(number)
         path.write_bytes(content)
-        for each in jats.read(path, "x"):
+        for each in jats.read_articles(path, "x"):
             kinds[type(each)] += 1
         path.unlink()
     assert min(kinds.values()) > 100, kinds
@@ -234,7 +234,7 @@ def test_what_was_put_in_comes_out(
 
 @pytest.mark.data
 def test_a_real_article(data_folder: Path) -> None:
-    (found,) = jats.read(data_folder / "pubmed_xml" / "pone.0046493.nxml", "pone.0046493.nxml")
+    (found,) = jats.read_articles(data_folder / "pubmed_xml" / "pone.0046493.nxml", "pone.0046493.nxml")
     assert isinstance(found, Document)
     assert (found.id, found.date) == ("pmc:PMC3460867", "2012-09-28")
     assert found.title.startswith("MmPPOX Inhibits Mycobacterium tuberculosis Lipolytic Enzymes")

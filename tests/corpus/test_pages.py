@@ -52,21 +52,21 @@ def _file(objects: Sequence[bytes], trailer: bytes) -> bytes:
 
 def pdf_document(path: Path, data: bytes) -> Document:
     path.write_bytes(data)
-    (item,) = pdf.read(path, path.name)
+    (item,) = pdf.read_document(path, path.name)
     assert isinstance(item, Document)
     return item
 
 
 def html_document(path: Path, data: bytes | str) -> Document:
     path.write_bytes(data.encode() if isinstance(data, str) else data)
-    (item,) = html.read(path, path.name)
+    (item,) = html.read_document(path, path.name)
     assert isinstance(item, Document)
     return item
 
 
 def reason(path: Path, data: bytes) -> str:
     path.write_bytes(data)
-    (item,) = (pdf if path.suffix == ".pdf" else html).read(path, path.name)
+    (item,) = (pdf if path.suffix == ".pdf" else html).read_document(path, path.name)
     assert isinstance(item, Skipped)
     assert (item.path, item.where) == (str(path), "")
     return item.reason
@@ -78,7 +78,7 @@ def reason(path: Path, data: bytes) -> str:
 def test_a_pdf_page_by_page(tmp_path: Path) -> None:
     path = tmp_path / "a.pdf"
     path.write_bytes(made_pdf([["Café – one (p < 0.05).", "Two."], [], ["Three."]], "The title"))
-    (item,) = pdf.read(path, "folder/a.pdf")
+    (item,) = pdf.read_document(path, "folder/a.pdf")
     assert item == Document(
         "file:folder/a.pdf",
         "Café – one (p < 0.05).\nTwo.\n\n\n\nThree.",
@@ -92,9 +92,9 @@ def test_a_place_in_the_text_has_its_page(tmp_path: Path) -> None:
     document = pdf_document(tmp_path / "a.pdf", made_pdf([["First."], ["Second."], ["Third."]]))
     assert document.title == "a"
     pages = document.metadata["pages"]
-    assert [pdf.page_at(pages, document.text.index(word)) for word in ("First", "Second", "Third")] == [1, 2, 3]
+    assert [pdf.find_page(pages, document.text.index(word)) for word in ("First", "Second", "Third")] == [1, 2, 3]
     assert [document.text[start:].split()[0] for start in pages] == ["First.", "Second.", "Third."]
-    assert pdf.page_at(pages, document.text.index("Third") - 1) == 2
+    assert pdf.find_page(pages, document.text.index("Third") - 1) == 2
 
 
 def test_a_divided_word_is_joined_only_where_that_is_certain(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_mutated_pdfs_do_no_harm(tmp_path: Path) -> None:
             at = dice.randrange(len(data))
             data[at : at + dice.choice([0, 1, 9])] = dice.randbytes(dice.choice([0, 1, 1, 5]))
         path.write_bytes(data)
-        (item,) = pdf.read(path, "a.pdf")
+        (item,) = pdf.read_document(path, "a.pdf")
         if isinstance(item, Document):
             documents += 1
             item.text.encode()
@@ -253,7 +253,7 @@ def test_titles(tmp_path: Path) -> None:
 def test_no_text_is_lost_and_none_made(tmp_path_factory: pytest.TempPathFactory, parts: list[str]) -> None:
     path = tmp_path_factory.mktemp("page") / "a.html"
     path.write_text("".join(parts))
-    (item,) = html.read(path, "a.html")
+    (item,) = html.read_document(path, "a.html")
     found = item.text if isinstance(item, Document) else ""
     letters = "".join(part.strip() for part in parts if not part.startswith("<"))
     assert sorted(found.replace("|", "").replace("^", "").replace(" ", "").replace("\n", "")) == sorted(letters)
@@ -273,7 +273,7 @@ def test_mutated_pages_do_no_harm(tmp_path: Path) -> None:
             at = dice.randrange(len(data))
             data[at : at + dice.choice([0, 1, 9])] = dice.choice([dice.randbytes(1), b"<", b">", b"&#0;", b"&#xd800;"])
         path.write_bytes(data)
-        (item,) = html.read(path, "a.html")
+        (item,) = html.read_document(path, "a.html")
         if isinstance(item, Document):
             documents += 1
             item.text.encode()
@@ -284,7 +284,7 @@ def test_mutated_pages_do_no_harm(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("reader", [pdf, html])
 def test_a_file_that_is_gone(tmp_path: Path, reader: object) -> None:
-    read = pdf.read if reader is pdf else html.read
+    read = pdf.read_document if reader is pdf else html.read_document
     (gone,) = read(tmp_path / "none", "none")
     assert isinstance(gone, Skipped)
     assert gone.reason == "No such file or directory; check the file and its permissions"

@@ -23,9 +23,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from epicrisis.corpus import pubmed
-from epicrisis.corpus.pubmed_dates import iso_date
-from epicrisis.corpus.reader_base import Deleted, Skipped, WholeFile, marked
-from epicrisis.corpus.xml_text import kind_of
+from epicrisis.corpus.pubmed_dates import parse_printed_date
+from epicrisis.corpus.reader_base import DeletedDocument, FileFingerprint, Skipped, append_fingerprint
+from epicrisis.corpus.xml_text import detect_xml_kind
 from epicrisis.dates import last_day
 from epicrisis.errors import InputError
 from epicrisis.types import Document
@@ -37,7 +37,7 @@ NAME = "pubmed26n1234.xml"
 def read(folder: Path, content: str | bytes, name: str = NAME, details: bool = False) -> list[pubmed.Found]:
     path = folder / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return list(pubmed.read(path, details))
+    return list(pubmed.read_citations(path, details))
 
 
 def one(folder: Path, xml: str, details: bool = False) -> Document:
@@ -209,12 +209,12 @@ def test_the_electronic_date_where_the_issue_has_none(tmp_path: Path) -> None:
     ],
 )
 def test_of_a_range_its_end(printed: str, date: str | None) -> None:
-    assert iso_date(printed) == date
+    assert parse_printed_date(printed) == date
 
 
 @given(st.text(alphabet="0123456789- JanFebWinterSpQu/.", max_size=30))
 def test_any_date_is_a_date_or_none(printed: str) -> None:
-    date = iso_date(printed)
+    date = parse_printed_date(printed)
     assert date is None or last_day(date) > 0
 
 
@@ -410,10 +410,13 @@ def test_later_revisions_sort_later(tmp_path: Path) -> None:
 
 def test_deletions_win_over_their_file_and_lose_to_what_comes_later(tmp_path: Path) -> None:
     found = read(tmp_path, article_set([article(1), article(2, revised="20210505")], deleted=[7, "x", 8]))
-    assert found[2:] == [Deleted("pubmed:7", "20210505.99.2601234"), Deleted("pubmed:8", "20210505.99.2601234")]
+    assert found[2:] == [
+        DeletedDocument("pubmed:7", "20210505.99.2601234"),
+        DeletedDocument("pubmed:8", "20210505.99.2601234"),
+    ]
     assert isinstance(found[1], Document)
     assert str(found[1].revision) < "20210505.99.2601234" < "20210506.01.2601235"
-    assert read(tmp_path, article_set([], deleted=[7])) == [Deleted("pubmed:7", "99999999.99.2601234")]
+    assert read(tmp_path, article_set([], deleted=[7])) == [DeletedDocument("pubmed:7", "99999999.99.2601234")]
 
 
 # -- broken and hostile ---------------------------------------------------------------------------------------------
@@ -429,10 +432,10 @@ def test_broken_records_are_named_and_the_rest_is_read(tmp_path: Path) -> None:
 def test_a_gzip_file_cut_short_gives_what_was_complete(tmp_path: Path) -> None:
     path = tmp_path / "pubmed26n0001.xml.gz"
     write_realistic(path, 60)
-    whole = list(pubmed.read(path))
+    whole = list(pubmed.read_citations(path))
     assert [each.id for each in whole if isinstance(each, Document)] == [f"pubmed:{1_000_000 + n}" for n in range(60)]
     path.write_bytes(path.read_bytes()[:-3000])
-    *found, last = pubmed.read(path)
+    *found, last = pubmed.read_citations(path)
     assert 0 < len(found) < 60
     assert found == whole[: len(found)]
     assert isinstance(last, Skipped)
@@ -512,7 +515,7 @@ def test_what_never_ends_is_given_up_in_bounded_memory(tmp_path: Path, inner: st
         for _ in range(40_000 // len(inner) * 1000):
             file.write(inner)
     with Peak() as peak:
-        found = list(pubmed.read(path))
+        found = list(pubmed.read_citations(path))
     assert [type(each) for each in found] == [Document, Skipped]
     assert any(told in str(found[1]) for told in ("more than 16 MiB", "beyond all bounds"))
     assert peak.grown < 700
@@ -522,7 +525,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     path = tmp_path / "pubmed26n0001.xml.gz"
     write_realistic(path, 1500)
     with Peak() as peak:
-        assert sum(1 for _ in pubmed.read(path)) == 1500
+        assert sum(1 for _ in pubmed.read_citations(path)) == 1500
     assert peak.grown < 16
 
 
@@ -559,7 +562,7 @@ def test_ten_thousand_mutated_files_never_raise_or_hang(tmp_path: Path) -> None:
     dice = random.Random(20240131)
     path = tmp_path / NAME
     slowest = 0.0
-    outcomes = {Document: 0, Deleted: 0, Skipped: 0}
+    outcomes = {Document: 0, DeletedDocument: 0, Skipped: 0}
     with Peak() as peak:
         for number in range(10_000):
             content = mutated(FUZZED[number % 4].encode(), dice)
@@ -569,7 +572,7 @@ def test_ten_thousand_mutated_files_never_raise_or_hang(tmp_path: Path) -> None:
             path.unlink(missing_ok=True)
             path.write_bytes(content)
             began = time.process_time()
-            for each in pubmed.read(path, details=number % 8 < 4):
+            for each in pubmed.read_citations(path, details=number % 8 < 4):
                 outcomes[type(each)] += 1
                 if isinstance(each, Document):
                     assert re.fullmatch(r"pubmed:[0-9]+", each.id)
@@ -660,8 +663,8 @@ def files(folder: Path, count: int, size: int = 40) -> list[Path]:
 def test_many_files_by_many_processes_give_the_same_in_order(tmp_path: Path) -> None:
     paths = files(tmp_path, 3)
     paths[1].write_bytes(paths[1].read_bytes()[:-2000])
-    alone = [each for path in paths for each in marked(path, pubmed.read(path))]
-    assert [each.name for each in alone if isinstance(each, WholeFile)] == [paths[0].name, paths[2].name]
+    alone = [each for path in paths for each in append_fingerprint(path, pubmed.read_citations(path))]
+    assert [each.name for each in alone if isinstance(each, FileFingerprint)] == [paths[0].name, paths[2].name]
     assert list(pubmed.read_files(paths, workers=2)) == alone
     assert list(pubmed.read_files(paths, workers=1)) == alone
     assert list(pubmed.read_files([])) == []
@@ -752,7 +755,7 @@ def test_kind_of(tmp_path: Path) -> None:
     def kind(content: bytes) -> str | None:
         path = tmp_path / "x.xml"
         path.write_bytes(content)
-        return kind_of(path)
+        return detect_xml_kind(path)
 
     pubmed_file = article_set([article()]).encode()
     assert kind(pubmed_file) == kind(gzip.compress(pubmed_file)) == "pubmed"
@@ -767,7 +770,7 @@ def test_kind_of(tmp_path: Path) -> None:
 
 @pytest.mark.data
 def test_a_real_citation(data_folder: Path) -> None:
-    (found,) = pubmed.read(data_folder / "pubmed_xml" / "pubmed-29768149.xml")
+    (found,) = pubmed.read_citations(data_folder / "pubmed_xml" / "pubmed-29768149.xml")
     assert isinstance(found, Document)
     assert (found.id, found.date, found.revision) == ("pubmed:29768149", "2018-05-17", "20220410.01.0000000")
     assert found.title == "Inhaled Combined Budesonide-Formoterol as Needed in Mild Asthma."

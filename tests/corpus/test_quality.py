@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.corpus.text_quality import NearDuplicates, is_empty, markup_left
+from epicrisis.corpus.text_quality import NearDuplicateFinder, has_markup, is_empty
 
 WORDS = [f"word{n}" for n in range(400)]
 
@@ -34,7 +34,7 @@ def similarity(one: str, other: str) -> float:
 
 
 def pairs(*texts: str) -> list[tuple[str, str]]:
-    found = NearDuplicates()
+    found = NearDuplicateFinder()
     for number, text in enumerate(texts):
         found.add(str(number), text)
     return list(found.pairs())
@@ -70,7 +70,7 @@ def test_texts_with_something_in_them(text: str) -> None:
     ],
 )
 def test_markup_that_was_left(text: str) -> None:
-    assert markup_left(text)
+    assert has_markup(text)
 
 
 @pytest.mark.parametrize(
@@ -89,18 +89,18 @@ def test_markup_that_was_left(text: str) -> None:
     ],
 )
 def test_signs_that_are_no_markup(text: str) -> None:
-    assert not markup_left(text)
+    assert not has_markup(text)
 
 
 @given(st.text(alphabet="<>&;#\\abp {}/=\"'\n", max_size=400))
 def test_any_text_is_checked(text: str) -> None:
-    assert not markup_left(text.replace("<", "").replace("&", "").replace("\\", ""))
-    assert markup_left(text + "<sup>2</sup>")
+    assert not has_markup(text.replace("<", "").replace("&", "").replace("\\", ""))
+    assert has_markup(text + "<sup>2</sup>")
 
 
 def test_long_hostile_texts_take_no_time() -> None:
     for piece in ("<a ", "&amp;", "&", "<", "\\text", "<a <a b"):
-        assert markup_left(piece * 50_000) == (piece == "&amp;")
+        assert has_markup(piece * 50_000) == (piece == "&amp;")
     assert not is_empty("-" * 200_000 + "not available" + "-" * 200_000 + "x")
     assert is_empty("-" * 200_000 + "not available" + "-" * 200_000)
 
@@ -123,7 +123,7 @@ def test_nothing_and_texts_without_words_are_no_pairs() -> None:
 
 def test_near_copies_are_found_and_others_are_not() -> None:
     dice = random.Random(3)
-    found = NearDuplicates()
+    found = NearDuplicateFinder()
     near: dict[str, float] = {}
     for number in range(600):
         text = text_of(dice)
@@ -144,7 +144,7 @@ def test_a_mixed_crowd_is_counted_not_compared() -> None:
     """Texts with the same two thirds share a band here and there, and are not near."""
     dice = random.Random(4)
     head = text_of(dice, 300)
-    found = NearDuplicates()
+    found = NearDuplicateFinder()
     for number in range(60):
         found.add(str(number), f"{head} {text_of(dice, 150)}")
     assert list(found.pairs()) == []
@@ -152,7 +152,7 @@ def test_a_mixed_crowd_is_counted_not_compared() -> None:
 
 
 def test_more_can_be_added_after_a_look() -> None:
-    found = NearDuplicates()
+    found = NearDuplicateFinder()
     found.add("a", "some few words of text")
     assert list(found.pairs()) == []
     found.add("b", "some few words of text")
@@ -164,9 +164,9 @@ def test_real_abstracts(data_folder: Path) -> None:
     with gzip.open(data_folder / "abstracts" / "abstracts.jsonl.gz", "rt") as file:
         texts = [json.loads(line)["text"] for line in file]
     assert sum(map(is_empty, texts)) == 0
-    assert sum(map(markup_left, texts)) == 45
+    assert sum(map(has_markup, texts)) == 45
     dice = random.Random(5)
-    found = NearDuplicates()
+    found = NearDuplicateFinder()
     for number, text in enumerate(texts[:4000]):
         found.add(f"{number}", text)
     long = [number for number in range(4000) if len(texts[number].split()) > 100]

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from epicrisis.corpus.pubmedqa import questions
+from epicrisis.corpus import pubmedqa
 from epicrisis.corpus.questions import read_questions
 from epicrisis.corpus.reader_base import Skipped
-from epicrisis.corpus.readers import read
+from epicrisis.corpus.readers import read_sources
 from epicrisis.errors import InputError
 from epicrisis.types import Document, EvidenceSpan, Question
 
@@ -40,7 +40,7 @@ def _lines(folder: Path, *lines: object) -> list[Question | Skipped]:
 
 
 def test_a_pubmedqa_document_tells_neither_question_nor_answer(tmp_path: Path) -> None:
-    document, _ = read([_put(tmp_path, {"21645374": ENTRY})])
+    document, _ = read_sources([_put(tmp_path, {"21645374": ENTRY})])
     assert document == Document(
         id="pubmed:21645374",
         text="We asked.\nIt helped.",
@@ -52,7 +52,7 @@ def test_a_pubmedqa_document_tells_neither_question_nor_answer(tmp_path: Path) -
 
 def test_a_pubmedqa_question_has_its_letters(tmp_path: Path) -> None:
     path = _put(tmp_path, {"21645374": ENTRY, "2": {**ENTRY, "final_decision": None}})
-    first, second = questions(path)
+    first, second = pubmedqa.read_questions(path)
     assert first == Question(
         text="Does aspirin help?",
         options={"A": "yes", "B": "no", "C": "maybe"},
@@ -79,26 +79,26 @@ def test_a_broken_entry_is_a_document_left_out_and_a_question_that_fails(
     tmp_path: Path, change: dict[str, object], reason: str
 ) -> None:
     path = _put(tmp_path, {"1": ENTRY, "2": {**ENTRY, **change}})
-    good, bad, _ = read([path])
+    good, bad, _ = read_sources([path])
     assert isinstance(good, Document)
     assert bad == Skipped(str(path), "entry '2'", reason)
     with pytest.raises(InputError, match=r"entry '2'.*fetch the file again"):
-        list(questions(path))
+        list(pubmedqa.read_questions(path))
 
 
 def test_an_unknown_decision_is_never_a_letter(tmp_path: Path) -> None:
     path = _put(tmp_path, {"1": {**ENTRY, "final_decision": "perhaps"}})
-    assert len([item for item in read([path]) if isinstance(item, Document)]) == 1
+    assert len([item for item in read_sources([path]) if isinstance(item, Document)]) == 1
     with pytest.raises(InputError, match="final_decision: neither yes, no nor maybe"):
-        list(questions(path))
+        list(pubmedqa.read_questions(path))
 
 
 @pytest.mark.data
 def test_the_real_pubmedqa(data_folder: Path) -> None:
     path = data_folder / "pubmedqa" / "ori_pqal.json"
-    asked = list(questions(path))
+    asked = list(pubmedqa.read_questions(path))
     assert Counter(question.gold for question in asked) == {"A": 552, "B": 338, "C": 110}
-    documents = [item for item in read([path]) if isinstance(item, Document)]
+    documents = [item for item in read_sources([path]) if isinstance(item, Document)]
     assert len(documents) == 1000
     assert sum(document.date is None for document in documents) == 58
     for question, document in zip(asked, documents, strict=True):
@@ -140,7 +140,7 @@ def test_a_line_says_of_what_form_it_is_and_where_its_answer_stands(tmp_path: Pa
             id="1",
             gold="5 mg",
             patient="1",
-            also=("five mg",),
+            other_answers=("five mg",),
             evidence=(EvidenceSpan("note:7", 3, 9),),
             category="temporal",
         ),
@@ -166,25 +166,25 @@ def test_options_keep_their_order(tmp_path: Path) -> None:
         ({"text": "?", "options": {"yes": "x"}}, "options: each key must be one letter, A to Z"),
         ({"text": "?", "options": {"": "x"}}, "options: each key must be one letter, A to Z"),
         ({"text": "?", "options": ["x", 3]}, "options.B: Input should be a valid string"),
-        ({"text": "?", "options": ["x"] * 27}, "options: more than 26, so that the letters A to Z do not suffice"),
+        ({"text": "?", "options": ["x"] * 27}, "options: more than 26, the number of letters A to Z"),
         ({"text": "?", "patient": ""}, "patient: empty; name the patient, or leave it out for literature"),
-        ({"text": "?", "gold": ""}, "gold: empty; leave it out, or give the form too where no document has the answer"),
+        ({"text": "?", "gold": ""}, "gold: empty; leave it out, or add the form if no document has the answer"),
         ({"text": "?", "gold": " ", "form": "open"}, "gold: empty"),
         ({"text": "?", "options": ["x"], "gold": "", "form": "choice"}, "gold: not a letter of the options"),
         ({"text": "?", "form": "span"}, "form: Input should be 'choice', 'extractive' or 'open'"),
-        ({"text": "?", "form": "choice"}, "form: choice goes with options, extractive and open without them"),
+        ({"text": "?", "form": "choice"}, "form: choice needs options, extractive and open have none"),
         (
             {"text": "?", "options": ["x"], "form": "open"},
-            "form: choice goes with options, extractive and open without them",
+            "form: choice needs options, extractive and open have none",
         ),
-        ({"text": "?", "also": ["x"]}, "also: other right answers stand beside a gold text, never beside options"),
+        ({"text": "?", "also": ["x"]}, "also: other right answers need a gold text and no options"),
         (
             {"text": "?", "evidence": [{"document_id": "d", "start": 4, "end": 4}]},
-            "evidence.0: end: not behind start; offsets are in characters, the end not included",
+            "evidence.0: end: not after start; offsets are in characters, the end excluded",
         ),
         ({"text": "?", "evidence": [{"start": 4, "end": 5}]}, "evidence.0.document_id: Field required"),
         ({"text": "?", "gold_documents": "d"}, "gold_documents: Input should be a valid list"),
-        ({"text": "?", "id": 1}, "id: the same as an earlier question's; give each its own"),
+        ({"text": "?", "id": 1}, "id: the same as an earlier question's; use each id once"),
     ],
 )
 def test_a_broken_question_is_left_out_and_said(tmp_path: Path, line: dict[str, object], reason: str) -> None:
@@ -197,7 +197,7 @@ def test_a_path_without_questions_is_an_error_at_once(tmp_path: Path) -> None:
     (tmp_path / "q.csv").write_text("a,b")
     (tmp_path / "q.jsonl").write_text("")
     with pytest.raises(InputError, match="a folder; name the file in it"):
-        read_questions(tmp_path)
+        pubmedqa.read_questions(tmp_path)
     with pytest.raises(InputError, match="no such file"):
         read_questions(tmp_path / "none.jsonl")
     with pytest.raises(InputError, match=r"questions come as \.jsonl"):
@@ -205,4 +205,4 @@ def test_a_path_without_questions_is_an_error_at_once(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the file is empty"):
         read_questions(tmp_path / "q.jsonl")
     with pytest.raises(InputError, match="a folder"):
-        questions(tmp_path)
+        read_questions(tmp_path)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.corpus.reader_base import FromFile, WholeFile
-from epicrisis.corpus.readers import FORMATS, Skipped, read
+from epicrisis.corpus.reader_base import FileDocument, FileFingerprint
+from epicrisis.corpus.readers import FORMATS, Skipped, read_sources
 from epicrisis.errors import InputError
 from epicrisis.types import Document, Origin
 
@@ -26,18 +26,18 @@ def _put(folder: Path, name: str, content: str | bytes) -> Path:
 
 
 def _ids(paths: list[Path], format: str | None = None) -> list[str]:
-    return [item.id for item in read(paths, format) if isinstance(item, Document)]
+    return [item.id for item in read_sources(paths, format) if isinstance(item, Document)]
 
 
 def _skipped(paths: list[Path], format: str | None = None) -> list[Skipped]:
-    return [item for item in read(paths, format) if isinstance(item, Skipped)]
+    return [item for item in read_sources(paths, format) if isinstance(item, Skipped)]
 
 
 def test_text_is_kept_exactly_but_for_line_ends_and_the_byte_order_mark(tmp_path: Path) -> None:
     path = _put(tmp_path, "note.txt", b"\xef\xbb\xbf  # no heading here\r\nfever\rchills \n")
     document = Document("file:note.txt", "  # no heading here\nfever\nchills \n", "note", "note.txt")
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    assert list(read([path])) == [document, WholeFile("note.txt", digest, path.stat().st_size)]
+    assert list(read_sources([path])) == [document, FileFingerprint("note.txt", digest, path.stat().st_size)]
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_text_is_kept_exactly_but_for_line_ends_and_the_byte_order_mark(tmp_path
     ],
 )
 def test_the_first_markdown_heading_is_the_title(tmp_path: Path, markdown: str, title: str) -> None:
-    document, _ = read([_put(tmp_path, "page.md", markdown)])
+    document, _ = read_sources([_put(tmp_path, "page.md", markdown)])
     assert isinstance(document, Document)
     assert (document.title, document.text) == (title, markdown)
 
@@ -100,7 +100,7 @@ def test_what_cannot_be_read_in_a_folder_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize("ending", [".txt", ".md", ".pdf", ".html", ".nxml"])
 def test_a_file_name_that_is_not_utf8_is_said_and_can_be_printed(tmp_path: Path, ending: str) -> None:
     (tmp_path / os.fsdecode(b"na\xefve" + ending.encode())).write_text(JATS)
-    (skipped,) = read([tmp_path])
+    (skipped,) = read_sources([tmp_path])
     assert isinstance(skipped, Skipped)
     assert skipped.reason == "the file's name is not UTF-8; rename it"
     assert skipped.path.encode().endswith(f"na\ufffdve{ending}".encode())
@@ -110,9 +110,9 @@ def test_every_path_is_looked_at_before_the_first_document(tmp_path: Path) -> No
     good = _put(tmp_path, "good.jsonl", GOOD)
     other = _put(tmp_path, "other.json", '{"1": "yes"}')
     with pytest.raises(InputError, match="no such file or folder; check the spelling"):
-        read([good, tmp_path / "typo.jsonl"])
+        read_sources([good, tmp_path / "typo.jsonl"])
     with pytest.raises(InputError, match=r"not PubMedQA's file; it must map PMIDs"):
-        read([good, other])
+        read_sources([good, other])
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_a_named_file_that_cannot_be_read_is_an_error_of_one_line(
 ) -> None:
     path = _put(tmp_path, name, content)
     with pytest.raises(InputError) as caught:
-        read([path])
+        read_sources([path])
     assert message in caught.value.message
     assert caught.value.message.startswith(str(path))
     assert "\n" not in caught.value.message
@@ -145,15 +145,15 @@ def test_folders_and_paths_that_cannot_be_used(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     file = _put(tmp_path, "good.jsonl", GOOD)
     with pytest.raises(InputError, match="no file below it that can be read"):
-        read([tmp_path / "empty"])
+        read_sources([tmp_path / "empty"])
     with pytest.raises(InputError, match="no file below it that can be read"):
-        read([tmp_path / "pictures"])
+        read_sources([tmp_path / "pictures"])
     with pytest.raises(InputError, match="neither a file nor a folder; write the data to a file"):
-        read([tmp_path / "pipe"])
+        read_sources([tmp_path / "pipe"])
     with pytest.raises(InputError, match="check the path and its permissions"):
-        read([file / "below"])
+        read_sources([file / "below"])
     with pytest.raises(InputError, match="no path was given"):
-        read([])
+        read_sources([])
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
@@ -161,11 +161,11 @@ def test_what_may_not_be_read_is_an_error(tmp_path: Path) -> None:
     file = _put(tmp_path, "locked/note.txt", "text")
     file.chmod(0)
     with pytest.raises(InputError, match="check the path and its permissions"):
-        read([file])
+        read_sources([file])
     assert [item.path for item in _skipped([tmp_path])] == [str(file)]
     file.parent.chmod(0)
     with pytest.raises(InputError, match="check the folder's permissions"):
-        read([tmp_path])
+        read_sources([tmp_path])
     file.parent.chmod(0o700)
 
 
@@ -178,16 +178,16 @@ def test_a_format_can_be_forced(tmp_path: Path) -> None:
     assert _ids([entries], "pubmedqa") == ["pubmed:7"]
     assert _ids([tmp_path], "text") == ["file:NOTE", "file:export.data", "file:set.txt"]
     with pytest.raises(InputError, match=f"'csv'; the known ones are {', '.join(FORMATS)}"):
-        read([lines], "csv")
+        read_sources([lines], "csv")
 
 
 def test_two_files_never_share_an_id(tmp_path: Path) -> None:
     first = _put(tmp_path, "p1/note.txt", "one")
     second = _put(tmp_path, "p2/note.txt", "two")
     with pytest.raises(InputError, match="name the folder above both"):
-        read([first, second])
+        read_sources([first, second])
     with pytest.raises(InputError, match=r"would both be the document file:note\.txt"):
-        read([tmp_path / "p1", tmp_path / "p2"])
+        read_sources([tmp_path / "p1", tmp_path / "p2"])
     assert _ids([first, first, tmp_path / "p1"]) == ["file:note.txt"]
     assert _ids([tmp_path]) == ["file:p1/note.txt", "file:p2/note.txt"]
 
@@ -196,18 +196,20 @@ def test_documents_come_with_their_files_where_that_is_asked_for(tmp_path: Path)
     note, lines = _put(tmp_path, "p1/note.txt", "one"), _put(tmp_path, "p2/a.jsonl", GOOD)
     _put(tmp_path, "p2/note.txt", "two")
     _put(tmp_path, "p2/b.xml", PUBMED.format(pmid=1))
-    items = [item for item in read([note, tmp_path / "p2"], with_files=True) if not isinstance(item, WholeFile)]
+    items = [
+        item for item in read_sources([note, tmp_path / "p2"], with_files=True) if not isinstance(item, FileFingerprint)
+    ]
     named, line, citation, other = items
     assert isinstance(citation, Document), "its revision says what replaces it"
-    assert isinstance(named, FromFile)
+    assert isinstance(named, FileDocument)
     assert named.document.id == "file:note.txt"
     assert named.origin == Origin(str(note), "note.txt", hashlib.sha256(b"one").hexdigest())
-    assert isinstance(line, FromFile)
+    assert isinstance(line, FileDocument)
     assert (line.document.id, line.origin) == ("a", Origin(str(lines)))
-    assert isinstance(other, FromFile)
+    assert isinstance(other, FileDocument)
     assert (other.document.id, other.origin.path) == ("file:note.txt", str(tmp_path / "p2/note.txt"))
-    again = read([note, tmp_path / "p1"], with_files=True)
-    assert len([item for item in again if isinstance(item, FromFile)]) == 1, "one file, named twice"
+    again = read_sources([note, tmp_path / "p1"], with_files=True)
+    assert len([item for item in again if isinstance(item, FileDocument)]) == 1, "one file, named twice"
 
 
 PUBMED = """<?xml version="1.0"?><!DOCTYPE PubmedArticleSet PUBLIC "-//NLM//DTD" "https://nowhere.invalid/pubmed.dtd">
@@ -228,21 +230,25 @@ def test_xml_is_read_by_what_it_is(tmp_path: Path) -> None:
 
 def test_pubmed_files_that_are_known_are_passed_over(tmp_path: Path) -> None:
     one, two = (_put(tmp_path, f"pubmed26n000{n}.xml", PUBMED.format(pmid=n)) for n in (1, 2))
-    known = [item for item in read([one]) if isinstance(item, WholeFile)]
+    known = [item for item in read_sources([one]) if isinstance(item, FileFingerprint)]
     assert [each.name for each in known] == ["pubmed26n0001.xml"]
-    assert [item.id for item in read([one, two], known=known) if isinstance(item, Document)] == ["pubmed:2"]
+    assert [item.id for item in read_sources([one, two], known=known) if isinstance(item, Document)] == ["pubmed:2"]
     one.write_text(PUBMED.format(pmid=3))
-    assert [item.id for item in read([one], known=known) if isinstance(item, Document)] == ["pubmed:3"], "same size"
+    assert [item.id for item in read_sources([one], known=known) if isinstance(item, Document)] == ["pubmed:3"], (
+        "same size"
+    )
     lines = _put(tmp_path, "a.jsonl", GOOD)
-    whole = [item for item in read([lines]) if isinstance(item, WholeFile)]
-    assert [item.id for item in read([lines], known=whole) if isinstance(item, Document)] == ["a"], "no revisions"
+    whole = [item for item in read_sources([lines]) if isinstance(item, FileFingerprint)]
+    assert [item.id for item in read_sources([lines], known=whole) if isinstance(item, Document)] == ["a"], (
+        "no revisions"
+    )
 
 
 def test_a_file_that_breaks_off_is_not_whole(tmp_path: Path) -> None:
     cut = _put(tmp_path, "cut.jsonl.gz", gzip.compress((GOOD * 50).encode())[:-9])
     broken = _put(tmp_path, "broken.xml", PUBMED.format(pmid=1)[:-30])
     for path in (cut, broken):
-        items = list(read([path]))
-        assert not any(isinstance(item, WholeFile) for item in items)
+        items = list(read_sources([path]))
+        assert not any(isinstance(item, FileFingerprint) for item in items)
         assert isinstance(items[-1], Skipped)
         assert items[-1].where.startswith("after")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.corpus.reader_base import Marked, Skipped, WholeFile
-from epicrisis.corpus.readers import read as read_sources
-from epicrisis.corpus.retractions import is_retraction_watch, names_of, read, stated_by
+from epicrisis.corpus.reader_base import ArticleStatement, FileFingerprint, Skipped
+from epicrisis.corpus.readers import read_sources
+from epicrisis.corpus.retractions import article_names, extract_statements, is_retraction_watch, read_retraction_watch
 from epicrisis.errors import InputError
 from epicrisis.types import Document
 
@@ -41,12 +41,12 @@ def test_each_entry_says_of_which_article_what_and_when(tmp_path: Path) -> None:
         entry("", "Retraction", pmid=9),
     )
     cure = "; update epicrisis, or fetch the list again"
-    assert list(read(path)) == [
-        Marked("retraction-watch:1", ("pubmed:21645374", "doi:10.1000/abc.1"), "retracted", 20210531),
-        Marked("retraction-watch:2", ("doi:10.1000/x(2)",), "expression-of-concern", 20200203),
-        Marked("retraction-watch:3", ("pubmed:7", "pubmed:8"), "corrected", None),
-        Marked("retraction-watch:4", ("pubmed:7",), "reinstated", 20221201),
-        Marked("retraction-watch:5", (), "retracted", 20210531),
+    assert list(read_retraction_watch(path)) == [
+        ArticleStatement("retraction-watch:1", ("pubmed:21645374", "doi:10.1000/abc.1"), "retracted", 20210531),
+        ArticleStatement("retraction-watch:2", ("doi:10.1000/x(2)",), "expression-of-concern", 20200203),
+        ArticleStatement("retraction-watch:3", ("pubmed:7", "pubmed:8"), "corrected", None),
+        ArticleStatement("retraction-watch:4", ("pubmed:7",), "reinstated", 20221201),
+        ArticleStatement("retraction-watch:5", (), "retracted", 20210531),
         Skipped(str(path), "line 7", f"its RetractionNature is none that is known{cure}"),
         Skipped(str(path), "line 8", f"has no Record ID{cure}"),
     ]
@@ -71,14 +71,14 @@ def test_names_of_an_entry_are_those_of_its_article_alone(
     pmid: str, doi: str, targets: tuple[str, ...], tmp_path: Path
 ) -> None:
     path = watch(tmp_path / "retraction_watch.csv", entry(1, "Retraction", pmid=pmid, doi=doi))
-    assert list(read(path)) == [Marked("retraction-watch:1", targets, "retracted", 20210531)]
+    assert list(read_retraction_watch(path)) == [ArticleStatement("retraction-watch:1", targets, "retracted", 20210531)]
 
 
 def test_the_list_is_known_by_its_header(tmp_path: Path) -> None:
     path = watch(tmp_path / "any name.csv", entry(1, "Retraction", pmid=5))
     assert is_retraction_watch(path)
     found = list(read_sources([path]))
-    assert [type(item) for item in found] == [Marked, WholeFile]
+    assert [type(item) for item in found] == [ArticleStatement, FileFingerprint]
     other = tmp_path / "other.csv"
     other.write_text("subject_id,text\n1,x\n", encoding="utf-8")
     assert not is_retraction_watch(other)
@@ -98,11 +98,11 @@ def test_what_is_no_list_is_refused_in_one_line(tmp_path: Path, content: bytes) 
 def test_entry_with_a_cell_beyond_all_bounds_is_skipped_and_the_rest_is_read(tmp_path: Path) -> None:
     long = entry(2, "Retraction", pmid="6" * 200_000)
     path = watch(tmp_path / "list.csv", entry(1, "Retraction", pmid=5), long, entry(3, "Retraction", pmid=7))
-    first, broken, last = read(path)
-    assert isinstance(first, Marked)
+    first, broken, last = read_retraction_watch(path)
+    assert isinstance(first, ArticleStatement)
     assert isinstance(broken, Skipped)
     assert (broken.where, broken.reason[:28]) == ("line 3", "a cell has 200,000 character")
-    assert isinstance(last, Marked)
+    assert isinstance(last, ArticleStatement)
 
 
 def notice(kind: str, revision: str | None = "20240101.01.0000000") -> Document:
@@ -121,15 +121,15 @@ def notice(kind: str, revision: str | None = "20240101.01.0000000") -> Document:
     ],
 )
 def test_a_notice_marks_the_article_that_it_names(kind: str, mark: str) -> None:
-    assert stated_by(notice(kind)) == (Marked("pubmed:99", ("pubmed:12",), mark, 20240229),)
+    assert extract_statements(notice(kind)) == (ArticleStatement("pubmed:99", ("pubmed:12",), mark, 20240229),)
 
 
 def test_only_pubmeds_own_records_mark_other_articles() -> None:
-    assert stated_by(notice("RetractionIn")) == ()
-    assert stated_by(notice("RetractionOf", revision=None)) == ()
+    assert extract_statements(notice("RetractionIn")) == ()
+    assert extract_statements(notice("RetractionOf", revision=None)) == ()
 
 
 def test_a_document_goes_by_its_pmid_and_its_doi() -> None:
-    assert names_of({"pmid": "012", "doi": "https://doi.org/10.1000/X"}) == ("pubmed:12", "doi:10.1000/x")
-    assert names_of({"PMID": 12}) == ("pubmed:12",)
-    assert names_of({"pmid": "PMC1", "doi": 3}) == ()
+    assert article_names({"pmid": "012", "doi": "https://doi.org/10.1000/X"}) == ("pubmed:12", "doi:10.1000/x")
+    assert article_names({"PMID": 12}) == ("pubmed:12",)
+    assert article_names({"pmid": "PMC1", "doi": 3}) == ()

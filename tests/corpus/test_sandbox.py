@@ -16,7 +16,7 @@ import pytest
 
 from epicrisis.corpus import html, pdf, sandbox
 from epicrisis.corpus.reader_base import Skipped
-from epicrisis.corpus.readers import read
+from epicrisis.corpus.readers import read_sources
 from epicrisis.types import Document
 from tests.corpus.test_pages import _file, made_pdf
 
@@ -62,7 +62,7 @@ def put(folder: Path, name: str, data: bytes) -> Path:
 
 
 def reason_of(kind: str, path: Path) -> str:
-    (item,) = sandbox.read(kind, path, path.name)
+    (item,) = sandbox.read_file(kind, path, path.name)
     assert isinstance(item, Skipped)
     assert (item.path, item.where) == (str(path), "")
     assert "\n" not in item.reason
@@ -89,9 +89,11 @@ def while_it_reads(act: Callable[[int], None]) -> threading.Thread:
 def test_the_child_reads_what_the_reader_reads(tmp_path: Path) -> None:
     paper = put(tmp_path, "a.pdf", made_pdf([["Café – one."], ["Two."]], "The title"))
     page = put(tmp_path, "b.html", "<title>T</title><p>10<sup>9</sup> naïve \U0001f600".encode())
-    assert list(sandbox.read("pdf", paper, "x/a.pdf")) == list(pdf.read(paper, "x/a.pdf"))
-    assert list(sandbox.read("html", page, "x/b.html")) == list(html.read(page, "x/b.html"))
-    assert list(sandbox.read("pdf", tmp_path / "none", "none")) == list(pdf.read(tmp_path / "none", "none"))
+    assert list(sandbox.read_file("pdf", paper, "x/a.pdf")) == list(pdf.read_document(paper, "x/a.pdf"))
+    assert list(sandbox.read_file("html", page, "x/b.html")) == list(html.read_document(page, "x/b.html"))
+    assert list(sandbox.read_file("pdf", tmp_path / "none", "none")) == list(
+        pdf.read_document(tmp_path / "none", "none")
+    )
     assert sandbox.page_text(b"<p>one<p>two") == "one\ntwo"
     with pytest.raises(ValueError, match="names an encoding that is not known"):
         sandbox.page_text(b"<meta charset=klingon>x")
@@ -102,10 +104,10 @@ def test_one_child_reads_all_files(tmp_path: Path) -> None:
     # The parent may be large: that is no reason to replace the child.
     held = bytearray(600 * 1024**2)
     held[::4096] = b"x" * len(held[::4096])
-    list(sandbox.read("html", path, "a.html"))
+    list(sandbox.read_file("html", path, "a.html"))
     assert sandbox._CHILD._process is not None
     first = sandbox._CHILD._process.pid
-    list(sandbox.read("html", path, "a.html"))
+    list(sandbox.read_file("html", path, "a.html"))
     assert sandbox._CHILD._process.pid == first
 
 
@@ -117,7 +119,7 @@ def test_a_file_that_takes_too_long_is_skipped_and_the_rest_is_read(
     slow = put(tmp_path, "b.pdf", slow_pdf)
     put(tmp_path, "c.html", b"<p>Third.")
     assert slow.stat().st_size < 10_000
-    items = list(read([tmp_path]))
+    items = list(read_sources([tmp_path]))
     assert [item.text for item in items if isinstance(item, Document)] == ["First.", "Third."]
     (skipped,) = (item for item in items if isinstance(item, Skipped))
     assert skipped.path == str(slow)
@@ -135,7 +137,7 @@ def test_a_file_that_takes_too_much_memory_is_skipped(
     assert "memory" in reason or "refuses" in reason
     reason = reason_of("pdf", put(tmp_path, "b.pdf", slow_pdf))
     assert "memory" in reason or reason.startswith("no text on any of its 1 pages")
-    (item,) = sandbox.read("html", put(tmp_path, "c.html", b"<p>x"), "c.html")
+    (item,) = sandbox.read_file("html", put(tmp_path, "c.html", b"<p>x"), "c.html")
     assert isinstance(item, Document)
 
 
@@ -154,17 +156,17 @@ def test_a_parser_that_crashes_costs_one_file(tmp_path: Path, sent: signal.Signa
     reason = reason_of("pdf", slow)
     thread.join()
     assert reason.startswith(f"its parser crashed ({sent.name}), or ran out of memory; save the file as text")
-    (item,) = sandbox.read("html", put(tmp_path, "b.html", b"<p>x"), "b.html")
+    (item,) = sandbox.read_file("html", put(tmp_path, "b.html", b"<p>x"), "b.html")
     assert isinstance(item, Document)
 
 
 def test_a_child_that_died_between_two_files_is_started_again(tmp_path: Path) -> None:
     path = put(tmp_path, "a.html", b"<p>x")
-    list(sandbox.read("html", path, "a.html"))
+    list(sandbox.read_file("html", path, "a.html"))
     assert sandbox._CHILD._process is not None
     sandbox._CHILD._process.kill()
     sandbox._CHILD._process.wait()
-    (item,) = sandbox.read("html", path, "a.html")
+    (item,) = sandbox.read_file("html", path, "a.html")
     assert isinstance(item, Document)
 
 
@@ -181,7 +183,7 @@ def test_ctrl_c_ends_the_reading_and_the_child(tmp_path: Path, slow_pdf: bytes) 
         # A shell starts its background jobs with Ctrl-C ignored.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "sandbox._CHILD._is_sent(b'', b''); print(sandbox._CHILD._process.pid, flush=True)\n"
-        "list(sandbox.read('pdf', Path(sys.argv[1]), 'a.pdf'))"
+        "list(sandbox.read_file('pdf', Path(sys.argv[1]), 'a.pdf'))"
     )
     parent = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert parent.stdout is not None

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.corpus.note_sections import sections
+from epicrisis.corpus.note_sections import find_sections
 
 NOTE = """Seen by the team.
 Chief Complaint: dyspnea
@@ -26,7 +26,7 @@ Stable."""
 
 
 def test_sections_follow_each_other_to_the_end() -> None:
-    found = sections(NOTE)
+    found = find_sections(NOTE)
     assert [title for _, _, title in found] == [
         "Chief Complaint",
         "History of Present Illness",
@@ -56,7 +56,7 @@ def test_sections_follow_each_other_to_the_end() -> None:
     ],
 )
 def test_lines_that_begin_no_section(line: str) -> None:
-    assert sections(f"\n{line}\nmore") == []
+    assert find_sections(f"\n{line}\nmore") == []
 
 
 @pytest.mark.parametrize(
@@ -73,12 +73,12 @@ def test_lines_that_begin_no_section(line: str) -> None:
     ],
 )
 def test_lines_that_begin_one(line: str, title: str) -> None:
-    assert [found[2] for found in sections(f"before\n\n{line}\nmore")] == [title]
+    assert [found[2] for found in find_sections(f"before\n\n{line}\nmore")] == [title]
 
 
 @given(st.text(alphabet="AbC: \n.", max_size=80))
 def test_any_text_is_parted_without_gaps(text: str) -> None:
-    found = sections(text)
+    found = find_sections(text)
     assert all(int(start) < int(end) for start, end, _ in found)
     assert [end for _, end, _ in found] == [*(start for start, _, _ in found[1:]), *([len(text)] if found else [])]
 
@@ -86,7 +86,7 @@ def test_any_text_is_parted_without_gaps(text: str) -> None:
 @pytest.mark.data
 def test_real_notes_have_their_headings(data_folder: Path) -> None:
     with (data_folder / "visits" / "valid.csv").open(encoding="utf-8", newline="") as file:
-        found = [{str(title).upper() for _, _, title in sections(row["note"])} for row in csv.DictReader(file)]
+        found = [{str(title).upper() for _, _, title in find_sections(row["note"])} for row in csv.DictReader(file)]
     assert len(found) == 20
     assert all(any("ASSESSMENT" in t or "PLAN" in t or t == "IMPRESSION" for t in titles) for titles in found)
     assert sum("PHYSICAL EXAM" in titles or "PHYSICAL EXAMINATION" in titles for titles in found) >= 15

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.corpus.character_splitting import split
+from epicrisis.corpus.chunking import split_by_characters
 from epicrisis.types import Document
 
 COUNT = 890
@@ -19,7 +19,7 @@ TEXTS = st.text(alphabet=st.sampled_from("ab \n\t\u2028é"), max_size=200)
 
 
 def texts(text: str, size: int, overlap: int) -> list[str]:
-    return [passage.text for passage in split(Document("d", text), size, overlap)]
+    return [passage.text for passage in split_by_characters(Document("d", text), size, overlap)]
 
 
 def by_strings(text: str, size: int, overlap: int, separators: tuple[str, ...] = ("\n\n", "\n", " ", "")) -> list[str]:
@@ -61,7 +61,7 @@ def test_passages_are_those_of_the_published_splitter(text: str, size: int, data
 
 @given(TEXTS, st.integers(2, 40))
 def test_offsets_hold_and_nothing_but_white_space_is_lost(text: str, size: int) -> None:
-    passages = split(Document("d", text), size, size // 3)
+    passages = split_by_characters(Document("d", text), size, size // 3)
     covered = set()
     for ordinal, passage in enumerate(passages):
         assert (passage.id, passage.ordinal, passage.document_id) == (f"d#{ordinal}", ordinal, "d")
@@ -89,7 +89,7 @@ def test_by_hand(text: str, size: int, overlap: int, expected: list[str]) -> Non
 
 def test_a_passage_carries_what_its_document_tells() -> None:
     document = Document("d", "some text", "title", "source", "2015-06", "p1", {"journal": "J"})
-    (passage,) = split(document)
+    (passage,) = split_by_characters(document)
     assert (passage.title, passage.source, passage.date, passage.patient) == ("title", "source", "2015-06", "p1")
     assert passage.metadata == {"journal": "J"}
 
@@ -97,7 +97,7 @@ def test_a_passage_carries_what_its_document_tells() -> None:
 @pytest.mark.parametrize(("size", "overlap"), [(10, 10), (10, -1), (1, 0), (0, 0)])
 def test_impossible_sizes_are_refused(size: int, overlap: int) -> None:
     with pytest.raises(ValueError, match="size must be greater"):
-        split(Document("d", "text"), size, overlap)
+        split_by_characters(Document("d", "text"), size, overlap)
 
 
 @pytest.mark.data

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.corpus.reader_base import Item, Skipped, WholeFile
-from epicrisis.corpus.readers import read
+from epicrisis.corpus.reader_base import FileFingerprint, ReaderItem, Skipped
+from epicrisis.corpus.readers import read_sources
 from epicrisis.errors import StorageError
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.library import Library
@@ -154,7 +154,7 @@ def test_a_truncated_file(share: float, whole: Path, tmp_path: Path) -> None:
             library, [Document(f"pubmed:{pmid}", "warfarin", revision="1") for pmid in (9001, 9002)], encoder()
         )
         read_before: list[str] = []
-        report = add_documents(library, _noted(read([part]), read_before), encoder())
+        report = add_documents(library, _noted(read_sources([part]), read_before), encoder())
         there = len(read_before)
         assert share * 0.7 * RECORDS <= there <= RECORDS
         assert read_before == [f"pubmed:{pmid}" for pmid in range(1, there + 1)]
@@ -164,8 +164,8 @@ def test_a_truncated_file(share: float, whole: Path, tmp_path: Path) -> None:
         assert (skipped.path, skipped.where) == (str(part), f"after record {there}")
         assert library.sources() == []
         # The same file again, whole.
-        known = [WholeFile(each.name, each.sha256, each.bytes) for each in library.sources()]
-        again = add_documents(library, read([whole], known=known), encoder())
+        known = [FileFingerprint(each.name, each.sha256, each.bytes) for each in library.sources()]
+        again = add_documents(library, read_sources([whole], known=known), encoder())
         assert (again.added, again.unchanged, again.skipped, again.deleted + report.deleted) == (
             RECORDS - there,
             there,
@@ -175,16 +175,16 @@ def test_a_truncated_file(share: float, whole: Path, tmp_path: Path) -> None:
         assert [each.name for each in library.sources()] == [NAME]
         assert library.count()[0] == RECORDS
         # It is known now, the broken one still is not.
-        known = [WholeFile(each.name, each.sha256, each.bytes) for each in library.sources()]
-        assert list(read([whole], known=known)) == []
-        assert any(isinstance(item, Skipped) for item in read([part], known=known))
+        known = [FileFingerprint(each.name, each.sha256, each.bytes) for each in library.sources()]
+        assert list(read_sources([whole], known=known)) == []
+        assert any(isinstance(item, Skipped) for item in read_sources([part], known=known))
         with create(tmp_path / "straight") as straight:
-            add_documents(straight, read([whole]), encoder())
+            add_documents(straight, read_sources([whole]), encoder())
             assert contents(straight) == contents(library)
         assert discrepancies(library, {}) == []
 
 
-def _noted(items: Iterator[Item], ids: list[str]) -> Iterator[Item]:
+def _noted(items: Iterator[ReaderItem], ids: list[str]) -> Iterator[ReaderItem]:
     for item in items:
         if isinstance(item, Document):
             ids.append(item.id)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.corpus.reader_base import Identity
+from epicrisis.corpus.reader_base import PatientIdentity
 from epicrisis.errors import InputError, LibraryDamaged, LibraryError
 from epicrisis.library.fusion_checks import check_same
 from epicrisis.library.ingest import add_documents, open_or_create
@@ -29,14 +29,14 @@ from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document, Question
 from tests.support.patient_records import ENCODER, library
 
-ADA = Identity("p1", "fhir:a.example/fhir", ("Ada Byron",), "1950-01-02", (("urn:mrn", "4711"), ("", "88")))
+ADA = PatientIdentity("p1", "fhir:a.example/fhir", ("Ada Byron",), "1950-01-02", (("urn:mrn", "4711"), ("", "88")))
 SECRETS = ("Ada", "Byron", "Lovelace", "Grace", "1950", "4711")
 
 SAME = {
     "itself": ADA,
-    "no more than the id": Identity("p1"),
+    "no more than the id": PatientIdentity("p1"),
     "bulk files of an unnamed server": replace(ADA, source="fhir"),
-    "a table": Identity("p1", "", ("BYRON, ADA",), "1950-01-02"),
+    "a table": PatientIdentity("p1", "", ("BYRON, ADA",), "1950-01-02"),
     "less of the birth date": replace(ADA, born="1950"),
     "without a middle name": replace(ADA, names=("Ada Augusta Byron",)),
     "an initial": replace(ADA, names=("A. Byron",)),
@@ -71,14 +71,14 @@ def test_another_person_under_one_id_is_refused_without_a_name(what: str, tmp_pa
     assert contradiction(other, ADA) == kind
     assert meet(tmp_path, [ADA], {}) == 0
     with pytest.raises(InputError, match=f"patient 'p1' has another {kind} than in .*library of its own") as refused:
-        meet(tmp_path, [Identity("p2"), other], {})
+        meet(tmp_path, [PatientIdentity("p2"), other], {})
     assert not any(secret in refused.value.message.replace(str(tmp_path), "") for secret in SECRETS)
     assert list(read_identities(tmp_path)) == ["p1"], "nothing was written"
 
 
 def test_what_is_known_grows_and_is_its_owners_alone(tmp_path: Path) -> None:
     assert (read_identities(tmp_path), version(tmp_path), literature_is_declared(tmp_path)) == ({}, 0, False)
-    meet(tmp_path, [Identity("p1", "fhir")], {})
+    meet(tmp_path, [PatientIdentity("p1", "fhir")], {})
     first = version(tmp_path)
     assert meet(tmp_path, [ADA], {}) == 0
     assert version(tmp_path) > first
@@ -97,7 +97,7 @@ def test_patient_without_a_note_is_forgotten(tmp_path: Path) -> None:
     with library(tmp_path / "l", [note("p1"), note("p2")]) as opened:
         path = opened.path
     with Library.open(path, write=True) as writing:
-        add_documents(writing, [ADA, Identity("p2", names=("Grace Hopper",))], ENCODER)
+        add_documents(writing, [ADA, PatientIdentity("p2", names=("Grace Hopper",))], ENCODER)
         writing.delete(["n:p1:0"])
         forget_patients(writing, ["p1", "p2"])
     assert list(read_identities(path)) == ["p2"]
@@ -172,7 +172,7 @@ def test_mixed_library_of_before_says_so(tmp_path: Path) -> None:
 # -- fused libraries --------------------------------------------------------------------------------------------------
 
 
-def made(path: Path, documents: list[Document], *people: Identity, size: int = 32) -> Library:
+def made(path: Path, documents: list[Document], *people: PatientIdentity, size: int = 32) -> Library:
     encoder = HashingEncoder(size, max_tokens=24)
     with open_or_create(path, encoder, "hashing", overlap=0) as writing:
         add_documents(writing, [*people, *documents], encoder)
@@ -194,7 +194,7 @@ NOTES = [note("p1"), note("p2"), note("p2", 1)]
     ],
 )
 def test_fused_libraries_hold_the_same_documents_and_patients(
-    documents: list[Document], person: Identity, reason: str, tmp_path: Path
+    documents: list[Document], person: PatientIdentity, reason: str, tmp_path: Path
 ) -> None:
     with made(tmp_path / "one", NOTES, ADA) as one, made(tmp_path / "two", documents, person, size=48) as two:
         if not reason:
@@ -219,10 +219,10 @@ def test_fused_papers_are_compared_by_their_ids(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def numbered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Roster]:
     people = [
-        Identity("p1", "fhir", ("Ada Byron",), numbers=(("urn:mrn", "MRN-4711"), ("urn:ssn", "999-11-2222"))),
-        Identity("p2", "fhir", ("Grace Hopper",), numbers=(("urn:mrn", "00815"), ("urn:other", "MRN-7"))),
-        Identity("p3", "fhir", (), numbers=(("urn:mrn", "MRN-7"), ("urn:mrn", "p2"))),
-        Identity("p4", "fhir", (), numbers=(("urn:mrn", "unknown"),)),
+        PatientIdentity("p1", "fhir", ("Ada Byron",), numbers=(("urn:mrn", "MRN-4711"), ("urn:ssn", "999-11-2222"))),
+        PatientIdentity("p2", "fhir", ("Grace Hopper",), numbers=(("urn:mrn", "00815"), ("urn:other", "MRN-7"))),
+        PatientIdentity("p3", "fhir", (), numbers=(("urn:mrn", "MRN-7"), ("urn:mrn", "p2"))),
+        PatientIdentity("p4", "fhir", (), numbers=(("urn:mrn", "unknown"),)),
     ]
     path = tmp_path_factory.mktemp("numbered") / "library"
     with library(path, [note(f"p{number}") for number in (1, 2, 3, 4)]) as opened:

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from epicrisis.corpus.reader_base import Item
-from epicrisis.corpus.readers import read
+from epicrisis.corpus.reader_base import ReaderItem
+from epicrisis.corpus.readers import read_sources
 from epicrisis.library import rebuild
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.ingest_report import IngestReport
@@ -41,7 +41,7 @@ def lines(path: Path, **texts: str) -> Path:
 
 
 def add(library: Library, *paths: Path, replace: bool = False) -> IngestReport:
-    return add_documents(library, read(list(paths), with_files=True), encoder(), replace=replace)
+    return add_documents(library, read_sources(list(paths), with_files=True), encoder(), replace=replace)
 
 
 def texts(library: Library) -> dict[str, str]:
@@ -303,7 +303,7 @@ def test_repair_after_an_interrupted_repair_keeps_what_only_the_journal_knows(
 def test_a_library_of_an_earlier_version_takes_files_by_their_names_and_says_so(tmp_path: Path) -> None:
     first = put(tmp_path / "A/report.md", "Aspirin.")
     with create(tmp_path / "library") as library:
-        add_documents(library, read([first, lines(tmp_path / "a.jsonl", a="Digoxin.")]), encoder())
+        add_documents(library, read_sources([first, lines(tmp_path / "a.jsonl", a="Digoxin.")]), encoder())
     with closing(sqlite3.connect(tmp_path / "library/journal.sqlite")) as journal:
         for table in ("origins", "coming_origins", "source_files"):
             journal.execute(f"DROP TABLE {table}")
@@ -317,7 +317,7 @@ def test_a_library_of_an_earlier_version_takes_files_by_their_names_and_says_so(
 
 
 def test_documents_without_a_file_are_replaced_as_before(library: Library) -> None:
-    items: list[Item] = [Document("a", "Aspirin.")]
+    items: list[ReaderItem] = [Document("a", "Aspirin.")]
     add_documents(library, items, encoder())
     assert counted(add_documents(library, [Document("a", "Aspirin, new.")], encoder())) == (0, 1, 0, 0)
 

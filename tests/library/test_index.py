@@ -22,7 +22,7 @@ from epicrisis.library.vector_index import IndexReport, K, read_report
 from epicrisis.library.vector_search import Neighbours
 from epicrisis.protocols import StoredDocument, Vectors
 from epicrisis.testing import stores
-from epicrisis.testing.stores import check_store, content_hash
+from epicrisis.testing.stores import check_store, hash_content
 from epicrisis.types import Hit, Passage, Scope
 
 DIMENSIONS = 32
@@ -71,7 +71,7 @@ def document(number: int, vector: Vectors, version: str = "1") -> StoredDocument
         patient="anna" if number % 10 == 7 else None,
         metadata=metadata,
     )
-    return StoredDocument(name, content_hash(name, version), (passage,), vector[None, :])
+    return StoredDocument(name, hash_content(name, version), (passage,), vector[None, :])
 
 
 class Exact:

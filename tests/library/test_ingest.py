@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.corpus.reader_base import Deleted
+from epicrisis.corpus.reader_base import DeletedDocument
 from epicrisis.corpus.readers import Skipped
 from epicrisis.errors import EncoderMismatch, LibraryError
 from epicrisis.library import ingest_batches
@@ -206,9 +206,9 @@ def test_a_document_of_another_patient_replaces_none(tmp_path: Path, other: Docu
 def test_a_note_that_was_withdrawn_is_deleted_and_no_other_patients(tmp_path: Path) -> None:
     with create(tmp_path / "l") as library:
         add_documents(library, [NOTE], encoder())
-        assert add_documents(library, [Deleted("note:1", patient="bert")], encoder()).deleted == 0
-        again = add_documents(library, [Deleted("note:1", patient="anna"), NOTE], encoder())
+        assert add_documents(library, [DeletedDocument("note:1", patient="bert")], encoder()).deleted == 0
+        again = add_documents(library, [DeletedDocument("note:1", patient="anna"), NOTE], encoder())
         assert (again.deleted, *counted(again)) == (1, 0, 0, 0, 1), "nor does this addition bring it back"
         assert library.record(Scope(patient="anna")) == ()
-        assert add_documents(library, [NOTE, Deleted("note:1", patient="anna")], encoder()).deleted == 1
+        assert add_documents(library, [NOTE, DeletedDocument("note:1", patient="anna")], encoder()).deleted == 1
         assert discrepancies(library, {}) == []

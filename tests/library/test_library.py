@@ -30,7 +30,7 @@ from epicrisis.library.patients import holds_patients
 from epicrisis.library.word_index import WordIndex
 from epicrisis.protocols import StoredDocument
 from epicrisis.serialization import to_json
-from epicrisis.testing.stores import DIMENSIONS, content_hash, stored
+from epicrisis.testing.stores import DIMENSIONS, build_stored_document, hash_content
 from epicrisis.types import Scope
 from tests.library.conftest import Killer
 from tests.support.library_checks import discrepancies
@@ -39,7 +39,7 @@ from tests.support.library_documents import COUNT, LARGE, add, contents, create,
 
 @pytest.fixture
 def library(tmp_path: Path) -> Iterator[Library]:
-    """An empty one for the documents of `stored`."""
+    """An empty one for the documents of `build_stored_document`."""
     with Library.create(
         tmp_path / "own",
         encoder_fingerprint="check",
@@ -113,7 +113,7 @@ def test_readers_work_while_a_writer_writes(killer: Killer, folder: Path) -> Non
 
 def test_a_reader_never_sees_a_document_by_its_old_words(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the commit of the table and that of the words, the words still speak of the version before."""
-    library.add([stored("a", "aspirin"), stored("b", "aspirin", patient="anna")])
+    library.add([build_stored_document("a", "aspirin"), build_stored_document("b", "aspirin", patient="anna")])
     original = WordIndex.replace
     seen: list[tuple[str, ...]] = []
 
@@ -124,7 +124,12 @@ def test_a_reader_never_sees_a_document_by_its_old_words(library: Library, monke
         return original(self, ids, passages)
 
     monkeypatch.setattr(WordIndex, "replace", replace)
-    library.add([stored("a", "warfarin", version="2"), stored("b", "aspirin", patient="bert", version="2")])
+    library.add(
+        [
+            build_stored_document("a", "warfarin", version="2"),
+            build_stored_document("b", "aspirin", patient="bert", version="2"),
+        ]
+    )
     assert seen == [(), ()]
     assert [hit.passage.id for hit in library.search_words("aspirin", 9, Scope(patient="bert"))] == ["b#0"]
     assert library.search_words("aspirin", 9, Scope(patient="anna")) == ()
@@ -276,7 +281,7 @@ def test_info_tells_what_is_there_and_what_is_wrong(folder: Path) -> None:
 
 
 def test_a_write_that_fails_is_settled_by_the_next(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
-    library.add([stored("a", "aspirin"), stored("b", "aspirin")])
+    library.add([build_stored_document("a", "aspirin"), build_stored_document("b", "aspirin")])
 
     def refuse(self: WordIndex) -> int:
         raise OSError(28, "No space left on device")
@@ -284,11 +289,11 @@ def test_a_write_that_fails_is_settled_by_the_next(library: Library, monkeypatch
     with monkeypatch.context() as patch:
         patch.setattr(WordIndex, "_commit", refuse)
         with pytest.raises(StorageError, match="no room left"):
-            library.add([stored("a", "warfarin", "warfarin", version="2")])
+            library.add([build_stored_document("a", "warfarin", "warfarin", version="2")])
         assert library.info().open_batches == 1
         assert library.count() == (2, 2)
-    library.add([stored("c", "statin")])
-    assert library.content_hashes(["a"]) == {"a": content_hash("a", "2")}
+    library.add([build_stored_document("c", "statin")])
+    assert library.content_hashes(["a"]) == {"a": hash_content("a", "2")}
     assert sorted(hit.passage.id for hit in library.search_words("warfarin", 9, Scope())) == ["a#0", "a#1"]
     assert (library.info().problems, library.count()) == ((), (3, 4))
 
@@ -398,18 +403,18 @@ def test_a_journal_that_is_locked_by_others_is_waited_for(folder: Path) -> None:
 
 
 def test_documents_that_are_none(library: Library) -> None:
-    good = stored("a", "aspirin")
+    good = build_stored_document("a", "aspirin")
     for bad, says in (
         ([good, good], "twice in one batch"),
-        ([stored("a")], "at least one"),
-        ([stored("a", "b", vectors=[[1.0, 2.0]])], "vectors of that shape"),
-        ([stored("a", "b", vectors=[[float("nan"), 0, 0, 0]])], "not finite"),
-        ([stored("a", "b", vectors=[[1e6, 0, 0, 0]])], "too large for float16"),
-        ([stored("a", "b", date="yesterday")], "its date"),
-        ([stored("", "b")], "its id"),
-        ([stored("a\0b", "b")], "its id"),
-        ([stored("a", "\ud800")], "surrogate"),
-        ([good, stored("b", " ")], "no text"),
+        ([build_stored_document("a")], "at least one"),
+        ([build_stored_document("a", "b", vectors=[[1.0, 2.0]])], "vectors of that shape"),
+        ([build_stored_document("a", "b", vectors=[[float("nan"), 0, 0, 0]])], "not finite"),
+        ([build_stored_document("a", "b", vectors=[[1e6, 0, 0, 0]])], "too large for float16"),
+        ([build_stored_document("a", "b", date="yesterday")], "its date"),
+        ([build_stored_document("", "b")], "its id"),
+        ([build_stored_document("a\0b", "b")], "its id"),
+        ([build_stored_document("a", "\ud800")], "surrogate"),
+        ([good, build_stored_document("b", " ")], "no text"),
     ):
         with pytest.raises(ValueError, match=says):
             library.add(bad)

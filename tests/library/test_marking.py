@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
-from epicrisis.corpus.reader_base import Item, Marked
-from epicrisis.facets import marks_of
+from epicrisis.corpus.reader_base import ArticleStatement, ReaderItem
 from epicrisis.library.health import check
 from epicrisis.library.health_report import MARKS_DUE
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import Library
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Document, Passage, Scope
+from epicrisis.types import Document, Passage, Scope, list_article_marks
 
 ENCODER = HashingEncoder(16, max_tokens=16)
 EVERYTHING, DEFAULT = Scope(), Scope(without_retracted=True)
@@ -37,11 +36,11 @@ def article(pmid: int, revised: int = 2000, relation: str | None = None, of: int
     )
 
 
-def listed(number: int, mark: str, day: int | None, *targets: str) -> Marked:
-    return Marked(f"retraction-watch:{number}", targets, mark, day)
+def listed(number: int, mark: str, day: int | None, *targets: str) -> ArticleStatement:
+    return ArticleStatement(f"retraction-watch:{number}", targets, mark, day)
 
 
-def added(path: Path, *items: Item) -> int:
+def added(path: Path, *items: ReaderItem) -> int:
     """Add the items with one command; how many documents were marked anew."""
     with open_or_create(path, ENCODER, "hashing", overlap=0) as library:
         return add_documents(library, items, ENCODER).marked
@@ -69,10 +68,10 @@ LIST = listed(5, "retracted", 20210531, "pubmed:1")
 @pytest.mark.parametrize("source", [NOTICE, LIST], ids=["notice", "list"])
 @pytest.mark.parametrize("order", ["first", "last", "together", "together, last"])
 def test_a_retraction_marks_the_article_in_whatever_order_they_come(
-    source: Document | Marked, order: str, tmp_path: Path
+    source: Document | ArticleStatement, order: str, tmp_path: Path
 ) -> None:
     path, other = tmp_path / "library", article(2)
-    runs: dict[str, Sequence[Sequence[Item]]] = {
+    runs: dict[str, Sequence[Sequence[ReaderItem]]] = {
         "first": [[source], [OLD, other]],
         "last": [[OLD, other], [source]],
         "together": [[source, OLD, other]],
@@ -181,7 +180,7 @@ def test_killed_in_any_step_the_next_addition_marks_it(
         patched.setattr(f"epicrisis.library.{owner}.{step}", killed)
         with pytest.raises(KeyboardInterrupt):
             added(path, NOTICE if step == "state" else LIST)
-    again: Item = NOTICE if step == "state" else article(3)
+    again: ReaderItem = NOTICE if step == "state" else article(3)
     added(path, again)
     assert marks(path)["pubmed:1"] == ("retracted",)
     assert "pubmed:1" not in passages(path, DEFAULT)
@@ -250,6 +249,6 @@ def test_own_record_and_stated_marks_are_told_the_gravest_first() -> None:
         "corrections": [{"type": "ErratumIn"}, {"type": "ExpressionOfConcernIn"}, "no entry"],
         "marks": [{"mark": "retracted", "by": "retraction-watch:1"}, 3],
     }
-    assert marks_of(told) == ("retracted", "expression-of-concern", "corrected")
-    assert marks_of({"publication_types": ["Retraction Notice"]}) == ("retraction-notice",)
-    assert marks_of({"marks": "retracted", "corrections": {}, "retracted": "no"}) == ()
+    assert list_article_marks(told) == ("retracted", "expression-of-concern", "corrected")
+    assert list_article_marks({"publication_types": ["Retraction Notice"]}) == ("retraction-notice",)
+    assert list_article_marks({"marks": "retracted", "corrections": {}, "retracted": "no"}) == ()

@@ -12,7 +12,7 @@ import pytest
 from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import Library
-from epicrisis.privacy import close_to_others
+from epicrisis.privacy import restrict_to_owner
 from epicrisis.types import Document
 from tests.support.patient_records import ENCODER
 
@@ -88,6 +88,6 @@ def test_links_and_what_they_point_to_keep_their_modes(tmp_path: Path) -> None:
     outside.chmod(0o644)
     (folder / "link").symlink_to(outside)
     (tmp_path / "named").symlink_to(folder)
-    close_to_others(tmp_path / "named")
+    restrict_to_owner(tmp_path / "named")
     assert stat.S_IMODE(outside.stat().st_mode) == 0o644
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from epicrisis.corpus.reader_base import Deleted, Encoded, Item, WholeFile
+from epicrisis.corpus.reader_base import DeletedDocument, EncodedDocument, FileFingerprint, ReaderItem
 from epicrisis.errors import StorageError
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.ingest_batches import content_hash
@@ -80,14 +80,14 @@ _REVISIONS = ("20200101", "20210101", "20220101")
 
 
 @st.composite
-def _histories(draw: st.DrawFn) -> list[list[Item]]:
+def _histories(draw: st.DrawFn) -> list[list[ReaderItem]]:
     """Versions and deletions of two documents, each of a revision of its own, in any order over a few additions."""
     prefix = next(_numbers)
-    items: list[Item] = []
+    items: list[ReaderItem] = []
     for name in (f"{prefix}:a", f"{prefix}:b"):
         for revision in draw(st.sets(st.sampled_from(_REVISIONS))):
             gone = draw(st.booleans())
-            items.append(Deleted(name, revision) if gone else version(name, revision))
+            items.append(DeletedDocument(name, revision) if gone else version(name, revision))
         if draw(st.booleans()):
             items.append(version(name, None))
     items = draw(st.permutations(items))
@@ -97,13 +97,13 @@ def _histories(draw: st.DrawFn) -> list[list[Item]]:
 
 @settings(deadline=None, max_examples=30)
 @given(history=_histories())
-def test_every_order_ends_alike(shared: Library, history: list[list[Item]]) -> None:
+def test_every_order_ends_alike(shared: Library, history: list[list[ReaderItem]]) -> None:
     for items in history:
         add_documents(shared, items, encoder())
     everything = [item for items in history for item in items]
-    latest: dict[str, Item] = {}
+    latest: dict[str, ReaderItem] = {}
     for item in everything:
-        assert isinstance(item, (Document, Deleted))
+        assert isinstance(item, (Document, DeletedDocument))
         if item.id not in latest or (item.revision or "") > (getattr(latest[item.id], "revision", "") or ""):
             latest[item.id] = item
     there = {each: item for each, item in latest.items() if isinstance(item, Document)}
@@ -117,19 +117,19 @@ def test_every_order_ends_alike(shared: Library, history: list[list[Item]]) -> N
 
 @pytest.mark.parametrize("apart", [False, True])
 def test_what_is_told(library: Library, apart: bool) -> None:
-    steps: list[tuple[Item, dict[str, int]]] = [
+    steps: list[tuple[ReaderItem, dict[str, int]]] = [
         (version("a", "2"), {"added": 1}),
         (version("a", "1"), {"outdated": 1}),
         (version("a", "2"), {"unchanged": 1}),
         (version("a", None), {"outdated": 1}),
         (version("a", "3"), {"replaced": 1}),
-        (Deleted("a", "2"), {"outdated": 1}),
-        (Deleted("a", "4"), {"deleted": 1}),
-        (Deleted("a", "4"), {}),
+        (DeletedDocument("a", "2"), {"outdated": 1}),
+        (DeletedDocument("a", "4"), {"deleted": 1}),
+        (DeletedDocument("a", "4"), {}),
         (version("a", "3"), {"outdated": 1}),
         (version("a", None), {"outdated": 1}),
         (version("a", "5"), {"added": 1}),
-        (Deleted("never-there", "1"), {}),
+        (DeletedDocument("never-there", "1"), {}),
     ]
     if apart:
         for item, says in steps:
@@ -143,7 +143,9 @@ def test_what_is_told(library: Library, apart: bool) -> None:
 
 def test_a_deletion_and_a_version_of_one_revision(library: Library) -> None:
     """Whichever comes first, the deletion counts."""
-    add_documents(library, [version("a", "2"), Deleted("a", "2"), Deleted("b", "2"), version("b", "2")], encoder())
+    add_documents(
+        library, [version("a", "2"), DeletedDocument("a", "2"), DeletedDocument("b", "2"), version("b", "2")], encoder()
+    )
     assert library.content_hashes(["a", "b"]) == {}
 
 
@@ -164,8 +166,14 @@ def test_a_version_that_comes_after_others_takes_all_their_passages_away(library
 
 
 def test_repair_keeps_what_only_the_journal_knows(tmp_path: Path) -> None:
-    mark = WholeFile("pubmed26n0001.xml.gz", "0" * 64, 12)
-    items: list[Item] = [version("a", "1"), version("b", "3"), Deleted("a", "2"), Deleted("c", "9"), mark]
+    mark = FileFingerprint("pubmed26n0001.xml.gz", "0" * 64, 12)
+    items: list[ReaderItem] = [
+        version("a", "1"),
+        version("b", "3"),
+        DeletedDocument("a", "2"),
+        DeletedDocument("c", "9"),
+        mark,
+    ]
     with create(tmp_path / "l") as library:
         add_documents(library, items, encoder())
         revisions, sources = library.revisions(["a", "b", "c"]), library.sources()
@@ -239,18 +247,20 @@ def test_a_document_that_brings_its_vector(library: Library) -> None:
     counting = Counting()
     vector = np.random.default_rng(3).normal(size=DIMENSIONS).astype(np.float16).astype(np.float32)
     others = [version(f"other:{number}", "1") for number in range(5)]
-    items: list[Item] = [*others[:3], Encoded(version("a", "1", LONG), vector), *others[3:]]
+    items: list[ReaderItem] = [*others[:3], EncodedDocument(version("a", "1", LONG), vector), *others[3:]]
     assert told(add_documents(library, items, counting)) == {"added": 6}
     assert len(counting.asked) == 5
     assert vectors(library, "a") == {LONG: vector.astype(np.float16).tobytes()}, "one passage, its vector untouched"
     assert library.search_vectors(vector, 1, Scope())[0].passage.id == "a#0"
     counting.asked.clear()
     # Other metadata from the XML leave a short text's vector as it came.
-    add_documents(library, [Encoded(version("b", "1", "aspirin"), -vector)], counting)
+    add_documents(library, [EncodedDocument(version("b", "1", "aspirin"), -vector)], counting)
     add_documents(library, [version("b", "2", "aspirin", mesh=["Stroke"])], counting)
     assert counting.asked == []
     assert vectors(library, "b") == {"aspirin": (-vector).astype(np.float16).tobytes()}
-    assert told(add_documents(library, [Encoded(version("b", "1", "aspirin"), vector)], counting)) == {"outdated": 1}
+    assert told(add_documents(library, [EncodedDocument(version("b", "1", "aspirin"), vector)], counting)) == {
+        "outdated": 1
+    }
 
 
 @pytest.mark.parametrize(
@@ -263,7 +273,7 @@ def test_a_document_that_brings_its_vector(library: Library) -> None:
     ],
 )
 def test_a_vector_that_does_not_fit_is_left_out(library: Library, vector: Vectors, says: str) -> None:
-    items: list[Item] = [Encoded(version("a", "1"), vector.astype(np.float32)), version("b", "1")]
+    items: list[ReaderItem] = [EncodedDocument(version("a", "1"), vector.astype(np.float32)), version("b", "1")]
     report = add_documents(library, items, encoder())
     assert told(report) == {"added": 1, "skipped": 1}
     (skipped,) = report.first_skipped
@@ -274,12 +284,12 @@ def test_a_vector_that_does_not_fit_is_left_out(library: Library, vector: Vector
 # -- files that were added whole ---------------------------------------------------------------------------------------
 
 
-def _files(sizes: Sequence[int]) -> Iterator[Item]:
+def _files(sizes: Sequence[int]) -> Iterator[ReaderItem]:
     """Files of so many documents each, every document a passage or more, with their marks."""
     given = documents(0, sum(sizes))
     for number, size in enumerate(sizes):
         yield from itertools.islice(given, size)
-        yield WholeFile(f"part-{number}", f"{number:064}", size)
+        yield FileFingerprint(f"part-{number}", f"{number:064}", size)
 
 
 def names(library: Library) -> list[str]:
@@ -306,7 +316,7 @@ def test_a_file_is_remembered_after_its_documents(library: Library, monkeypatch:
 
 
 def test_an_error_while_reading_leaves_the_file_unmarked(library: Library) -> None:
-    def broken() -> Iterator[Item]:
+    def broken() -> Iterator[ReaderItem]:
         yield from itertools.islice(_files([3, 40]), 4)
         raise StorageError("the disk")
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from epicrisis.library.library import Library
-from epicrisis.testing.stores import DIMENSIONS, MemoryStore, stored
+from epicrisis.testing.stores import DIMENSIONS, MemoryStore, build_stored_document
 from epicrisis.types import Document, Passage, Scope
 
 DATES = (None, "2014", "2015", "2015-06", "2015-06-30", "2016-01-01")
@@ -25,7 +25,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Library, Me
     """The same documents on disk and in memory, many of them with equal vectors."""
     dice = np.random.default_rng(5)
     documents = [
-        stored(
+        build_stored_document(
             f"d{i:02d}",
             *[
                 " ".join(dice.choice(["aspirin", "stroke", "liver", "dose"], 3))
@@ -97,7 +97,10 @@ def test_bm25_by_hand(tmp_path: Path) -> None:
         tmp_path / "l", encoder_fingerprint="c", encoder_name="c", dimensions=DIMENSIONS, max_tokens=9, overlap=0
     ) as library:
         library.add(
-            [stored("a", "aspirin aspirin stroke", "liver dose"), stored("b", "aspirin liver liver dose fever")]
+            [
+                build_stored_document("a", "aspirin aspirin stroke", "liver dose"),
+                build_stored_document("b", "aspirin liver liver dose fever"),
+            ]
         )
         hits = library.search_words("aspirin aspirin?", 9, Scope())
     lengths, mean = {"a#0": (3, 2), "b#0": (5, 1)}, 10 / 3
@@ -118,7 +121,7 @@ def test_passages_come_back_as_they_were(
     both: tuple[Library, MemoryStore], text: str, name: str, metadata: dict[str, object]
 ) -> None:
     library, _ = both
-    document = stored(f"any:{name}", text)
+    document = build_stored_document(f"any:{name}", text)
     (plain,) = document.passages
     passage = Passage(plain.id, plain.document_id, 0, 0, len(text), text, name, name, "2015", name, metadata)
     library.add([type(document)(document.id, document.content_hash, (passage,), document.vectors)])
@@ -136,7 +139,7 @@ def test_real_questions_find_their_abstracts_by_words(data_folder: Path, tmp_pat
     with Library.create(
         tmp_path / "l", encoder_fingerprint="c", encoder_name="c", dimensions=DIMENSIONS, max_tokens=9, overlap=0
     ) as library:
-        library.add([stored(document.id, document.text) for document in documents])
+        library.add([build_stored_document(document.id, document.text) for document in documents])
         first = [library.search_words(entry["QUESTION"], 1, Scope())[0] for entry in list(entries.values())[::4]]
     right = [hit.passage.document_id == pmid for hit, pmid in zip(first, list(entries)[::4], strict=True)]
     assert np.mean(right) >= 0.95

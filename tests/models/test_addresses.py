@@ -69,9 +69,9 @@ def test_what_an_address_holds_beside_its_place() -> None:
     ("address", "cure"),
     [
         ("http://", "no host"),
-        ("ftp://me:s3cret@models.example/v1", "another scheme"),
-        ("http://[::1/v1?key=s3cret", "cannot be read"),
-        ("http://me:s3cret@models.example:port/v1", "cannot be read"),
+        ("ftp://me:s3cret@models.example/v1", "its scheme is not http"),
+        ("http://[::1/v1?key=s3cret", "cannot be parsed"),
+        ("http://me:s3cret@models.example:port/v1", "cannot be parsed"),
         (f"{AZURE}/openai/deployments/s3cret", "add .api-version"),
         ("bedrock://s3cret", "bedrock://us-east-1#MODEL"),
         ("bedrock://", "bedrock://us-east-1#MODEL"),
@@ -104,11 +104,11 @@ def test_a_key_comes_from_its_file_else_from_its_variable(tmp_path: Path, monkey
         (None, "cannot be read"),
         (b"", "is empty: write the key into it"),
         (b" \n", "is empty"),
-        (b"sk-s3cret\nsk-second", "can be no key"),
-        (b"sk s3cret", "can be no key"),
-        (b"sk-s3cret\x00", "can be no key"),
-        ("sk-s3cret-é".encode(), "can be no key"),
-        (b"\xff\xfes\x003\x00c\x00", "can be no key"),
+        (b"sk-s3cret\nsk-second", "does not hold a key"),
+        (b"sk s3cret", "does not hold a key"),
+        (b"sk-s3cret\x00", "does not hold a key"),
+        ("sk-s3cret-é".encode(), "does not hold a key"),
+        (b"\xff\xfes\x003\x00c\x00", "does not hold a key"),
     ],
 )
 def test_a_file_that_holds_no_key_says_so(tmp_path: Path, content: bytes | None, cure: str) -> None:
@@ -122,7 +122,7 @@ def test_a_file_that_holds_no_key_says_so(tmp_path: Path, content: bytes | None,
 
 def test_a_variable_that_holds_no_key_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_KEY", "sk-s3cret and more")
-    with pytest.raises(SettingsError, match="variable MY_KEY holds something") as caught:
+    with pytest.raises(SettingsError, match="variable MY_KEY does not hold a key") as caught:
         read_key(None, "MY_KEY")
     assert "s3cret" not in caught.value.message
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epicrisis.errors import EndpointRejected
-from epicrisis.models.chat.layers.bounded import BoundedModel
+from epicrisis.models.chat.layers.limits import ConcurrencyLimitedModel
 from epicrisis.protocols import ChatModel
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
 from tests.support.virtual_clock import SlowModel, asked, now, run
@@ -28,7 +28,7 @@ def test_whatever_is_asked_the_limit_is_reached_and_never_passed(
     limit: int, kinds: list[Callable[[ChatModel], Awaitable[object]]]
 ) -> None:
     inner = SlowModel()
-    model = BoundedModel(inner, limit)
+    model = ConcurrencyLimitedModel(inner, limit)
 
     async def all_at_once() -> float:
         await asyncio.gather(*(ask(model) for ask in kinds))
@@ -42,7 +42,7 @@ def test_whatever_is_asked_the_limit_is_reached_and_never_passed(
 
 def test_first_come_first_served() -> None:
     inner = SlowModel(seconds=lambda request: 3.0 if request.sample == 0 else 1.0)
-    model = BoundedModel(inner, 2)
+    model = ConcurrencyLimitedModel(inner, 2)
 
     async def in_order() -> None:
         await asyncio.gather(*(model.complete(asked(sample=number)) for number in range(9)))
@@ -53,7 +53,7 @@ def test_first_come_first_served() -> None:
 
 def test_failures_and_cancelled_calls_give_their_turns_back() -> None:
     inner = SlowModel(fails=lambda request: EndpointRejected("no") if request.sample == 1 else None)
-    model = BoundedModel(inner, 1)
+    model = ConcurrencyLimitedModel(inner, 1)
 
     async def troubled() -> None:
         tasks = [asyncio.create_task(model.complete(asked(sample=number))) for number in range(5)]
@@ -76,4 +76,4 @@ def test_failures_and_cancelled_calls_give_their_turns_back() -> None:
 
 
 def test_it_is_a_chat_model() -> None:
-    asyncio.run(check_chat_model(BoundedModel(ScriptedModel(lambda _: "yes"), 1)))
+    asyncio.run(check_chat_model(ConcurrencyLimitedModel(ScriptedModel(lambda _: "yes"), 1)))

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from epicrisis.answers import Usage
 from epicrisis.errors import BudgetExceeded, EndpointBusy, EndpointRejected, EpicrisisError, SettingsError
-from epicrisis.models.chat.estimates import most_prompt_tokens
 from epicrisis.models.chat.layers.budget import Amount, Budget, BudgetedModel, TimedModel
+from epicrisis.models.chat.token_estimates import compute_max_prompt_tokens
 from epicrisis.protocols import Capabilities, ChatReply, ChatRequest
 from epicrisis.settings import BudgetSettings
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
 from tests.support.virtual_clock import SlowModel, asked, now, run
 
-PROMPT = most_prompt_tokens(asked())
+PROMPT = compute_max_prompt_tokens(asked())
 
 
 class Estimating(SlowModel):
@@ -122,7 +122,7 @@ def test_the_message_has_the_figures_and_the_cure() -> None:
         with pytest.raises(BudgetExceeded) as caught:
             run(model.complete(asked(max_tokens=10_000)))
         assert caught.value.message.startswith(said)
-        assert "what is answered is kept, and the same command goes on" in caught.value.message
+        assert "the answers so far are kept, and the same command continues" in caught.value.message
         assert f"--budget-{'tokens' if limits.tokens else 'usd'}" in caught.value.message
         assert caught.value.usage == Usage()
 
@@ -208,13 +208,13 @@ def test_small_sums_add_up_exactly() -> None:
 
     async def thrice() -> None:
         for _ in range(3):
-            await budget.reserve(Amount.of(0, 0.1))
-            budget.settle(Amount.of(0, 0.1), Amount.of(0, 0.1))
+            await budget.reserve(Amount.from_usd(0, 0.1))
+            budget.settle(Amount.from_usd(0, 0.1), Amount.from_usd(0, 0.1))
 
     run(thrice())
     assert budget.spent.usd == 0.3
     with pytest.raises(BudgetExceeded):
-        run(budget.reserve(Amount.of(0, 1e-9)))
+        run(budget.reserve(Amount.from_usd(0, 1e-9)))
 
 
 # -- time -------------------------------------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ def test_no_call_starts_after_the_time_and_what_runs_is_ended() -> None:
     running, after = results[2:]
     assert isinstance(running, BudgetExceeded)
     assert running.usage == Usage(calls=1, failed_calls=1, uncounted_calls=1, cost=None)
-    assert "the 2 minutes of this run are over, and a call was ended" in running.message
+    assert "the 2 minutes of this run are over, and a call was cancelled" in running.message
     assert isinstance(after, BudgetExceeded)
     assert after.usage == Usage()
     assert "--budget-minutes" in after.message

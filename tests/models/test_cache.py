@@ -83,12 +83,12 @@ def test_the_first_reply_stays(cache: ReplyCache) -> None:
 
 def test_what_a_model_told_is_kept_and_the_last_counts(cache: ReplyCache) -> None:
     for told in (Capabilities(4096, True, True), Capabilities(None, False, False, True)):
-        cache.keep_told(key(1), told)
-    cache.keep_told(key(2), 17)
+        cache.put_fact(key(1), told)
+    cache.put_fact(key(2), 17)
     cache.close()
-    assert cache.told(key(1), Capabilities) == Capabilities(None, False, False, True)
-    assert cache.told(key(2), int) == 17
-    assert cache.told(key(3), int) is None
+    assert cache.get_fact(key(1), Capabilities) == Capabilities(None, False, False, True)
+    assert cache.get_fact(key(2), int) == 17
+    assert cache.get_fact(key(3), int) is None
 
 
 def test_it_is_made_at_the_first_use(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_it_is_made_at_the_first_use(tmp_path: Path) -> None:
 
 def test_counted_and_cleared(cache: ReplyCache) -> None:
     put(cache, *range(200))
-    cache.keep_told(key(1), 17)
+    cache.put_fact(key(1), 17)
     full = cache.stats()
     assert full.replies == 200
     assert full.bytes > 200 * 1000
@@ -112,7 +112,7 @@ def test_counted_and_cleared(cache: ReplyCache) -> None:
     assert cache.stats().replies == 0
     assert cache.stats().bytes < 50_000
     assert cache.get(key(1)) is None
-    assert cache.told(key(1), int) is None
+    assert cache.get_fact(key(1), int) is None
     assert all(b"word" not in file.read_bytes() for file in cache.path.parent.iterdir())
     put(cache, 1)
     assert cache.get(key(1)) == reply(1)
@@ -292,7 +292,7 @@ def test_a_place_that_cannot_be_written_is_named_before_a_call_is_paid(tmp_path:
 def test_a_read_only_folder_is_named_where_it_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = os.access
     monkeypatch.setattr(os, "access", lambda path, mode: mode & os.W_OK == 0 and real(path, mode))
-    with pytest.raises(StorageError, match=f"nothing can be made in {tmp_path}.*--cache off"):
+    with pytest.raises(StorageError, match=f"{tmp_path} is not a writable folder.*--cache off"):
         ReplyCache(tmp_path / "replies.sqlite")
 
 
@@ -306,7 +306,7 @@ def test_on_a_full_disk_replies_are_returned_and_say_that_they_were_not_kept(tmp
     assert wrong == ""
     notes = said.splitlines()
     assert len(notes) == 10
-    assert all(note.startswith("this reply was not kept: ") and "--cache off" in note for note in notes)
+    assert all(note.startswith("this reply was not cached: ") and "--cache off" in note for note in notes)
     cache = ReplyCache(path)
     assert cache.stats().replies == 1
     cache.close()

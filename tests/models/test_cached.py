@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from epicrisis.answers import Usage
 from epicrisis.errors import EndpointRejected, NotCached, ReplyInvalid
-from epicrisis.models.chat.layers.cache import ReplyCache
-from epicrisis.models.chat.layers.cached import CachedModel, reply_key
-from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, Message, OnDelta
+from epicrisis.models.chat.layers.cache import CachedModel, ReplyCache, compute_reply_key
+from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
 from tests.support.virtual_clock import asked
 
@@ -49,7 +48,7 @@ class Named(ScriptedModel):
 class Unreachable(Named):
     """Must not be asked anything but its fingerprint."""
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         raise AssertionError("a call was made")
 
     async def count_tokens(self, messages: Sequence[Message]) -> int:
@@ -77,15 +76,15 @@ CHANGED: dict[str, Any] = {
 
 def test_every_field_of_a_request_changes_the_key() -> None:
     assert set(CHANGED) == {each.name for each in fields(ChatRequest)}, "say here how the new field changes the key"
-    keys = {reply_key("one", replace(asked(), **{name: value})) for name, value in CHANGED.items()}
-    keys |= {reply_key("one", asked()), reply_key("two", asked())}
+    keys = {compute_reply_key("one", replace(asked(), **{name: value})) for name, value in CHANGED.items()}
+    keys |= {compute_reply_key("one", asked()), compute_reply_key("two", asked())}
     assert len(keys) == len(CHANGED) + 2
     assert {len(key) for key in keys} == {32}
 
 
 def test_roles_and_the_cut_between_messages_change_it() -> None:
     def key(*messages: Message) -> bytes:
-        return reply_key("one", replace(asked(), messages=messages))
+        return compute_reply_key("one", replace(asked(), messages=messages))
 
     assert (
         len(
@@ -128,23 +127,28 @@ def turned(value: Any) -> Any:
 @given(requests, requests)
 def test_equal_requests_and_no_others_have_one_key(one: ChatRequest, other: ChatRequest) -> None:
     same = replace(one, temperature=turned(one.temperature), extra=turned(one.extra))
-    assert reply_key("f", same) == reply_key("f", one)
+    assert compute_reply_key("f", same) == compute_reply_key("f", one)
     if one != other:
-        assert reply_key("f", one) != reply_key("f", other)
+        assert compute_reply_key("f", one) != compute_reply_key("f", other)
 
 
 def test_the_order_of_a_schema_counts() -> None:
     """Models write the fields of a reply in the order of its schema, thoughts before the answer or after it."""
     forth: dict[str, Any] = {"properties": {"thoughts": {}, "answer": {}}}
     back: dict[str, Any] = {"properties": {"answer": {}, "thoughts": {}}}
-    assert reply_key("f", asked(schema=forth)) != reply_key("f", asked(schema=back))
-    assert reply_key("f", asked(schema={"minimum": 0})) == reply_key("f", asked(schema={"minimum": 0.0}))
+    assert compute_reply_key("f", asked(schema=forth)) != compute_reply_key("f", asked(schema=back))
+    assert compute_reply_key("f", asked(schema={"minimum": 0})) == compute_reply_key(
+        "f", asked(schema={"minimum": 0.0})
+    )
 
 
 def test_a_key_stays_the_same_from_version_to_version() -> None:
     """Else a new version would silently pay for everything anew: then KEY_VERSION says so."""
     request = asked("Ärger", schema={"b": 1, "a": 2}, options=(), extra={"x": [1.0, True, None]}, temperature=0.5)
-    assert reply_key("endpoint", request).hex() == "552e2b681ecbba48543b9a02bb9c9bf8b8746a1bf2a6bb1fc384b801db4ef10e"
+    assert (
+        compute_reply_key("endpoint", request).hex()
+        == "552e2b681ecbba48543b9a02bb9c9bf8b8746a1bf2a6bb1fc384b801db4ef10e"
+    )
 
 
 # -- replaying --------------------------------------------------------------------------------------------------------
@@ -224,7 +228,7 @@ class Gated(Named):
         super().__init__()
         self.gates: list[asyncio.Future[None]] = []
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         gate = asyncio.get_running_loop().create_future()
         self.gates.append(gate)
         await gate
@@ -284,7 +288,7 @@ def test_what_is_not_there_when_replaying_is_an_error_with_a_cure(tmp_path: Path
     model = CachedModel(Unreachable(), ReplyCache(tmp_path / "replies.sqlite", replay=True))
     for ask in (model.complete(asked()), model.count_tokens(asked().messages), model.capabilities()):
         with pytest.raises(
-            NotCached, match=r"replies\.sqlite holds no .* by scripted: run the same command once with --cache on"
+            NotCached, match=r"replies\.sqlite has no .* by scripted: run the same command once with --cache on"
         ):
             asyncio.run(ask)
 

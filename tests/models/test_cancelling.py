@@ -10,8 +10,8 @@ import pytest
 
 from epicrisis.answers import Usage
 from epicrisis.errors import ChatError, EndpointTimeout, ReplyInvalid, ReplyTruncated
-from epicrisis.models.chat.endpoints import connection, receiving
-from epicrisis.models.chat.layers.stack import layered
+from epicrisis.models.chat.endpoints import connection, reply
+from epicrisis.models.chat.layers.stack import add_layers
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 from epicrisis.protocols import ChatRequest, Message
 from epicrisis.settings import ModelSettings
@@ -88,7 +88,7 @@ def test_closing_ends_what_is_asked_and_what_waits_for_its_turn(shown: int | Non
 
     async def run(server: HostileServer) -> list[object]:
         model = OpenAICompatibleModel(server.url, "m", timeout_seconds=None)
-        stack = layered(model, ModelSettings(concurrency=2, tries=5))
+        stack = add_layers(model, ModelSettings(concurrency=2, tries=5))
         calls = [stack.complete(REQUEST, None if shown is None else deltas.append) for _ in range(4)]
         tasks = [asyncio.create_task(call) for call in calls]
         await until(server, lambda ledger: ledger.in_flight == 2 and len(deltas) >= (shown or 0))
@@ -105,7 +105,7 @@ def test_closing_ends_what_is_asked_and_what_waits_for_its_turn(shown: int | Non
         assert server.ledger.calls == 2
     for error in ended:
         assert type(error) is ChatError
-        assert re.search(r"m at http://127\S+ was closed: open the model anew", error.message)
+        assert re.search(r"m at http://127\S+ was closed: open the model again", error.message)
     spent = sum((error.usage for error in ended if isinstance(error, ChatError)), Usage())
     assert (spent.calls, spent.failed_calls, spent.uncounted_calls) == (2, 2, 2)
 
@@ -172,7 +172,7 @@ def test_a_reply_that_came_is_not_lost_when_the_model_is_closed_while_its_tokens
 @pytest.mark.parametrize("streams", [False, True])
 @pytest.mark.parametrize("fault", [Fault.ENDLESS_TEXT, Fault.ENDLESS_COMMENTS, Fault.SLOW])
 def test_whatever_has_no_end_is_ended(monkeypatch: pytest.MonkeyPatch, fault: Fault, streams: bool) -> None:
-    monkeypatch.setattr(receiving, "_SLACK", 100)
+    monkeypatch.setattr(reply, "_SLACK", 100)
     request = ChatRequest(REQUEST.messages, max_tokens=10)
 
     async def run(server: HostileServer) -> None:
@@ -203,11 +203,11 @@ def test_thinking_beyond_its_room_stops_at_the_server() -> None:
 @pytest.mark.parametrize("streams", [False, True])
 @pytest.mark.parametrize("status", [200, 400])
 def test_a_body_larger_than_any_reply_is_not_read(monkeypatch: pytest.MonkeyPatch, status: int, streams: bool) -> None:
-    monkeypatch.setattr(connection, "MOST_BYTES" if status == 200 else "MOST_ERROR_BYTES", 10_000)
+    monkeypatch.setattr(connection, "MAX_REPLY_BYTES" if status == 200 else "MAX_ERROR_BYTES", 10_000)
     kind = "text/event-stream" if streams and status == 200 else "application/json"
     with serving() as endpoint:
         endpoint.script["/v1/chat/completions"] = [Scripted("x" * 100_000, status, kind)]
-        with pytest.raises(ReplyInvalid, match="sends more than any reply can hold"):
+        with pytest.raises(ReplyInvalid, match="sends more than a chat reply can contain"):
             asyncio.run(once(endpoint, streams=streams))
 
 
@@ -215,7 +215,7 @@ def test_a_packed_reply_is_not_unpacked() -> None:
     with serving() as endpoint:
         packed = Scripted(completion("Yes."), headers={"Content-Encoding": "gzip"})
         endpoint.script["/v1/chat/completions"] = [packed]
-        with pytest.raises(ReplyInvalid, match="packs its replies"):
+        with pytest.raises(ReplyInvalid, match="compresses its replies"):
             asyncio.run(once(endpoint, streams=False))
 
 

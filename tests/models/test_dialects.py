@@ -15,10 +15,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from epicrisis.errors import EndpointRejected, EpicrisisError, ModelMissing
-from epicrisis.models.chat.endpoints.body import body_of, refused_parameter
 from epicrisis.models.chat.endpoints.endpoint import Endpoint as Address
 from epicrisis.models.chat.endpoints.endpoint import parse_endpoint
-from epicrisis.models.chat.endpoints.failures import refusal_in
+from epicrisis.models.chat.endpoints.failures import parse_error_body
+from epicrisis.models.chat.endpoints.request import build_body, find_rejected_parameter
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 from epicrisis.protocols import ChatReply, ChatRequest, Message
 from epicrisis.testing.hostile import HostileServer
@@ -57,10 +57,10 @@ def test_what_an_endpoint_refuses_is_left_out_and_told_of() -> None:
     assert (ledger.refused, ledger.healthy) == (5, 1)
     assert (first.usage.calls, first.usage.failed_calls, first.usage.uncounted_calls) == (6, 5, 0)
     assert first.notes == (
-        "the endpoint takes no JSON schema: it was asked without",
-        "the endpoint takes no seed: asked again it may answer otherwise",
-        "the endpoint takes no temperature: it used its own",
-        "the endpoint takes no top_p: it used its own",
+        "the endpoint accepts no JSON schema: the request was sent without one",
+        "the endpoint accepts no seed: the same request may get another answer",
+        "the endpoint accepts no temperature: it used its own",
+        "the endpoint accepts no top_p: it used its own",
     )
 
 
@@ -143,8 +143,8 @@ REFUSALS: list[tuple[int, object, str | None]] = [
 
 @pytest.mark.parametrize(("status", "body", "parameter"), REFUSALS)
 def test_a_refusal_names_its_parameter(status: int, body: object, parameter: str | None) -> None:
-    sent = body_of(replace(REQUEST, schema=SCHEMA), "m", {}, frozenset(), stream=True)
-    assert refused_parameter(refusal_in(body, status), sent) == parameter
+    sent = build_body(replace(REQUEST, schema=SCHEMA), "m", {}, frozenset(), stream=True)
+    assert find_rejected_parameter(parse_error_body(body, status), sent) == parameter
 
 
 def test_what_a_user_adds_is_never_left_out(endpoint: Endpoint) -> None:
@@ -185,7 +185,7 @@ def test_what_is_declared_goes_before_what_is_tried(endpoint: Endpoint) -> None:
     (reply,) = ask(endpoint.url, request, json_schema=False)
     assert "response_format" not in endpoint.bodies("/v1/chat/completions")[-1]
     assert (reply.conforms, reply.usage.calls) == (True, 1)
-    assert reply.notes == ("the endpoint takes no JSON schema: it was asked without",)
+    assert reply.notes == ("the endpoint accepts no JSON schema: the request was sent without one",)
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_a_reply_says_whether_it_is_what_was_asked_for(endpoint: Endpoint, text:
 
 
 def test_nothing_is_fetched_for_a_schema(endpoint: Endpoint) -> None:
-    with pytest.raises(ValueError, match="nothing that is fetched"):
+    with pytest.raises(ValueError, match="nor a reference within the schema"):
         ask(endpoint.url, replace(REQUEST, schema={"$ref": f"{endpoint.url}/schema"}))
     assert endpoint.asked == []
 
@@ -312,7 +312,7 @@ def test_nothing_of_the_environment_and_of_this_machine_is_sent(
 def test_no_call_is_sent_on_to_another_address(endpoint: Endpoint, status: int) -> None:
     place = {"Location": f"{endpoint.url}/elsewhere?key=s3cret"}
     endpoint.script["/v1/chat/completions"] = [Scripted("", status, headers=place)]
-    with pytest.raises(EndpointRejected, match=r"sends calls on to http://127\.0\.0\.1 .*name that address") as caught:
+    with pytest.raises(EndpointRejected, match=r"redirects to http://127\.0\.0\.1 .*use that address") as caught:
         ask(endpoint.url)
     assert [path for path, _, _ in endpoint.asked] == ["/v1/chat/completions"]
     assert "s3cret" not in caught.value.message

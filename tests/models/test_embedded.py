@@ -21,7 +21,7 @@ from epicrisis.answers import Usage
 from epicrisis.errors import ContextOverflow, ModelFileInvalid
 from epicrisis.models.chat import embedded
 from epicrisis.models.chat.embedded import BATCH_TOKENS, EmbeddedModel
-from epicrisis.protocols import ChatReply, ChatRequest, Message, OnDelta
+from epicrisis.protocols import ChatReply, ChatRequest, DeltaCallback, Message
 from epicrisis.testing.chat import check_chat_model
 
 T = TypeVar("T")
@@ -227,7 +227,7 @@ LONG_PROMPT = ChatRequest((Message("user", "word " * 4000),), 1)
     ids=["reply", "streamed reply", "prompt"],
 )
 def test_a_cancelled_call_ends_at_the_server(
-    model_home: Path, request_: ChatRequest, on_delta: OnDelta | None, steps: int
+    model_home: Path, request_: ChatRequest, on_delta: DeltaCallback | None, steps: int
 ) -> None:
     async def work(model: EmbeddedModel) -> tuple[int, ChatReply]:
         await model.capabilities()
@@ -332,8 +332,8 @@ def test_ctrl_c_ends_the_process_in_a_call(model_home: Path) -> None:
 def test_idle_cores_read_and_one_is_left_free_while_it_writes(
     monkeypatch: pytest.MonkeyPatch, cores: int, idle: int, threads: int | None, writing: int, reading: int
 ) -> None:
-    monkeypatch.setattr(embedded, "usable_cores", lambda: cores)
-    monkeypatch.setattr(embedded, "idle_cores", lambda: idle)
+    monkeypatch.setattr(embedded, "count_usable_cores", lambda: cores)
+    monkeypatch.setattr(embedded, "count_idle_cores", lambda: idle)
     params = embedded._params(Path("m.gguf"), "m", "key", 4096, threads, 2**30)
     assert (params.cpuparams.n_threads, params.cpuparams_batch.n_threads) == (writing, reading)
     assert (params.n_ctx, params.n_parallel, params.cache_ram_mib) == (4096, 1, 1024)

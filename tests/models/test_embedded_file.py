@@ -12,9 +12,9 @@ import pytest
 
 from epicrisis.errors import ModelFileInvalid
 from epicrisis.models.chat import embedded
-from epicrisis.models.chat.embedded import EmbeddedModel, memory_needed
-from epicrisis.models.hardware import available_memory
-from epicrisis.models.model_loading import load_chat
+from epicrisis.models.chat.embedded import EmbeddedModel, estimate_memory
+from epicrisis.models.chat.loading import load_chat
+from epicrisis.models.hardware import measure_available_memory
 from epicrisis.settings import ModelSettings
 from tests.models.test_gguf import SMALL, gguf, u32
 from tests.models.test_machine import V2, machine, meminfo, v2
@@ -32,7 +32,7 @@ def made(path: Path, weights_bytes: int, window: int) -> Path:
 
 def refusal(monkeypatch: pytest.MonkeyPatch, root: Path, model: EmbeddedModel) -> str:
     """What is said where the machine is the one whose files lie under `root`."""
-    monkeypatch.setattr(embedded, "available_memory", partial(available_memory, root))
+    monkeypatch.setattr(embedded, "measure_available_memory", partial(measure_available_memory, root))
     with pytest.raises(ModelFileInvalid) as caught:
         asyncio.run(model.capabilities())
     return caught.value.message
@@ -55,14 +55,14 @@ def test_a_window_that_does_not_fit_is_refused_with_one_that_does(
     fits = re.search(r"set context_tokens to (\d+) or less, or use a smaller model$", said)
     assert fits is not None
     assert 50_000 < int(fits[1]) < 131_072
-    assert memory_needed(path, int(fits[1])).all <= 2 * 2**30 < memory_needed(path, 131_072).all
+    assert estimate_memory(path, int(fits[1])).all <= 2 * 2**30 < estimate_memory(path, 131_072).all
 
 
 def test_all_parts_of_a_split_model_count(tmp_path: Path) -> None:
     first = made(tmp_path / "split-00001-of-00002.gguf", 2**20, 8192)
     made(tmp_path / "split-00002-of-00002.gguf", 3 * 2**20, 8192)
-    assert memory_needed(first, 8192).weights == 4 * 2**20
-    assert memory_needed(first, 8192).window == 180 * 2**20
+    assert estimate_memory(first, 8192).weights == 4 * 2**20
+    assert estimate_memory(first, 8192).window == 180 * 2**20
 
 
 # -- the fingerprint ------------------------------------------------------------------------------------------------
@@ -98,5 +98,5 @@ def test_a_pulled_model_is_not_read_for_its_fingerprint(model_home: Path, monkey
     def never(path: Path) -> str:
         raise AssertionError(f"{path} is read")
 
-    monkeypatch.setattr(embedded, "sha256_of", never)
+    monkeypatch.setattr(embedded, "compute_sha256", never)
     assert asyncio.run(load_chat(ModelSettings(name="smollm2-135m"), model_home).fingerprint()) == read

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from epicrisis.errors import ModelFileInvalid, ModelMissing
 from epicrisis.models.encoder import load_encoder
-from epicrisis.models.tokenization import USUAL_TOKENS, batches
+from epicrisis.models.tokenization import USUAL_TOKENS, split_batches
 from epicrisis.testing.encoders import check_encoder
 
 
@@ -57,7 +57,7 @@ def test_what_lies_beyond_the_window_does_not_count_but_is_counted(model_home: P
 @given(st.lists(st.integers(0, 3000), max_size=60), st.integers(1, 9))
 def test_batches_hold_every_text_once_and_never_too_many_tokens(lengths: list[int], size: int) -> None:
     encodings = [SimpleNamespace(ids=[0] * length) for length in lengths]
-    found = list(batches(encodings, size))  # type: ignore[arg-type]
+    found = list(split_batches(encodings, size))  # type: ignore[arg-type]
     assert sorted(number for batch in found for number in batch) == list(range(len(lengths)))
     for batch in found:
         assert 1 <= len(batch) <= size

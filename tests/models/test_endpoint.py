@@ -21,7 +21,7 @@ from epicrisis.errors import (
     ReplyInvalid,
     ReplyWithheld,
 )
-from epicrisis.models.chat.endpoints.body import sampling_seed
+from epicrisis.models.chat.endpoints.request import derive_seed
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 from epicrisis.privacy import set_local_only
 from epicrisis.protocols import ChatReply, ChatRequest, Message
@@ -99,7 +99,7 @@ def test_a_stream_gives_its_pieces_and_the_whole(endpoint: Endpoint) -> None:
 
 
 def test_samples_draw_with_seeds_of_their_own() -> None:
-    seeds = [sampling_seed(ChatRequest((), 1, seed=7, sample=sample)) for sample in range(50)]
+    seeds = [derive_seed(ChatRequest((), 1, seed=7, sample=sample)) for sample in range(50)]
     assert seeds[0] == 7
     assert len(set(seeds)) == 50
     assert all(0 <= seed < 2**31 for seed in seeds)
@@ -206,15 +206,15 @@ OVERFLOWS = {
 
 FAILURES: list[tuple[Scripted, type[EpicrisisError], str]] = [
     (Scripted("<html><body>It works!</body></html>", kind="text/html"), ReplyInvalid, "is its URL right"),
-    (Scripted('{"choices": [', 200), ReplyInvalid, "no chat reply"),
-    (Scripted([1, 2]), ReplyInvalid, "no chat reply"),
+    (Scripted('{"choices": [', 200), ReplyInvalid, "did not send a chat reply"),
+    (Scripted([1, 2]), ReplyInvalid, "did not send a chat reply"),
     (Scripted({"choices": []}), ReplyInvalid, "without a choice"),
     (Scripted({"choices": [{"text": "an old completion"}]}), ReplyInvalid, "without a choice"),
     (Scripted(completion("")), ReplyInvalid, "empty text"),
     (Scripted(completion(None)), ReplyInvalid, "empty text"),
     (Scripted(completion("No", "content_filter")), ReplyWithheld, "content filter"),
-    (Scripted(completion("Half a", "abort")), ReplyInvalid, "gave up"),
-    (Scripted(completion("Half a", "error")), ReplyInvalid, "gave up"),
+    (Scripted(completion("Half a", "abort")), ReplyInvalid, "stopped in the middle"),
+    (Scripted(completion("Half a", "error")), ReplyInvalid, "stopped in the middle"),
     (Scripted({"error": {"message": "slow down"}}, 429), EndpointBusy, "slow down"),
     (Scripted("<html>Bad gateway</html>", 502, "text/html"), EndpointBusy, "502"),
     (Scripted({"error": {"message": "boom"}}, 500), EndpointBusy, "boom"),
@@ -249,7 +249,7 @@ def test_a_failure_has_its_kind_its_cure_and_its_usage(
 BROKEN_STREAMS: list[tuple[Scripted, type[EpicrisisError], str]] = [
     (Scripted("<html>It works!</html>", kind="text/html"), ReplyInvalid, "no chat endpoint"),
     (Scripted(sse("Ye", finish=None), kind="text/event-stream"), ReplyInvalid, "broke off"),
-    (Scripted("data: {nonsense\n\n", kind="text/event-stream"), ReplyInvalid, "no chat reply"),
+    (Scripted("data: {nonsense\n\n", kind="text/event-stream"), ReplyInvalid, "did not send a chat reply"),
     (Scripted(sse(), kind="text/event-stream"), ReplyInvalid, "empty text"),
     (Scripted(sse("No", finish="content_filter"), kind="text/event-stream"), ReplyWithheld, "content filter"),
     (
@@ -271,7 +271,7 @@ def test_a_broken_stream_is_a_failure(
 @pytest.mark.parametrize("start", range(150, 230, 7))
 def test_what_is_cut_off_a_quotation_is_looked_at_too(endpoint: Endpoint, start: int) -> None:
     endpoint.script["/v1/chat/completions"] = [Scripted({"error": {"message": f"{'so ' * 99}"[:start] + SECRET}}, 400)]
-    with pytest.raises(EndpointRejected, match="refuses the request") as caught:
+    with pytest.raises(EndpointRejected, match="rejects the request") as caught:
         use(OpenAICompatibleModel(endpoint.url, "m"), lambda it: it.complete(REQUEST))
     assert SECRET[:3] not in caught.value.message
 
@@ -280,7 +280,7 @@ def test_what_a_server_repeats_escaped_is_not_quoted(endpoint: Endpoint) -> None
     request = ChatRequest((Message("user", "张三丰患有一种非常罕见的遗传性血液疾病并且正在接受治疗"),), 5)
     echo = f"invalid input: {json.dumps(request.messages[0].content)}"
     endpoint.script["/v1/chat/completions"] = [Scripted({"error": {"message": echo}}, 400)]
-    with pytest.raises(EndpointRejected, match=r"refuses the request \(400\): check"):
+    with pytest.raises(EndpointRejected, match=r"rejects the request \(400\): check"):
         use(OpenAICompatibleModel(endpoint.url, "m"), lambda it: it.complete(request))
 
 

@@ -115,7 +115,7 @@ def test_an_account_that_is_empty_is_not_asked_again() -> None:
     spent = {"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}}
     with serving() as endpoint:
         endpoint.script["/v1/chat/completions"] = [Scripted(spent, 429)]
-        with pytest.raises(EndpointRejected, match="nothing left to spend"):
+        with pytest.raises(EndpointRejected, match="no credit left"):
             use(endpoint.url, lambda model: model.complete(REQUEST))
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from epicrisis.errors import ModelFileInvalid
-from epicrisis.models.gguf import GgufHead, gguf_parts, read_gguf
+from epicrisis.models.gguf import GgufHeader, list_gguf_parts, read_gguf_header
 
 U32, I32, F32, BOOL, TEXT, ARRAY = 4, 5, 6, 7, 8, 9
 Entry = tuple[int, bytes]
@@ -58,25 +58,25 @@ SMALL = {
 VOCABULARY = {"tokenizer.ggml.tokens": strings("a", "b"), "tokenizer.ggml.token_type": array(1, 3)}
 
 
-def head(folder: Path, **changed: Entry | None) -> GgufHead:
+def head(folder: Path, **changed: Entry | None) -> GgufHeader:
     """Of a file like SMALL; `None` leaves a key out."""
     changes = {f"llama.{key.replace('__', '.')}": value for key, value in changed.items()}
     said = {key: value for key, value in (SMALL | changes | VOCABULARY).items() if value is not None}
     (folder / "model.gguf").write_bytes(gguf(said))
-    return read_gguf(folder / "model.gguf")
+    return read_gguf_header(folder / "model.gguf")
 
 
 @pytest.mark.models
 def test_a_real_model_is_said_to_need_what_llama_cpp_says_it_takes(model_home: Path) -> None:
     # "CPU KV buffer size = 180.00 MiB" for 8192 tokens.
-    real = read_gguf(model_home / "models" / "smollm2-135m" / "model.gguf")
-    assert real == GgufHead("llama", 8192, 180 * 2**20 // 8192)
+    real = read_gguf_header(model_home / "models" / "smollm2-135m" / "model.gguf")
+    assert real == GgufHeader("llama", 8192, 180 * 2**20 // 8192)
 
 
 def test_a_head_like_it_is_read_alike_wherever_the_vocabulary_stands(tmp_path: Path) -> None:
-    assert head(tmp_path) == GgufHead("llama", 8192, 23040)
+    assert head(tmp_path) == GgufHeader("llama", 8192, 23040)
     (tmp_path / "model.gguf").write_bytes(gguf(VOCABULARY | SMALL))
-    assert read_gguf(tmp_path / "model.gguf") == GgufHead("llama", 8192, 23040)
+    assert read_gguf_header(tmp_path / "model.gguf") == GgufHeader("llama", 8192, 23040)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_head_like_it_is_read_alike_wherever_the_vocabulary_stands(tmp_path: P
     ],
 )
 def test_what_a_token_of_the_window_takes(tmp_path: Path, changed: dict[str, Entry | None], kv_bytes: int) -> None:
-    assert head(tmp_path, **changed) == GgufHead("llama", 8192, kv_bytes)
+    assert head(tmp_path, **changed) == GgufHeader("llama", 8192, kv_bytes)
 
 
 def test_a_window_that_is_not_said_is_unknown(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_file_that_breaks_off_is_said_to(tmp_path_factory: pytest.TempPathFact
     path = tmp_path_factory.getbasetemp() / "cut.gguf"
     path.write_bytes(gguf(SMALL)[:cut])
     with pytest.raises(ModelFileInvalid, match=r"cut\.gguf"):
-        read_gguf(path)
+        read_gguf_header(path)
 
 
 @settings(deadline=None)
@@ -144,7 +144,7 @@ def test_flipped_bits_are_read_or_refused(tmp_path_factory: pytest.TempPathFacto
         content[flip // 8] ^= 1 << flip % 8
     path.write_bytes(content)
     try:
-        read = read_gguf(path)
+        read = read_gguf_header(path)
     except ModelFileInvalid:
         return
     assert read.kv_bytes >= 0
@@ -155,9 +155,9 @@ def test_the_parts_of_a_model_are_found_from_any_of_them(tmp_path: Path) -> None
     parts = tuple(tmp_path / f"model-q4-{number:05}-of-00003.gguf" for number in (1, 2, 3))
     for part in parts:
         part.touch()
-    assert gguf_parts(parts[0]) == gguf_parts(parts[2]) == parts
+    assert list_gguf_parts(parts[0]) == list_gguf_parts(parts[2]) == parts
     alone = tmp_path / "model-00001.gguf"
-    assert gguf_parts(alone) == (alone,)
+    assert list_gguf_parts(alone) == (alone,)
     parts[1].unlink()
     with pytest.raises(ModelFileInvalid, match=r"model-q4-00002-of-00003.gguf is not there: .* one of 3 parts"):
-        gguf_parts(parts[0])
+        list_gguf_parts(parts[0])

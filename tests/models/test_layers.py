@@ -11,17 +11,17 @@ import pytest
 
 from epicrisis.answers import Usage
 from epicrisis.errors import BudgetExceeded, ChatError, EndpointBusy, EndpointUnreachable, ReplyInvalid
-from epicrisis.models.chat.estimates import most_prompt_tokens
 from epicrisis.models.chat.layers.budget import Budget
 from epicrisis.models.chat.layers.cache import ReplyCache
-from epicrisis.models.chat.layers.rate import RateLimitedModel
-from epicrisis.models.chat.layers.stack import layered
+from epicrisis.models.chat.layers.limits import RateLimitedModel
+from epicrisis.models.chat.layers.stack import add_layers
+from epicrisis.models.chat.token_estimates import compute_max_prompt_tokens
 from epicrisis.protocols import ChatModel, ChatReply, ChatRequest
 from epicrisis.settings import BudgetSettings, ModelSettings, Price
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
 from tests.support.virtual_clock import SlowModel, asked, now, run
 
-PROMPT = most_prompt_tokens(asked())
+PROMPT = compute_max_prompt_tokens(asked())
 EVERYTHING = ModelSettings(
     requests_per_minute=10_000, tokens_per_minute=10_000_000, price=Price(input=1, output=2), concurrency=4
 )
@@ -45,12 +45,12 @@ def clocked(model: ChatModel) -> ChatModel:
 
 def test_only_the_layers_that_are_needed(tmp_path: Path) -> None:
     bare = ScriptedModel(lambda _: "yes")
-    assert names(layered(bare, ModelSettings())) == ["RetryingModel", "BoundedModel", "ScriptedModel"]
-    assert names(layered(bare, ModelSettings(), budget=Budget(BudgetSettings()))) == names(
-        layered(bare, ModelSettings())
+    assert names(add_layers(bare, ModelSettings())) == ["RetryingModel", "ConcurrencyLimitedModel", "ScriptedModel"]
+    assert names(add_layers(bare, ModelSettings(), budget=Budget(BudgetSettings()))) == names(
+        add_layers(bare, ModelSettings())
     )
-    assert names(layered(bare, ModelSettings(), budget=Budget(BudgetSettings(minutes=1))))[0] == "TimedModel"
-    full = layered(
+    assert names(add_layers(bare, ModelSettings(), budget=Budget(BudgetSettings(minutes=1))))[0] == "TimedModel"
+    full = add_layers(
         bare,
         EVERYTHING,
         cache=ReplyCache(tmp_path / "replies.sqlite"),
@@ -62,7 +62,7 @@ def test_only_the_layers_that_are_needed(tmp_path: Path) -> None:
         "CachedModel",
         "TimedModel",
         "RetryingModel",
-        "BoundedModel",
+        "ConcurrencyLimitedModel",
         "RateLimitedModel",
         "BudgetedModel",
         "ScriptedModel",
@@ -83,7 +83,7 @@ def test_what_is_replayed_costs_no_budget_no_time_and_no_turn(tmp_path: Path) ->
     async def replaying() -> None:
         record = tmp_path / "calls.jsonl"
         settings = ModelSettings(concurrency=1, requests_per_minute=2)
-        model = layered(Waiting(lambda _: "yes"), settings, cache=cache, budget=budget, record=record)
+        model = add_layers(Waiting(lambda _: "yes"), settings, cache=cache, budget=budget, record=record)
         await model.complete(asked())
         assert budget.spent.tokens == 4
         waiting = asyncio.create_task(model.complete(asked(sample=1)))
@@ -119,7 +119,7 @@ def test_every_try_is_paid_for_and_counted() -> None:
     budget = Budget(BudgetSettings(tokens=10_000))
 
     async def thrice() -> tuple[ChatReply, float]:
-        model = clocked(layered(inner, ModelSettings(requests_per_minute=2), budget=budget))
+        model = clocked(add_layers(inner, ModelSettings(requests_per_minute=2), budget=budget))
         return await model.complete(asked()), now()
 
     reply, ended = run(thrice())
@@ -134,7 +134,9 @@ def test_what_the_budget_forbids_is_not_tried_again() -> None:
 
     async def stopped() -> float:
         with pytest.raises(BudgetExceeded) as caught:
-            await layered(inner, ModelSettings(), budget=Budget(BudgetSettings(tokens=PROMPT + 15))).complete(asked())
+            await add_layers(inner, ModelSettings(), budget=Budget(BudgetSettings(tokens=PROMPT + 15))).complete(
+                asked()
+            )
         assert caught.value.usage.calls == 1
         return now()
 
@@ -148,7 +150,7 @@ def test_a_pause_holds_no_turn() -> None:
     inner = failing(told)
 
     async def two() -> float:
-        model = layered(inner, ModelSettings(concurrency=1))
+        model = add_layers(inner, ModelSettings(concurrency=1))
         first = asyncio.create_task(model.complete(asked()))
         await asyncio.sleep(0)
         await model.complete(asked(sample=1))
@@ -168,7 +170,7 @@ def test_the_time_that_is_over_ends_pauses_too() -> None:
     async def ended() -> float:
         budget = Budget(BudgetSettings(minutes=0.5), clock=now)
         with pytest.raises(BudgetExceeded):
-            await layered(failing(told), ModelSettings(), budget=budget).complete(asked())
+            await add_layers(failing(told), ModelSettings(), budget=budget).complete(asked())
         return now()
 
     assert run(ended()) == 30
@@ -179,7 +181,7 @@ def test_a_call_cancelled_in_a_queue_has_spent_nothing() -> None:
     budget = Budget(BudgetSettings(tokens=10_000))
 
     async def cancelling() -> None:
-        model = clocked(layered(inner, ModelSettings(concurrency=2, requests_per_minute=1), budget=budget))
+        model = clocked(add_layers(inner, ModelSettings(concurrency=2, requests_per_minute=1), budget=budget))
         # One is sent, one has a turn and waits for its minute, one waits for a turn.
         tasks = [asyncio.create_task(model.complete(asked(sample=number))) for number in range(3)]
         await asyncio.sleep(1)
@@ -197,7 +199,7 @@ def test_calls_that_waited_for_a_turn_do_not_start_all_at_once() -> None:
     inner = SlowModel(seconds=lambda request: 100.0 if request.sample < 3 else 1.0)
 
     async def many() -> None:
-        model = clocked(layered(inner, ModelSettings(concurrency=3, requests_per_minute=4)))
+        model = clocked(add_layers(inner, ModelSettings(concurrency=3, requests_per_minute=4)))
         await asyncio.gather(*(model.complete(asked(sample=number)) for number in range(20)))
 
     run(many())
@@ -221,7 +223,7 @@ def test_under_load_with_a_third_failing_nothing_is_lost_and_all_is_counted() ->
     budget = Budget(BudgetSettings(tokens=10_000_000))
 
     async def load() -> list[ChatReply]:
-        model = layered(inner, ModelSettings(concurrency=16, tries=9), budget=budget)
+        model = add_layers(inner, ModelSettings(concurrency=16, tries=9), budget=budget)
         return await asyncio.gather(*(model.complete(asked(sample=number)) for number in range(256)))
 
     replies = run(load())
@@ -237,7 +239,7 @@ def test_all_of_them_are_a_chat_model(tmp_path: Path) -> None:
     cache = ReplyCache(tmp_path / "replies.sqlite")
     budget = Budget(BudgetSettings(tokens=100_000, usd=1, minutes=5))
     inner = ScriptedModel(lambda _: "yes")
-    model = layered(inner, EVERYTHING, cache=cache, budget=budget, record=tmp_path / "calls.jsonl")
+    model = add_layers(inner, EVERYTHING, cache=cache, budget=budget, record=tmp_path / "calls.jsonl")
     asyncio.run(check_chat_model(model))
     asyncio.run(model.aclose())
     cache.close()

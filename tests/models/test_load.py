@@ -6,8 +6,8 @@ import pytest
 
 from epicrisis.errors import ModelFileInvalid, ModelMissing
 from epicrisis.models.catalogue import is_demo
-from epicrisis.models.gguf import read_gguf
-from epicrisis.models.model_loading import load_chat
+from epicrisis.models.chat.loading import load_chat
+from epicrisis.models.gguf import read_gguf_header
 from epicrisis.settings import ModelSettings
 
 
@@ -66,13 +66,13 @@ def test_a_file_that_is_no_model_is_refused_in_one_line(content: bytes, says: st
     path = tmp_path / "model.gguf"
     path.write_bytes(content)
     with pytest.raises(ModelFileInvalid, match=says) as caught:
-        read_gguf(path)
+        read_gguf_header(path)
     assert "\n" not in caught.value.message
     with pytest.raises(ModelFileInvalid, match="cannot be read"):
-        read_gguf(tmp_path)
+        read_gguf_header(tmp_path)
 
 
 @pytest.mark.models
 def test_the_head_of_a_real_model(model_home: Path) -> None:
-    head = read_gguf(model_home / "models" / "smollm2-135m" / "model.gguf")
+    head = read_gguf_header(model_home / "models" / "smollm2-135m" / "model.gguf")
     assert (head.architecture, head.context_tokens) == ("llama", 8192)

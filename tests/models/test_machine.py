@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.models.hardware import available_memory, idle_cores, usable_cores
+from epicrisis.models.hardware import count_idle_cores, count_usable_cores, measure_available_memory
 
 GIB = 2**30
 V1, V2 = "4:memory:{}\n3:cpu,cpuacct:{}\n1:name=systemd:/", "0::{}"
@@ -49,46 +49,46 @@ def v1(group: str, limit: int, used: float, files: float = 0.0) -> dict[str, obj
 
 
 def test_without_limits_it_is_what_the_machine_has_available(tmp_path: Path) -> None:
-    assert available_memory(machine(tmp_path, {"proc/meminfo": meminfo(3.5)})) == 3.5 * GIB
+    assert measure_available_memory(machine(tmp_path, {"proc/meminfo": meminfo(3.5)})) == 3.5 * GIB
     unlimited = v2("/app", "max", 1.0) | v1("/app", 9223372036854771712, 1.0)
     machine(tmp_path, unlimited | {"proc/self/cgroup": V1.format("/app", "/app") + "\n" + V2.format("/app")})
-    assert available_memory(tmp_path) == 3.5 * GIB
+    assert measure_available_memory(tmp_path) == 3.5 * GIB
 
 
 def test_where_nothing_tells_it_is_all_there_is(tmp_path: Path) -> None:
-    assert available_memory(tmp_path) == os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert measure_available_memory(tmp_path) == os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 @pytest.mark.parametrize(("outer", "inner"), [(2.0, 6.0), (6.0, 2.0)])
 def test_the_tightest_of_nested_limits_holds_in_version_2(tmp_path: Path, outer: float, inner: float) -> None:
     told = {"proc/meminfo": meminfo(20), "proc/self/cgroup": V2.format("/slice/app.scope")}
     machine(tmp_path, told | v2("/slice", outer, 0.5) | v2("/slice/app.scope", inner, 0.5, files=0.25))
-    assert available_memory(tmp_path) == min(outer - 0.5, inner - 0.25) * GIB
+    assert measure_available_memory(tmp_path) == min(outer - 0.5, inner - 0.25) * GIB
 
 
 @pytest.mark.parametrize(("outer", "inner"), [(2, 6), (6, 2)])
 def test_the_tightest_of_nested_limits_holds_in_version_1(tmp_path: Path, outer: int, inner: int) -> None:
     told = {"proc/meminfo": meminfo(20), "proc/self/cgroup": V1.format("/outer/inner", "/")}
     machine(tmp_path, told | v1("/outer", outer * GIB, 0.5) | v1("/outer/inner", inner * GIB, 0.5, files=0.25))
-    assert available_memory(tmp_path) == min(outer - 0.5, inner - 0.25) * GIB
+    assert measure_available_memory(tmp_path) == min(outer - 0.5, inner - 0.25) * GIB
 
 
 @pytest.mark.parametrize("path", ["/", "/docker/0123abc", "/../.."])
 def test_a_container_sees_its_own_group_as_the_topmost(tmp_path: Path, path: str) -> None:
     machine(tmp_path, {"proc/meminfo": meminfo(20), "proc/self/cgroup": V2.format(path)} | v2("", 4.0, 1.0))
-    assert available_memory(tmp_path) == 3 * GIB
+    assert measure_available_memory(tmp_path) == 3 * GIB
 
 
 def test_the_limit_of_another_group_is_none_of_ours(tmp_path: Path) -> None:
     told = {"proc/meminfo": meminfo(20), "proc/self/cgroup": V2.format("/ours")}
     machine(tmp_path, told | v2("/ours", "max", 0.1) | v2("/theirs", 1.0, 0.1))
-    assert available_memory(tmp_path) == 20 * GIB
+    assert measure_available_memory(tmp_path) == 20 * GIB
 
 
 def test_in_a_machine_of_both_versions_either_limits(tmp_path: Path) -> None:
     told = {"proc/meminfo": meminfo(20), "proc/self/cgroup": V1.format("/a", "/") + "\n" + V2.format("/b")}
     machine(tmp_path, told | v1("/a", 8 * GIB, 1.0) | v2("/unified/b", 3.0, 1.0))
-    assert available_memory(tmp_path) == 2 * GIB
+    assert measure_available_memory(tmp_path) == 2 * GIB
 
 
 # -- cores ----------------------------------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ def cores(monkeypatch: pytest.MonkeyPatch, root: Path, allowed: set[int], files:
     siblings = {
         f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list": f"{cpu % 4},{cpu % 4 + 4}" for cpu in range(8)
     }
-    return usable_cores(machine(root, siblings | files))
+    return count_usable_cores(machine(root, siblings | files))
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_two_threads_of_a_core_are_one(
 
 def test_where_no_threads_are_told_each_is_a_core(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
-    assert usable_cores(tmp_path) == 3
+    assert count_usable_cores(tmp_path) == 3
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_a_quota_limits_them_in_version_2(
     files: dict[str, object] = {"proc/self/cgroup": V2.format("/pod/app"), "sys/fs/cgroup/pod/app/cpu.max": quota}
     assert cores(monkeypatch, tmp_path, set(range(8)), files) == wanted
     machine(tmp_path, {"sys/fs/cgroup/pod/cpu.max": "100000 100000"})
-    assert usable_cores(tmp_path) == 1
+    assert count_usable_cores(tmp_path) == 1
 
 
 @pytest.mark.parametrize(("quota", "wanted"), [(-1, 4), (250_000, 3), (20_000, 1)])
@@ -157,15 +157,15 @@ def test_cores_that_others_keep_busy_are_not_idle(
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
     monkeypatch.setattr("time.sleep", lambda _: machine(tmp_path, {"proc/stat": after}))
-    assert idle_cores(tmp_path) == idle
+    assert count_idle_cores(tmp_path) == idle
 
 
 def test_where_no_process_is_tied_to_cores_all_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delattr(os, "sched_getaffinity")
     monkeypatch.setattr(os, "cpu_count", lambda: None)
-    assert usable_cores(tmp_path) == 1
+    assert count_usable_cores(tmp_path) == 1
 
 
 def test_this_machine_has_something() -> None:
-    assert 0 < available_memory() < math.inf
-    assert 1 <= idle_cores() <= usable_cores() <= (os.cpu_count() or 1)
+    assert 0 < measure_available_memory() < math.inf
+    assert 1 <= count_idle_cores() <= count_usable_cores() <= (os.cpu_count() or 1)

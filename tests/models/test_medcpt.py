@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from epicrisis.models.encoder import load_encoder
-from epicrisis.models.tokenization import load_tokenizer, padded
+from epicrisis.models.tokenization import load_tokenizer, pad_batch
 from epicrisis.protocols import Encoder
 from epicrisis.testing.encoders import check_encoder
 from tests.support import tiny_models
@@ -139,13 +139,13 @@ def test_pairs_of_any_length_are_cut_as_transformers_cuts_them(folder: Path, car
     texts = [[f"{word} " * title, f"risk {word} " * (text // 2)] for title, text, word in pairs]
     expected = card.tokens(texts, 512)
     tokenizer = load_tokenizer(folder / "article" / "tokenizer.json", 512)
-    found = padded(tokenizer.encode_batch([(title, text) for title, text in texts]))
+    found = pad_batch(tokenizer.encode_batch([(title, text) for title, text in texts]))
     for name, array in zip(("input_ids", "attention_mask", "token_type_ids"), found, strict=True):
         assert np.array_equal(array, expected[name].numpy()), name
 
 
 def test_queries_are_cut_as_transformers_cuts_them(folder: Path, card: Card) -> None:
-    found = padded(load_tokenizer(folder / "query" / "tokenizer.json", 64).encode_batch(QUERIES))
+    found = pad_batch(load_tokenizer(folder / "query" / "tokenizer.json", 64).encode_batch(QUERIES))
     assert np.array_equal(found[0], card.tokens(QUERIES, 64)["input_ids"].numpy())
     assert found[0].shape == (5, 64)
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from epicrisis.errors import EndpointRejected
 from epicrisis.models.chat.embedded import EmbeddedModel
-from epicrisis.models.chat.endpoints.logprobs import option_logprobs
-from epicrisis.models.chat.endpoints.probing import plain
+from epicrisis.models.chat.endpoints.reply import compute_option_logprobs
+from epicrisis.models.chat.endpoints.request import build_messages
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 from epicrisis.protocols import ChatReply, ChatRequest, Message, OptionLogprobs
 from tests.support.loopback import Endpoint, Scripted, serving
@@ -37,30 +37,30 @@ def test_all_tokens_that_are_the_same_letter_are_summed() -> None:
         *[("A", 0.10), (" A", 0.05), ("▁A", 0.05), ("ĠA", 0.04), ("a", 0.03), ("(A", 0.02), ('"A"', 0.01)],
         *[("B", 0.2), ("b)", 0.1), ("The", 0.3), ("AB", 0.05), ("", 0.01)],
     ]
-    told = option_logprobs(LETTERS, [(token, math.log(probability)) for token, probability in tokens])
+    told = compute_option_logprobs(LETTERS, [(token, math.log(probability)) for token, probability in tokens])
     assert rounded(told) == {"A": 0.5, "B": 0.5}
     assert told.mass == pytest.approx(0.6)
     assert told.missing == ("C", "D")
 
 
 def test_case_is_no_matter_but_where_it_is_all_the_difference() -> None:
-    assert set(option_logprobs(("A", "a"), [("A", -1.0), ("a", -2.0)]).values) == {"A", "a"}
-    assert set(option_logprobs(("yes", "no"), [(" YES", -1.0), ("No", -2.0)]).values) == {"yes", "no"}
-    assert rounded(option_logprobs(("b", "C"), [("B", -1.0)])) == {"b": 1.0}
+    assert set(compute_option_logprobs(("A", "a"), [("A", -1.0), ("a", -2.0)]).values) == {"A", "a"}
+    assert set(compute_option_logprobs(("yes", "no"), [(" YES", -1.0), ("No", -2.0)]).values) == {"yes", "no"}
+    assert rounded(compute_option_logprobs(("b", "C"), [("B", -1.0)])) == {"b": 1.0}
 
 
 def test_none_of_the_options_among_the_tokens_is_said_and_not_guessed() -> None:
-    assert option_logprobs(LETTERS, [("The", -0.1)]) == OptionLogprobs({}, 0.0, LETTERS)
-    assert option_logprobs(("Insulin", "Infliximab"), [("In", -0.1), ("Ins", -3.0)]).missing == (
+    assert compute_option_logprobs(LETTERS, [("The", -0.1)]) == OptionLogprobs({}, 0.0, LETTERS)
+    assert compute_option_logprobs(("Insulin", "Infliximab"), [("In", -0.1), ("Ins", -3.0)]).missing == (
         "Insulin",
         "Infliximab",
     )
-    assert option_logprobs(LETTERS, [("A", -9999.0), ("B", -math.inf), ("C", math.nan)]).missing == LETTERS
+    assert compute_option_logprobs(LETTERS, [("A", -9999.0), ("B", -math.inf), ("C", math.nan)]).missing == LETTERS
 
 
 @given(st.dictionaries(st.sampled_from(LETTERS), st.floats(-30, -1.5), min_size=1))
 def test_probabilities_of_options_add_up_to_one(tokens: dict[str, float]) -> None:
-    told = option_logprobs(LETTERS, tokens.items())
+    told = compute_option_logprobs(LETTERS, tokens.items())
     assert sum(math.exp(value) for value in told.values.values()) == pytest.approx(1)
     assert told.mass == pytest.approx(sum(math.exp(value) for value in tokens.values()))
     assert {*told.values, *told.missing} == set(LETTERS)
@@ -164,7 +164,7 @@ def test_an_endpoint_that_tells_none_is_asked_once(endpoint: Endpoint, script: S
         model = OpenAICompatibleModel(endpoint.url, "m", timeout_seconds=5)
         for calls in (1, 0):
             with pytest.raises(
-                EndpointRejected, match=r"tells no probabilities .* use another model, or a strategy"
+                EndpointRejected, match=r"reports no token probabilities: use another model, or a strategy"
             ) as caught:
                 await model.complete(REQUEST)
             assert (caught.value.usage.calls, caught.value.usage.failed_calls) == (calls, calls)
@@ -177,7 +177,7 @@ def test_an_endpoint_that_tells_none_is_asked_once(endpoint: Endpoint, script: S
 
 
 def test_what_is_declared_is_not_tried(endpoint: Endpoint) -> None:
-    with pytest.raises(EndpointRejected, match="tells no probabilities"):
+    with pytest.raises(EndpointRejected, match="reports no token probabilities"):
         ask(endpoint, Scripted(reply("A", logs(A=0.9))), option_logprobs=False)
     assert endpoint.asked == []
 
@@ -236,8 +236,8 @@ def test_they_are_those_of_all_tokens_that_are_a_letter(model_home: Path) -> Non
         messages = (Message("user", WHICH),)
         await model.complete(ChatRequest(messages, 1))
         told = (await model.complete(ChatRequest(messages, 1, options=LETTERS))).option_logprobs
-        server = (await model._running())._connected().connection
-        prompt: Any = await server.post(f"{model._address}/apply-template", {"messages": plain(messages)})
+        server = (await model._running())._open_session().connection
+        prompt: Any = await server.post(f"{model._address}/apply-template", {"messages": build_messages(messages)})
         raw: Any = await server.post(f"{model._address}/completion", {**prompt, "n_predict": 1, "n_probs": 5000})
         await model.aclose()
         return told, raw["completion_probabilities"][0]["top_logprobs"]

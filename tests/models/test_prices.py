@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from epicrisis.answers import Usage
-from epicrisis.models.chat.prices import listed_cost, price_of
+from epicrisis.models.chat.prices import build_cost_function, look_up_cost
 from epicrisis.privacy import set_local_only
 from epicrisis.settings import ModelSettings, Price
 
@@ -25,7 +25,7 @@ def _nothing_is_contacted() -> Iterator[None]:
 
 
 def cost(name: str, price: Price | None = None, usage: Usage = USAGE) -> float | None:
-    return price_of(ModelSettings(name=name, price=price))(usage)
+    return build_cost_function(ModelSettings(name=name, price=price))(usage)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_the_list_knows_the_large_ones(name: str) -> None:
 
 def test_cached_tokens_are_cheaper_where_the_list_says_so() -> None:
     fresh, cached = (
-        listed_cost(Usage(prompt_tokens=1000, cached_tokens=count), "gpt-4o-mini", OPENAI) for count in (0, 1000)
+        look_up_cost(Usage(prompt_tokens=1000, cached_tokens=count), "gpt-4o-mini", OPENAI) for count in (0, 1000)
     )
     assert fresh is not None
     assert cached is not None

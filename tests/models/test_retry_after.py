@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.models.chat.endpoints.failures import Refusal, refused_call
-from epicrisis.models.chat.endpoints.retry_after import retry_after
+from epicrisis.models.chat.endpoints.failures import ErrorResponse, map_error_response, read_retry_after
 
 PAST = "Wed, 21 Oct 2015 07:28:00 GMT"
 LATER = "Wed, 21 Oct 2015 07:29:30 GMT"
@@ -51,31 +50,31 @@ LATER = "Wed, 21 Oct 2015 07:29:30 GMT"
     ],
 )
 def test_every_form_is_read(headers: dict[str, str], said: str, seconds: float) -> None:
-    assert retry_after(headers, said) == pytest.approx(seconds)
+    assert read_retry_after(headers, said) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize("told", ["", "-1", "soon", "nan", "inf", "1e3", "0x10", "1,5", "9" * 400, "Wed, 99 Oct"])
 def test_nonsense_is_silence(told: str) -> None:
-    assert retry_after({"retry-after": told, "retry-after-ms": told, "x-ratelimit-reset-tokens": told}) is None
+    assert read_retry_after({"retry-after": told, "retry-after-ms": told, "x-ratelimit-reset-tokens": told}) is None
 
 
 def test_limits_that_were_not_reached_are_no_reason_to_wait() -> None:
     """OpenAI tells when they reset with every reply, and a failure of its own is no limit."""
     limits = {"x-ratelimit-reset-requests": "60s", "x-ratelimit-remaining-requests": "9999"}
-    assert retry_after(limits) == 60
-    assert retry_after(limits, limited=False) is None
-    assert retry_after(limits | {"retry-after": "3"}, limited=False) == 3
-    assert refused_call(Refusal(429, {}, "", limits), "host", []).retry_after == 60
-    assert refused_call(Refusal(500, {}, "", limits), "host", []).retry_after is None
+    assert read_retry_after(limits) == 60
+    assert read_retry_after(limits, limited=False) is None
+    assert read_retry_after(limits | {"retry-after": "3"}, limited=False) == 3
+    assert map_error_response(ErrorResponse(429, {}, "", limits), "host", []).retry_after == 60
+    assert map_error_response(ErrorResponse(500, {}, "", limits), "host", []).retry_after is None
 
 
 @pytest.mark.parametrize("said", ["try again", "try again in a while", "retry in -3s", "in 3s", "again in 5 parsecs"])
 def test_a_message_without_a_time_is_silence(said: str) -> None:
-    assert retry_after({}, said) is None
+    assert read_retry_after({}, said) is None
 
 
 def test_a_date_counts_from_now_where_the_server_does_not_tell_its_own() -> None:
-    told = retry_after({"retry-after": formatdate(4_000_000_000, usegmt=True)})
+    told = read_retry_after({"retry-after": formatdate(4_000_000_000, usegmt=True)})
     assert told is not None
     assert told > 1_000_000_000
 
@@ -84,18 +83,18 @@ def test_a_date_counts_from_now_where_the_server_does_not_tell_its_own() -> None
 def test_durations_add_up(hours: int, minutes: int, seconds: int, milliseconds: int) -> None:
     text = f"{hours}h{minutes}m{seconds}s{milliseconds}ms"
     expected = 3600 * hours + 60 * minutes + seconds + milliseconds / 1000
-    assert retry_after({"x-ratelimit-reset-tokens": text}) == pytest.approx(expected)
-    assert retry_after({}, f"Please try again in {text}.") == pytest.approx(expected)
+    assert read_retry_after({"x-ratelimit-reset-tokens": text}) == pytest.approx(expected)
+    assert read_retry_after({}, f"Please try again in {text}.") == pytest.approx(expected)
 
 
 @given(st.text(), st.text())
 def test_whatever_is_said_it_is_a_time_or_none(header: str, said: str) -> None:
-    told = retry_after({"retry-after": header, "x-ratelimit-reset-requests": header}, said)
+    told = read_retry_after({"retry-after": header, "x-ratelimit-reset-requests": header}, said)
     assert told is None or told >= 0
 
 
 @pytest.mark.parametrize("said", ["9" * 60_000, "try again in " + "9" * 60_000, "try again in 1" + " " * 60_000 + "s"])
 def test_longest_message_of_digits_and_blanks_is_read_at_once(said: str) -> None:
     start = time.thread_time()
-    retry_after({"retry-after": said, "x-ratelimit-reset-tokens": said}, said)
+    read_retry_after({"retry-after": said, "x-ratelimit-reset-tokens": said}, said)
     assert time.thread_time() - start < 1

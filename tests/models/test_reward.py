@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 from epicrisis.errors import ContextOverflow, ModelFileInvalid
-from epicrisis.models.model_recipes import STUDIED
+from epicrisis.models.model_recipes import STUDY_ATTRIBUTES
 from epicrisis.models.nli import LABELS, load_nli
 from epicrisis.models.reward import load_reward_model
-from epicrisis.testing.judges import TermOverlapNli, TermOverlapReward, check_nli, check_reward_model
+from epicrisis.testing.judges import TermOverlapNli, TermOverlapRewardModel, check_nli, check_reward_model
 from tests.support import tiny_models
 
 QUESTION, ANSWER = "does aspirin prevent stroke ?", "aspirin reduces the risk of stroke in patients with diabetes ."
 
 
 def test_the_fakes_keep_their_contracts() -> None:
-    check_reward_model(TermOverlapReward())
+    check_reward_model(TermOverlapRewardModel())
     check_nli(TermOverlapNli())
 
 
@@ -35,7 +35,7 @@ def test_rewards_are_the_heads_numbers_at_the_last_token(tmp_path: Path) -> None
     with torch.no_grad():
         ids = tokenizer(text, add_special_tokens=False, return_tensors="pt")["input_ids"]
         all_rewards = head @ network(ids)[0][0, -1]
-    assert tuple(rewards) == STUDIED
+    assert tuple(rewards) == STUDY_ATTRIBUTES
     assert np.allclose(list(rewards.values()), all_rewards[[7, 8, 9, 11]], atol=1e-4)
     assert np.ptp(all_rewards.numpy()) > 0.1, "else any row would do"
 

@@ -15,10 +15,10 @@ import pytest
 
 from epicrisis.errors import EpicrisisError, NetworkRefused
 from epicrisis.logs import open_log
-from epicrisis.models.chat.endpoints.failures import causes
+from epicrisis.models.chat.endpoints.failures import walk_causes
 from epicrisis.models.chat.layers.cache import ReplyCache
-from epicrisis.models.chat.layers.stack import layered
-from epicrisis.models.model_loading import load_chat
+from epicrisis.models.chat.layers.stack import add_layers
+from epicrisis.models.chat.loading import load_chat
 from epicrisis.privacy import set_local_only
 from epicrisis.protocols import ChatModel, ChatRequest, Message
 from epicrisis.settings import ModelSettings
@@ -67,7 +67,7 @@ def logged() -> Iterator[list[str]]:
 
 def told(error: BaseException) -> str:
     """All that an error and what is behind it say."""
-    chain = list(causes(error))
+    chain = list(walk_causes(error))
     lines = [part for cause in chain for part in (str(cause), repr(cause), repr(cause.args), repr(vars(cause)))]
     return "\n".join([*lines, *traceback.format_exception(error)])
 
@@ -92,7 +92,7 @@ def fail(settings: ModelSettings, *, streams: bool) -> EpicrisisError | None:
 
 def assert_clean(error: EpicrisisError, logged: list[str]) -> None:
     """Nothing of the key, and nothing of the patient; no foreign error, nor a frame that holds the request."""
-    assert list(causes(error)) == [error]
+    assert list(walk_causes(error)) == [error]
     text = told(error)
     assert KEY not in text
     assert PROMPT not in text
@@ -179,7 +179,7 @@ def test_nothing_that_is_written_down_holds_a_key(place: str, tmp_path: Path, mo
     kept = tmp_path / "kept"
 
     async def calls(settings: ModelSettings, cache: ReplyCache) -> None:
-        model = layered(load_chat(settings, tmp_path), settings, cache=cache, record=kept / "calls", log_text=True)
+        model = add_layers(load_chat(settings, tmp_path), settings, cache=cache, record=kept / "calls", log_text=True)
         assert (await model.complete(REQUEST)).usage.calls == 1
         await model.count_tokens(REQUEST.messages)
         await model.capabilities()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from epicrisis.errors import ContextOverflow, ModelMissing
-from epicrisis.models.sparse import Keeping, load_sparse
+from epicrisis.models.sparse import CachedSparseEncoder, load_sparse
 from epicrisis.testing.sparse import WordCountEncoder, check_sparse_encoder
 from tests.support import tiny_models
 
@@ -66,8 +66,8 @@ class Counting(WordCountEncoder):
 
 def test_a_passage_is_encoded_once_as_long_as_it_is_kept() -> None:
     inner = Counting()
-    ours = Keeping(inner, most=3)
-    check_sparse_encoder(Keeping(Counting()))
+    ours = CachedSparseEncoder(inner, most=3)
+    check_sparse_encoder(CachedSparseEncoder(Counting()))
     for texts in (["a", "b b", "", "a"], ["b b", "a"], ["c"], ["a"]):
         assert ours.encode_passages(texts) == WordCountEncoder().encode_passages(texts)
     assert inner.encoded == ["a", "b b", "", "c"]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epicrisis.errors import ReplyInvalid, ReplyTruncated
-from epicrisis.models.chat.endpoints.thinking import ThinkingSplitter, split
+from epicrisis.models.chat.endpoints.reply import ThinkingSplitter, split_thinking
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 from epicrisis.protocols import ChatReply, ChatRequest, Message
 from tests.support.loopback import Endpoint, Scripted, serving
@@ -38,13 +38,13 @@ USAGE = {"prompt_tokens": 9, "completion_tokens": 30}
     ],
 )
 def test_marks_at_the_beginning_hold_thinking(text: str, answer: str, thinking: str) -> None:
-    assert split(text) == (answer, thinking)
+    assert split_thinking(text) == (answer, thinking)
 
 
 def test_of_a_model_that_thinks_a_lone_end_ends_thinking() -> None:
-    assert split("so it is</think>\n\nhi", expected=True) == ("hi", "so it is")
-    assert split("<think>a</think>b</think>c", expected=True) == ("b</think>c", "a")
-    assert split("hi", expected=True) == ("hi", "")
+    assert split_thinking("so it is</think>\n\nhi", expected=True) == ("hi", "so it is")
+    assert split_thinking("<think>a</think>b</think>c", expected=True) == ("b</think>c", "a")
+    assert split_thinking("hi", expected=True) == ("hi", "")
 
 
 @given(
@@ -53,7 +53,7 @@ def test_of_a_model_that_thinks_a_lone_end_ends_thinking() -> None:
 )
 def test_however_it_is_cut_the_parts_are_the_same(pieces: list[str], expected: bool) -> None:
     text = "".join(pieces)
-    whole = split(text, expected=expected)
+    whole = split_thinking(text, expected=expected)
     splitter, answer, thinking = ThinkingSplitter(expected=expected), "", ""
     for parts in [*(splitter.feed(character) for character in text), splitter.finish()]:
         answer = parts.answer if parts.void else answer + parts.answer

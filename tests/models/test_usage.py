@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from epicrisis.answers import Usage
 from epicrisis.errors import EpicrisisError
-from epicrisis.models.chat.endpoints.counting import told
 from epicrisis.models.chat.endpoints.endpoint import parse_endpoint
+from epicrisis.models.chat.endpoints.usage import read_reported_usage
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
-from epicrisis.models.chat.prices import stated_cost
+from epicrisis.models.chat.prices import compute_cost
 from epicrisis.protocols import ChatReply, ChatRequest, Message
 from epicrisis.settings import Price
 from epicrisis.testing.faults import Fault
@@ -45,7 +45,7 @@ def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def one(url: str, *, local: bool, price: Price | None, streams: bool, timeout: float) -> ChatReply:
     address = replace(parse_endpoint(url), local=local)
-    cost = None if price is None else partial(stated_cost, price=price)
+    cost = None if price is None else partial(compute_cost, price=price)
     model = OpenAICompatibleModel(address, "m", timeout_seconds=timeout, price=cost)
     try:
         return await model.complete(REQUEST, (lambda _: None) if streams else None)
@@ -198,7 +198,7 @@ NAMES = ["prompt_tokens", "completion_tokens", "total_tokens", "prompt_tokens_de
 
 @given(st.dictionaries(st.sampled_from(NAMES), json_values | st.integers(-5, 500)), st.booleans())
 def test_whatever_is_told_it_is_possible_or_refused(raw: dict[str, Any], said: bool) -> None:
-    usage = told(json.loads(json.dumps(raw)), REQUEST, said)
+    usage = read_reported_usage(json.loads(json.dumps(raw)), REQUEST, said)
     if usage is not None:
         assert 0 <= usage.cached <= usage.prompt < 20_000
         assert usage.prompt > 0

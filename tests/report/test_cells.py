@@ -10,7 +10,17 @@ import pytest
 
 from epicrisis.evaluation.analysis.statistics import Difference, Interval, Mean
 from epicrisis.evaluation.analysis.table import Cell, Table
-from epicrisis.report.table_cells import NONE, CellText, CellUnit, csv_of, figure, p_value, shown, unit_of, with_minus
+from epicrisis.report.table_cells import (
+    NONE,
+    CellText,
+    CellUnit,
+    cell_text,
+    column_unit,
+    format_figure,
+    format_p,
+    table_csv,
+    with_minus,
+)
 from tests.support import finished_experiments
 from tests.support import report_findings as tables
 
@@ -43,12 +53,12 @@ WORSE = Difference(-0.034, Interval(-0.0804, 0.012), 0.0312, 105, 35)
     ],
 )
 def test_a_cell_in_words(cell: Cell, unit: CellUnit, told: CellText) -> None:
-    assert shown(cell, unit) == told
+    assert cell_text(cell, unit) == told
 
 
 def test_a_difference_brings_its_own_p_only_where_the_table_has_no_column_of_them() -> None:
-    assert shown(WORSE, "share", own_p=True).beside[-1] == "p 0.03"
-    assert str(shown(WORSE, "share")) == "−3.4 pp (−8.0 to +1.2, n 105, of 35 questions)"
+    assert cell_text(WORSE, "share", own_p=True).details[-1] == "p 0.03"
+    assert str(cell_text(WORSE, "share")) == "−3.4 pp (−8.0 to +1.2, n 105, of 35 questions)"
 
 
 @pytest.mark.parametrize(
@@ -66,12 +76,12 @@ def test_a_difference_brings_its_own_p_only_where_the_table_has_no_column_of_the
     ],
 )
 def test_p_is_never_0_and_never_hides_its_side_of_five_percent(p: float, told: str) -> None:
-    assert p_value(p) == told
+    assert format_p(p) == told
 
 
 def test_what_is_shown_as_0_has_no_sign() -> None:
-    assert figure(-0.0004, "share", signed=True) == "0.0 pp"
-    assert figure(0.0, "number", signed=True) == "0"
+    assert format_figure(-0.0004, "share", signed=True) == "0.0 pp"
+    assert format_figure(0.0, "number", signed=True) == "0"
 
 
 @pytest.mark.parametrize(
@@ -89,7 +99,7 @@ def test_what_is_shown_as_0_has_no_sign() -> None:
     ],
 )
 def test_what_the_figures_of_a_column_are(column: str, cells: tuple[Cell, ...], unit: CellUnit) -> None:
-    assert unit_of(column, cells) == unit
+    assert column_unit(column, cells) == unit
 
 
 def test_no_share_of_the_experiments_is_above_one() -> None:
@@ -99,7 +109,7 @@ def test_no_share_of_the_experiments_is_above_one() -> None:
         for table in findings.tables:
             for name in table.columns:
                 cells = table.column(name)
-                if unit_of(name, cells) == "share":
+                if column_unit(name, cells) == "share":
                     values = [cell.value for cell in cells if isinstance(cell, Mean)]
                     values += [cell for cell in cells if isinstance(cell, float)]
                     assert all(math.isnan(value) or 0 <= value <= 1 for value in values), (table.title, name)
@@ -111,10 +121,12 @@ def test_what_was_spent_is_no_share() -> None:
     """Calls, tokens, hours, kWh and kg of the study's experiments, and what they come to for an answer."""
     spent = {"What it took", "Time, energy and CO2", "Energy by arm"}
     tables = [table for findings in finished_experiments.everything() for table in findings.tables]
-    units = {unit_of(name, table.column(name)) for table in tables if table.title in spent for name in table.columns}
+    units = {
+        column_unit(name, table.column(name)) for table in tables if table.title in spent for name in table.columns
+    }
     assert units == {"number"}
     (board,) = [table for table in tables if table.title == "Leaderboard"]
-    assert [unit_of(name, board.column(name)) for name in board.columns[2:]] == ["share"] * 3
+    assert [column_unit(name, board.column(name)) for name in board.columns[2:]] == ["share"] * 3
 
 
 def test_a_sentence_has_minus_signs_and_keeps_its_hyphens() -> None:
@@ -124,7 +136,7 @@ def test_a_sentence_has_minus_signs_and_keeps_its_hyphens() -> None:
 
 def test_the_file_has_every_figure_in_full() -> None:
     table = Table("T", ("arm", "share right", "difference", "n"), (("rag", HALF, None, 3), ("ends", HALF, WORSE, None)))
-    heads, *rows = list(csv.reader(io.StringIO(csv_of(table))))
+    heads, *rows = list(csv.reader(io.StringIO(table_csv(table))))
     assert [len(row) for row in rows] == [len(heads)] * 2
     assert heads == [
         "arm",
@@ -148,9 +160,9 @@ def test_the_file_has_every_figure_in_full() -> None:
 def test_the_file_runs_no_formula_and_keeps_what_is_awkward() -> None:
     names = ("=1+1", '@x "y", z', "-rag", "two\nlines")
     table = Table("T", ("arm", "n"), tuple((name, -1) for name in names))
-    _, *rows = list(csv.reader(io.StringIO(csv_of(table))))
+    _, *rows = list(csv.reader(io.StringIO(table_csv(table))))
     assert rows == [["'=1+1", "-1"], ['\'@x "y", z', "-1"], ["'-rag", "-1"], ["two\nlines", "-1"]]
 
 
 def test_a_table_without_rows_has_a_file_of_heads() -> None:
-    assert csv_of(Table("T", ("arm", "n"), ())) == "arm,n\n"
+    assert table_csv(Table("T", ("arm", "n"), ())) == "arm,n\n"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from epicrisis.answers import Answer, Called, Citation, Partial, Quotation, Retrieved, Usage
+from epicrisis.answers import Answer, Citation, ModelCalled, PartialAnswer, Quotation, Retrieved, Usage
 from epicrisis.cli.app import app
 from epicrisis.errors import EpicrisisError
 from epicrisis.evaluation.experiments.preflight_findings import file_of
@@ -45,10 +45,10 @@ def answer(question: Question, arm: str) -> Answer:
     """With all that a record can hold: a ranking, parts with quotations, calls and a citation."""
     passage = Passage(f"d{question.id}#0", f"d{question.id}", 0, 0, 9, "It helps.", date="2015-06")
     usage = Usage(calls=1, prompt_tokens=90, completion_tokens=10, seconds=1.0)
-    called = Called("map-1", "tiny", "0" * 64, "map@1", 0, 0, "stop", usage, at=1.0)
+    called = ModelCalled("map-1", "tiny", "0" * 64, "map@1", 0, 0, "stop", usage, at=1.0)
     quotation = Quotation(passage.id, "It helps", 0, 8)
     cited = Citation(1, passage.id, passage.document_id, "", "", "2015-06", 0, 8, "It helps", True)
-    part = Partial(0, (passage.id,), "relevant", "Yes.", "A" if question.options else None, (quotation,))
+    part = PartialAnswer(0, (passage.id,), "relevant", "Yes.", "A" if question.options else None, (quotation,))
     return Answer(
         question,
         arm,
@@ -86,7 +86,9 @@ def go_on(folder: Path, name: str) -> None:
     with Run.open(folder, plan(name), cases(name)) as opened:
         for case in cases(name):
             if not opened.records.is_done(case.key):
-                opened.records.append(answer(case.question, str(case.condition.get("arm", "rag"))), case.condition)
+                opened.records.append_answer(
+                    answer(case.question, str(case.condition.get("arm", "rag"))), case.condition
+                )
 
 
 @pytest.fixture(scope="module")
@@ -242,8 +244,6 @@ def test_records_under_the_manifest_of_another_experiment_are_no_traceback(
     check_ends_well(folder, whole)
     assert said in run("report", folder, "--json").stderr
 
-
-# -- at random --------------------------------------------------------------------------------------------------------
 
 VALUES: tuple[Any, ...] = (
     None,

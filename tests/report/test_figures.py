@@ -13,16 +13,16 @@ from epicrisis.evaluation.analysis.findings import Findings
 from epicrisis.evaluation.analysis.published import published
 from epicrisis.evaluation.analysis.statistics import Difference, Interval, Mean
 from epicrisis.evaluation.analysis.table import Table
-from epicrisis.report.charts import COLOURS, Style, panels, styles
-from epicrisis.report.figures import PlotFigure, drawing, drawings
-from epicrisis.report.plots import PLOTS, PRINTED, Plot
+from epicrisis.report.charts import COLOURS, Style, assign_styles, draw_panels
+from epicrisis.report.figures import PlotFigure, plot_figure, plot_figures
+from epicrisis.report.plots import PLOTS, PUBLISHED_PLOTS, Plot
 from tests.support import finished_experiments
 from tests.support import report_findings as tables
 
 
 def drawn(findings: Findings) -> Mapping[str, tuple[PlotFigure, ...]]:
     """By the table's title."""
-    return {table.title: drawings(findings.experiment, table, findings.published) for table in findings.tables}
+    return {table.title: plot_figures(findings.experiment, table, findings.published) for table in findings.tables}
 
 
 def points_of(each: PlotFigure) -> Mapping[tuple[str, str, str, float | None], float]:
@@ -52,10 +52,10 @@ def test_positions_are_lines_by_place_with_a_panel_for_each_model_and_k() -> Non
 def test_lines_run_along_their_numbers_whatever_the_order_of_rows() -> None:
     table = tables.by_position().tables[0]
     shuffled = Table(table.title, table.columns, table.rows[::-1])
-    (lines,) = drawings("positions", shuffled)
+    (lines,) = plot_figures("positions", shuffled)
     along = [(mark.panel, mark.series, mark.x) for mark in lines.marks if mark.x is not None]
     assert all(one[2] < other[2] for one, other in pairwise(along) if one[:2] == other[:2])
-    (right,) = drawings("positions", table)
+    (right,) = plot_figures("positions", table)
     assert points_of(lines) == points_of(right)
 
 
@@ -97,7 +97,7 @@ def test_conflicts_are_stacked_counts() -> None:
 def test_counts_have_no_halves() -> None:
     plot, table = Plot("T", "bars", ("win",), ("arm",)), Table("T", ("arm", "win"), (("rag", 1),))
     axes = [
-        charted(drawing(plot, table, printed=percent))[0][1]["layer"][0]["encoding"]["x"]["axis"]
+        charted(plot_figure(plot, table, printed=percent))[0][1]["layer"][0]["encoding"]["x"]["axis"]
         for percent in (False, True)
     ]
     assert [axis.get("tickMinStep") for axis in axes] == [1, None]
@@ -137,46 +137,43 @@ def test_a_comparison_of_any_runs_is_a_forest_of_differences() -> None:
     less = Difference(-0.1, Interval(-0.2, 0.0), 0.04, 40, 40)
     columns = ("run", "against", "pairs", "difference to the other", "p (Holm)")
     table = Table("Differences, paired by question", columns, (("b", "a", 40, less, 0.08), ("c", "a", 40, None, None)))
-    (forest,) = drawings("compare", table)
+    (forest,) = plot_figures("compare", table)
     assert [(mark.row, mark.value, mark.low, mark.high) for mark in forest.marks] == [("b", -10.0, -20.0, 0.0)]
     assert forest.unit == "percentage points"
 
 
 def test_a_table_of_which_nothing_is_said_has_no_plot() -> None:
-    assert drawings("positions", Table("T", ("arm", "n"), (("rag", 3),))) == ()
-    assert drawings("unheard-of", tables.by_position().tables[0]) == ()
+    assert plot_figures("positions", Table("T", ("arm", "n"), (("rag", 3),))) == ()
+    assert plot_figures("unheard-of", tables.by_position().tables[0]) == ()
     empty = Table("T", tables.by_position().tables[0].columns, ())
-    assert drawings("positions", empty) == ()
+    assert plot_figures("positions", empty) == ()
 
 
 def test_every_printed_plot_is_of_a_table_that_is_there() -> None:
-    for name, plot in PRINTED.items():
-        found = drawing(plot, published()[name].table, printed=True)
+    for name, plot in PUBLISHED_PLOTS.items():
+        found = plot_figure(plot, published()[name].table, printed=True)
         assert found.marks
         assert found.unit == "%"
         assert all(mark.low is None for mark in found.marks)
     assert (
-        points_of(drawing(PRINTED["positions"], published()["positions"].table, printed=True))[
+        points_of(plot_figure(PUBLISHED_PLOTS["positions"], published()["positions"].table, printed=True))[
             "GPT-3.5-turbo-0125, k 16", "", "RAG", 50.0
         ]
         == 48.57
     )
 
 
-# -- charts -----------------------------------------------------------------------------------------------------------
-
-
 def test_no_two_series_look_alike_and_one_name_looks_the_same() -> None:
-    looks = styles([f"arm {i}" for i in range(30)])
+    looks = assign_styles([f"arm {i}" for i in range(30)])
     assert len(set(looks.values())) == 30
-    both = styles(["rag", "brief-context", "RAG", "BriefContext"])
+    both = assign_styles(["rag", "brief-context", "RAG", "BriefContext"])
     assert both["rag"] == both["RAG"] != both["BriefContext"] == both["brief-context"]
     first = list(looks.values())[: len(COLOURS)]
     assert len({each.shape for each in first}) == len({each.colour for each in first}) == len(first)
 
 
 def charted(each: PlotFigure) -> list[tuple[str, dict[str, Any]]]:
-    return [(panel.svg, json.loads(panel.specification)) for panel in panels(each, styles(each.series))]
+    return [(panel.svg, json.loads(panel.specification)) for panel in draw_panels(each, assign_styles(each.series))]
 
 
 MADE = (
@@ -215,7 +212,7 @@ def test_the_still_chart_shows_its_figures_names_and_bounds() -> None:
 def test_a_name_may_break_before_its_plus() -> None:
     gain = Difference(0.1, Interval(0, 0.2), 0.1, 9, 9)
     names = ("self-consistency+shuffling, votes 5", "train-cot+reranker")
-    (each,) = drawings("compare", Table("T", ("arm", "difference to a"), tuple((name, gain) for name in names)))
+    (each,) = plot_figures("compare", Table("T", ("arm", "difference to a"), tuple((name, gain) for name in names)))
     ((_, specification),) = charted(each)
     rows = [datum["row"] for datum in specification["data"]["values"]]
     assert rows == ["self-consistency\n+shuffling, votes 5", "train-cot+reranker"]
@@ -232,7 +229,7 @@ def test_shares_need_not_begin_at_0_and_differences_have_it() -> None:
     scales = [
         charted(each)[0][1]["layer"][1]["encoding"]["x"]["scale"]
         for table in tables
-        for each in drawings("compare", table)
+        for each in plot_figures("compare", table)
     ]
     assert [(scale["domain"], scale["zero"]) for scale in scales] == [([60, 75], False), ([0, 25], False)]
 
@@ -240,8 +237,8 @@ def test_shares_need_not_begin_at_0_and_differences_have_it() -> None:
 def test_a_hostile_name_ends_no_element() -> None:
     columns = ("model", "k", "arm", "lost in the middle")
     loss = Difference(0.1, Interval(0, 0.2), 0.1, 9, 9)
-    (each,) = drawings("positions", Table("T", columns, ((tables.HOSTILE, 8, tables.HOSTILE, loss),)))
-    (panel,) = panels(each, {name: Style("red", "M0,0", (1, 0)) for name in each.series})
+    (each,) = plot_figures("positions", Table("T", columns, ((tables.HOSTILE, 8, tables.HOSTILE, loss),)))
+    (panel,) = draw_panels(each, {name: Style("red", "M0,0", (1, 0)) for name in each.series})
     assert "<script" not in panel.svg
     assert "<" not in panel.specification
     assert json.loads(panel.specification)["data"]["values"][0]["series"] == tables.HOSTILE
@@ -249,9 +246,9 @@ def test_a_hostile_name_ends_no_element() -> None:
 
 def test_a_line_of_very_many_figures_is_a_line_alone() -> None:
     rows = tuple((i / 100, Mean(i / 100, Interval(0, 1), 9), Mean(1 - i / 100, Interval(0, 1), 9)) for i in range(100))
-    (each,) = drawings("preflight", Table("T", ("threshold", "recall", "specificity"), rows))
+    (each,) = plot_figures("preflight", Table("T", ("threshold", "recall", "specificity"), rows))
     assert each.many
-    assert "interval" not in each.described
+    assert "interval" not in each.description
     ((_, specification),) = charted(each)
     assert [layer["mark"]["type"] for layer in specification["layer"][0]["layer"]] == ["line"]
 

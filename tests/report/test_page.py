@@ -24,8 +24,8 @@ from epicrisis.evaluation.analysis.statistics import Interval, Mean
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.report.charts import COLOURS
 from epicrisis.report.figure_errata import ERRATA
-from epicrisis.report.page import GENERATOR, page
-from epicrisis.report.table_cells import csv_of
+from epicrisis.report.page import GENERATOR, render_page
+from epicrisis.report.table_cells import table_csv
 from tests.support import report_findings
 
 STYLE = resources.files("epicrisis.report").joinpath("style.css").read_text("utf-8")
@@ -34,13 +34,15 @@ STYLE = resources.files("epicrisis.report").joinpath("style.css").read_text("utf
 @cache
 def whole() -> str:
     """Two experiments with plots, one of them with hostile names."""
-    return page((report_findings.by_position(), report_findings.in_conflict()), f"Report {report_findings.HOSTILE}")
+    return render_page(
+        (report_findings.by_position(), report_findings.in_conflict()), f"Report {report_findings.HOSTILE}"
+    )
 
 
 @cache
 def plain() -> str:
     """Every experiment, tables alone."""
-    return page(report_findings.everything(), plots=False)
+    return render_page(report_findings.everything(), plots=False)
 
 
 def parsed(html: str) -> LexborHTMLParser:
@@ -60,9 +62,6 @@ def policy_of(tree: LexborHTMLParser) -> str:
         if node.attributes.get("http-equiv") == "Content-Security-Policy"
     ]
     return policy
-
-
-# -- offline ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("html", [whole, plain])
@@ -126,13 +125,10 @@ def test_a_hostile_table_is_text_too() -> None:
         tables=(table,),
         conclusions=(report_findings.HOSTILE,),
     )
-    tree = parsed(page((hostile,), plots=False))
+    tree = parsed(render_page((hostile,), plots=False))
     assert tree.css("script") == []
     shown = (words(tree.css_first(which)) for which in (".about", ".conclusions li", "thead th", "caption small"))
     assert set(shown) == {report_findings.HOSTILE}
-
-
-# -- order and content ------------------------------------------------------------------------------------------------
 
 
 def test_the_order_of_the_page() -> None:
@@ -168,7 +164,7 @@ def test_headings_leave_no_level_out_and_the_contents_lead_where_they_say() -> N
 
 def test_two_sections_of_one_experiment_are_told_apart() -> None:
     one, other = (replace(curve(3), sources=(RunSummary(name, {}, True),)) for name in ("titles", "bodies"))
-    tree = parsed(page((one, report_findings.by_position(), other), plots=False))
+    tree = parsed(render_page((one, report_findings.by_position(), other), plots=False))
     assert [words(node) for node in tree.css("h2")] == ["Preflight: titles", "Positions", "Preflight: bodies"]
 
 
@@ -263,7 +259,7 @@ def test_the_data_of_each_table_is_in_the_page() -> None:
     for link, table in zip(links, shown_tables, strict=True):
         head, _, data = (link.attributes["href"] or "").partition(",")
         assert head == "data:text/csv;charset=utf-8"
-        assert unquote(data) == csv_of(table)
+        assert unquote(data) == table_csv(table)
         assert len(list(csv.reader(io.StringIO(unquote(data))))) == len(table.rows) + 1
     assert links[0].attributes["download"] == "positions-table-1.1.csv"
 
@@ -278,7 +274,7 @@ def curve(points: int) -> Findings:
 
 @pytest.mark.parametrize("plots", [True, False])
 def test_a_long_curve_is_printed_in_steps_and_says_so(plots: bool) -> None:
-    tree = parsed(page((curve(203),), plots=plots))
+    tree = parsed(render_page((curve(203),), plots=plots))
     rows = tree.css("tbody tr")
     assert len(rows) == 203, "the screen has every row"
     printed = [i for i, row in enumerate(rows) if "off-paper" not in (row.attributes.get("class") or "")]
@@ -296,11 +292,8 @@ def test_a_long_curve_is_printed_in_steps_and_says_so(plots: bool) -> None:
 
 
 def test_other_tables_are_printed_whole() -> None:
-    assert parsed(page((curve(60),), plots=False)).css(".off-paper, .on-paper") == []
+    assert parsed(render_page((curve(60),), plots=False)).css(".off-paper, .on-paper") == []
     assert parsed(plain()).css(".off-paper, .on-paper") == []
-
-
-# -- plots ------------------------------------------------------------------------------------------------------------
 
 
 def test_each_plot_is_there_without_scripts_and_named() -> None:
@@ -320,7 +313,7 @@ def test_each_plot_is_there_without_scripts_and_named() -> None:
 
 def test_the_page_is_the_same_each_time_and_of_a_size_to_send() -> None:
     assert (
-        page((report_findings.by_position(), report_findings.in_conflict()), f"Report {report_findings.HOSTILE}")
+        render_page((report_findings.by_position(), report_findings.in_conflict()), f"Report {report_findings.HOSTILE}")
         == whole()
     )
     assert len(whole()) < 2_000_000
@@ -329,7 +322,7 @@ def test_the_page_is_the_same_each_time_and_of_a_size_to_send() -> None:
 
 def test_without_the_extra_the_page_says_what_gives_plots(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "vl_convert", None)
-    tree = parsed(page((report_findings.by_position(),)))
+    tree = parsed(render_page((report_findings.by_position(),)))
     assert tree.css("svg, script, figure") == []
     assert len(tree.css("table")) == 6
     assert 'pip install "epicrisis[report]"' in words(tree.css_first(".reading"))
@@ -337,18 +330,15 @@ def test_without_the_extra_the_page_says_what_gives_plots(monkeypatch: pytest.Mo
 
 
 def test_no_findings_make_a_page_all_the_same() -> None:
-    tree = parsed(page(()))
+    tree = parsed(render_page(()))
     assert words(tree.css_first("h1")) == "Report of experiments"
     empty = replace(report_findings.by_position(), tables=(Table("Nothing yet", ("arm", "n"), ()),), published=())
-    assert "There is nothing to show yet." in words(parsed(page((empty,))).css_first("tbody"))
+    assert "There is nothing to show yet." in words(parsed(render_page((empty,))).css_first("tbody"))
 
 
 def test_whose_page_it_is_stands_at_its_beginning() -> None:
     assert GENERATOR in whole()[:2_000]
     assert '<html lang="en">' in whole()[:2_000]
-
-
-# -- style ------------------------------------------------------------------------------------------------------------
 
 
 def variables(scheme: str) -> Mapping[str, str]:

@@ -18,7 +18,7 @@ from epicrisis.evaluation.datasets.patient_records.recordset import load_records
 from epicrisis.evaluation.experiments.registry import EXPERIMENTS
 from epicrisis.protocols import ChatModel
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.testing.reader import KeyPassage, keys_of, position_biased_reader, u_curve
+from epicrisis.testing.reader import KeyPassage, find_key_passages, position_biased_reader, u_curve
 from epicrisis.testing.replies import schema_reply
 from epicrisis.types import Document
 from tests.support.grading import said
@@ -128,7 +128,7 @@ def reader() -> ChatModel:
 def reader_of_records(place: Place) -> ChatModel:
     records = load_records(place.records)
     texts = {item.id: item.text for item in records.notes() if isinstance(item, Document)}
-    return position_biased_reader(keys_of(records.questions, texts), u_curve())
+    return position_biased_reader(find_key_passages(records.questions, texts), u_curve())
 
 
 def writer() -> ChatModel:

@@ -14,10 +14,10 @@ from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments.ensemble_studies import EXPERIMENTS
 from epicrisis.evaluation.experiments.ensembles import COT, SC, SHUFFLED, ZERO
 from epicrisis.evaluation.experiments.openmedprompt import BEST, LAST, REFINING
-from epicrisis.report.figures import PlotFigure, PlotMark, drawing, drawings
-from epicrisis.report.page import page
-from epicrisis.report.plots import PLOTS, PRINTED
-from epicrisis.report.table_cells import CellText, as_printed
+from epicrisis.report.figures import PlotFigure, PlotMark, plot_figure, plot_figures
+from epicrisis.report.page import render_page
+from epicrisis.report.plots import PLOTS, PUBLISHED_PLOTS
+from epicrisis.report.table_cells import CellText, printed_rows
 from tests.support import finished_experiments
 
 ALOE = "Llama3-Aloe-8B-Alpha, as printed"
@@ -25,7 +25,9 @@ ALOE = "Llama3-Aloe-8B-Alpha, as printed"
 
 def drawn(findings: Findings, **sets: str) -> Mapping[str, tuple[PlotFigure, ...]]:
     """By the table's title."""
-    return {table.title: drawings(findings.experiment, table, findings.published, sets) for table in findings.tables}
+    return {
+        table.title: plot_figures(findings.experiment, table, findings.published, sets) for table in findings.tables
+    }
 
 
 def hollow(each: PlotFigure) -> Mapping[tuple[str, str, str], float]:
@@ -36,7 +38,7 @@ def told(table: str, *row: object) -> list[str]:
     """How a published row's cells are shown, of the row that begins so."""
     printed = published()[table].table
     (found,) = (
-        shown for cells, shown in zip(printed.rows, as_printed(printed), strict=True) if cells[: len(row)] == row
+        shown for cells, shown in zip(printed.rows, printed_rows(printed), strict=True) if cells[: len(row)] == row
     )
     return [cell.figure for cell in found[len(row) :]]
 
@@ -87,7 +89,7 @@ def test_every_table_is_drawn_by_the_plots_that_are_meant_for_it() -> None:
 @pytest.mark.parametrize("found", finished_experiments.everything(), ids=lambda found: found.experiment)
 def test_every_figure_of_a_drawn_column_is_a_mark(found: Findings) -> None:
     for table in found.tables:
-        for each in drawings(found.experiment, table):
+        for each in plot_figures(found.experiment, table):
             (column,) = [name for name in table.columns if name == each.value]
             cells = [cell for cell in table.column(column) if cell is not None]
             values = [cell.value if isinstance(cell, Mean | Difference) else float(str(cell)) for cell in cells]
@@ -133,9 +135,6 @@ def test_gains_are_points_in_a_panel_for_each_set() -> None:
     ]
 
 
-# -- the paper's figures ----------------------------------------------------------------------------------------------
-
-
 def test_the_papers_methods_stand_beside_ours_where_set_and_votes_are_the_same() -> None:
     shares, differences = drawn(finished_experiments.by_votes(), tiny="mirage/medqa", small="medqa/validation")[
         "Accuracy by method"
@@ -148,7 +147,7 @@ def test_the_papers_methods_stand_beside_ours_where_set_and_votes_are_the_same()
     assert hollow(differences) == {}
     table = finished_experiments.by_votes().tables[0]
     twenty = Table(table.title, table.columns, tuple((*row[:2], row[2] and 20, *row[3:]) for row in table.rows))
-    shares, _ = drawings("ensembles", twenty, finished_experiments.by_votes().published, {"tiny": "mirage/medqa"})
+    shares, _ = plot_figures("ensembles", twenty, finished_experiments.by_votes().published, {"tiny": "mirage/medqa"})
     assert {row for _, row, _ in hollow(shares)} == {ZERO, COT}, "the paper's five votes are not our twenty"
 
 
@@ -163,12 +162,12 @@ def test_the_papers_changes_stand_beside_ours_as_the_accuracies_that_follow() ->
 
 
 def test_printed_changes_are_drawn_as_accuracies_and_shown_with_their_sign() -> None:
-    votes = drawing(PRINTED["ensembles-votes"], published()["ensembles-votes"].table, printed=True)
+    votes = plot_figure(PUBLISHED_PLOTS["ensembles-votes"], published()["ensembles-votes"].table, printed=True)
 
     def at(mark: PlotMark) -> tuple[str, float | None]:
         return mark.series, mark.x
 
-    values = {at(mark): (mark.value, mark.told) for mark in votes.marks}
+    values = {at(mark): (mark.value, mark.detail) for mark in votes.marks}
     assert values["MedQA", 1.0] == (64.26, "64.26 %")
     assert values["MedQA", 5.0] == (68.66, "68.66 %")
     assert told("ensembles-votes", 3) == ["change (points)", "+1.78", "+1.58", "+3.30", "+0.32", "0.20"]
@@ -176,30 +175,28 @@ def test_printed_changes_are_drawn_as_accuracies_and_shown_with_their_sign() -> 
     assert told("medprompt-databases", "Train+CoT")[1:] == ["+7.15", "−1.26", "+0.78", "+3.23"]
     assert told("medprompt-databases", "Validation")[1:] == ["68.65", "59.55", "69.60", "75.55"]
     assert told("models-leaderboard", "GPT-4", "Medprompt")[1:] == ["79.1", "90.2", "94.2", "87.83"]
-    baseline = as_printed(published()["ensembles-baseline"].table)
+    baseline = printed_rows(published()["ensembles-baseline"].table)
     assert [cells[3].figure for cells in baseline] == ["58.91", "55.10", "56.78"], "with every digit"
-    assert as_printed(Table("T", ("n", "%"), ((3, 0.5),))) == ((CellText("3"), CellText("0.5")),)
+    assert printed_rows(Table("T", ("n", "%"), ((3, 0.5),))) == ((CellText("3"), CellText("0.5")),)
 
 
 def test_drafts_and_rounds_are_lines_as_printed() -> None:
     for name, column in (("openmedprompt-refining", "drafts"), ("openmedprompt-reflection", "rounds")):
         table = published()[name].table
-        lines = drawing(PRINTED[name], table, printed=True)
+        lines = plot_figure(PUBLISHED_PLOTS[name], table, printed=True)
         assert lines.series == ("CoT", "ToT")
         assert [mark.x for mark in lines.marks if mark.series == "ToT"] == list(table.column(column))
         assert all(mark.hollow for mark in lines.marks)
 
 
-# -- the page ---------------------------------------------------------------------------------------------------------
-
-
 def test_the_page_has_the_question_set_of_a_run_from_what_was_asked() -> None:
     """The tables of votes do not name it."""
-    tree = LexborHTMLParser(page((finished_experiments.by_votes(),)))
+    tree = LexborHTMLParser(render_page((finished_experiments.by_votes(),)))
     legends = [[item.text(strip=True) for item in legend.css("li")] for legend in tree.css(".legend")]
     assert any(ALOE in legend for legend in legends)
     heads = [
-        head.text() for head in LexborHTMLParser(page((finished_experiments.by_model(),), plots=False)).css("thead th")
+        head.text()
+        for head in LexborHTMLParser(render_page((finished_experiments.by_model(),), plots=False)).css("thead th")
     ]
     assert f"difference to {SHUFFLED}" in heads, "that it may break before its plus changes no word"
 
@@ -207,7 +204,7 @@ def test_the_page_has_the_question_set_of_a_run_from_what_was_asked() -> None:
 def test_a_figure_alone_is_no_plot_and_one_with_its_interval_is() -> None:
     columns = ("run", "kWh per 1,000 questions", "Wh per right answer")
     one, both = (Table("T", columns, rows) for rows in ((("a", 1.5, 2.0),), (("a", 1.5, 2.0), ("b", 3.5, None))))
-    assert drawings("positions", one) == ()
-    (energy,) = drawings("positions", both)
+    assert plot_figures("positions", one) == ()
+    (energy,) = plot_figures("positions", both)
     assert [(mark.row, mark.value) for mark in energy.marks] == [("a", 1.5), ("b", 3.5)]
     assert energy.unit == ""

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.counting import PASSAGES_A_DOCUMENT, halves, parts_of, units
+from epicrisis.partitioning import PASSAGES_PER_DOCUMENT, group_passages, partition_passages, split_in_half
 from epicrisis.protocols import StoredDocument, Vectors
 from epicrisis.retrieval.document_ranking import (
     by_document,
@@ -69,10 +69,10 @@ def test_reading_documents_never_reads_less_than_reading_passages(listed: list[t
     assert list(dict.fromkeys(passage.document_id for passage in found.passages)) == documents[:k]
     assert found.parameters["documents"] == len(documents[:k])
     assert len(found.hits) >= min(k, len(ranking.hits))
-    assert len(found.hits) <= k * PASSAGES_A_DOCUMENT
+    assert len(found.hits) <= k * PASSAGES_PER_DOCUMENT
     of_each = Counter(passage.document_id for passage in found.passages)
     if len(documents) >= k:
-        assert max(of_each.values(), default=0) <= PASSAGES_A_DOCUMENT
+        assert max(of_each.values(), default=0) <= PASSAGES_PER_DOCUMENT
     scores = {hit.passage.id: hit.score for hit in ranking.hits}
     assert all(hit.score == scores[hit.passage.id] for hit in found.hits)
 
@@ -103,7 +103,7 @@ def test_ids_with_a_hash_in_the_documents_name() -> None:
 def test_a_prefix_of_so_many_documents() -> None:
     ranking = ranking_of("a0 a1 b0 c0 c1")
     assert [names(first(ranking, 2, count)) for count in ("documents", "passages")] == ["a0 a1 b0", "a0 a1"]
-    assert [len(units(ranking.passages, count)) for count in ("documents", "passages")] == [3, 5]
+    assert [len(group_passages(ranking.passages, count)) for count in ("documents", "passages")] == [3, 5]
 
 
 def test_documents_are_put_together_again() -> None:
@@ -122,12 +122,12 @@ def test_documents_are_put_together_again() -> None:
     ],
 )
 def test_parts_hold_so_many_documents(passages: str, size: int, parts: list[str]) -> None:
-    made = parts_of(ranking_of(passages).passages, size, "documents")
+    made = partition_passages(ranking_of(passages).passages, size, "documents")
     assert [" ".join(passage.text for passage in part) for part in made] == parts
 
 
 def test_parts_of_passages() -> None:
-    made = parts_of(ranking_of("a0 a1 a2 b0 b1").passages, 2, "passages")
+    made = partition_passages(ranking_of("a0 a1 a2 b0 b1").passages, 2, "passages")
     assert [[passage.text for passage in part] for part in made] == [["a0", "a1"], ["a2", "b0"], ["b1"]]
 
 
@@ -136,7 +136,7 @@ def test_parts_of_passages() -> None:
     [("a0 a1 a2 b0", "a0 a1 a2", "b0"), ("a0 a1 a2", "a0", "a1 a2"), ("a0 b0 c0", "a0", "b0 c0")],
 )
 def test_halves_do_not_divide_a_document_without_need(part: str, one: str, other: str) -> None:
-    made = halves(ranking_of(part).passages, "documents")
+    made = split_in_half(ranking_of(part).passages, "documents")
     assert [" ".join(passage.text for passage in half) for half in made] == [one, other]
 
 
@@ -174,7 +174,7 @@ def test_k_documents_are_found_where_one_fills_the_first_places(by: str) -> None
     documents = [passage.document_id for passage in found.passages]
     assert next(iter(dict.fromkeys(documents))) == "long"
     assert set(documents) == {"long", "two", "one"}
-    assert documents.count("long") == PASSAGES_A_DOCUMENT
+    assert documents.count("long") == PASSAGES_PER_DOCUMENT
     assert documents.count("two") == 2
     assert found.parameters["documents"] == 3
     assert retriever.found("aspirin stroke", 3, by, Scope(), "passages") == passages  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from epicrisis.dates import moment
+from epicrisis.dates import time_range
 from epicrisis.retrieval.event_mentions import Telling, agreed, telling
 from epicrisis.retrieval.timeline import NoteTime, Resolution, resolve
 from epicrisis.types import Passage
@@ -34,7 +34,7 @@ def told(event: str, text: str) -> Telling | None:
 def test_what_is_stated_as_done_with_a_date_close_by(text: str) -> None:
     found = told("hip replacement", text)
     assert found is not None
-    assert found.done == (moment("2150-03-04"),)
+    assert found.done == (time_range("2150-03-04"),)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,12 @@ def test_what_may_tell_of_an_event() -> None:
 
 
 def test_times_of_one_event() -> None:
-    month, day, next_day, year = moment("2150-03"), moment("2150-03-04"), moment("2150-03-05"), moment("2151")
+    month, day, next_day, year = (
+        time_range("2150-03"),
+        time_range("2150-03-04"),
+        time_range("2150-03-05"),
+        time_range("2151"),
+    )
     assert agreed([month, day]) == day
     assert agreed([day, next_day]) == (day[0], next_day[1])
     assert agreed([day, year]) is None

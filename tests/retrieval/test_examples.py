@@ -27,7 +27,7 @@ def passage(name: str, text: str, ordinal: int = 0, **more: Any) -> Passage:
 def test_each_example_once_in_the_order_found() -> None:
     found = [passage("a", "One?"), passage("a", "One?", 1), passage("b", "Two?"), passage("c", "Three?")]
     examples = chosen(found, Question("Else?"), 2, 0.8)
-    assert [each.id for each in examples.shown] == ["a", "b"]
+    assert [each.id for each in examples.examples] == ["a", "b"]
     assert examples.left_out == ()
 
 
@@ -38,7 +38,7 @@ def test_the_question_itself_is_left_out_and_named() -> None:
         passage("other", "Which drug helps in gout?"),
     ]
     examples = chosen(found, Question(STEM, id="medqa_test_0"), 5, 0.8)
-    assert [each.id for each in examples.shown] == ["other"]
+    assert [each.id for each in examples.examples] == ["other"]
     assert examples.left_out == ("same", "id")
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.corpus.sentence_chunking import chunk
+from epicrisis.corpus.chunking import chunk_document
 from epicrisis.retrieval.ordering import in_order
 from epicrisis.retrieval.record_context import (
     as_notes,
@@ -49,7 +49,7 @@ def test_a_whole_note_is_the_documents_text_with_offsets_that_hold(
 ) -> None:
     text = " ".join(words)
     document = Document("note:1", text, patient="p")
-    cut = chunk(document, SPANS, max_tokens, min(overlap, max_tokens - 1))
+    cut = chunk_document(document, SPANS, max_tokens, min(overlap, max_tokens - 1))
     whole = whole_notes(list(reversed(cut)))
     assert len(whole) == bool(text.strip())
     for note in whole:

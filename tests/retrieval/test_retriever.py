@@ -8,7 +8,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from epicrisis.corpus.sentence_chunking import sentences
+from epicrisis.corpus.chunking import find_sentences
 from epicrisis.protocols import StoredDocument, Vectors
 from epicrisis.retrieval.fusion import reciprocal_rank_fusion
 from epicrisis.retrieval.ranking_signals import BY_WORDS, Signal, measured, score_gap
@@ -125,7 +125,9 @@ def test_a_long_question_is_searched_in_segments_or_by_its_last_sentence() -> No
     store = store_of({"first": "aspirin stroke", "last": "metformin diabetes", "none": "gout"}, encoder)
     question = "Aspirin stroke aspirin stroke. Is metformin for diabetes?"
     by_remedy = {
-        remedy: Retriever(store, encoder, remedy=remedy, sentences=sentences).rank(question, 3, "dense", EVERYTHING)
+        remedy: Retriever(store, encoder, remedy=remedy, sentences=find_sentences).rank(
+            question, 3, "dense", EVERYTHING
+        )
         for remedy in ("cut", "last-sentence-first", "segments")
     }
     assert by_remedy["cut"].ids[0] == "first#0"

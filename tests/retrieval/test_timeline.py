@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.dates import dates_in, may_meet, moment, surely_before
+from epicrisis.dates import find_dates, is_before, may_overlap, time_range
 from epicrisis.retrieval.event_mentions import Telling, telling
 from epicrisis.retrieval.timeline import NoteTime, Resolution, encounters, resolve
 from epicrisis.types import Passage
@@ -355,7 +355,7 @@ QUESTIONS = st.sampled_from(
 @given(QUESTIONS, st.lists(NOTES, unique_by=lambda each: each.document_id), st.randoms())
 def test_notes_of_the_record_in_whatever_order_they_come(question: str, notes: list[NoteTime], luck: Random) -> None:
     def mentions(words: str) -> Mapping[str, Telling]:
-        done = Telling(True, (moment("2000-03-04"),))
+        done = Telling(True, (time_range("2000-03-04"),))
         return {"a": Telling(True), "b": done, "nowhere": done}
 
     found = resolve(question, notes, mentions)
@@ -397,24 +397,24 @@ def test_any_question_at_all(question: str) -> None:
     ],
 )
 def test_dates_as_a_sentence_spells_them(text: str, readings: list[str]) -> None:
-    assert [each for written in dates_in(text) for each in written.readings] == readings
+    assert [each for written in find_dates(text) for each in written.readings] == readings
 
 
 def test_what_a_date_can_mean() -> None:
-    assert [f"{each:%Y-%m-%dT%H:%M}" for each in moment("2150-02")] == ["2150-02-01T00:00", "2150-02-28T23:59"]
-    assert [f"{each:%H:%M}" for each in moment("2150-02-01T10")] == ["10:00", "10:59"]
-    assert moment("2150-02-01T10:30:15+01:00")[0] == moment("2150-02-01 10:30")[1]
-    assert surely_before(moment("2150-09-01"), moment("2150-10"))
-    assert may_meet(moment("2150"), moment("2150-10-01T10:30"))
-    assert not may_meet(moment("2150-10-01T10:30"), moment("2150-10-01T10:31"))
+    assert [f"{each:%Y-%m-%dT%H:%M}" for each in time_range("2150-02")] == ["2150-02-01T00:00", "2150-02-28T23:59"]
+    assert [f"{each:%H:%M}" for each in time_range("2150-02-01T10")] == ["10:00", "10:59"]
+    assert time_range("2150-02-01T10:30:15+01:00")[0] == time_range("2150-02-01 10:30")[1]
+    assert is_before(time_range("2150-09-01"), time_range("2150-10"))
+    assert may_overlap(time_range("2150"), time_range("2150-10-01T10:30"))
+    assert not may_overlap(time_range("2150-10-01T10:30"), time_range("2150-10-01T10:31"))
     for wrong in ("2150-02-01T25:00", "2150-02-01T10:61", "2150-02-01Tnoon", "soon"):
         with pytest.raises(ValueError, match="not a "):
-            moment(wrong)
+            time_range(wrong)
 
 
 @given(st.datetimes())
 def test_a_narrower_date_lies_within_a_wider_one(time: object) -> None:
     written = str(time).replace(" ", "T")
-    spans = [moment(written[:length]) for length in (4, 7, 10, 13, 16)]
+    spans = [time_range(written[:length]) for length in (4, 7, 10, 13, 16)]
     for wide, narrow in pairwise(spans):
         assert wide[0] <= narrow[0] <= narrow[1] <= wide[1]

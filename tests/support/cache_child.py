@@ -11,10 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from epicrisis.answers import Usage
-from epicrisis.models.chat.layers.cache import ReplyCache
-from epicrisis.models.chat.layers.cached import CachedModel
-from epicrisis.models.chat.layers.stack import layered
-from epicrisis.models.model_loading import load_chat
+from epicrisis.models.chat.layers.cache import CachedModel, ReplyCache
+from epicrisis.models.chat.layers.stack import add_layers
+from epicrisis.models.chat.loading import load_chat
 from epicrisis.protocols import ChatReply, ChatRequest, Message
 from epicrisis.settings import ModelSettings
 from epicrisis.testing.chat import ScriptedModel
@@ -30,7 +29,7 @@ async def make_calls(url: str, path: str, acknowledged: str) -> None:
     """All calls, those already in the cache too. The number of each that came back is appended to `acknowledged`."""
     settings = ModelSettings(name=f"{url}/v1#served", concurrency=8)
     cache = ReplyCache(Path(path))
-    model = layered(load_chat(settings, Path(path).parent), settings, cache=cache)
+    model = add_layers(load_chat(settings, Path(path).parent), settings, cache=cache)
     done = os.open(acknowledged, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     async def one(number: int) -> None:

@@ -8,21 +8,21 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from epicrisis.answering.structured_request import ModelClient
 from epicrisis.answers import Failure
 from epicrisis.errors import EpicrisisError
 from epicrisis.evaluation.grading.correctness import (
-    MARKING,
-    CorrectnessMark,
+    CORRECTNESS_FOLDER,
+    CorrectnessGrade,
+    CorrectnessGrades,
     CorrectnessVerdict,
-    Judge,
-    Marking,
+    JudgeGrades,
     OpenCase,
-    mark,
-    mark_file,
-    open_cases,
+    grade_cases,
+    open_correctness_store,
+    read_open_cases,
 )
-from epicrisis.evaluation.grading.grader_replies import ReplyFile
-from epicrisis.evaluation.grading.structured_requests import Asker
+from epicrisis.evaluation.grading.grader import GradeStore
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.prompts import unfence
 from epicrisis.protocols import ChatRequest
@@ -72,15 +72,15 @@ def fair(request: ChatRequest) -> str:
 
 def marked_by(
     run: Path, script: Script = fair, name: str = "judge-model", at_once: int = 1
-) -> tuple[ScriptedModel, ReplyFile[CorrectnessMark]]:
+) -> tuple[ScriptedModel, GradeStore[CorrectnessGrade]]:
     """One judge's file, written into the run's folder."""
     model = ScriptedModel(script)
 
-    async def all_of_them() -> ReplyFile[CorrectnessMark]:
-        cases = open_cases(run)
-        asker = Asker(model, seed=3, told={**TOLD, "name": name}, at_once=at_once)
-        file = mark_file(run / MARKING / f"{name}.jsonl", asker, cases)
-        async for _ in mark(cases, asker, file):
+    async def all_of_them() -> GradeStore[CorrectnessGrade]:
+        cases = read_open_cases(run)
+        asker = ModelClient(model, seed=3, model_recipe={**TOLD, "name": name}, concurrency=at_once)
+        file = open_correctness_store(run / CORRECTNESS_FOLDER / f"{name}.jsonl", asker, cases)
+        async for _ in grade_cases(cases, asker, file):
             pass
         return file
 
@@ -99,23 +99,23 @@ def failing(numbers: Callable[[int], bool], error: type[EpicrisisError]) -> Scri
     return script
 
 
-def judge_of(cases: Sequence[OpenCase], letters: str, model: str = "judge") -> Judge:
+def judge_of(cases: Sequence[OpenCase], letters: str, model: str = "judge") -> JudgeGrades:
     """A judge's marks of the cases in their order: c(orrect), i(ncorrect), `?` (cannot be said), u(nparsed), f(ailed);
     a dot where there is none."""
     verdicts: dict[str, CorrectnessVerdict] = {"c": "correct", "i": "incorrect", "?": "cannot be said"}
     marks = {
-        case.key: CorrectnessMark(case.key, case.of, "judged", verdicts[letter])
+        case.key: CorrectnessGrade(case.key, case.of, "judged", verdicts[letter])
         if letter in verdicts
-        else CorrectnessMark(case.key, case.of, "failed", failure=Failure("EndpointTimeout", "too late"))
+        else CorrectnessGrade(case.key, case.of, "failed", failure=Failure("EndpointTimeout", "too late"))
         if letter == "f"
-        else CorrectnessMark(case.key, case.of, "unparsed")
+        else CorrectnessGrade(case.key, case.of, "unparsed")
         for case, letter in zip(cases, letters, strict=True)
         if letter != "."
     }
-    return Judge(model, marks)
+    return JudgeGrades(model, marks)
 
 
-def marking(run: Path, **letters: str) -> Marking:
+def marking(run: Path, **letters: str) -> CorrectnessGrades:
     """The run marked by these judges, by name."""
-    cases = open_cases(run)
-    return Marking(cases, {name: judge_of(cases, each, name) for name, each in letters.items()})
+    cases = read_open_cases(run)
+    return CorrectnessGrades(cases, {name: judge_of(cases, each, name) for name, each in letters.items()})

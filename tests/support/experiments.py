@@ -12,7 +12,8 @@ from typing import Any
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.experiments.passage_source import PassageSource
 from epicrisis.evaluation.runs.case import Case
-from epicrisis.evaluation.runs.outcomes import Outcome, outcomes, read_records
+from epicrisis.evaluation.runs.outcomes import Outcome, score_records
+from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS, Run, RunPlan
 from epicrisis.evaluation.runs.runner import answer_cases
 from epicrisis.pipeline import Pipeline
@@ -20,7 +21,7 @@ from epicrisis.protocols import ChatModel
 from epicrisis.retrieval.ordering import in_order
 from epicrisis.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.testing.reader import Curve, KeyPassage, position_biased_reader
+from epicrisis.testing.reader import KeyPassage, PositionCurve, position_biased_reader
 from epicrisis.testing.rerankers import TermOverlapReranker
 from epicrisis.types import Passage, Question, Ranking
 
@@ -82,7 +83,7 @@ def evidence(**changes: Any) -> PassageSource:
     return PassageSource(**{**made, **changes})
 
 
-def reader(asked: Sequence[Question], curve: Curve) -> ScriptedModel:
+def reader(asked: Sequence[Question], curve: PositionCurve) -> ScriptedModel:
     return position_biased_reader({q.text: KeyPassage(key_of(q).text, q.gold or "") for q in asked}, curve)
 
 
@@ -108,7 +109,7 @@ async def answer(cases: Sequence[Case], model: ChatModel, folder: Path, at_once:
 def run(cases: Sequence[Case], model: ChatModel, folder: Path) -> tuple[Outcome, ...]:
     """The cases' outcomes, through the records."""
     asyncio.run(answer(cases, model, folder))
-    return outcomes(read_records(folder / RECORDS))
+    return score_records(read_records(folder / RECORDS))
 
 
 def rows(table: Table) -> list[Mapping[str, Any]]:

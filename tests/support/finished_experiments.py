@@ -49,7 +49,7 @@ def _write(path: Path, name: str, cases: Sequence[Case], right: Right, dataset: 
     plan = RunPlan(name, {"arms": arms}, recipe(path.name, library=None), told, {"how": "all"}, 0)
     with Run.open(path, plan, cases) as run:
         for case in cases:
-            run.records.append(_answer(case, right(int(case.question.id), case)), case.condition)
+            run.records.append_answer(_answer(case, right(int(case.question.id), case)), case.condition)
         run.took(_TAKEN)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from epicrisis.answers import Answer
-from epicrisis.evaluation.grading.blind_pairs import Paired, pairs_of
+from epicrisis.evaluation.grading.blind_pairs import BlindPairs, make_pairs
 from epicrisis.evaluation.runs.case import Case
+from epicrisis.evaluation.runs.record import RunRecord
 from epicrisis.serialization import to_json
 from epicrisis.types import AnswerState, Question
 
@@ -37,11 +38,16 @@ def records(n: int) -> list[dict[str, Any]]:
     ]
 
 
-def paired(n: int, seed: int = 0) -> Paired:
-    return pairs_of(records(n), ARMS, seed)
+def pair_records(lines: Iterable[Mapping[str, Any]], arms: tuple[str, str] = ARMS, seed: int = 0) -> BlindPairs:
+    """Return the blind pairs of records given as JSON data."""
+    return make_pairs(map(RunRecord.model_validate, lines), arms, seed)
 
 
-def place_of(made: Paired, pair: str, arm: str) -> str:
+def paired(n: int, seed: int = 0) -> BlindPairs:
+    return pair_records(records(n), ARMS, seed)
+
+
+def place_of(made: BlindPairs, pair: str, arm: str) -> str:
     """Where the arm's answer stands: `1` or `2`."""
     return "1" if made.key.first[pair] == arm else "2"
 
@@ -50,5 +56,5 @@ def said(verdict: object, reason: str = "Both are short.") -> str:
     return json.dumps({"reason": reason, "verdict": verdict})
 
 
-def ids(made: Paired) -> Sequence[str]:
+def ids(made: BlindPairs) -> Sequence[str]:
     return [pair.id for pair in made.pairs]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from epicrisis.components import Opened
+from epicrisis.components import LibrarySearch
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.library import Library
 from epicrisis.retrieval.retriever import Retriever
@@ -13,7 +13,7 @@ from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document
 
 
-def opened_library(path: Path, documents: Sequence[Document]) -> Opened:
+def opened_library(path: Path, documents: Sequence[Document]) -> LibrarySearch:
     """The library, made and opened again for reading, with its search."""
     encoder = HashingEncoder(64)
     with Library.create(
@@ -21,4 +21,4 @@ def opened_library(path: Path, documents: Sequence[Document]) -> Opened:
     ) as made:
         add_documents(made, documents, encoder)
     library = Library.open(path)
-    return Opened(library, Retriever(library, encoder))
+    return LibrarySearch(library, Retriever(library, encoder))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from epicrisis.corpus.reader_base import Deleted, WholeFile
+from epicrisis.corpus.reader_base import DeletedDocument, FileFingerprint
 from epicrisis.library.ingest_batches import content_hash
 from epicrisis.library.library import Library
 from epicrisis.library.word_index import version_of
@@ -43,7 +43,7 @@ def broken_promises(library: Library, promised: Mapping[str, str | None], versio
     found = contents(library)
     wrong = []
     for item in revised(version, count):
-        if not isinstance(item, (Document, Deleted)):
+        if not isinstance(item, (Document, DeletedDocument)):
             continue
         newest = content_hash(item) if isinstance(item, Document) else None
         is_now = found.hashes.get(item.id)
@@ -59,9 +59,9 @@ def _unfinished_files(found: Contents, version: int, count: int) -> list[str]:
     """Files that are remembered as added whole, and are not."""
     wrong, before = [], []
     for item in revised(version, count):
-        if isinstance(item, (Document, Deleted)):
+        if isinstance(item, (Document, DeletedDocument)):
             before.append(item)
-        elif isinstance(item, WholeFile) and item.name in found.sources:
+        elif isinstance(item, FileFingerprint) and item.name in found.sources:
             late = [
                 each.id
                 for each in before

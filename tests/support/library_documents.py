@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from epicrisis.corpus.reader_base import Deleted, Item, WholeFile
+from epicrisis.corpus.reader_base import DeletedDocument, FileFingerprint, ReaderItem
 from epicrisis.library import library as libraries
 from epicrisis.library import vector_index, vector_search
 from epicrisis.library.ingest import add_documents
@@ -65,14 +65,14 @@ def documents(version: int, count: int) -> Iterator[Document]:
         )
 
 
-def revised(version: int, count: int) -> Iterator[Item]:
+def revised(version: int, count: int) -> Iterator[ReaderItem]:
     """Version `n` as PubMed's files bring it: revisions, a seventh taken back for now, a mark after every 16."""
     revision = f"{version:04}"
     for number, document in enumerate(documents(version, count)):
         gone = random.Random(f"gone {number}/{version}").random() < 1 / 7
-        yield Deleted(document.id, revision) if gone else dataclasses.replace(document, revision=revision)
+        yield DeletedDocument(document.id, revision) if gone else dataclasses.replace(document, revision=revision)
         if number % 16 == 15:
-            yield WholeFile(f"v{version}-{number // 16}", f"{version:032}{number:032}", number)
+            yield FileFingerprint(f"v{version}-{number // 16}", f"{version:032}{number:032}", number)
 
 
 SMALL = (

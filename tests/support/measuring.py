@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from epicrisis.answering.structured_request import ModelClient
 from epicrisis.answers import Answer, Citation, Failure, Retrieved
-from epicrisis.evaluation.grading.measure_file import MeasureFile
-from epicrisis.evaluation.grading.measurers import Measurer, judge
+from epicrisis.evaluation.grading.measurements import MeasureStore
+from epicrisis.evaluation.grading.measurers import Measurer, rubric_measurer
 from epicrisis.evaluation.grading.run_measures import measure_run
-from epicrisis.evaluation.grading.structured_requests import Asker
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.prompts import unfence
@@ -101,23 +101,23 @@ def shown(request: ChatRequest) -> list[str]:
     return unfence(request.messages[-1].content)
 
 
-def asker_of(script: Script, name: str = JUDGE, **more: Any) -> Asker:
-    return Asker(ScriptedModel(script, **more), told={"name": name})
+def asker_of(script: Script, name: str = JUDGE, **more: Any) -> ModelClient:
+    return ModelClient(ScriptedModel(script, **more), model_recipe={"name": name})
 
 
-def requests_of(asker: Asker) -> list[ChatRequest]:
+def requests_of(asker: ModelClient) -> list[ChatRequest]:
     model = asker.model
     if not isinstance(model, ScriptedModel):
         raise TypeError("the judge is scripted")
     return model.requests
 
 
-def measured_by(run: Path, *measurers: Measurer) -> dict[str, MeasureFile]:
+def measured_by(run: Path, *measurers: Measurer) -> dict[str, MeasureStore]:
     return asyncio.run(measure_run(run, measurers))
 
 
-def judged_by(run: Path, script: Callable[[ChatRequest], str]) -> Asker:
+def judged_by(run: Path, script: Callable[[ChatRequest], str]) -> ModelClient:
     """The run, judged; the judge with its requests."""
     asker = asker_of(script)
-    measured_by(run, judge(asker))
+    measured_by(run, rubric_measurer(asker))
     return asker

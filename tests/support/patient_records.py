@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from epicrisis.components import ExampleSearch, Opened
-from epicrisis.corpus.sentence_chunking import sentences
+from epicrisis.components import ExampleSearch, LibrarySearch
+from epicrisis.corpus.chunking import find_sentences
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import Library
 from epicrisis.library.patients import Roster
@@ -85,7 +85,7 @@ def library(path: Path, documents: Iterable[Document], encoder: HashingEncoder =
     return Library.open(path)
 
 
-def ward(folder: Path, *, fused: bool = False, reranked: bool = False, beside: bool = False) -> Opened:
+def ward(folder: Path, *, fused: bool = False, reranked: bool = False, beside: bool = False) -> LibrarySearch:
     """The records and the papers in one library, or the papers in one beside; and how it is searched."""
     everything = list(notes()) if beside else [*notes(), *papers()]
     first = library(folder / "ward", everything)
@@ -98,16 +98,16 @@ def ward(folder: Path, *, fused: bool = False, reranked: bool = False, beside: b
         also=also,
         beside=literature,
         remedy="segments",
-        sentences=sentences,
+        sentences=find_sentences,
         reranker=("overlap", TermOverlapReranker()) if reranked else None,
     )
-    return Opened(first, retriever, rosters=(Roster(first),))
+    return LibrarySearch(first, retriever, rosters=(Roster(first),))
 
 
 def examples(folder: Path) -> ExampleSearch:
     """The library of solved questions and how it is searched."""
     made = library(folder / "solved", solved())
-    return ExampleSearch(Opened(made, Retriever(made, ENCODER)), ExampleSettings(k=2), 0)
+    return ExampleSearch(LibrarySearch(made, Retriever(made, ENCODER)), ExampleSettings(k=2), 0)
 
 
 def recorder(context_tokens: int = 1_000_000) -> ScriptedModel:

@@ -17,8 +17,8 @@ from epicrisis.evaluation.experiments import positions
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.models.chat.layers.cache import ReplyCache
-from epicrisis.models.chat.layers.stack import layered
-from epicrisis.protocols import ChatReply, ChatRequest, OnDelta
+from epicrisis.models.chat.layers.stack import add_layers
+from epicrisis.protocols import ChatReply, ChatRequest, DeltaCallback
 from epicrisis.settings import ModelSettings
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.reader import u_curve
@@ -36,7 +36,7 @@ class Mortal(ScriptedModel):
         self._inner = reader(questions(QUESTIONS), u_curve())
         self._calls, self._left = calls, left
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         if self._left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
         self._left -= 1
@@ -48,7 +48,7 @@ class Mortal(ScriptedModel):
 
 def main(folder: str, replies: str, calls: str, left: int) -> None:
     cache = ReplyCache(Path(replies))
-    model = layered(Mortal(Path(calls), left), ModelSettings(), cache=cache)
+    model = add_layers(Mortal(Path(calls), left), ModelSettings(), cache=cache)
     asyncio.run(answer(CASES, model, Path(folder), at_once=3))
     cache.close()
 

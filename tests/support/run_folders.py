@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from epicrisis.answers import Answer
 from epicrisis.evaluation.runs.case import Case, Condition
+from epicrisis.evaluation.runs.record import RunRecord
 from epicrisis.evaluation.runs.run_folder import Run, RunPlan
-from epicrisis.evaluation.runs.runner import RecordFile
+from epicrisis.evaluation.runs.runner import RecordStore
 from epicrisis.types import AnswerState, Question
 
 QUESTIONS = tuple(
@@ -64,7 +66,7 @@ def folder(
     cases = [(i, Case(question, condition)) for i, question in enumerate(questions) for condition in conditions]
     with Run.open(path, plan, [case for _, case in cases]) as run:
         for i, case in cases[: len(cases) - unasked]:
-            run.records.append(answer(case.question, ended(i, case.condition)), case.condition)
+            run.records.append_answer(answer(case.question, ended(i, case.condition)), case.condition)
     return path
 
 
@@ -76,7 +78,29 @@ def answers(
     questions: Sequence[Question] = QUESTIONS,
 ) -> Path:
     """A file as `epicrisis ask --file` writes it."""
-    file = RecordFile(path, made_with or recipe())
+    file = RecordStore(path, made_with or recipe())
     for i, question in enumerate(questions):
-        file.append(answer(question, ended(i)))
+        file.append_answer(answer(question, ended(i)))
     return path
+
+
+def remove_volatile(record: RunRecord | dict[str, Any]) -> Any:
+    """Return a record as JSON data without all that may differ between two runs of the same cases and seed: times,
+    usage, notices about single calls, and the order of events, as concurrent calls end in any order."""
+    return _remove_volatile(record.to_json() if isinstance(record, RunRecord) else record)
+
+
+def _remove_volatile(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_remove_volatile(item) for item in value if not _is_volatile(item)]
+    if not isinstance(value, dict):
+        return value
+    stable = {name: _remove_volatile(item) for name, item in value.items() if name not in ("at", "usage")}
+    if isinstance(trace := stable.get("trace"), list):
+        stable["trace"] = sorted(trace, key=lambda event: json.dumps(event, sort_keys=True))
+    return stable
+
+
+def _is_volatile(item: Any) -> bool:
+    notices = ("retried", "restarted", "cache")
+    return isinstance(item, dict) and item.get("event") == "notice" and item.get("kind") in notices

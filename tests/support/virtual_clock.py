@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from epicrisis.answers import Usage
 from epicrisis.errors import ChatError
 from epicrisis.models.chat.layers.layer import Layer
-from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, Message, OnDelta
+from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message
 from epicrisis.testing.chat import ScriptedModel
 
 T = TypeVar("T")
@@ -80,7 +80,7 @@ class SlowModel(Layer):
         self._seconds, self._usage, self._fails = seconds, usage, fails
         self.load = Load()
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         call = Call(request, now())
         self.load.calls.append(call)
         with self._in_flight():

@@ -11,7 +11,7 @@ import pytest
 
 from epicrisis.answers import Usage
 from epicrisis.errors import ContextOverflow, EndpointBusy
-from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, Message, OnDelta
+from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
 
 
@@ -67,12 +67,12 @@ class _Broken(ScriptedModel):
         super().__init__(lambda _: "one two")
         self._change = change
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         return self._change(await super().complete(request, on_delta))
 
 
 class _DropsPieces(ScriptedModel):
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         return await super().complete(request, on_delta and (lambda piece: on_delta(piece and piece.strip())))
 
 

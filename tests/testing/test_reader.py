@@ -12,11 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.answering.extractive import SpanForm
-from epicrisis.answering.reply_parsing import ReplyForm
+from epicrisis.answering.document_answers import SpanFormat
+from epicrisis.answering.reply_parsing import AnswerFormat
 from epicrisis.prompts import CLOSE, fence
 from epicrisis.protocols import ChatRequest, Message
-from epicrisis.testing.reader import Curve, KeyPassage, Keys, keys_of, position_biased_reader, u_curve
+from epicrisis.testing.reader import (
+    KeyPassage,
+    KeyPassages,
+    PositionCurve,
+    find_key_passages,
+    position_biased_reader,
+    u_curve,
+)
 from epicrisis.types import EvidenceSpan, Passage, Question
 
 QUESTION = "Does aspirin prevent stroke?"
@@ -158,12 +165,14 @@ def test_the_curve_is_a_u_that_deepens(n: int, edge: float, dip: float) -> None:
 
 TWO = "How many admissions were there?"
 FIRST, SECOND = "Admitted on 2150-03-04 to the tenth floor.", "Admitted on 2151-07-01 to the ninth floor."
-MAP: dict[str, Any] = ReplyForm({}, text_field="finding", documents=9).schema()
-READ: dict[str, Any] = ReplyForm({}, documents=9).schema()
-SPAN = dict(SpanForm([Passage("n#0", "n", 0, 0, 1, "x")] * 9).schema())
+MAP: dict[str, Any] = AnswerFormat({}, text_field="finding", documents=9).schema()
+READ: dict[str, Any] = AnswerFormat({}, documents=9).schema()
+SPAN = dict(SpanFormat([Passage("n#0", "n", 0, 0, 1, "x")] * 9).schema())
 
 
-def result_of(content: str, keys: Keys, schema: dict[str, Any], curve: Curve = lambda place, n: 1.0) -> Any:
+def result_of(
+    content: str, keys: KeyPassages, schema: dict[str, Any], curve: PositionCurve = lambda place, n: 1.0
+) -> Any:
     request = ChatRequest((Message("user", content),), max_tokens=99, seed=0, schema=schema)
     return json.loads(asyncio.run(position_biased_reader(keys, curve).complete(request)).text)["result"]
 
@@ -183,7 +192,7 @@ def test_parts_are_reported_to_who_asks_for_a_finding_and_put_together() -> None
     parts = [result_of(prompt_of([text, "Nothing."], TWO), keys, MAP) for text in (FIRST, SECOND)]
     assert [part["quotes"][0]["quote"] in text for part, text in zip(parts, (FIRST, SECOND), strict=True)] == [True] * 2
     reduce = f"Question: {TWO}\n{fence(['Nothing.', *(part['finding'] for part in parts)], label='finding')}"
-    found = result_of(reduce, keys, ReplyForm({}, sources=3).schema())
+    found = result_of(reduce, keys, AnswerFormat({}, sources=3).schema())
     assert (found["answer"], found["sources"]) == ("two", [2, 3])
     together = result_of(prompt_of([f"{FIRST}\n{SECOND}"], TWO), keys, MAP)["finding"]
     assert result_of(prompt_of([together], TWO), keys, READ)["answer"] == "two"
@@ -209,7 +218,7 @@ def test_one_document_is_attended_to_or_not_whatever_keys_stand_in_it() -> None:
 def test_an_option_is_chosen_by_its_text_wherever_it_stands() -> None:
     options = {"A": "three", "B": "two", "C": "one"}
     content = f"Question: {TWO}\n\nOptions:\nA. three\nB. two\nC. one\n\n{fence([FIRST])}"
-    schema = ReplyForm(options, documents=9).schema()
+    schema = AnswerFormat(options, documents=9).schema()
     assert result_of(content, {TWO: KeyPassage(FIRST, "A", "two")}, schema)["choice"] == "B"
 
 
@@ -234,21 +243,21 @@ def placed(text: str, **more: Any) -> EvidenceSpan:
 def test_keys_are_made_of_questions_by_their_places() -> None:
     places = (placed("2150-03-04"), placed("2151-07-01"))
     open_ = Question("When?", gold="2150", evidence=places[:1])
-    assert keys_of([open_], NOTES) == {"When?": (KeyPassage(FIRST, answer="2150"),)}
+    assert find_key_passages([open_], NOTES) == {"When?": (KeyPassage(FIRST, answer="2150"),)}
     either = replace(open_, evidence=places)
-    assert [key.passage for key in keys_of([either], NOTES)["When?"]] == [FIRST, SECOND]
+    assert [key.passage for key in find_key_passages([either], NOTES)["When?"]] == [FIRST, SECOND]
     every = replace(either, category="holistic")
-    assert keys_of([every], NOTES) == {"When?": (KeyPassage(FIRST, answer="2150", also_needs=(SECOND,)),)}
+    assert find_key_passages([every], NOTES) == {"When?": (KeyPassage(FIRST, answer="2150", also_needs=(SECOND,)),)}
     choice = replace(open_, options={"A": "2149", "B": "2150"}, gold="B", form="choice")
-    assert keys_of([choice], NOTES) == {"When?": (KeyPassage(FIRST, "B", "2150"),)}
-    both = keys_of([open_, replace(open_, patient="2", gold="2151", evidence=places[1:])], NOTES)
+    assert find_key_passages([choice], NOTES) == {"When?": (KeyPassage(FIRST, "B", "2150"),)}
+    both = find_key_passages([open_, replace(open_, patient="2", gold="2151", evidence=places[1:])], NOTES)
     assert [key.answer for key in both["When?"]] == ["2150", "2151"]
 
 
 def test_what_the_record_does_not_say_has_no_key() -> None:
-    assert keys_of([Question("Ceruloplasmin?", gold="", category="absence")], NOTES) == {}
+    assert find_key_passages([Question("Ceruloplasmin?", gold="", category="absence")], NOTES) == {}
     with pytest.raises(KeyError):
-        keys_of([Question("When?", gold="x", evidence=(EvidenceSpan("note:9", 0, 2),))], NOTES)
+        find_key_passages([Question("When?", gold="x", evidence=(EvidenceSpan("note:9", 0, 2),))], NOTES)
 
 
 def test_figures_of_the_curve() -> None:

@@ -8,24 +8,24 @@ from typing import Any
 
 import pytest
 
-from epicrisis.answering.baselines import PROMPTS
-from epicrisis.answering.reply_parsing import ReplyForm
+from epicrisis.answering.reply_parsing import AnswerFormat
+from epicrisis.answering.strategy_context import PROMPTS
 from epicrisis.prompts import fence, render
 from epicrisis.testing.replies import fill, schema_reply
 
 OPTIONS = {"A": "yes", "B": "no", "C": "maybe"}
 DOCUMENTS = ["Title (2015)\nAspirin lowers the risk of stroke.", 'The trial said "no effect" of warfarin at all.']
 FORMS = {
-    "map": ReplyForm(OPTIONS, text_field="finding", documents=2, choice_may_be_null=True),
-    "rag": ReplyForm(OPTIONS, documents=2),
-    "reduce": ReplyForm(OPTIONS, sources=2),
-    "closed_book": ReplyForm(OPTIONS),
-    "chain_of_thought": ReplyForm(OPTIONS, reasoning=True),
+    "map": AnswerFormat(OPTIONS, text_field="finding", documents=2, choice_may_be_null=True),
+    "rag": AnswerFormat(OPTIONS, documents=2),
+    "reduce": AnswerFormat(OPTIONS, sources=2),
+    "closed_book": AnswerFormat(OPTIONS),
+    "chain_of_thought": AnswerFormat(OPTIONS, reasoning=True),
 }
 
 
 def body_of(
-    stage: str, question: str, form: ReplyForm, documents: list[str] = DOCUMENTS, **more: object
+    stage: str, question: str, form: AnswerFormat, documents: list[str] = DOCUMENTS, **more: object
 ) -> dict[str, Any]:
     prompt = render(PROMPTS, stage, about=(), question=question, options=form.options, documents=fence(documents))
     schema = {"type": "json_schema", "json_schema": {"name": "reply", "schema": form.schema()}}
@@ -83,7 +83,7 @@ def test_without_a_schema_it_names_the_choice_in_prose() -> None:
     held = FORMS["rag"].read(schema_reply(body))
     free = FORMS["rag"].read(schema_reply({**body, "response_format": None}))
     assert free.choice == held.choice
-    open_form = ReplyForm({}, documents=2)
+    open_form = AnswerFormat({}, documents=2)
     plain = schema_reply({"messages": [{"role": "user", "content": [{"type": "text", "text": "Why?"}]}]})
     assert open_form.read(plain).found
 

@@ -66,7 +66,7 @@ from epicrisis.cli.terminal import open_console, say, say_above
 
 if TYPE_CHECKING:
     from epicrisis.answers import Answer
-    from epicrisis.evaluation.runs.runner import RecordFile
+    from epicrisis.evaluation.runs.runner import RecordStore
     from epicrisis.settings import Settings
     from epicrisis.types import Question
 
@@ -148,10 +148,10 @@ def ask(
 
 
 def _settings(context: typer.Context, config: Path | None) -> Settings:
-    from epicrisis.api import checked
-    from epicrisis.configuration import load
+    from epicrisis.api import check_settings
+    from epicrisis.configuration import load_settings
 
-    return checked(load(said(context), config))
+    return check_settings(load_settings(said(context), config))
 
 
 def _one(settings: Settings, library: Path, question: Question, output: Path | None, json: bool) -> None:
@@ -166,16 +166,16 @@ async def _shown(settings: Settings, library: Path, question: Question, output: 
     """Return the answer, shown as it is worked on; with an output it is recorded there as those of a file are."""
     from epicrisis.answers import Answered
     from epicrisis.cli.screen import Screen
-    from epicrisis.evaluation.runs.runner import RecordFile
+    from epicrisis.evaluation.runs.runner import RecordStore
     from epicrisis.pipeline import Pipeline
 
     screen = Screen()
     async with Pipeline.open(settings, library) as pipeline:
-        records = None if output is None else RecordFile(output, pipeline.recipe())
+        records = None if output is None else RecordStore(output, pipeline.recipe())
         async for event in pipeline.events(question):
             if isinstance(event, Answered):
                 if records is not None:
-                    records.append(event.answer)
+                    records.append_answer(event.answer)
                 if not json:
                     screen.show(event)
                 return event.answer
@@ -196,7 +196,7 @@ def _many(
     records = asyncio.run(_recorded(settings, library, questions, output, yes, json))
     keys = [question.key for question in questions]
     states = Counter(records.states.get(key, "failed") for key in keys)
-    long = len(records.long & set(keys))
+    long = len(records.long_questions & set(keys))
     if json:
         told = {"long_questions": long, "skipped_lines": skipped, "output": str(output)}
         show_json({**states, **told, "usage": records.usage})
@@ -214,24 +214,24 @@ def _many(
 
 async def _recorded(
     settings: Settings, library: Path, questions: list[Question], output: Path, yes: bool, json: bool
-) -> RecordFile:
+) -> RecordStore:
     """Answers what has no record yet."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from epicrisis.evaluation.runs.runner import RecordFile, answer_all
+    from epicrisis.evaluation.runs.runner import RecordStore, answer_questions
     from epicrisis.pipeline import Pipeline
-    from epicrisis.plan.confirmation import ask_first
+    from epicrisis.plan.confirmation import confirmation_question
 
     async with Pipeline.open(settings, library) as pipeline:
         await pipeline.check(questions, by_number=True)
-        records = RecordFile(output, pipeline.recipe())
+        records = RecordStore(output, pipeline.recipe())
         left = [question for question in questions if not records.is_done(question.key)]
-        if not yes and (asked := await ask_first(pipeline, settings, left)) is not None:
+        if not yes and (asked := await confirmation_question(pipeline, settings, left)) is not None:
             confirm(asked)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, console=open_console(stderr=True), disable=json) as progress:
             task = progress.add_task("Answering", total=len(questions))
-            async for question, answer in answer_all(pipeline, questions, records, pipeline.at_once):
+            async for question, answer in answer_questions(pipeline, questions, records, pipeline.at_once):
                 if answer is not None and answer.state == "failed" and answer.failure is not None:
                     say_above(progress, f"{question.id}: {answer.failure.message}")
                 progress.advance(task)

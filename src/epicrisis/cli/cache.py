@@ -52,13 +52,13 @@ def clear(library: Library = None, config: Config = None, json: Json = False) ->
 
 
 def _cache(library: Path | None, config: Path | None) -> ReplyCache:
-    from epicrisis.configuration import load
+    from epicrisis.configuration import load_settings
     from epicrisis.library.library_folder import REPLIES
     from epicrisis.library.manifest import read_manifest
     from epicrisis.models.chat.layers.cache import ReplyCache
     from epicrisis.privacy import local_path
 
-    settings = load({}, config)
+    settings = load_settings({}, config)
     if library is not None:
         library = local_path(library)
         read_manifest(library)

@@ -13,9 +13,8 @@ import typer
 
 from epicrisis.cli.terminal import say, say_text
 from epicrisis.errors import EpicrisisError, InputError
-from epicrisis.printable import printable, printable_json
+from epicrisis.printable import has_surrogate, printable, printable_json
 from epicrisis.serialization import to_json
-from epicrisis.surrogates import is_broken
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -46,7 +45,7 @@ def _check_texts(values: Mapping[str, object]) -> None:
     """Raise InputError for a text that is not valid UTF-8. A path may hold any bytes."""
     for name, value in values.items():
         texts = value if isinstance(value, list | tuple) else [value]
-        if any(isinstance(text, str) and is_broken(text) for text in texts):
+        if any(isinstance(text, str) and has_surrogate(text) for text in texts):
             raise InputError(f"{name} is not valid UTF-8: type it again in a terminal whose encoding is UTF-8")
 
 

@@ -41,15 +41,15 @@ def doctor(config: Config = None, local_only: LocalOnly = False, json: Json = Fa
 
     With --local-only also what that would refuse.
     """
-    from epicrisis.configuration import load
+    from epicrisis.configuration import load_settings
     from epicrisis.errors import SettingsError
 
     refusal = None
     try:
-        settings = load({"local_only": local_only or None}, config)
+        settings = load_settings({"local_only": local_only or None}, config)
     except SettingsError as error:
         # Where local_only alone is what the settings break, a list of it all helps more than the first line.
-        settings = load({"local_only": False}, config).model_copy(update={"local_only": True})
+        settings = load_settings({"local_only": False}, config).model_copy(update={"local_only": True})
         refusal = error
     found = examine(settings)
     if json:
@@ -62,7 +62,7 @@ def doctor(config: Config = None, local_only: LocalOnly = False, json: Json = Fa
 
 def examine(settings: Settings) -> dict[str, Any]:
     """All that `doctor` tells. Contacts nothing."""
-    from epicrisis.models.model_download import installed
+    from epicrisis.models.model_download import list_installed_models
     from epicrisis.privacy import TELEMETRY_OFF
 
     return {
@@ -71,7 +71,7 @@ def examine(settings: Settings) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "packages": {name: _version(name) for name in PARTS},
         "home": str(settings.home),
-        "models": [model.name for model in installed(settings.home)],
+        "models": [model.name for model in list_installed_models(settings.home)],
         "roles": {role: _role(settings.model_for(role)) for role in settings.roles},
         "local_only": settings.local_only,
         "contacts": _contacts(settings),
@@ -89,9 +89,9 @@ def _version(name: str) -> str | None:
 
 
 def _role(model: ModelSettings) -> dict[str, Any]:
-    from epicrisis.privacy import without_secrets
+    from epicrisis.privacy import strip_secrets
 
-    return {"name": without_secrets(model.name), **{key: getattr(model, key) for key in DECLARED}}
+    return {"name": strip_secrets(model.name), **{key: getattr(model, key) for key in DECLARED}}
 
 
 # -- hosts ----------------------------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ def _role(model: ModelSettings) -> dict[str, Any]:
 
 def _contacts(settings: Settings) -> list[dict[str, Any]]:
     """Hosts beyond this machine that a question could reach, and how."""
-    from epicrisis.privacy import outside
+    from epicrisis.privacy import remote_host
 
     asked: dict[tuple[str, str], list[str]] = {}
     for role in settings.roles:
@@ -108,7 +108,7 @@ def _contacts(settings: Settings) -> list[dict[str, Any]]:
     asked.setdefault((settings.rerank.name or "", _key(settings.rerank)), []).append("the reranker")
     rows: list[dict[str, Any]] = []
     for (name, key), parts in asked.items():
-        if "://" not in name or outside(name) is None:
+        if "://" not in name or remote_host(name) is None:
             continue
         url, signs = _endpoint(name)
         rows.append(_row(url, ", ".join(parts), key))
@@ -131,10 +131,10 @@ def _endpoint(name: str) -> tuple[str, bool]:
 
 
 def _row(url: str, why: str, key: str) -> dict[str, Any]:
-    from epicrisis.privacy import host_of
+    from epicrisis.privacy import parse_host
 
     encrypted = url.startswith("https:")
-    return {"host": host_of(url), "why": why, "encrypted": encrypted, "key": key, "proxy": _proxy(url)}
+    return {"host": parse_host(url), "why": why, "encrypted": encrypted, "key": key, "proxy": _proxy(url)}
 
 
 def _key(part: ModelSettings | RerankSettings) -> str:
@@ -147,23 +147,23 @@ def _key(part: ModelSettings | RerankSettings) -> str:
 
 def _proxy(url: str) -> str | None:
     """The proxy of the environment through which it would be reached. None is ever used for this machine."""
-    from epicrisis.privacy import host_of
+    from epicrisis.privacy import parse_host
 
-    host, proxies = host_of(url), getproxies()
+    host, proxies = parse_host(url), getproxies()
     proxy = proxies.get(url.partition(":")[0]) or proxies.get("all")
     if host is None or proxy is None or proxy_bypass(host):
         return None
-    return host_of(proxy if "://" in proxy else f"http://{proxy}")
+    return parse_host(proxy if "://" in proxy else f"http://{proxy}")
 
 
 def _pulls() -> list[dict[str, Any]]:
     """Where `epicrisis models pull` and `questions pull` fetch from: commands of their own, no question comes there."""
     from epicrisis.evaluation.datasets.catalogue import catalogue
-    from epicrisis.privacy import host_of
+    from epicrisis.privacy import parse_host
 
-    hub = host_of(os.environ.get("HF_ENDPOINT") or HUB_DEFAULT)
+    hub = parse_host(os.environ.get("HF_ENDPOINT") or HUB_DEFAULT)
     models = [*_pip_hosts(), (hub, "models of the hub, and wherever it keeps large files")]
-    sets = dict.fromkeys(host_of(file.url) for each in catalogue().values() for file in each.files)
+    sets = dict.fromkeys(parse_host(file.url) for each in catalogue().values() for file in each.files)
     return [
         *({"host": host, "why": f"`epicrisis models pull`: {why}"} for host, why in models),
         *({"host": host, "why": "`epicrisis questions pull`: question sets"} for host in sets),
@@ -172,14 +172,14 @@ def _pulls() -> list[dict[str, Any]]:
 
 def _pip_hosts() -> list[tuple[str | None, str]]:
     """The hosts of pip's own settings, from its files and the environment; pip is asked, and contacts nothing."""
-    from epicrisis.privacy import host_of
+    from epicrisis.privacy import parse_host
 
     command = [sys.executable, "-m", "pip", "config", "list", "--disable-pip-version-check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     said = [line.partition("=")[::2] for line in done.stdout.splitlines()]
     indexes = [value for key, value in said if key.endswith("index-url")]
     urls = re.findall(r"https?://[^\s'\"\\]+", " ".join(indexes))
-    hosts = list(dict.fromkeys(filter(None, map(host_of, urls))))
+    hosts = list(dict.fromkeys(filter(None, map(parse_host, urls))))
     if not any(key.rpartition(".")[2] == "index-url" for key, _ in said):
         hosts.insert(0, PIP_DEFAULT)
     return [(host, "wheels that hold models (pip's settings)") for host in hosts]

@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from collections import Counter
 
     from epicrisis.answers import Usage
-    from epicrisis.corpus.reader_base import Item
+    from epicrisis.corpus.reader_base import ReaderItem
     from epicrisis.errors import EpicrisisError
     from epicrisis.evaluation.synthesis.leaks import Leak
-    from epicrisis.evaluation.synthesis.solved_examples import How, SelectedQuestions
+    from epicrisis.evaluation.synthesis.solved_examples import SelectedQuestions, SolvingMethod
     from epicrisis.library.ingest_report import IngestReport
     from epicrisis.protocols import Encoder
     from epicrisis.settings import Settings
@@ -103,19 +103,19 @@ def build(
     Every question has its line in a file, what is kept is added to the library. Interrupted, the same command goes on;
     with a larger -n it adds to what is there.
     """
-    from epicrisis.configuration import load
+    from epicrisis.configuration import load_settings
     from epicrisis.evaluation.datasets.load import load as load_set
-    from epicrisis.evaluation.synthesis.example_documents import kept
-    from epicrisis.evaluation.synthesis.solved_examples import taken
+    from epicrisis.evaluation.synthesis.example_documents import read_built_examples
+    from epicrisis.evaluation.synthesis.solved_examples import select_questions
 
-    settings = load(said(context), config)
+    settings = load_settings(said(context), config)
     note_demo(settings, ["writer"])
     path, used, name = _encoder(settings, path)
-    questions = taken(load_set(source, settings.home, data), n, draw, openly=openly)
+    questions = select_questions(load_set(source, settings.home, data), n, draw, openly=openly)
     output = output or path.absolute().with_name(f"{path.absolute().name}.{how}{'.open' if openly else ''}.jsonl")
     made = _Made()
     stopped = asyncio.run(_solved(settings, questions, how, tries, output, made, json))
-    report = _added(path, kept(output), used, name, json) if output.exists() else None
+    report = _added(path, read_built_examples(output), used, name, json) if output.exists() else None
     _tell(path, output, questions, made, report, json)
     if stopped is not None:
         fail(stopped.message, stopped.exit_code)
@@ -149,14 +149,20 @@ class _Made:
 
 
 async def _solved(
-    settings: Settings, questions: SelectedQuestions, how: How, tries: int, output: Path, made: _Made, quiet: bool
+    settings: Settings,
+    questions: SelectedQuestions,
+    how: SolvingMethod,
+    tries: int,
+    output: Path,
+    made: _Made,
+    quiet: bool,
 ) -> EpicrisisError | None:
     """Asks what has no line yet. Where that was stopped by a budget or a dead endpoint, why: what is done counts."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from epicrisis.errors import BudgetExceeded, RunStopped
-    from epicrisis.evaluation.grading.structured_requests import opened
-    from epicrisis.evaluation.synthesis.solved_examples import SolvedFile, recipe, solve
+    from epicrisis.evaluation.grading.model_client import open_model_client
+    from epicrisis.evaluation.synthesis.solved_examples import SolutionStore, recipe, solve_questions
 
     columns: tuple[Any, ...] = (
         TextColumn("Solving"),
@@ -165,14 +171,14 @@ async def _solved(
         TimeRemainingColumn(),
         TextColumn("{task.fields[so_far]}", markup=False),
     )
-    async with opened(settings) as asker:
-        file = SolvedFile(output, questions.name, recipe(asker, how, tries))
+    async with open_model_client(settings) as asker:
+        file = SolutionStore(output, questions.name, recipe(asker, how, tries))
         made.states = file.states
         done = sum(map(file.has, questions.questions))
         with Progress(*columns, console=open_console(stderr=True), disable=quiet) as bar:
             task = bar.add_task("", total=len(questions.questions), completed=done, so_far="")
             try:
-                async for each in solve(questions.questions, asker, file, how, tries):
+                async for each in solve_questions(questions.questions, asker, file, how, tries):
                     made.usage += each.usage
                     made.failed += each.failure is not None
                     if each.failure is not None:
@@ -220,12 +226,12 @@ def add(
 
     Unchanged ones cost nothing, changed ones are replaced; a new library is made where there is none.
     """
-    from epicrisis.configuration import load
-    from epicrisis.evaluation.synthesis.example_documents import ready_made
+    from epicrisis.configuration import load_settings
+    from epicrisis.evaluation.synthesis.example_documents import read_examples
 
-    settings = load({"encoder": encoder, "local_only": local_only or None}, config)
+    settings = load_settings({"encoder": encoder, "local_only": local_only or None}, config)
     path, used, name = _encoder(settings, path)
-    items = [ready_made(file) for file in files]
+    items = [read_examples(file) for file in files]
     report = _added(path, chain.from_iterable(items), used, name, json)
     if json:
         show_json(report)
@@ -240,8 +246,8 @@ def _encoder(settings: Settings, path: Path) -> tuple[Path, Encoder, str]:
     A new library is made with the encoder of the settings, else with that of their examples. Raises InputError where
     the folder is a library of something else.
     """
-    from epicrisis.components import encoder_to_add
-    from epicrisis.evaluation.synthesis.example_documents import solved_in
+    from epicrisis.components import load_ingest_encoder
+    from epicrisis.evaluation.synthesis.example_documents import library_examples
     from epicrisis.library.library import Library
     from epicrisis.library.manifest import NAME
     from epicrisis.privacy import local_path, set_local_only
@@ -252,14 +258,14 @@ def _encoder(settings: Settings, path: Path) -> tuple[Path, Encoder, str]:
     there_is = (path / NAME).is_file()
     if not there_is:
         settings = settings.model_copy(update={"encoder": settings.encoder or settings.examples.encoder})
-    used, name = encoder_to_add(settings, path, ready_made=False)
+    used, name = load_ingest_encoder(settings, path, ready_made=False)
     if there_is:
         with Library.open(path, encoder_fingerprint=used.fingerprint) as there:
-            next(solved_in(there), None)
+            next(library_examples(there), None)
     return path, used, name
 
 
-def _added(path: Path, items: Iterable[Item], encoder: Encoder, name: str, quiet: bool) -> IngestReport:
+def _added(path: Path, items: Iterable[ReaderItem], encoder: Encoder, name: str, quiet: bool) -> IngestReport:
     from rich.status import Status
 
     from epicrisis.library.ingest import add_documents, open_or_create
@@ -306,18 +312,18 @@ def info(
 
     These are found by their id and by their text, and left out wherever examples are shown.
     """
-    from epicrisis.configuration import load
+    from epicrisis.configuration import load_settings
     from epicrisis.evaluation.datasets.load import load as load_set
-    from epicrisis.evaluation.synthesis.example_documents import held
-    from epicrisis.evaluation.synthesis.leaks import leaks
+    from epicrisis.evaluation.synthesis.example_documents import count_examples
+    from epicrisis.evaluation.synthesis.leaks import find_leaks
     from epicrisis.library.library import Library
 
-    settings = load({}, config)
+    settings = load_settings({}, config)
     dataset = None if against is None else load_set(against, settings.home, data)
     with Library.open(path) as library:
-        counts, encoder = held(library), library.manifest.encoder_name
+        counts, encoder = count_examples(library), library.manifest.encoder_name
         alike = settings.examples.leak_similarity
-        found = None if dataset is None else leaks(library, dataset.questions, alike)
+        found = None if dataset is None else find_leaks(library, dataset.questions, alike)
     total = sum(each.count for each in counts)
     if json:
         show_json({"examples": total, "held": counts, "encoder": encoder, "against": against, "leaks": found})

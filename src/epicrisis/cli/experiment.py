@@ -284,7 +284,7 @@ def _preflight(
 ) -> None:
     """No chat model answers, so it is no run of cases."""
     from epicrisis.cli.preflight import study
-    from epicrisis.configuration import load
+    from epicrisis.configuration import load_settings
     from epicrisis.errors import InputError
 
     sources = {flag: context.get_parameter_source(name) for name, flag in _OF_CASES.items()}
@@ -292,7 +292,7 @@ def _preflight(
         raise InputError(f"preflight ranks whole question sets and asks no model: leave {', '.join(given)} out")
     if library is None:
         raise InputError("experiments take their documents from a library: name one with --library")
-    settings = load({**flags, "rerank": {"name": reranker}, "by": "dense"}, config)
+    settings = load_settings({**flags, "rerank": {"name": reranker}, "by": "dense"}, config)
     study(settings, library, sets, data, folder_of(output, "preflight", library.resolve().name), json)
 
 
@@ -311,21 +311,23 @@ def asked(
 ) -> None:
     """Runs the experiment of that name, or goes on with it, and shows what it came to, or its first table alone; with
     `also` each model in a folder of its own."""
-    from epicrisis.configuration import load, merged
-    from epicrisis.evaluation.experiments.registry import find_experiment as called
-    from epicrisis.evaluation.experiments.registry import plan_experiment
-    from epicrisis.evaluation.experiments.run_findings import read_findings
+    from epicrisis.configuration import load_settings, merge_tables
+    from epicrisis.evaluation.experiments.registry import experiment as called
+    from epicrisis.evaluation.experiments.registry import prepared
+    from epicrisis.evaluation.experiments.run_findings import findings_of
 
     wanted = called(name)
     runs: dict[Path, RunManifest] = {}
     for each in (None, *also):
         changes: dict[str, Any] = {} if each is None else {"models": {"writer": {"name": each}}}
-        settings = load(merged({"unverified": "keep", **flags, "strategy": wanted.strategy}, changes), config)
+        settings = load_settings(
+            merge_tables({"unverified": "keep", **flags, "strategy": wanted.strategy}, changes), config
+        )
         model = settings.model_for("writer").name
         folder = folder_of(output, name, model) if not also else folder_of(output, name) / plain_name(model)
 
         async def planned(pipeline: Pipeline, settings: Settings = settings) -> tuple[RunPlan, Sequence[Case]]:
-            return plan_experiment(wanted, request, settings, pipeline)
+            return prepared(wanted, request, settings, pipeline)
 
         runs[folder] = asyncio.run(run_cases(settings, library, folder, planned, yes=yes, quiet=json))
-    show_runs(read_findings(list(runs)), runs, json=json, answers_alone=answers_alone)
+    show_runs(findings_of(list(runs)), runs, json=json, answers_alone=answers_alone)

@@ -18,7 +18,7 @@ from epicrisis.types import SplitterName
 
 if TYPE_CHECKING:
     from epicrisis.corpus.note_documents import NoteCleaning
-    from epicrisis.corpus.reader_base import Item, WholeFile
+    from epicrisis.corpus.reader_base import FileFingerprint, ReaderItem
     from epicrisis.library.ingest_report import IngestReport
     from epicrisis.library.library import Library
     from epicrisis.library.remote_consent import Remote
@@ -95,24 +95,26 @@ def add(
     Interrupted, the same command goes on where it stopped. PubMed's files may come in any order: the latest revision
     and the latest deletion count.
     """
-    from epicrisis.components import encoder_to_add
-    from epicrisis.configuration import load
-    from epicrisis.corpus.readers import read
+    from epicrisis.components import load_ingest_encoder
+    from epicrisis.configuration import load_settings
+    from epicrisis.corpus.readers import read_sources
     from epicrisis.library.ingest import add_documents, check_vectors, open_or_create
     from epicrisis.models.precomputed_encoder import PrecomputedEncoder
     from epicrisis.privacy import local_path, set_local_only
 
-    settings = load({"encoder": encoder, "local_only": local_only or None}, config)
+    settings = load_settings({"encoder": encoder, "local_only": local_only or None}, config)
     # Notes may be among what comes, and nothing of another machine is needed to add it.
     set_local_only(True)
     path = local_path(path)
     columns, treatment = notes.said(context)
-    items = _begun(read(sources, format, _known(path), columns, treatment, with_files=True))
+    items = _begun(read_sources(sources, format, _known(path), columns, treatment, with_files=True))
     ready_made = format == "medcpt"
-    used, name = encoder_to_add(settings, path, ready_made)
+    used, name = load_ingest_encoder(settings, path, ready_made)
     cut_by = _splitter_of(path) or splitter or "tokens"
     if cut_by != "tokens" and not ready_made:
-        _check_notes(lambda told: read(sources, format, (), columns, told, notes_alone=True), treatment, cut_by, used)
+        _check_notes(
+            lambda told: read_sources(sources, format, (), columns, told, notes_alone=True), treatment, cut_by, used
+        )
     made = open_or_create(path, used, name, overlap, splitter, ready_made, chunk_tokens)
     with made as opened, notes.kept(treatment, path):
         if json:
@@ -128,16 +130,16 @@ def add(
     )
 
 
-def _known(path: Path) -> list[WholeFile]:
+def _known(path: Path) -> list[FileFingerprint]:
     """The files that the library has whole; none where there is no library yet."""
-    from epicrisis.corpus.reader_base import WholeFile
+    from epicrisis.corpus.reader_base import FileFingerprint
     from epicrisis.library.library import Library
     from epicrisis.library.manifest import complete_manifest
 
     if complete_manifest(path) is None:
         return []
     with Library.open(path) as opened:
-        return [WholeFile(each.name, each.sha256, each.bytes) for each in opened.sources()]
+        return [FileFingerprint(each.name, each.sha256, each.bytes) for each in opened.sources()]
 
 
 def _splitter_of(path: Path) -> str | None:
@@ -149,7 +151,7 @@ def _splitter_of(path: Path) -> str | None:
 
 
 def _check_notes(
-    again: Callable[[NoteCleaning], Iterator[Item]], treatment: NoteCleaning, splitter: str, encoder: Encoder
+    again: Callable[[NoteCleaning], Iterator[ReaderItem]], treatment: NoteCleaning, splitter: str, encoder: Encoder
 ) -> None:
     """Reads the notes once more, before a library is made: raises InputError where the encoder would not read all."""
     from epicrisis.corpus.removal_log import RemovalLog
@@ -158,14 +160,14 @@ def _check_notes(
     check_notes_are_read(again(dataclasses.replace(treatment, ledger=RemovalLog())), splitter, encoder)
 
 
-def _begun(items: Iterator[Item]) -> Iterator[Item]:
+def _begun(items: Iterator[ReaderItem]) -> Iterator[ReaderItem]:
     """The same items, the first one read already: wrong arguments are told before a library is made."""
     first = next(items, None)
     return chain(() if first is None else (first,), items)
 
 
 def _with_progress(
-    opened: Library, items: Iterator[Item], encoder: Encoder, replace: bool, literature: bool
+    opened: Library, items: Iterator[ReaderItem], encoder: Encoder, replace: bool, literature: bool
 ) -> IngestReport:
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 

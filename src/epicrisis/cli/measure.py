@@ -34,11 +34,11 @@ from epicrisis.cli.tables import say_sentence, show_data, show_table
 from epicrisis.cli.terminal import open_console, say, say_above
 
 if TYPE_CHECKING:
-    from epicrisis.evaluation.grading.calibration import JudgeCalibration
-    from epicrisis.evaluation.grading.human_scores import Preferred, Summary
-    from epicrisis.evaluation.grading.measure_file import MeasureFile, Measurement
+    from epicrisis.evaluation.grading.calibration import GraderCalibration
+    from epicrisis.evaluation.grading.human_scores import PreferencePair, Summary
+    from epicrisis.evaluation.grading.measurements import Measurement, MeasureStore
     from epicrisis.evaluation.grading.measurers import Measurer
-    from epicrisis.evaluation.grading.responses import ScoredAnswer
+    from epicrisis.evaluation.grading.scored_answers import ScoredAnswer
     from epicrisis.settings import Settings
 
 NOT_MEASURED = 2
@@ -99,12 +99,12 @@ def measure(
     faithfulness from 1 to 5. Measures lie in RUN/measures; interrupted, the same command goes on. Empty, refused and
     failed answers are counted and have no value.
     """
-    from epicrisis.configuration import load
+    from epicrisis.configuration import load_settings
     from epicrisis.errors import InputError
 
     if against_notes is not None and not judge:
         raise InputError("--against-notes needs a judge: name one with --judge")
-    settings, failed = load(said(context), config), 0
+    settings, failed = load_settings(said(context), config), 0
     for run in runs:
         failed += measure_run(
             run,
@@ -139,31 +139,31 @@ def measure_run(
     With a library judges look at its notes as well. Raises UserError with the cure.
     """
     from epicrisis.errors import InputError
-    from epicrisis.evaluation.grading.judge_independence import keep_calibrations
-    from epicrisis.evaluation.grading.measurers import check_names
-    from epicrisis.evaluation.grading.responses import responses
+    from epicrisis.evaluation.grading.judge_independence import copy_calibrations
+    from epicrisis.evaluation.grading.measurers import check_model_names
+    from epicrisis.evaluation.grading.scored_answers import read_answers
 
-    if not any(each.measurable for each in responses(run)):
+    if not any(each.measurable for each in read_answers(run)):
         raise InputError(f"{run} has no answer to measure: name a run of open questions that have a reference")
     for which, names in (("judges", judges), ("NLI models", nli)):
-        check_names(which, names)
+        check_model_names(which, names)
     asked = [_settings(settings, run, name) for name in judges]
     measurers = _metrics(settings, nli, bertscore, meteor=meteor)
     with _bars(quiet) as bars:
         files = asyncio.run(_measured(run, measurers, bars))
     for each in asked:
         files |= asyncio.run(_judged(run, each, library, yes, quiet))
-    keep_calibrations(run, settings.home)
+    copy_calibrations(run, settings.home)
     return sum(file.failed for file in files.values())
 
 
 def _settings(settings: Settings, run: Path, judge: str) -> Settings:
     """The same with this judge, as far as the run's patients allow."""
-    from epicrisis.components import guarded_run
-    from epicrisis.evaluation.grading.responses import responses
+    from epicrisis.components import protect_run_folder
+    from epicrisis.evaluation.grading.scored_answers import read_answers
 
-    patients = any(each.patient is not None for each in responses(run))
-    made = guarded_run(_with_judge(settings, judge), run if run.is_dir() else run.parent, patients)
+    patients = any(each.patient is not None for each in read_answers(run))
+    made = protect_run_folder(_with_judge(settings, judge), run if run.is_dir() else run.parent, patients)
     if patients and made.cache.path is None:
         # What quotes patients' records is not kept among the models.
         made = made.model_copy(update={"cache": made.cache.model_copy(update={"mode": "off"})})
@@ -192,50 +192,50 @@ def _metrics(settings: Settings, nli: Sequence[str], bertscore: Sequence[str], *
     from epicrisis.errors import ModelMissing
     from epicrisis.evaluation.grading import measurers
 
-    made = [measurers.words(), measurers.numbers()]
+    made = [measurers.word_measurer(), measurers.number_measurer()]
     try:
-        made += [measurers.meteor()] if meteor else []
+        made += [measurers.meteor_measurer()] if meteor else []
     except ModelMissing as error:
         say(f"note: METEOR is left out: {error}", err=True)
-    made += [measurers.bertscore(name, settings.home, settings.threads) for name in bertscore]
-    return made + [measurers.entailment(name, settings.home, settings.threads) for name in nli]
+    made += [measurers.bertscore_measurer(name, settings.home, settings.threads) for name in bertscore]
+    return made + [measurers.entailment_measurer(name, settings.home, settings.threads) for name in nli]
 
 
-async def _measured(run: Path, measurers: Sequence[Measurer], bars: _Show) -> dict[str, MeasureFile]:
-    from epicrisis.evaluation.grading.responses import responses
-    from epicrisis.evaluation.grading.run_measures import folder_of, measure, measure_file
+async def _measured(run: Path, measurers: Sequence[Measurer], bars: _Show) -> dict[str, MeasureStore]:
+    from epicrisis.evaluation.grading.run_measures import measure_answers, measures_folder, open_measure_store
+    from epicrisis.evaluation.grading.scored_answers import read_answers
 
     files = {}
     for measurer in measurers:
-        file = files[measurer.name] = measure_file(folder_of(run), measurer)
-        total = [each for each in responses(run) if each.measurable]
+        file = files[measurer.name] = open_measure_store(measures_folder(run), measurer)
+        total = [each for each in read_answers(run) if each.measurable]
         bar = bars(measurer.name, len(total), sum(file.is_done(each.key, each.of) for each in total))
-        async for made in measure(responses(run), measurer, file):
+        async for made in measure_answers(read_answers(run), measurer, file):
             bar(made)
     return files
 
 
 async def _judged(
     run: Path, settings: Settings, library: Path | None, yes: bool, quiet: bool
-) -> dict[str, MeasureFile]:
-    from epicrisis.components import guarded, library_told
-    from epicrisis.evaluation.grading.answer_notes import Notes
-    from epicrisis.evaluation.grading.cost_estimate import ask_first
-    from epicrisis.evaluation.grading.measurers import judge, judge_of_notes
-    from epicrisis.evaluation.grading.structured_requests import opened
+) -> dict[str, MeasureStore]:
+    from epicrisis.components import describe_library, protect_patient_data
+    from epicrisis.evaluation.grading.answer_notes import NoteTexts
+    from epicrisis.evaluation.grading.cost_estimate import cost_question
+    from epicrisis.evaluation.grading.measurers import notes_measurer, rubric_measurer
+    from epicrisis.evaluation.grading.model_client import open_model_client
     from epicrisis.library.library import Library
     from epicrisis.privacy import local_path
 
-    settings = guarded(settings, library)
+    settings = protect_patient_data(settings, library)
     note_demo(settings, ["writer"])
     async with AsyncExitStack() as held:
         store = None if library is None else held.enter_context(Library.open(local_path(library)))
-        asker = await held.enter_async_context(opened(settings))
-        measurers = [judge(asker)]
+        asker = await held.enter_async_context(open_model_client(settings))
+        measurers = [rubric_measurer(asker)]
         if store is not None:
-            measurers.append(judge_of_notes(asker, Notes(store, library_told(store))))
+            measurers.append(notes_measurer(asker, NoteTexts(store, describe_library(store))))
         left = [_left(run, each) for each in measurers]
-        if not yes and (asked := await ask_first(asker, settings, settings.model_for("writer"), *left)) is not None:
+        if not yes and (asked := await cost_question(asker, settings, settings.model_for("writer"), *left)) is not None:
             confirm(asked)
         with _bars(quiet) as bars:
             return await _measured(run, measurers, bars)
@@ -243,11 +243,11 @@ async def _judged(
 
 def _left(run: Path, measurer: Measurer) -> list[ScoredAnswer]:
     """What this measurer has not measured yet."""
-    from epicrisis.evaluation.grading.responses import responses
-    from epicrisis.evaluation.grading.run_measures import folder_of, measure_file
+    from epicrisis.evaluation.grading.run_measures import measures_folder, open_measure_store
+    from epicrisis.evaluation.grading.scored_answers import read_answers
 
-    file = measure_file(folder_of(run), measurer)
-    return [each for each in responses(run) if each.measurable and not file.is_done(each.key, each.of)]
+    file = open_measure_store(measures_folder(run), measurer)
+    return [each for each in read_answers(run) if each.measurable and not file.is_done(each.key, each.of)]
 
 
 _Show = Callable[[str, int, int], Callable[[Any], None]]
@@ -274,23 +274,23 @@ def _bars(quiet: bool) -> Iterator[_Show]:
 
 
 def _show(runs: Sequence[Path], json: bool) -> None:
-    from epicrisis.evaluation.grading.judge_independence import remarks
-    from epicrisis.evaluation.grading.metric_tables import endings, overview
-    from epicrisis.evaluation.grading.run_measures import folder_of, measured
-    from epicrisis.evaluation.runs.recorded_run import read_back
+    from epicrisis.evaluation.grading.judge_independence import judge_remarks
+    from epicrisis.evaluation.grading.metric_tables import count_endings, overview_table
+    from epicrisis.evaluation.grading.run_measures import measures_folder, read_measured_cases
+    from epicrisis.evaluation.runs.recorded_run import refuse_mismatched_records
 
     told = []
     for run in runs:
-        with read_back([run]):
-            cases = measured(run)
-            table, said_of_judges, ended = overview(cases), remarks(run), dict(endings(cases))
+        with refuse_mismatched_records([run]):
+            cases = read_measured_cases(run)
+            table, said_of_judges, ended = overview_table(cases), judge_remarks(run), dict(count_endings(cases))
         if json:
             told.append({"run": str(run), "endings": ended, "table": table, "remarks": said_of_judges})
             continue
         show_table(table)
         for sentence in said_of_judges:
             say_sentence(sentence)
-        say(f"{', '.join(f'{n} {ending}' for ending, n in ended.items())}; kept in {folder_of(run)}")
+        say(f"{', '.join(f'{n} {ending}' for ending, n in ended.items())}; kept in {measures_folder(run)}")
     if json:
         show_data({"runs": told})
 
@@ -337,30 +337,30 @@ def calibrate(
     `epicrisis measure` and reports show what it came to beside that judge's figures. Interrupted, the same command goes
     on.
     """
-    from epicrisis.configuration import load
+    from epicrisis.configuration import load_settings
     from epicrisis.errors import InputError
-    from epicrisis.evaluation.grading.human_scores import drawn, read_pairs, read_summaries
+    from epicrisis.evaluation.grading.human_scores import read_preference_pairs, read_summaries, sample_items
     from epicrisis.evaluation.grading.judge_independence import calibration_folder
 
     if data is None:
         raise InputError("name the folder that holds `judge` (MTS-Dialog's and LLMBar's files) with --data")
-    summaries = drawn(read_summaries(data / "judge"), n, draw)
-    pairs = drawn(read_pairs(data / "judge"), n, draw)
-    settings = _with_judge(load({**said(context), "models": {}}, config), model)
+    summaries = sample_items(read_summaries(data / "judge"), n, draw)
+    pairs = sample_items(read_preference_pairs(data / "judge"), n, draw)
+    settings = _with_judge(load_settings({**said(context), "models": {}}, config), model)
     folder = output or calibration_folder(settings.home, settings.models.writer.name)
     sample = {"n": n, "seed": draw, "against_talk": against_talk}
     _tell(asyncio.run(_calibrated(settings, folder, summaries, pairs, sample, yes=yes, quiet=json)), folder, json)
 
 
-def _tell(found: JudgeCalibration, folder: Path, json: bool) -> None:
+def _tell(found: GraderCalibration, folder: Path, json: bool) -> None:
     from epicrisis.cli.screen import usage_line
     from epicrisis.evaluation.grading.calibration import CALIBRATION
-    from epicrisis.evaluation.grading.calibration_tables import tables
+    from epicrisis.evaluation.grading.calibration_tables import calibration_tables
 
     if json:
-        show_data({"calibration": found, "tables": tables(found), "output": str(folder / CALIBRATION)})
+        show_data({"calibration": found, "tables": calibration_tables(found), "output": str(folder / CALIBRATION)})
         return
-    for table in tables(found):
+    for table in calibration_tables(found):
         show_table(table)
     say(f"kept in {folder / CALIBRATION}")
     say(usage_line(found.usage))
@@ -370,22 +370,24 @@ async def _calibrated(
     settings: Settings,
     folder: Path,
     summaries: Sequence[Summary],
-    pairs: Sequence[Preferred],
+    pairs: Sequence[PreferencePair],
     sample: dict[str, Any],
     *,
     yes: bool,
     quiet: bool,
-) -> JudgeCalibration:
-    from epicrisis.evaluation.grading.calibration import calibrate as run
-    from epicrisis.evaluation.grading.cost_estimate import ask_first
-    from epicrisis.evaluation.grading.structured_requests import opened
+) -> GraderCalibration:
+    from epicrisis.evaluation.grading.calibration import calibrate_grader as run
+    from epicrisis.evaluation.grading.cost_estimate import cost_question
+    from epicrisis.evaluation.grading.model_client import open_model_client
 
     note_demo(settings, ["writer"])
-    async with opened(settings) as asker:
+    async with open_model_client(settings) as asker:
         answers: list[ScoredAnswer] = [each.response for each in summaries]
         talks = answers if sample["against_talk"] else []
         # A pair is two calls of about the same length.
-        asked = await ask_first(asker, settings, settings.model_for("writer"), [*answers, *answers, *answers], talks)
+        asked = await cost_question(
+            asker, settings, settings.model_for("writer"), [*answers, *answers, *answers], talks
+        )
         if asked is not None and not yes:
             confirm(asked)
         calls = (2 if sample["against_talk"] else 1) * len(summaries) + 2 * len(pairs)

@@ -22,11 +22,11 @@ def register(app: typer.Typer) -> None:
 @translated
 def list_(config: Config = None, json: Json = False) -> None:
     """Every model of the catalogue: its kind, size, licence, and whether it is here."""
-    from epicrisis.configuration import load
-    from epicrisis.models.catalogue import catalogue
-    from epicrisis.models.model_download import installed
+    from epicrisis.configuration import load_settings
+    from epicrisis.models.catalogue import load_catalogue
+    from epicrisis.models.model_download import list_installed_models
 
-    here = {model.name for model in installed(load({}, config).home)}
+    here = {model.name for model in list_installed_models(load_settings({}, config).home)}
     rows: list[dict[str, Any]] = [
         {
             "name": model.name,
@@ -37,7 +37,7 @@ def list_(config: Config = None, json: Json = False) -> None:
             "licence": model.licence,
             "description": model.description,
         }
-        for model in catalogue().values()
+        for model in load_catalogue().values()
     ]
     if json:
         show_json(rows)
@@ -61,13 +61,13 @@ def pull(
     """Fetch models and check their sha256. What is here already is not fetched again."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
-    from epicrisis.configuration import load
+    from epicrisis.configuration import load_settings
     from epicrisis.models import model_download as pulling
-    from epicrisis.models.catalogue import catalogue, pinned
+    from epicrisis.models.catalogue import get_pinned_model, load_catalogue
 
-    settings = load({"local_only": local_only or None}, config)
+    settings = load_settings({"local_only": local_only or None}, config)
     for name in names:
-        pinned(name, catalogue())
+        get_pinned_model(name, load_catalogue())
     folders = {}
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
     with Progress(*columns, console=open_console(stderr=True), disable=json) as bar:
@@ -77,7 +77,7 @@ def pull(
             def show(done: int, total: int, task: object = task) -> None:
                 bar.update(task, completed=done, total=total)  # type: ignore[arg-type]
 
-            folders[name] = str(pulling.pull(name, settings.home, show, local_only=settings.local_only))
+            folders[name] = str(pulling.pull_model(name, settings.home, show, local_only=settings.local_only))
     if json:
         show_json(folders)
     else:

@@ -11,8 +11,8 @@ import typer
 
 if TYPE_CHECKING:
     from epicrisis.corpus.note_documents import NoteCleaning
-    from epicrisis.corpus.note_tables import Columns
-    from epicrisis.corpus.removal_log import Removed
+    from epicrisis.corpus.note_tables import NoteColumns
+    from epicrisis.corpus.removal_log import RemovalSummary
 
 _PANEL = "Notes of patients: which column of a CSV file is what (MIMIC's are known)"
 
@@ -79,30 +79,30 @@ _COLUMNS = (
 )
 
 
-def said(context: typer.Context) -> tuple[Columns | None, NoteCleaning]:
+def said(context: typer.Context) -> tuple[NoteColumns | None, NoteCleaning]:
     """The columns that were named, `None` where none was; and how notes are taken in, with a ledger that holds texts.
 
     Raises InputError where columns are named for sources of another format, and for a time format that cannot be used.
     """
     from epicrisis.corpus.note_documents import NoteCleaning
-    from epicrisis.corpus.note_tables import Columns
-    from epicrisis.corpus.note_times import check_format
+    from epicrisis.corpus.note_tables import NoteColumns
+    from epicrisis.corpus.note_times import check_time_format
     from epicrisis.corpus.removal_log import RemovalLog
     from epicrisis.errors import InputError
 
     given = context.params
     named = {name: given[name] for name in _COLUMNS if given[name]}
-    columns = Columns(time=tuple(given["time"] or ()), **named)
-    if columns != Columns() and given["format"] not in (None, "notes"):
+    columns = NoteColumns(time=tuple(given["time"] or ()), **named)
+    if columns != NoteColumns() and given["format"] not in (None, "notes"):
         raise InputError(
             f"columns are of --format notes, not of {given['format']}: leave them out, or name that format"
         )
     if given["time_format"]:
-        check_format(given["time_format"])
+        check_time_format(given["time_format"])
     treatment = NoteCleaning(
         given["keep_boilerplate"], given["time_format"] or "", RemovalLog(hold=True), given["keep_superseded"]
     )
-    return (None if columns == Columns() else columns), treatment
+    return (None if columns == NoteColumns() else columns), treatment
 
 
 @contextmanager
@@ -120,9 +120,9 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def removed_lines(removed: Removed, library: Path) -> list[str]:
+def removed_lines(removed: RemovalSummary, library: Path) -> list[str]:
     """What to say of it: nothing of an addition without notes."""
-    from epicrisis.corpus.removal_log import NAME, WHOLE_NOTES
+    from epicrisis.corpus.removal_log import REMOVAL_LOG_FILE, WHOLE_NOTE_KINDS
 
     lines = []
     if removed.kinds:
@@ -131,8 +131,8 @@ def removed_lines(removed: Removed, library: Path) -> list[str]:
             f"({counted(kind.texts, 'text')})"
             for name, kind in removed.kinds.items()
         ]
-        lines.append(f"taken out: {'; '.join(parts)}; to be read in {library / NAME}")
-        if boilerplate := [name for name in removed.kinds if name not in WHOLE_NOTES]:
+        lines.append(f"taken out: {'; '.join(parts)}; to be read in {library / REMOVAL_LOG_FILE}")
+        if boilerplate := [name for name in removed.kinds if name not in WHOLE_NOTE_KINDS]:
             lines[-1] += f"; --keep-boilerplate leaves in: {', '.join(boilerplate)}"
         if "superseded" in removed.kinds:
             lines[-1] += "; --keep-superseded takes in what others replace"

@@ -31,16 +31,16 @@ from epicrisis.cli.options import (
 from epicrisis.cli.running import note_demo
 from epicrisis.cli.tables import say_sentence, show_data, show_table
 from epicrisis.cli.terminal import open_console, say, say_above
-from epicrisis.printable import shell_quoted
+from epicrisis.printable import quote_for_shell
 
 if TYPE_CHECKING:
-    from epicrisis.evaluation.grading.blind_pairs import Paired
-    from epicrisis.evaluation.grading.correctness import CorrectnessMark, OpenCase
-    from epicrisis.evaluation.grading.grader_replies import ReplyFile
-    from epicrisis.evaluation.grading.preference import PreferenceReply
+    from epicrisis.evaluation.grading.blind_pairs import BlindPairs
+    from epicrisis.evaluation.grading.correctness import CorrectnessGrade, OpenCase
+    from epicrisis.evaluation.grading.grader import GradeStore
+    from epicrisis.evaluation.grading.preference import PairGrade
     from epicrisis.settings import Settings
 
-    R = TypeVar("R", PreferenceReply, CorrectnessMark)
+    R = TypeVar("R", PairGrade, CorrectnessGrade)
 
 NOT_JUDGED = 2
 
@@ -84,14 +84,14 @@ def pairs(
     from itertools import chain
 
     from epicrisis.evaluation.experiments.open_ended import ARMS, JUDGING
-    from epicrisis.evaluation.grading.blind_pairs import KEY, pairs_of, write
-    from epicrisis.evaluation.runs.outcomes import read_records
+    from epicrisis.evaluation.grading.blind_pairs import KEY, make_pairs, write_pairs
+    from epicrisis.evaluation.runs.record import read_records
     from epicrisis.evaluation.runs.run_folder import RECORDS
 
     records = chain.from_iterable(read_records(run / RECORDS if run.is_dir() else run) for run in runs)
-    paired = pairs_of(records, ARMS, seed)
+    paired = make_pairs(records, ARMS, seed)
     output = output or (runs[0] if runs[0].is_dir() else runs[0].parent) / JUDGING
-    write(paired, output)
+    write_pairs(paired, output)
     told = {
         "pairs": len(paired.pairs),
         "same_words": len(paired.key.same),
@@ -136,9 +136,9 @@ def judge(
     """Let a model judge the pairs, each in both orders. Interrupted, the same command goes on."""
     from epicrisis.cli.screen import usage_line
     from epicrisis.evaluation.experiments.open_ended import MODELS
-    from epicrisis.evaluation.grading.blind_pairs import read
+    from epicrisis.evaluation.grading.blind_pairs import read_pairs
 
-    paired = read(folder)
+    paired = read_pairs(folder)
     settings, role = _settings(context, config, folder, patients=paired.key.patients)
     output = output or folder / MODELS.replace("*", plain_name(settings.model_for(role).name))
     file = asyncio.run(_judged(settings, role, paired, output, json))
@@ -155,10 +155,10 @@ def judge(
 
 def _settings(context: typer.Context, config: Path | None, folder: Path, *, patients: bool) -> tuple[Settings, str]:
     """What the command was told, and the role that the judge plays in it."""
-    from epicrisis.components import guarded_run
-    from epicrisis.configuration import load
+    from epicrisis.components import protect_run_folder
+    from epicrisis.configuration import load_settings
 
-    settings = guarded_run(load(said(context), config), folder, patients)
+    settings = protect_run_folder(load_settings(said(context), config), folder, patients)
     if patients and settings.cache.path is None:
         # What quotes patients' records is not kept among the models.
         settings = settings.model_copy(update={"cache": settings.cache.model_copy(update={"mode": "off"})})
@@ -179,17 +179,15 @@ async def _show(replies: AsyncIterator[R], name: Callable[[R], str], total: int,
             bar.advance(task)
 
 
-async def _judged(
-    settings: Settings, role: str, paired: Paired, output: Path, json: bool
-) -> ReplyFile[PreferenceReply]:
-    from epicrisis.evaluation.grading.preference import ORDERS, judge, verdict_file
-    from epicrisis.evaluation.grading.structured_requests import opened
+async def _judged(settings: Settings, role: str, paired: BlindPairs, output: Path, json: bool) -> GradeStore[PairGrade]:
+    from epicrisis.evaluation.grading.model_client import open_model_client
+    from epicrisis.evaluation.grading.preference import ORDERS, grade_pairs, open_preference_store
 
-    async with opened(settings, role) as asker:
-        file = verdict_file(output, asker)
+    async with open_model_client(settings, role) as asker:
+        file = open_preference_store(output, asker)
         total = len(paired.pairs) * len(ORDERS)
         done = sum(file.is_done((pair.id, order)) for pair in paired.pairs for order in ORDERS)
-        await _show(judge(paired.pairs, asker, file), lambda reply: reply.pair, total, done, json)
+        await _show(grade_pairs(paired.pairs, asker, file), lambda reply: reply.pair, total, done, json)
     return file
 
 
@@ -251,15 +249,15 @@ def mark(
     """
     from epicrisis.cli.screen import usage_line
     from epicrisis.errors import InputError
-    from epicrisis.evaluation.grading.correctness import MARKING, open_cases
+    from epicrisis.evaluation.grading.correctness import CORRECTNESS_FOLDER, read_open_cases
 
-    cases = open_cases(run)
+    cases = read_open_cases(run)
     to_mark = sum(case.to_mark for case in cases)
     if not to_mark:
         raise InputError(f"{run} has no answer to mark: name a run of open questions that have a reference (`gold`)")
     folder = run if run.is_dir() else run.parent
     settings, role = _settings(context, config, folder, patients=any(case.patient for case in cases))
-    output = output or folder / MARKING / f"{plain_name(settings.model_for(role).name)}.jsonl"
+    output = output or folder / CORRECTNESS_FOLDER / f"{plain_name(settings.model_for(role).name)}.jsonl"
     file = asyncio.run(_marked(settings, role, cases, output, json))
     states = [reply.state for reply in file.replies.values()]
     if json:
@@ -277,15 +275,15 @@ def mark(
 
 async def _marked(
     settings: Settings, role: str, cases: Sequence[OpenCase], output: Path, json: bool
-) -> ReplyFile[CorrectnessMark]:
-    from epicrisis.evaluation.grading.correctness import mark, mark_file
-    from epicrisis.evaluation.grading.structured_requests import opened
+) -> GradeStore[CorrectnessGrade]:
+    from epicrisis.evaluation.grading.correctness import grade_cases, open_correctness_store
+    from epicrisis.evaluation.grading.model_client import open_model_client
 
-    async with opened(settings, role) as asker:
-        file = mark_file(output, asker, cases)
+    async with open_model_client(settings, role) as asker:
+        file = open_correctness_store(output, asker, cases)
         to_mark = [case for case in cases if case.to_mark]
         done = sum(file.is_done(case.key) for case in to_mark)
-        await _show(mark(to_mark, asker, file), lambda reply: reply.key, len(to_mark), done, json)
+        await _show(grade_cases(to_mark, asker, file), lambda reply: reply.key, len(to_mark), done, json)
     return file
 
 
@@ -299,19 +297,19 @@ def marks(
 ) -> None:
     """What the marks come to: the share correct by each judge and by their majority, and how far they agree."""
     from epicrisis.errors import InputError
-    from epicrisis.evaluation.grading.correctness import WROTE, marking_of
-    from epicrisis.evaluation.grading.correctness_tables import conclusions, tables
+    from epicrisis.evaluation.grading.correctness import WROTE, read_correctness
+    from epicrisis.evaluation.grading.correctness_tables import correctness_conclusions, correctness_tables
 
-    marking = marking_of(run, files or None)
+    marking = read_correctness(run, files or None)
     if not marking.judges:
         raise InputError(
-            f"nobody has marked {run}: let a model do it (epicrisis open-ended mark {shell_quoted(run)} --model URL)"
+            f"nobody has marked {run}: let a model do it (epicrisis open-ended mark {quote_for_shell(run)} --model URL)"
         )
     found = {" and ".join(sorted(marking.models[WROTE])): marking}
     if json:
-        show_data({"conclusions": conclusions(found), "tables": tables(found)})
+        show_data({"conclusions": correctness_conclusions(found), "tables": correctness_tables(found)})
         return
-    for table in tables(found):
+    for table in correctness_tables(found):
         show_table(table)
-    for sentence in conclusions(found):
+    for sentence in correctness_conclusions(found):
         say_sentence(sentence)

@@ -153,7 +153,7 @@ def said(context: typer.Context) -> dict[str, Any]:
 
     Raises SettingsError where --setting is none.
     """
-    from epicrisis.configuration import merged, overrides
+    from epicrisis.configuration import merge_tables, parse_overrides
 
     flags: dict[str, Any] = {}
     for name, value in context.params.items():
@@ -166,4 +166,4 @@ def said(context: typer.Context) -> dict[str, Any]:
             place = place.setdefault(table, {})
         unsaid = value in ([], ()) or (name in _SWITCHES and not value)
         place[key] = None if unsaid else value
-    return merged(flags, overrides(context.params.get("setting") or ()))
+    return merge_tables(flags, parse_overrides(context.params.get("setting") or ()))

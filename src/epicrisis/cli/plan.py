@@ -49,7 +49,7 @@ from epicrisis.cli.questions import many, one
 from epicrisis.cli.terminal import open_console
 
 if TYPE_CHECKING:
-    from epicrisis.plan.cost_plan import CostPlan, Range, StrategyPlan
+    from epicrisis.plan.cost_plan import CostPlan, CostRange, StrategyPlan
     from epicrisis.settings import Settings
     from epicrisis.types import Question
 
@@ -114,9 +114,9 @@ def plan(
 
     Searches the library and counts the prompts; but for --time no model is asked anything.
     """
-    from epicrisis.configuration import load
+    from epicrisis.configuration import load_settings
 
-    settings = load({**said(context), "strategy": None}, config)
+    settings = load_settings({**said(context), "strategy": None}, config)
     questions, skipped = _asked(question, options, file)
     made = asyncio.run(_planned(settings, library, questions, strategy, sample, time, json))
     if json:
@@ -153,8 +153,8 @@ async def _planned(
 
     from epicrisis.errors import SettingsError
     from epicrisis.pipeline import STRATEGIES
-    from epicrisis.plan.planning import PLAIN
-    from epicrisis.plan.planning import plan as planned
+    from epicrisis.plan.planning import DEFAULT_STRATEGIES
+    from epicrisis.plan.planning import estimate_costs as planned
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=open_console(stderr=True), disable=quiet, transient=True) as progress:
@@ -163,7 +163,7 @@ async def _planned(
         def advance(total: int) -> None:
             progress.update(task, advance=1, total=total)
 
-        wanted = list(dict.fromkeys(strategies or PLAIN))
+        wanted = list(dict.fromkeys(strategies or DEFAULT_STRATEGIES))
         if unknown := [name for name in wanted if name not in STRATEGIES]:
             raise SettingsError(f"there is no strategy {unknown[0]!r}: known are {', '.join(STRATEGIES)}")
         return await planned(settings, library, questions, wanted, sample=sample, timed=timed, advance=advance)
@@ -203,7 +203,7 @@ def _rows(plan: StrategyPlan) -> Iterator[tuple[str, ...]]:
     yield from zip(names, ("least", "expected", "most"), *columns, strict=True)
 
 
-def _column(figure: Range, shown: Callable[[float], str]) -> list[str]:
+def _column(figure: CostRange, shown: Callable[[float], str]) -> list[str]:
     return [shown(figure.least), shown(figure.expected), shown(figure.most)]
 
 
@@ -244,9 +244,9 @@ def _count(value: float) -> str:
 
 
 def _dollars(value: float) -> str:
-    from epicrisis.plan.cost_plan import dollars
+    from epicrisis.plan.cost_plan import format_dollars
 
-    return dollars(value)
+    return format_dollars(value)
 
 
 def _time(seconds: float) -> str:
@@ -255,5 +255,5 @@ def _time(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:,.1f} h"
 
 
-def _percent(figure: Range) -> str:
+def _percent(figure: CostRange) -> str:
     return f"{100 * figure.margin / figure.expected:.1f} %" if figure.expected else "0 %"

@@ -28,7 +28,7 @@ from epicrisis.cli.options import (
 )
 from epicrisis.cli.tables import say_sentence, show_data, show_findings, show_table
 from epicrisis.cli.terminal import open_console, say, say_text
-from epicrisis.printable import shell_quoted
+from epicrisis.printable import quote_for_shell
 
 if TYPE_CHECKING:
     from epicrisis.answers import Usage
@@ -121,13 +121,13 @@ def calibrate(
     among the first 3 nor the last 3 (middle); not found (not-retrieved); one of several is (several-...). Ends with the
     lines for the settings file.
     """
-    from epicrisis.configuration import load
+    from epicrisis.configuration import load_settings
     from epicrisis.evaluation.experiments import preflight_calibration
     from epicrisis.evaluation.experiments.preflight import PAPERS_RULE, definitions, guards_table
     from epicrisis.evaluation.experiments.preflight_savings import errors_table, estimate_savings, savings_table
     from epicrisis.privacy import set_local_only
 
-    settings = load(said(context), config)
+    settings = load_settings(said(context), config)
     if settings.local_only:
         set_local_only(True)
     target, (charged, told) = _target(recall), _price(settings, price)
@@ -166,7 +166,7 @@ def study(settings: Settings, library: Path, sets: Sequence[str], data: Path | N
         return
     show_findings(found)
     say()
-    say(f"kept in {folder} (epicrisis report {shell_quoted(folder)} -o report.html)")
+    say(f"kept in {folder} (epicrisis report {quote_for_shell(folder)} -o report.html)")
 
 
 def _target(recall: str) -> float | None:
@@ -190,8 +190,8 @@ def _price(settings: Settings, stated: tuple[float, float] | None) -> tuple[Call
 
     from epicrisis.answers import Usage
     from epicrisis.errors import InputError
-    from epicrisis.models.chat.prices import price_of, stated_cost
-    from epicrisis.privacy import without_secrets
+    from epicrisis.models.chat.prices import build_cost_function, compute_cost
+    from epicrisis.privacy import strip_secrets
     from epicrisis.settings import Price
 
     if stated is not None:
@@ -199,9 +199,9 @@ def _price(settings: Settings, stated: tuple[float, float] | None) -> tuple[Call
             raise InputError("--usd-per-million-tokens takes two prices of 0 or more: of input and of output")
         price = Price(input=stated[0], output=stated[1])
         told = f"{price.input:g} and {price.output:g} US dollars for a million tokens of input and of output, as given"
-        return lambda usage: stated_cost(usage, price), told
+        return lambda usage: compute_cost(usage, price), told
     writer = settings.model_for("writer")
-    charged, name = price_of(writer), without_secrets(writer.name)
+    charged, name = build_cost_function(writer), strip_secrets(writer.name)
     if charged(Usage()) is None:
         return charged, f"not known for {name}; give it with --usd-per-million-tokens INPUT OUTPUT"
     return charged, f"that of {name}, for every call; --usd-per-million-tokens INPUT OUTPUT tells another"
@@ -239,12 +239,12 @@ def rankings(
     """The rankings of all questions, those that are in the file already not made again, and what their prompts take."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from epicrisis.components import scope_of
+    from epicrisis.components import build_scope
     from epicrisis.evaluation.experiments.preflight_savings import estimated_shape
     from epicrisis.evaluation.experiments.recorded_rankings import DEPTH, RankingStore, open_rankers, record_rankings
 
     def scope(question: Question) -> Scope:
-        return scope_of(settings.scope, question=question)
+        return build_scope(settings.scope, question=question)
 
     found: list[tuple[Question, QuestionRankings]] = []
     total = sum(len(questions) for _, questions in asked)
@@ -283,7 +283,7 @@ def _lines(fitted: PreflightCalibration, settings: Settings) -> tuple[str, str]:
     from math import isinf
 
     from epicrisis.evaluation.experiments.preflight_calibration import settings_text
-    from epicrisis.privacy import without_secrets
+    from epicrisis.privacy import strip_secrets
 
     rule = fitted.rule
     if isinf(rule.threshold):
@@ -296,5 +296,5 @@ def _lines(fitted: PreflightCalibration, settings: Settings) -> tuple[str, str]:
     counted = "" if settings.count is None else f'count = "{settings.count}"\n'
     lines = counted + settings_text(fitted)
     if rule.signal.kind == "reranker-overlap" and settings.rerank.name is not None:
-        lines += f'[rerank]\nname = "{without_secrets(settings.rerank.name)}"\n'
+        lines += f'[rerank]\nname = "{strip_secrets(settings.rerank.name)}"\n'
     return lines, "For the settings file (epicrisis.toml, or the one named with --config):"

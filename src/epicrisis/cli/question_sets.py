@@ -100,6 +100,6 @@ def pull(
 
 
 def _settings(home: Path | None, config: Path | None, local_only: bool = False) -> Settings:
-    from epicrisis.configuration import load
+    from epicrisis.configuration import load_settings
 
-    return load({"home": home, "local_only": local_only or None}, config)
+    return load_settings({"home": home, "local_only": local_only or None}, config)

@@ -18,12 +18,12 @@ def one(text: str, options: str | None, patient: str | None = None) -> Question:
 
     `-` stands for a question on standard input. Raises InputError where that is no text in UTF-8.
     """
-    from epicrisis.api import as_question
+    from epicrisis.api import build_question
 
     if text == "-":
         text = typed()
     listed = [part.strip() for part in options.split(",") if part.strip()] if options else None
-    return replace(as_question(text, listed), patient=patient)
+    return replace(build_question(text, listed), patient=patient)
 
 
 def typed() -> str:

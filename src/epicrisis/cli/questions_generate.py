@@ -31,7 +31,7 @@ from epicrisis.cli.running import note_demo
 from epicrisis.cli.terminal import open_console, say, say_above, say_lines
 
 if TYPE_CHECKING:
-    from epicrisis.evaluation.synthesis.questions import Drawn, GeneratedQuestion, QuestionFile
+    from epicrisis.evaluation.synthesis.questions import GeneratedQuestion, PassageSample, QuestionStore
     from epicrisis.settings import Settings
 
 INCOMPLETE = 2
@@ -75,13 +75,13 @@ def generate(
     """
     from epicrisis.answers import Usage
     from epicrisis.cli.screen import usage_line
-    from epicrisis.components import guarded, scope_of
-    from epicrisis.configuration import load
-    from epicrisis.evaluation.synthesis.questions import draw
+    from epicrisis.components import build_scope, protect_patient_data
+    from epicrisis.configuration import load_settings
+    from epicrisis.evaluation.synthesis.questions import draw_passages
 
-    settings = guarded(load(said(context), config), *sources)
+    settings = protect_patient_data(load_settings(said(context), config), *sources)
     note_demo(settings, ["writer"])
-    drawn = draw(sources, n, settings.seed, scope_of(settings.scope))
+    drawn = draw_passages(sources, n, settings.seed, build_scope(settings.scope))
     for item in drawn.skipped:
         say(f"epicrisis: {', '.join(filter(None, (item.path, item.where)))}: {item.reason}", err=True)
     file, made = asyncio.run(_generated(settings, drawn, output, json))
@@ -100,7 +100,7 @@ def generate(
         fail(f"{len(drawn.skipped)} items could not be read, named above", INCOMPLETE)
 
 
-def _lines(drawn: Drawn, n: int, states: Counter[str], alike: list[tuple[str, str]], output: Path) -> list[str]:
+def _lines(drawn: PassageSample, n: int, states: Counter[str], alike: list[tuple[str, str]], output: Path) -> list[str]:
     short = f" (all there are; {n} were asked for)" if len(drawn.passages) < n else ""
     lines = [
         f"{len(drawn.passages)} passages{short}; in {output}: {states['proposed']} questions proposed, "
@@ -116,21 +116,21 @@ def _lines(drawn: Drawn, n: int, states: Counter[str], alike: list[tuple[str, st
 
 
 async def _generated(
-    settings: Settings, drawn: Drawn, output: Path, json: bool
-) -> tuple[QuestionFile, list[GeneratedQuestion]]:
+    settings: Settings, drawn: PassageSample, output: Path, json: bool
+) -> tuple[QuestionStore, list[GeneratedQuestion]]:
     from rich.progress import Progress
 
-    from epicrisis.components import scope_of
-    from epicrisis.evaluation.grading.structured_requests import opened
-    from epicrisis.evaluation.synthesis.questions import QuestionFile, generate, recipe
+    from epicrisis.components import build_scope
+    from epicrisis.evaluation.grading.model_client import open_model_client
+    from epicrisis.evaluation.synthesis.questions import QuestionStore, generate_questions, recipe
 
     made = []
-    async with opened(settings) as asker:
-        file = QuestionFile(output, recipe(asker))
+    async with open_model_client(settings) as asker:
+        file = QuestionStore(output, recipe(asker))
         done = sum(passage.id in file.passages for passage in drawn.passages)
         with Progress(console=open_console(stderr=True), disable=json) as bar:
             task = bar.add_task("Asking", total=len(drawn.passages), completed=done)
-            async for each in generate(drawn.passages, asker, file, scope_of(settings.scope)):
+            async for each in generate_questions(drawn.passages, asker, file, build_scope(settings.scope)):
                 made.append(each)
                 if each.failure is not None:
                     say_above(bar, f"{each.passage.id}: {each.failure.message}")

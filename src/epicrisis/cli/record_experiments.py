@@ -56,13 +56,13 @@ def asked(
 
     Without a library one is made of the set's notes, beside the runs; the set's other experiments find it there.
     """
-    from epicrisis.configuration import load, merged
-    from epicrisis.evaluation.experiments.record_cases import load_record_sets, plan_record_experiment
-    from epicrisis.evaluation.experiments.registry import find_experiment as called
-    from epicrisis.evaluation.experiments.run_findings import read_findings
+    from epicrisis.configuration import load_settings, merge_tables
+    from epicrisis.evaluation.experiments.record_cases import prepared, record_sets
+    from epicrisis.evaluation.experiments.registry import experiment as called
+    from epicrisis.evaluation.experiments.run_findings import findings_of
 
     wanted = called(name)
-    sets = load_record_sets(wanted, request)
+    sets = record_sets(wanted, request)
     for one in sets:
         for notice in one.notices:
             say(f"note: {one.name}: {notice}", err=True)
@@ -72,7 +72,9 @@ def asked(
     failed = 0
     for each in (None, *also):
         changes: dict[str, Any] = {} if each is None else {"models": {"writer": {"name": each}}}
-        settings = load(merged(merged({**STUDIED, "strategy": wanted.strategy}, flags), changes), config)
+        settings = load_settings(
+            merge_tables(merge_tables({**STUDIED, "strategy": wanted.strategy}, flags), changes), config
+        )
         path = library or _library_of(sets, request.data or Path(), settings, chunk_tokens)
         _fill(path, sets, settings, chunk_tokens, quiet=json)
         model = settings.model_for("writer").name
@@ -81,11 +83,11 @@ def asked(
         )
 
         async def planned(pipeline: Pipeline, settings: Settings = settings) -> tuple[RunPlan, Sequence[Case]]:
-            return await plan_record_experiment(wanted, request, sets, settings, pipeline)
+            return await prepared(wanted, request, sets, settings, pipeline)
 
         runs[folder] = asyncio.run(run_cases(settings, path, folder, planned, yes=yes, quiet=json))
         failed += _measure(folder, measures, settings, path, yes=yes, quiet=json)
-    show_runs(read_findings(list(runs)), runs, json=json)
+    show_runs(findings_of(list(runs)), runs, json=json)
     if failed:
         fail(f"{failed} measures failed; the same command makes them again", NOT_MEASURED)
 
@@ -106,10 +108,10 @@ def _library_of(sets: Sequence[RecordSet], data: Path, settings: Settings, chunk
 def _fill(path: Path, sets: Sequence[RecordSet], settings: Settings, chunk_tokens: int | None, *, quiet: bool) -> None:
     from rich.status import Status
 
-    from epicrisis.evaluation.experiments.record_cases import add_notes
+    from epicrisis.evaluation.experiments.record_cases import fill
 
     with Status("Reading the notes", console=open_console(stderr=True, quiet=quiet)) as status:
-        report = add_notes(
+        report = fill(
             path,
             sets,
             settings,
@@ -130,9 +132,9 @@ def _tell(path: Path, report: IngestReport) -> None:
 def _measure(folder: Path, measures: Measures, settings: Settings, library: Path, *, yes: bool, quiet: bool) -> int:
     """Measures what can be measured of the answers; how many measures failed."""
     from epicrisis.cli.measure import measure_run
-    from epicrisis.evaluation.grading.responses import responses
+    from epicrisis.evaluation.grading.scored_answers import read_answers
 
-    if not any(each.measurable for each in responses(folder)):
+    if not any(each.measurable for each in read_answers(folder)):
         return 0
     against = library if measures.judges and measures.against_notes else None
     return measure_run(

@@ -49,9 +49,9 @@ def report(
         _check(output)
     findings = read_findings(runs)
     if output is not None:
-        from epicrisis.report.page import page
+        from epicrisis.report.page import render_page
 
-        _write(output, page(findings, title, plots=plots))
+        _write(output, render_page(findings, title, plots=plots))
     if json:
         show_data(findings)
     elif output is not None:

@@ -16,7 +16,7 @@ import typer
 from epicrisis.cli.common import INTERRUPTED, fail, plain_name
 from epicrisis.cli.tables import show_data, show_findings
 from epicrisis.cli.terminal import open_console, say, say_above
-from epicrisis.printable import shell_quoted
+from epicrisis.printable import quote_for_shell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,21 +55,22 @@ async def run_cases(
     """Asks what has no record in the folder yet. `planned` says what the run asks, over the open pipeline."""
     from epicrisis.errors import InputError
     from epicrisis.evaluation.analysis.run_progress import Standing
-    from epicrisis.evaluation.runs.energy import SessionEnergy, metered
-    from epicrisis.evaluation.runs.outcomes import outcome_of_record, read_records
+    from epicrisis.evaluation.runs.energy import SessionEnergy, measure_energy
+    from epicrisis.evaluation.runs.outcomes import score_record
+    from epicrisis.evaluation.runs.record import read_records
     from epicrisis.evaluation.runs.run_folder import MANIFEST, RECORDS, Run
     from epicrisis.evaluation.runs.runner import answer_cases
     from epicrisis.pipeline import Pipeline
-    from epicrisis.plan.confirmation import ask_first
+    from epicrisis.plan.confirmation import confirmation_question
 
     async def agreed(left: Sequence[Case]) -> None:
         questions, treatments = [case.question for case in left], [case.treatment for case in left]
-        if not yes and (asked := await ask_first(pipeline, settings, questions, treatments)) is not None:
+        if not yes and (asked := await confirmation_question(pipeline, settings, questions, treatments)) is not None:
             confirm(asked)
 
     async with Pipeline.open(settings, library) as pipeline:
         if pipeline.opened is not None and pipeline.opened.library.count() == (0, 0):
-            add = f"epicrisis library add {shell_quoted(str(library))}"
+            add = f"epicrisis library add {quote_for_shell(str(library))}"
             raise InputError(f"{library} holds no document: add some with `{add} FILES`")
         note_demo(settings, settings.roles)
         with _working("Preparing the cases", quiet):
@@ -85,16 +86,16 @@ async def run_cases(
                 await agreed([case for case in cases if not run.records.is_done(case.key)])
             standing = Standing()
             if run.records.states:
-                standing.known(map(outcome_of_record, read_records(folder / RECORDS)))
+                standing.known(map(score_record, read_records(folder / RECORDS)))
             told: set[str] = set()
             keep = run.took if run.left else _forget
-            with _bars(cases, standing, quiet) as show, metered(settings, keep) as meter:
+            with _bars(cases, standing, quiet) as show, measure_energy(settings, keep) as meter:
                 async for case, answer in answer_cases(pipeline, cases, run.records, pipeline.at_once):
                     if answer is not None:
                         meter.calls += answer.usage.calls
                         standing.add(case, answer)
                         show(_remarks(case, answer, told))
-            _tell_long(cases, run.records.long, settings)
+            _tell_long(cases, run.records.long_questions, settings)
             return run.close()
 
 
@@ -162,7 +163,7 @@ def show_runs(
         for folder, manifest in runs.items():
             states = ", ".join(f"{count} {state}" for state, count in manifest.states.items())
             say()
-            report = f"epicrisis report {shell_quoted(folder)} -o report.html"
+            report = f"epicrisis report {quote_for_shell(folder)} -o report.html"
             say(f"{states or 'nothing was asked'}; kept in {folder} ({report})")
             say(usage_line(Usage(**manifest.usage)))
     if failed := sum(manifest.states.get("failed", 0) for manifest in runs.values()):

@@ -54,14 +54,18 @@ def score(
     Abstained, unparsed and empty replies stand apart; MIRAGE's scorings, which put a letter where a reply has none,
     give its published figures to the digit.
     """
-    from epicrisis.configuration import load
-    from epicrisis.evaluation.rescoring.readings import SCORINGS
-    from epicrisis.evaluation.rescoring.rescoring import rescored, table
+    from epicrisis.configuration import load_settings
+    from epicrisis.evaluation.rescoring.rescoring import make_table, rescore_runs
+    from epicrisis.evaluation.rescoring.scores import SCORINGS
 
-    found = rescored(
-        runs, load(config=config).home, scorings=(scoring,) if scoring else SCORINGS, dataset=dataset, data=data
+    found = rescore_runs(
+        runs,
+        load_settings(config=config).home,
+        scorings=(scoring,) if scoring else SCORINGS,
+        dataset=dataset,
+        data=data,
     )
     if json:
         show_data(found)
     else:
-        show_table(table(found))
+        show_table(make_table(found))

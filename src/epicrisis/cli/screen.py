@@ -18,29 +18,28 @@ from epicrisis.answers import (
     Answer,
     Answered,
     AnswerStarted,
-    Called,
     Citation,
-    Delta,
     Draft,
     Drafted,
     Event,
     ExamplesFound,
     MapFinished,
     MapStarted,
+    ModelCalled,
     Notice,
-    Partial,
+    PartialAnswer,
     PreflightChecked,
     Retrieved,
+    TextDelta,
     Usage,
     Vote,
     Voted,
-    Withheld,
+    WithheldAnswer,
 )
 from epicrisis.cli.terminal import open_console
-from epicrisis.facets import ArticleMark
-from epicrisis.printable import GUTTER, printable, printable_lines
-from epicrisis.prompts import MARKS
-from epicrisis.types import Preflight, Question, Ranking
+from epicrisis.printable import GUTTER, printable, split_printable_lines
+from epicrisis.prompts import MARK_LABELS
+from epicrisis.types import ArticleMark, Preflight, Question, Ranking
 
 SNIPPET = 90
 LISTED = 5
@@ -70,15 +69,15 @@ class Screen:
             MapStarted: self._map_started,
             MapFinished: lambda event: self._map_finished(event.partial),
             AnswerStarted: self._answer_started,
-            Delta: self._delta,
+            TextDelta: self._delta,
             Notice: self._notice,
             Answered: lambda event: self.answer(event.answer),
-            Called: lambda event: None,
+            ModelCalled: lambda event: None,
         }
 
     def show(self, event: Event) -> None:
         """One event, as soon as it happens."""
-        if self._streaming and not isinstance(event, Delta):
+        if self._streaming and not isinstance(event, TextDelta):
             self._console.print()
             self._streaming = False
         self._shows[type(event)](event)
@@ -107,7 +106,7 @@ class Screen:
 
     def _told(self, head: str, text: str = "", style: str = "") -> None:
         """Print the program's own words (markup), and after them a text from outside with its further lines below."""
-        first, *rest = printable_lines(text)
+        first, *rest = split_printable_lines(text)
         self._print(Text.from_markup(f"{head}{escape(first)}", style=style, emoji=False))
         for line in rest:
             self._print(Text(f"{GUTTER}{line}", style=style))
@@ -132,7 +131,7 @@ class Screen:
     def _map_started(self, event: MapStarted) -> None:
         self._told(f"[bold]Map {event.partition + 1}[/bold] reads {len(event.passages)} passages")
 
-    def _map_finished(self, partial: Partial) -> None:
+    def _map_finished(self, partial: PartialAnswer) -> None:
         head = f"[bold]Map {partial.partition + 1}[/bold]"
         if partial.state == "failed":
             self._told(f"{head} failed: ", partial.failure.message if partial.failure else "no reason given")
@@ -149,7 +148,8 @@ class Screen:
 
     def _vote(self, vote: Vote) -> None:
         head = f"[bold]Vote {vote.number + 1}[/bold]"
-        order = "" if list(vote.shown) == sorted(vote.shown) else f" (shown as {''.join(vote.shown)})"
+        letters = "".join(vote.letter_order)
+        order = "" if letters == "".join(sorted(letters)) else f" (shown as {letters})"
         if vote.state == "answered":
             self._told(f"{head}{order}: {vote.choice}. ", _snippet(vote.text))
         else:
@@ -170,11 +170,11 @@ class Screen:
         self._column = cell_len(f"{name}{what}: ")
         self._streaming = True
 
-    def _delta(self, event: Delta) -> None:
+    def _delta(self, event: TextDelta) -> None:
         """Print a piece of the reply; on a terminal a line ends where the terminal would break it."""
         width = self._console.width if self._console.is_terminal else None
         pieces: list[str] = []
-        for place, line in enumerate(printable_lines(event.text)):
+        for place, line in enumerate(split_printable_lines(event.text)):
             if place:
                 self._column = len(GUTTER)
                 pieces.append(f"\n{GUTTER}")
@@ -219,7 +219,7 @@ class Screen:
             self._told("[dim]Record read[/dim]: patient ", printable(answer.patient + name))
         self._told(f"[dim]{usage_line(answer.usage)}[/dim]")
 
-    def _withheld(self, question: Question, withheld: Withheld) -> None:
+    def _withheld(self, question: Question, withheld: WithheldAnswer) -> None:
         choice = f"{withheld.choice}. {question.options[withheld.choice]} — " if withheld.choice else ""
         reason = f"The model's answer is not trusted: {withheld.reason}."
         self._told("[bold]No answer[/bold] (abstained): ", reason)
@@ -253,7 +253,7 @@ def _listed(ids: Sequence[str]) -> str:
 
 def _marks(marks: Sequence[ArticleMark]) -> str:
     """What a reader must know of an article, in capitals: colour alone would say it to few."""
-    return f"[{', '.join(MARKS[mark] for mark in marks)}]" if marks else ""
+    return f"[{', '.join(MARK_LABELS[mark] for mark in marks)}]" if marks else ""
 
 
 def usage_line(usage: Usage) -> str:

@@ -88,10 +88,16 @@ def search(
     from dataclasses import replace
 
     from epicrisis.cli.screen import Screen
-    from epicrisis.components import open_retriever, scope_of
-    from epicrisis.configuration import load
+    from epicrisis.components import build_scope, open_library_search
+    from epicrisis.configuration import load_settings
     from epicrisis.errors import InputError
-    from epicrisis.evidence_selection import NO_TIME, NOTHING_LEFT, found, ordered, time_asked
+    from epicrisis.evidence_selection import (
+        EMPTY_MESSAGE,
+        NO_RESTRICTION,
+        find_evidence,
+        order_evidence,
+        resolve_time_restriction,
+    )
     from epicrisis.library.patients import MIXED
     from epicrisis.types import Question
 
@@ -99,20 +105,24 @@ def search(
         query = typed()
     if not query.strip():
         raise InputError("the query is empty: say what to look for")
-    settings = load({**said(context), "strategy": "rag"}, config)
-    with open_retriever(settings, library) as opened:
+    settings = load_settings({**said(context), "strategy": "rag"}, config)
+    with open_library_search(settings, library) as opened:
         patient = opened.patient_of(patient)
         opened.check(Question(query, patient=patient))
-        scope = scope_of(settings.scope, patient)
+        scope = build_scope(settings.scope, patient)
         wanted = patient is not None and settings.timeline
-        time = time_asked(query, lambda: opened.retriever.record(scope).passages) if wanted else NO_TIME
+        time = (
+            resolve_time_restriction(query, lambda: opened.retriever.record(scope).passages)
+            if wanted
+            else NO_RESTRICTION
+        )
         seen = replace(scope, hidden=scope.hidden | time.hidden)
-        ranking = ordered(settings, patient, found(settings, opened.retriever, query, seen))
+        ranking = order_evidence(settings, patient, find_evidence(settings, opened.retriever, query, seen))
         mixed = (MIXED,) if patient is not None and opened.rosters[0].is_mixed() else ()
         notes = (*ranking.notes, *time.said, *time.open, *mixed)
         if time.hidden and not ranking.hits:
-            ranking = ordered(settings, patient, found(settings, opened.retriever, query, scope))
-            notes = (*notes, NOTHING_LEFT, *ranking.notes)
+            ranking = order_evidence(settings, patient, find_evidence(settings, opened.retriever, query, scope))
+            notes = (*notes, EMPTY_MESSAGE, *ranking.notes)
         ranking = replace(ranking, notes=notes)
     if json:
         show_json(ranking)

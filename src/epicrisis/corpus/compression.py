@@ -1,64 +1,94 @@
-"""Files as bytes, unpacked where they are gzip; JSON from outside is looked at before it is parsed.
+"""Open plain and gzip files alike, with a limit on the unpacked size, and describe damage found while reading.
 
-A gzip file of 10 MB can unpack to 10 GB, and 10 MB of JSON can take 300 MB of memory: both are bounded here.
+A gzip file of 10 MB can unpack to 10 GB.
 """
 
 from __future__ import annotations
 
 import gzip
 import io
+import zlib
 from pathlib import Path
 from typing import IO, Any, cast
 
-MOST_TIMES = 200
-"""How many times its own size a gzip file may unpack to. Text unpacks to 3 to 30 times its size."""
-ALWAYS = 1024**3
-"""Bytes that any gzip file may unpack to."""
-MOST_VALUES = 20_000_000
-"""Values of a JSON file that is parsed as a whole: some 2 GB of memory."""
+from epicrisis.corpus.reader_base import os_error_reason
 
-_GZIP = b"\x1f\x8b"
+MAX_UNPACK_RATIO = 200
+"""Limit of the unpacked size as a multiple of the gzip file's size. Text unpacks to 3 to 30 times its size."""
+UNPACK_ALLOWANCE = 1024**3
+"""Bytes that any gzip file may unpack to, whatever its ratio."""
+READ_ERRORS = (OSError, EOFError, zlib.error)
+"""Exceptions raised while reading a damaged file; gzip's own error is an OSError."""
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_PIECE_BYTES = 1 << 20
 
 
 def open_packed(path: Path) -> IO[bytes]:
-    """Open a file for reading, unpacked where it is gzip.
+    """Open a file for reading and unpack it if it is gzip.
 
-    Raises OSError. Reading may raise EOFError and zlib.error too, and OSError where far too much is unpacked.
+    Raises OSError. Reading raises one of `READ_ERRORS` for a damaged file, and OSError beyond the size limit.
     """
     if not is_packed(path):
         return path.open("rb")
-    return cast(IO[bytes], io.BufferedReader(_Unpacked(path), 1 << 17))
+    return cast(IO[bytes], io.BufferedReader(_GzipReader(path), 1 << 17))
 
 
 def is_packed(path: Path) -> bool:
-    """Return whether the file is gzip: by its content, since browsers unpack `.gz` and keep the name."""
+    """Return whether the file's content is gzip. The name is not used: browsers unpack `.gz` and keep the name."""
     with path.open("rb") as file:
-        return file.read(2) == _GZIP
+        return file.read(2) == _GZIP_MAGIC
 
 
-def check_values(raw: bytes, most: int = MOST_VALUES) -> None:
-    """Raise ValueError for JSON of more than `most` values, counted from above by its commas and brackets."""
-    if sum(raw.count(mark) for mark in (b",", b"[", b"{")) > most:
-        raise ValueError(f"holds more than {most:,} values; split it")
+def describe_read_error(error: Exception) -> str:
+    """Return why a file breaks off and what to do, as one phrase."""
+    cause = os_error_reason(error) if isinstance(error, OSError) else str(error)
+    return f"the file breaks off ({cause}); fetch it again or recreate it"
 
 
-class _Unpacked(io.RawIOBase):
-    """What a gzip file unpacks to, as long as it is not too much."""
+def check_unpacks(path: Path) -> None:
+    """Read a gzip file to the checksum at its end. A plain file has no checksum and is not read.
+
+    Raises one of `READ_ERRORS`. A streaming reader reaches the checksum only after yielding any garbled text.
+    """
+    if is_packed(path):
+        with open_packed(path) as file:
+            while file.read(_PIECE_BYTES):
+                pass
+
+
+def describe_damage(path: Path, *, include_truncated: bool = True) -> str:
+    """Return why the file does not unpack, or an empty string if it does.
+
+    A truncated file is correct up to its end; `include_truncated=False` accepts it.
+    """
+    try:
+        check_unpacks(path)
+    except EOFError as error:
+        return describe_read_error(error) if include_truncated else ""
+    except (OSError, zlib.error) as error:
+        return describe_read_error(error)
+    return ""
+
+
+class _GzipReader(io.RawIOBase):
+    """The unpacked content of a gzip file, limited in size."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
-        self._most = max(ALWAYS, MOST_TIMES * path.stat().st_size)
+        self._limit = max(UNPACK_ALLOWANCE, MAX_UNPACK_RATIO * path.stat().st_size)
         self._file = gzip.GzipFile(path)
-        self._read = 0
+        self._size = 0
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         data = self._file.read1(len(buffer))
-        self._read += len(data)
-        if self._read > self._most:
-            raise OSError(f"it unpacks to more than {self._most / 2**30:.1f} GB, over {MOST_TIMES} times its size")
+        self._size += len(data)
+        if self._size > self._limit:
+            size = f"{self._limit / 2**30:.1f} GB"
+            raise OSError(f"it unpacks to more than {size}, over {MAX_UNPACK_RATIO} times its size")
         buffer[: len(data)] = data
         return len(data)
 

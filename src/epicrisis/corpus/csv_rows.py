@@ -1,73 +1,166 @@
-"""Rows of a CSV file of notes, plain or gzip, as a stream: each with the line it begins in, or why it was left out.
+"""Read rows of CSV files of notes, plain or gzip, as a stream: each row with its line number, or why it was skipped.
 
-A row that is broken is left out; after one whose quotes are broken nothing more is read, since what follows could be
-put into the wrong row, and so under the wrong patient. Memory is bounded by `LARGEST`, whatever the file holds. What a
-row looks like is told by its `Form`.
+A broken row is skipped. Reading stops at broken quotes, because the text after them could get into the wrong row, and
+so under the wrong patient. Memory is bounded by `MAX_ROW_BYTES`.
 """
 
 from __future__ import annotations
 
 import csv
 import re
-import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from epicrisis.corpus.csv_layout import CsvLayout
-from epicrisis.corpus.jsonl import open_packed
-from epicrisis.corpus.reader_base import Skipped, because, check_file, shown
+from epicrisis.corpus.compression import READ_ERRORS, describe_read_error, open_packed
+from epicrisis.corpus.note_times import parse_note_time
+from epicrisis.corpus.reader_base import Skipped, check_file, printable_path
 from epicrisis.errors import InputError
 
-LARGEST = 10 * 1024 * 1024
-"""Bytes of a row. The longest note of MIMIC has about 60,000."""
-_ENDLESS = 4 * LARGEST
-"""Bytes of a row after which its end is no longer looked for: even of such a row delimiters and quotes are held."""
-_PIECE = 1 << 16
+MAX_ROW_BYTES = 10 * 1024 * 1024
+"""Limit of a row. The longest note of MIMIC has about 60,000 bytes."""
+_MAX_SEARCH_BYTES = 4 * MAX_ROW_BYTES
+"""Bytes after which the end of a row is no longer searched: delimiters and quotes of a long row are still kept."""
+_PIECE_BYTES = 1 << 16
 _DELIMITERS = (",", "\t", ";", "|")
-_QUOTES = "quotes within a field must be doubled, and fields that hold quotes or line ends be quoted"
+_QUOTES = "quotes within a field must be doubled, and fields with quotes or line ends must be quoted"
 _BOM = b"\xef\xbb\xbf"
+_NOT_STRUCTURE = re.compile(rb'[^",;\t|\r\n]+')
+_NUMBER_CHARACTERS = frozenset(" \t0123456789.+-<>=")
+"""Characters that may begin a cell in a table of findings."""
 
 
 @dataclass(frozen=True, slots=True)
 class CsvRow:
-    """One row of a file; `line` is where it begins, from 1."""
+    """One row of a file; `line` is the number of its first line, from 1."""
 
     line: int
     cells: list[str]
 
 
-def header(path: Path) -> tuple[list[str], str]:
-    """The cells of the first line, stripped, and the delimiter: of comma, tab, semicolon and bar what parts it most.
+@dataclass(frozen=True, slots=True)
+class CsvLayout:
+    """The number of columns of a file, its delimiter, and the positions of the columns that identify a row."""
 
-    Raises InputError for a path that is no file, and for a first line that cannot be one of column names.
+    columns: int
+    delimiter: str
+    patient: int
+    text: int
+    times: tuple[int, ...] = ()
+
+    def find_embedded_row(self, cells: Sequence[str]) -> int | None:
+        """Return the index of a line, within a quoted cell, with the form of a row; None if there is none.
+
+        The row's first line has the index 0. An unclosed quote draws such a line into the text of another row.
+
+        The line has as many delimiters before its text as a row, and a patient id of the same form. Then either its
+        times decide, or, without times, every cell must be as in a row: tables of findings use the same delimiters.
+        """
+        if len(cells) <= self.patient:
+            return None
+        mark = re.escape(self.delimiter)
+        beginning = re.compile(rf"\n(?:[^{mark}\n]*{mark}){{{max(self.text, self.patient)}}}")
+        lines_before = 0
+        for cell in cells:
+            for match in beginning.finditer(cell):
+                start = match.start() + 1
+                end = cell.find("\n", start)
+                line = cell[start : len(cell) if end < 0 else end].removesuffix("\r").split(self.delimiter)
+                if self._is_row(line, cells, is_last=end < 0):
+                    return lines_before + cell.count("\n", 0, start)
+            lines_before += cell.count("\n")
+        return None
+
+    def _is_row(self, line: Sequence[str], row: Sequence[str], is_last: bool) -> bool:
+        """Return whether the line resembles the row. `is_last`: it is the last line of its cell."""
+        if not _are_similar_ids(row[self.patient], line[self.patient]):
+            return False
+        times = [place for place in self.times if place <= max(self.text, self.patient) and line[place].strip()]
+        if times:
+            return all(_is_time(line[place], row[place] if place < len(row) else "") for place in times)
+        if not self._is_complete(line, is_last):
+            return False
+        for place, cell in enumerate(row[: len(line)]):
+            is_comparable = place != self.text and cell.strip() and line[place].strip()
+            if is_comparable and _cell_kind(cell) != _cell_kind(line[place]):
+                return False
+        return True
+
+    def _is_complete(self, line: Sequence[str], is_last: bool) -> bool:
+        """Return whether the line has every cell, or ends where its text begins; and its text does not look numeric."""
+        text = line[self.text]
+        if not text:
+            return is_last and len(line) == self.text + 1
+        return len(line) == self.columns and text[0] not in _NUMBER_CHARACTERS
+
+
+def _are_similar_ids(row_id: str, line_id: str) -> bool:
+    """Return whether both may be ids of one hospital, such as `P0012` and `P7`.
+
+    Ids that mix digits and letters freely must have the same length.
+    """
+    row_id, line_id = row_id.strip(), line_id.strip()
+    if not row_id or not line_id:
+        return False
+    has_digit = any(map(str.isdigit, line_id))
+    if has_digit and re.sub(r"[^\W_]", "x", row_id) == re.sub(r"[^\W_]", "x", line_id):
+        return True
+    return _shape(row_id) == _shape(line_id)
+
+
+def _shape(cell: str) -> str:
+    """Return the cell with `x` for each run of letters and `9` for each run of digits."""
+    return re.sub(r"\d+", "9", re.sub(r"[^\W\d_]+", "x", cell))
+
+
+def _is_time(cell: str, row_cell: str) -> bool:
+    """Return whether the cell is a time.
+
+    A year alone, which may be any number of four digits, counts only if the row's own time is one. An unreadable time
+    counts if it has the shape of the row's own.
+    """
+    cell, row_cell = cell.strip(), row_cell.strip()
+    if time := parse_note_time(cell):
+        return len(time[0]) > 4 or len(row_cell) == 4
+    return _shape(cell) == _shape(row_cell) and abs(len(cell) - len(row_cell)) <= 2
+
+
+def _cell_kind(cell: str) -> tuple[bool, bool]:
+    return cell[0].isspace(), any(map(str.isalpha, cell))
+
+
+def read_header(path: Path) -> tuple[list[str], str]:
+    """Return the stripped cells of the first line, and the delimiter: the one of , tab ; | that gives most cells.
+
+    Raises InputError for a path that is no file, and for a first line that cannot consist of column names.
     """
     check_file(path)
+    shown_path = printable_path(path)
     try:
         with open_packed(path) as file:
-            raw = file.readline(_PIECE).removeprefix(_BOM)
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{shown(path)}: {_why(error)}; fetch or make it again") from error
+            raw = file.readline(_PIECE_BYTES).removeprefix(_BOM)
+    except READ_ERRORS as error:
+        raise InputError(f"{shown_path}: {describe_read_error(error)}") from error
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in raw:
-        raise InputError(f"{shown(path)}: not UTF-8; if it is UTF-16: iconv -f UTF-16 -t UTF-8 FILE > NEW")
+        raise InputError(f"{shown_path}: not UTF-8; if it is UTF-16: iconv -f UTF-16 -t UTF-8 FILE > NEW")
     if raw.startswith(b"PK\x03\x04"):
-        raise InputError(f"{shown(path)}: a ZIP or Excel file; save the sheet as CSV (UTF-8)")
+        raise InputError(f"{shown_path}: a ZIP or Excel file; save the sheet as CSV (UTF-8)")
     try:
         line = raw.decode()
     except UnicodeDecodeError as error:
         raise InputError(
-            f"{shown(path)}: its first line is not UTF-8: iconv -f WINDOWS-1252 -t UTF-8 FILE > NEW"
+            f"{shown_path}: its first line is not UTF-8: iconv -f WINDOWS-1252 -t UTF-8 FILE > NEW"
         ) from error
-    parted = {mark: _parted(line, mark) for mark in _DELIMITERS}
-    if not any(parted.values()):
-        raise InputError(f"{shown(path)}: its first line is not one of column names: {_QUOTES}")
-    delimiter = max(_DELIMITERS, key=lambda mark: len(parted[mark]))
-    return [cell.strip() for cell in parted[delimiter]], delimiter
+    cells_by_mark = {mark: _split_header(line, mark) for mark in _DELIMITERS}
+    delimiter = max(_DELIMITERS, key=lambda mark: len(cells_by_mark[mark]))
+    if not cells_by_mark[delimiter]:
+        raise InputError(f"{shown_path}: its first line does not consist of column names: {_QUOTES}")
+    return list(map(str.strip, cells_by_mark[delimiter])), delimiter
 
 
-def _parted(line: str, mark: str) -> list[str]:
-    """Nothing where quotes say that this is not the delimiter: behind one that closes a name the delimiter comes."""
+def _split_header(line: str, mark: str) -> list[str]:
+    """Return the cells; none if quotes rule the delimiter out: a closing quote must precede a delimiter."""
     try:
         return next(csv.reader([line], delimiter=mark, strict=True), [])
     except csv.Error:
@@ -75,8 +168,8 @@ def _parted(line: str, mark: str) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
-    """What was made of a row. `is_broken`: its cells cannot be told apart, or are too few or too many."""
+class _ReadRow:
+    """A row, or why it was skipped. `is_broken`: its cells cannot be separated, or are too few or too many."""
 
     item: CsvRow | Skipped
     first: int
@@ -84,110 +177,122 @@ class _Read:
     is_broken: bool = False
 
 
-def rows(path: Path, form: CsvLayout) -> Iterator[CsvRow | Skipped]:
-    """The rows behind the first line, blank ones passed over; each with as many cells as the form has columns.
+def read_rows(path: Path, layout: CsvLayout) -> Iterator[CsvRow | Skipped]:
+    """Yield the rows after the first line, without blank ones; each has as many cells as the layout has columns.
 
-    A quote left open may be closed by one of another row. Each of these betrays it and ends the file in front of that
-    row: a line within its quotes that has the form of a row; too few cells in a row of several lines; a quote in a
-    patient's id; and, behind a row of several lines, one that is broken.
+    An unclosed quote may be closed by a quote of another row. These signs reveal it and end the file before that row: a
+    line within its quotes with the form of a row; too few cells in a row of several lines; a quote in a patient id;
+    and a broken row directly after a row of several lines.
     """
-    held: _Read | None = None
-    for read in _read(path, form):
-        if held and held.has_more_lines and read.is_broken:
+    previous: _ReadRow | None = None
+    for row in _parse_rows(path, layout):
+        if previous and previous.has_more_lines and row.is_broken:
             reason = (
-                f"line {read.first} begins a row that is broken, directly behind one of several lines (from line "
-                f"{held.first}): the quotes of either may be, so both are left out and nothing more was read: {_QUOTES}"
+                f"line {row.first} begins a broken row, directly after a row of several lines (from line "
+                f"{previous.first}): the quotes of either may be broken, so both are left out and nothing more was "
+                f"read: {_QUOTES}"
             )
-            yield Skipped(shown(path), f"after line {held.first - 1}", reason)
+            yield Skipped(printable_path(path), f"after line {previous.first - 1}", reason)
             return
-        if held:
-            yield held.item
-        held = read
-    if held:
-        yield held.item
+        if previous:
+            yield previous.item
+        previous = row
+    if previous:
+        yield previous.item
 
 
-def _read(path: Path, form: CsvLayout) -> Iterator[_Read]:
-    csv.field_size_limit(max(csv.field_size_limit(), 2 * LARGEST))
-    lines: _Lines | None = None
+def _parse_rows(path: Path, layout: CsvLayout) -> Iterator[_ReadRow]:
+    csv.field_size_limit(max(csv.field_size_limit(), 2 * MAX_ROW_BYTES))
+    lines: _LineSource | None = None
     try:
         with open_packed(path) as file:
-            lines = _Lines(file)
-            reader = csv.reader(lines, delimiter=form.delimiter, strict=True)
+            lines = _LineSource(file)
+            reader = csv.reader(lines, delimiter=layout.delimiter, strict=True)
             next(reader)
-            lines.begin()
+            lines.begin_row()
             for cells in reader:
-                if cells and (within := form.row_within(cells)) is not None:
-                    yield _Read(_drawn_in(path, lines.first, lines.first + within), lines.first)
-                    return
-                has_more_lines = lines.number > lines.first
-                if cells and _is_torn(cells, has_more_lines, form):
-                    raise csv.Error
                 if cells:
-                    fault = lines.fault or _fault(cells, form.columns)
-                    item = Skipped(shown(path), f"line {lines.first}", fault) if fault else CsvRow(lines.first, cells)
-                    yield _Read(item, lines.first, has_more_lines, len(cells) != form.columns)
-                lines.begin()
-    except _EndlessRow:
+                    embedded = layout.find_embedded_row(cells)
+                    if embedded is not None:
+                        yield _ReadRow(_embedded_row(path, lines.first, lines.first + embedded), lines.first)
+                        return
+                    has_more_lines = lines.number > lines.first
+                    if _has_broken_quotes(cells, has_more_lines, layout):
+                        raise csv.Error
+                    fault = lines.fault or _find_fault(cells, layout.columns)
+                    where = f"line {lines.first}"
+                    item = Skipped(printable_path(path), where, fault) if fault else CsvRow(lines.first, cells)
+                    yield _ReadRow(item, lines.first, has_more_lines, len(cells) != layout.columns)
+                lines.begin_row()
+    except csv.Error as error:
         assert lines is not None, "the file was opened"
-        reason = (
-            f"line {lines.first} begins a row of more than {_ENDLESS // 2**20} MB, and nothing more was read: look for "
-            "a missing quote"
-        )
-        yield _Read(Skipped(shown(path), f"after line {lines.first - 1}", reason), lines.first, is_broken=True)
-    except csv.Error:
-        assert lines is not None, "the file was opened"
-        reason = f"from the next row on the quotes or line ends are broken, and nothing more was read: {_QUOTES}"
-        yield _Read(Skipped(shown(path), f"after line {lines.first - 1}", reason), lines.first, is_broken=True)
-    except (OSError, EOFError, zlib.error) as error:
-        reason = f"the file breaks off ({_why(error)}); fetch or make it again"
+        if isinstance(error, _EndlessRow):
+            reason = (
+                f"line {lines.first} begins a row of more than {_MAX_SEARCH_BYTES // 2**20} MB, and nothing more was "
+                "read: look for a missing quote"
+            )
+        else:
+            reason = f"from the next row on the quotes or line ends are broken, and nothing more was read: {_QUOTES}"
+        skipped = Skipped(printable_path(path), f"after line {lines.first - 1}", reason)
+        yield _ReadRow(skipped, lines.first, is_broken=True)
+    except READ_ERRORS as error:
         number = lines.number if lines else 0
-        yield _Read(Skipped(shown(path), f"after line {number}", reason), number)
+        yield _ReadRow(Skipped(printable_path(path), f"after line {number}", describe_read_error(error)), number)
 
 
-def _is_torn(cells: list[str], has_more_lines: bool, form: CsvLayout) -> bool:
-    """Whether delimiters were taken as text, within quotes, or a quote as part of the patient's id."""
-    too_few = has_more_lines and len(cells) < form.columns
-    return too_few or (len(cells) > form.patient and '"' in cells[form.patient])
+def _has_broken_quotes(cells: list[str], has_more_lines: bool, layout: CsvLayout) -> bool:
+    """Return whether delimiters were read as quoted text, or a quote as part of the patient id."""
+    too_few = has_more_lines and len(cells) < layout.columns
+    return too_few or (len(cells) > layout.patient and '"' in cells[layout.patient])
 
 
-def _drawn_in(path: Path, first: int, line: int) -> Skipped:
+def _embedded_row(path: Path, first: int, line: int) -> Skipped:
     reason = (
-        f"line {line} has the form of a row but stands within quotes of the row of line {first}, and nothing more was "
-        "read: close those quotes, or, if the line is part of the note, put a word in front of it"
+        f"line {line} has the form of a row but is within quotes of the row of line {first}, and nothing more was "
+        "read: close those quotes, or, if the line is part of the note, put a word before it"
     )
-    return Skipped(shown(path), f"after line {first - 1}", reason)
+    return Skipped(printable_path(path), f"after line {first - 1}", reason)
+
+
+def _find_fault(cells: list[str], columns: int) -> str:
+    if len(cells) != columns:
+        return f"has {len(cells)} columns, the first line {columns}: {_QUOTES}"
+    return "holds a NUL character; create the file again" if "\0" in "".join(cells) else ""
 
 
 class _EndlessRow(csv.Error):
     """A row without an end."""
 
 
-class _Lines:
-    """A file's lines as text, for the csv module: `first` is the line in which the present row begins, `fault` what is
-    wrong with it. Of a row that is too long only quotes and delimiters are still given, so that its end is found."""
+class _LineSource:
+    """The lines of a file as text, for the csv module.
+
+    Only quotes and delimiters of a row that is too long are passed on, so that its end is found.
+    """
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self.number = 0
         self.first = 1
+        """The line with which the current row begins."""
         self.fault = ""
+        """The reason to skip the current row."""
         self._size = 0
 
-    def begin(self) -> None:
-        """The next row begins with the next line."""
+    def begin_row(self) -> None:
+        """Begin the next row with the next line."""
         self.first, self.fault, self._size = self.number + 1, "", 0
 
-    def __iter__(self) -> _Lines:
+    def __iter__(self) -> _LineSource:
         return self
 
     def __next__(self) -> str:
         pieces = []
-        while piece := self._file.readline(_PIECE):
+        while piece := self._file.readline(_PIECE_BYTES):
             self._size += len(piece)
-            if self._size > _ENDLESS:
+            if self._size > _MAX_SEARCH_BYTES:
                 raise _EndlessRow
-            pieces.append(piece if self._size <= LARGEST else _SKELETON.sub(b"x", piece))
+            pieces.append(piece if self._size <= MAX_ROW_BYTES else _NOT_STRUCTURE.sub(b"x", piece))
             if piece.endswith(b"\n"):
                 break
         if not pieces:
@@ -196,8 +301,8 @@ class _Lines:
         raw = b"".join(pieces)
         if self.number == 1:
             raw = raw.removeprefix(_BOM)
-        if self._size > LARGEST:
-            self.fault = f"longer than {LARGEST // 2**20} MB: no note; look for a missing quote, or split it"
+        if self._size > MAX_ROW_BYTES:
+            self.fault = f"longer than {MAX_ROW_BYTES // 2**20} MB: no note; look for a missing quote, or split it"
         try:
             return raw.decode()
         except UnicodeDecodeError as error:
@@ -206,16 +311,3 @@ class _Lines:
                 "Windows-1252 throughout: iconv -f WINDOWS-1252 -t UTF-8 FILE > NEW"
             )
             return raw.decode(errors="replace")
-
-
-_SKELETON = re.compile(rb'[^",;\t|\r\n]+')
-
-
-def _fault(cells: list[str], columns: int) -> str:
-    if cells and len(cells) != columns:
-        return f"has {len(cells)} columns, the first line {columns}: {_QUOTES}"
-    return "holds a NUL character; make the file again" if any("\0" in cell for cell in cells) else ""
-
-
-def _why(error: Exception) -> str:
-    return because(error) if isinstance(error, OSError) else str(error)

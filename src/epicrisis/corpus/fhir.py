@@ -24,12 +24,21 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.corpus import fhir_observation, fhir_references, jsonl, sandbox
-from epicrisis.corpus.compression import check_values
+from epicrisis.corpus.compression import READ_ERRORS, check_unpacks, describe_read_error, open_packed
 from epicrisis.corpus.fhir_observation import WITHDRAWN
 from epicrisis.corpus.fhir_references import FhirReferences
-from epicrisis.corpus.file_damage import BROKEN, breakage, check_unpacks
-from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, items
-from epicrisis.corpus.reader_base import Deleted, Identity, Item, Skipped, WholeFile, check_file, marked, shown
+from epicrisis.corpus.json_checks import check_value_count
+from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, build_items
+from epicrisis.corpus.reader_base import (
+    DeletedDocument,
+    FileFingerprint,
+    PatientIdentity,
+    ReaderItem,
+    Skipped,
+    append_fingerprint,
+    check_file,
+    printable_path,
+)
 from epicrisis.corpus.text_encodings import text_encoding
 from epicrisis.errors import InputError
 
@@ -44,20 +53,20 @@ _LOOK = "not built as FHIR says; look at this resource"
 def is_fhir(path: Path) -> bool:
     """True for a JSON file that begins as a FHIR resource does."""
     try:
-        with jsonl.open_packed(path) as file:
+        with open_packed(path) as file:
             start = file.read(_LOOKED_AT).removeprefix(b"\xef\xbb\xbf").lstrip()
-    except BROKEN:
+    except READ_ERRORS:
         return False
     return start.startswith(b"{") and b'"resourceType"' in start
 
 
-def read(path: Path, name: str, treatment: NoteCleaning | None = None) -> Iterator[Item]:
+def read_file(path: Path, name: str, treatment: NoteCleaning | None = None) -> Iterator[ReaderItem]:
     """`read_files` of one file, without its mark and without who the patients are."""
     found = read_files([(path, name)], treatment or NoteCleaning())
-    return (item for item in found if not isinstance(item, WholeFile | Identity))
+    return (item for item in found if not isinstance(item, FileFingerprint | PatientIdentity))
 
 
-def read_files(files: Sequence[tuple[Path, str]], treatment: NoteCleaning) -> Iterator[Item]:
+def read_files(files: Sequence[tuple[Path, str]], treatment: NoteCleaning) -> Iterator[ReaderItem]:
     """The notes of all (path, name): DocumentReferences file by file, then the days of observations, then the marks.
 
     A file that cannot be unpacked to its end, or is no FHIR beside others that are, is left out whole: of a garbled one
@@ -72,21 +81,21 @@ def read_files(files: Sequence[tuple[Path, str]], treatment: NoteCleaning) -> It
     wrong: list[Skipped] = []
     read_of = [(path, _learned(path, shared, treatment, wrong)) for path, _ in files]
     yield from wrong
-    yield from fhir_references.identities(shared)
+    yield from fhir_references.patient_identities(shared)
     if not treatment.keep_superseded:
-        fhir_references.supersede(known for _, known in read_of)
+        fhir_references.mark_superseded(known for _, known in read_of)
         # An earlier addition may have brought them.
-        yield from (Deleted(f"note:{own}", patient=whose) for whose, own in sorted(shared.superseded))
-    whole: list[Item] = []
+        yield from (DeletedDocument(f"note:{own}", patient=whose) for whose, own in sorted(shared.superseded))
+    whole: list[ReaderItem] = []
     for (path, name), (_, known) in zip(files, read_of, strict=True):
-        for item in marked(path, items(path, name, partial(_notes, path, known), treatment)):
-            if isinstance(item, WholeFile):
+        for item in append_fingerprint(path, build_items(path, name, partial(_notes, path, known), treatment)):
+            if isinstance(item, FileFingerprint):
                 whole.append(item)
             else:
                 yield item
     path, name = files[-1]
     # Lines of values hold no template: they are read once.
-    yield from items(path, name, lambda: _days(read_of), replace(treatment, keep_boilerplate=True))
+    yield from build_items(path, name, lambda: _days(read_of), replace(treatment, keep_boilerplate=True))
     yield from whole
 
 
@@ -99,14 +108,14 @@ def _readable(files: Sequence[tuple[Path, str]]) -> tuple[list[tuple[Path, str]]
         check_file(path)
         try:
             check_unpacks(path)
-        except BROKEN as error:
-            left_out.append(Skipped(shown(path), "", breakage(error)))
+        except READ_ERRORS as error:
+            left_out.append(Skipped(printable_path(path), "", describe_read_error(error)))
             continue
         if is_fhir(path):
             readable.append((path, name))
         else:
             others += 1
-            left_out.append(Skipped(shown(path), "", _NO_FHIR))
+            left_out.append(Skipped(printable_path(path), "", _NO_FHIR))
     if others == len(files):
         raise InputError(f"{left_out[0].path}: {_NO_FHIR}")
     return readable, left_out
@@ -119,15 +128,15 @@ def _learned(path: Path, shared: FhirReferences, treatment: NoteCleaning, wrong:
     for where, found in _resources(path):
         if not isinstance(found, Skipped):
             try:
-                fhir_references.learn(found, known)
+                fhir_references.record_resource(found, known)
                 if _replaces(found):
                     known.replacing.append(found)
             except ValueError as error:
-                raise InputError(f"{shown(path)}, {where}: {error}") from error
+                raise InputError(f"{printable_path(path)}, {where}: {error}") from error
             except _NOT_BUILT:
                 # A note is named where it is read.
                 if found.get("resourceType") in ("Patient", "Encounter"):
-                    wrong.append(Skipped(shown(path), where, _LOOK))
+                    wrong.append(Skipped(printable_path(path), where, _LOOK))
             kind = str(found.get("resourceType"))[:40]
             if kind == "Observation" and found.get("status") in WITHDRAWN:
                 others["withdrawn Observation"] += 1
@@ -158,23 +167,28 @@ def _notes(path: Path, known: FhirReferences) -> Iterator[ClinicalNote | Skipped
             try:
                 yield _note(found, where, known)
             except ValueError as error:
-                yield Skipped(shown(path), where, str(error))
+                yield Skipped(printable_path(path), where, str(error))
             except _NOT_BUILT:
-                yield Skipped(shown(path), where, _LOOK)
+                yield Skipped(printable_path(path), where, _LOOK)
 
 
 def _days(read_of: Sequence[tuple[Path, FhirReferences]]) -> Iterator[ClinicalNote | Skipped]:
-    days = fhir_observation.Days()
+    days = fhir_observation.ObservationDays()
     for path, known in read_of:
         for where, found in _resources(path):
             if isinstance(found, Skipped) or found.get("resourceType") != "Observation":
                 continue
             try:
-                days.add(found, where, fhir_references.patient(found, known), fhir_references.encounter(found, known))
+                days.add(
+                    found,
+                    where,
+                    fhir_references.find_patient(found, known),
+                    fhir_references.find_encounter(found, known),
+                )
             except ValueError as error:
-                yield Skipped(shown(path), where, str(error))
+                yield Skipped(printable_path(path), where, str(error))
             except _NOT_BUILT:
-                yield Skipped(shown(path), where, _LOOK)
+                yield Skipped(printable_path(path), where, _LOOK)
     _, known = read_of[0]
     for day in days.all():
         stay = known.stay(day.encounter)
@@ -196,7 +210,7 @@ def _days(read_of: Sequence[tuple[Path, FhirReferences]]) -> Iterator[ClinicalNo
 
 def _note(found: Mapping[str, Any], where: str, known: FhirReferences) -> ClinicalNote:
     """Raises ValueError where it has no patient, or no text that can be read here."""
-    patient, stay = fhir_references.patient(found, known), known.stay(fhir_references.encounter(found, known))
+    patient, stay = fhir_references.find_patient(found, known), known.stay(fhir_references.find_encounter(found, known))
     held = found.get("context") if isinstance(found.get("context"), dict) else {}
     period = (held or {}).get("period") or found.get("period") or {}
     status = str(found.get("status") or "")
@@ -207,7 +221,7 @@ def _note(found: Mapping[str, Any], where: str, known: FhirReferences) -> Clinic
         text="(withdrawn)" if withdrawn and not found.get("content") else _text(found),
         # The time of the note before that of what it tells of.
         times=(str(found.get("date") or period.get("end") or period.get("start") or ""),),
-        note_type=fhir_observation.concept(found.get("type")),
+        note_type=fhir_observation.concept_text(found.get("type")),
         encounter=stay.encounter,
         note_id=str(found.get("id") or ""),
         patient_name=known.names.get(patient, ""),
@@ -260,11 +274,11 @@ def _resources(path: Path) -> Iterator[tuple[str, Mapping[str, Any] | Skipped]]:
         try:
             whole = _whole(path)
         except ValueError as error:
-            yield "", Skipped(shown(path), "", str(error))
+            yield "", Skipped(printable_path(path), "", str(error))
             return
         yield from _unpacked(path, "", whole)
         return
-    for item in jsonl.objects(path):
+    for item in jsonl.read_objects(path):
         if isinstance(item, Skipped):
             yield item.where, item
         else:
@@ -277,7 +291,7 @@ def _unpacked(path: Path, where: str, found: Mapping[str, Any]) -> Iterator[tupl
         return
     entries = found.get("entry")
     if not isinstance(entries, list) or not entries:
-        yield where, Skipped(shown(path), where, "the bundle has no entries; export it with its resources")
+        yield where, Skipped(printable_path(path), where, "the bundle has no entries; export it with its resources")
         return
     for number, entry in enumerate(entries, 1):
         place = ", ".join(part for part in (where, f"entry {number}") if part)
@@ -285,17 +299,17 @@ def _unpacked(path: Path, where: str, found: Mapping[str, Any]) -> Iterator[tupl
         if isinstance(resource, dict):
             yield place, {**resource, "fullUrl": entry.get("fullUrl")}
         else:
-            yield place, Skipped(shown(path), place, "holds no resource; export the bundle with its resources")
+            yield place, Skipped(printable_path(path), place, "holds no resource; export the bundle with its resources")
 
 
 def _is_lines(path: Path) -> bool:
     """True where the first line is an object of its own and another follows."""
-    with jsonl.open_packed(path) as file:
+    with open_packed(path) as file:
         first = file.readline(LARGEST)
         if not file.readline(2):
             return path.name.lower().removesuffix(".gz").endswith((".ndjson", ".jsonl"))
     try:
-        check_values(first)
+        check_value_count(first)
         return isinstance(json.loads(first.decode("utf-8-sig")), dict)
     except (ValueError, RecursionError):
         return False
@@ -303,17 +317,17 @@ def _is_lines(path: Path) -> bool:
 
 def _whole(path: Path) -> Mapping[str, Any]:
     """Raises ValueError with the reason."""
-    from epicrisis.corpus.line_schemas import fault
+    from epicrisis.corpus.json_checks import find_json_fault
 
     try:
-        with jsonl.open_packed(path) as file:
+        with open_packed(path) as file:
             raw = file.read(LARGEST + 1)
         if len(raw) > LARGEST:
             raise ValueError(f"larger than {LARGEST // 2**20} MB; export it as NDJSON, one resource a line")
-        check_values(raw)
+        check_value_count(raw)
         value = json.loads(raw.decode("utf-8-sig"))
-    except BROKEN as error:
-        raise ValueError(breakage(error)) from error
+    except READ_ERRORS as error:
+        raise ValueError(describe_read_error(error)) from error
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8 at byte {error.start + 1}; save the file as UTF-8") from error
     except json.JSONDecodeError as error:
@@ -322,6 +336,6 @@ def _whole(path: Path) -> Mapping[str, Any]:
         raise ValueError("nested too deep to be read; export it again") from error
     if not isinstance(value, dict):
         raise ValueError("not a FHIR resource; a bundle is one JSON object")  # noqa: TRY004
-    if wrong := fault(value):
+    if wrong := find_json_fault(value):
         raise ValueError(wrong)
     return value

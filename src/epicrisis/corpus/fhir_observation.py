@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from epicrisis.corpus.note_times import normalised
+from epicrisis.corpus.note_times import parse_note_time
 
 WITHDRAWN = ("entered-in-error", "cancelled")
 
 
 @dataclass(frozen=True, slots=True)
-class Day:
+class ObservationDay:
     """What was observed of a patient on one day, within one category and encounter; `text` a line each, by time, and
     empty where all of it was withdrawn or moved to another day."""
 
@@ -32,7 +32,7 @@ class Day:
         return ":".join((self.patient, self.date, self.encounter, self.category))
 
 
-class Days:
+class ObservationDays:
     """Observations, put together by the day; of several with one id the later counts (by `meta.lastUpdated` where both
     say it, else as they stand)."""
 
@@ -45,12 +45,16 @@ class Days:
     def add(self, found: Mapping[str, Any], where: str, patient: str, encounter: str) -> None:
         """Raises ValueError for an observation without value."""
         given = _time(found)
-        read = normalised(given)
+        read = parse_note_time(given)
         date = read[0] if read else given
         day = date[:10] if read else date
         key = (patient, day, _category(found), encounter)
         clock = date[11:] if read else ""
-        said = "" if found.get("status") in WITHDRAWN else " ".join(part for part in (clock, line(found)) if part)
+        said = (
+            ""
+            if found.get("status") in WITHDRAWN
+            else " ".join(part for part in (clock, format_observation(found)) if part)
+        )
         self._count += 1
         own, stamp = str(found.get("id") or f"\0{self._count}"), str((found.get("meta") or {}).get("lastUpdated") or "")
         before, place = self._met.get((patient, own), ("", key))
@@ -61,34 +65,36 @@ class Days:
         self._met[patient, own] = (stamp, key)
         self._places.setdefault(key, where)
 
-    def all(self) -> Iterator[Day]:
+    def all(self) -> Iterator[ObservationDay]:
         """The days in the order in which each was first met; its lines by time, those without one first."""
         for key, lines in self._lines.items():
             patient, day, category, encounter = key
             text = "\n".join(text for _, text in sorted(lines.values(), key=lambda each: each[0]) if text)
-            yield Day(self._places[key], patient, day, category, encounter, text)
+            yield ObservationDay(self._places[key], patient, day, category, encounter, text)
 
 
-def line(found: Mapping[str, Any]) -> str:
+def format_observation(found: Mapping[str, Any]) -> str:
     """`Hemoglobin: 9.1 g/dL (low; reference 12 to 16 g/dL)`. Raises ValueError where nothing was observed."""
-    parts = [f"{concept(each.get('code'))}: {text}" for each in found.get("component") or [] if (text := _value(each))]
+    parts = [
+        f"{concept_text(each.get('code'))}: {text}" for each in found.get("component") or [] if (text := _value(each))
+    ]
     value = "; ".join(part for part in (_value(found), *parts) if part)
     if not value:
         raise ValueError("has no value that can be read")
-    remarks = [concept(each) for each in listed(found.get("interpretation"))]
+    remarks = [concept_text(each) for each in as_list(found.get("interpretation"))]
     remarks += [f"reference {text}" for each in found.get("referenceRange") or [] if (text := _range(each))]
     if found.get("status") in ("preliminary", "registered", "corrected", "amended"):
         remarks.append(str(found["status"]))
     said = f" ({'; '.join(part for part in remarks if part)})" if any(remarks) else ""
     comments = [str(note["text"]) for note in found.get("note") or [] if note.get("text")]
-    return " ".join((f"{concept(found.get('code')) or 'Observation'}: {value}{said}", *comments))
+    return " ".join((f"{concept_text(found.get('code')) or 'Observation'}: {value}{said}", *comments))
 
 
-def concept(given: Any) -> str:
+def concept_text(given: Any) -> str:
     """The words of a CodeableConcept: its text, else the first coding's display, else its code."""
     if not isinstance(given, dict):
         return ""
-    codings = [coding for coding in listed(given.get("coding")) if isinstance(coding, dict)]
+    codings = [coding for coding in as_list(given.get("coding")) if isinstance(coding, dict)]
     words = (given.get("text"), *(each.get("display") for each in codings), *(each.get("code") for each in codings))
     return next((str(word).strip() for word in words if word), "")
 
@@ -101,7 +107,7 @@ def _time(found: Mapping[str, Any]) -> str:
 
 def _category(found: Mapping[str, Any]) -> str:
     """`laboratory results`, `vital signs`, ...; `observations` where none is given."""
-    name = next((name for each in listed(found.get("category")) if (name := concept(each))), "observations")
+    name = next((name for each in as_list(found.get("category")) if (name := concept_text(each))), "observations")
     name = name.replace("-", " ").lower()
     return f"{name} results" if name == "laboratory" else name
 
@@ -117,9 +123,9 @@ def _value(found: Mapping[str, Any]) -> str:
         if isinstance(value, dict) and "value" in value:
             return _quantity(value)
         if isinstance(value, dict):
-            return concept(value) or str(value.get("start") or "")
+            return concept_text(value) or str(value.get("start") or "")
         return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
-    absent = concept(found.get("dataAbsentReason"))
+    absent = concept_text(found.get("dataAbsentReason"))
     return f"not available ({absent})" if absent else ""
 
 
@@ -137,6 +143,6 @@ def _range(given: Mapping[str, Any]) -> str:
     return f"at least {low}" if low else f"at most {high}" if high else ""
 
 
-def listed(given: Any) -> list[Any]:
+def as_list(given: Any) -> list[Any]:
     """A list as it is, nothing as none, and anything else as a list of it."""
     return given if isinstance(given, list) else [] if given is None else [given]

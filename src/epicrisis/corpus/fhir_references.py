@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from epicrisis.corpus.fhir_observation import WITHDRAWN, listed
-from epicrisis.corpus.reader_base import Identity
+from epicrisis.corpus.fhir_observation import WITHDRAWN, as_list
+from epicrisis.corpus.reader_base import PatientIdentity
 
 _PATIENT, _ENCOUNTER, _DOCUMENT = "Patient", "Encounter", "DocumentReference"
 _SUPERSEDES = ("replaces", "transforms")
@@ -49,11 +49,11 @@ class FhirReferences:
     """By type, system and value: the ids of the resources that have it."""
     servers: dict[str, str] = field(default_factory=dict)
     """By type."""
-    people: dict[str, Identity] = field(default_factory=dict)
+    people: dict[str, PatientIdentity] = field(default_factory=dict)
     """Patients by id, as their resources tell of them."""
     asked: set[tuple[str, str]] = field(default_factory=set)
     """System and value of identifiers that stand for a note's patient."""
-    contradictory: list[Identity] = field(default_factory=list)
+    contradictory: list[PatientIdentity] = field(default_factory=list)
     """What a second resource says of a patient that differs from the first."""
     superseded: set[tuple[str, str]] = field(default_factory=set)
     """(patient, id) of documents that another one replaces, or is another form of."""
@@ -67,7 +67,7 @@ class FhirReferences:
         return self.stays.get(encounter, EncounterStay(encounter))
 
 
-def learn(found: Mapping[str, Any], known: FhirReferences) -> None:
+def record_resource(found: Mapping[str, Any], known: FhirReferences) -> None:
     """Raises ValueError where an id or address may be of two resources."""
     kind, address = str(found.get("resourceType")), str(found.get("fullUrl") or "")
     own = str(found.get("id") or "") or _plain(address).rstrip("/").replace(":", "/").rpartition("/")[2]
@@ -86,7 +86,7 @@ def learn(found: Mapping[str, Any], known: FhirReferences) -> None:
 
 
 def _learn_named(kind: str, own: str, found: Mapping[str, Any], known: FhirReferences) -> None:
-    for each in listed(found.get("identifier")):
+    for each in as_list(found.get("identifier")):
         if isinstance(each, dict) and (named := _identifier(each))[1]:
             known.identifiers.setdefault((kind, *named), set()).add(own)
     if kind == _ENCOUNTER:
@@ -99,20 +99,22 @@ def _learn_named(kind: str, own: str, found: Mapping[str, Any], known: FhirRefer
         known.names[own] = told.names[0]
 
 
-def identities(known: FhirReferences) -> Iterator[Identity]:
+def patient_identities(known: FhirReferences) -> Iterator[PatientIdentity]:
     """Give who every patient is that the files name, after all of them were learned."""
     server = known.servers.get(_PATIENT, "")
     source = f"fhir:{server}" if server else "fhir"
     for kind, own in known.ids:
         if kind == _PATIENT:
-            yield replace(known.people.get(own, Identity(own)), source=source)
+            yield replace(known.people.get(own, PatientIdentity(own)), source=source)
     yield from (replace(each, source=source) for each in known.contradictory)
     for system, value in sorted(known.asked):
         if value and not known.identifiers.get((_PATIENT, system, value)):
-            yield Identity(f"{system}|{value}" if system else value, source="identifier", numbers=((system, value),))
+            yield PatientIdentity(
+                f"{system}|{value}" if system else value, source="identifier", numbers=((system, value),)
+            )
 
 
-def supersede(read: Iterable[FhirReferences]) -> None:
+def mark_superseded(read: Iterable[FhirReferences]) -> None:
     """Note which documents others replace, or are another form of, after all files were learned.
 
     A document counts only for the same patient's. Of documents that replace each other in a circle, or themselves, none
@@ -124,7 +126,7 @@ def supersede(read: Iterable[FhirReferences]) -> None:
         superseded = known.superseded
         for found in known.replacing:
             with suppress(ValueError):
-                whose = patient(found, known)
+                whose = find_patient(found, known)
                 for own in _superseded_by(found, known):
                     later.setdefault((whose, own), set()).add((whose, str(found.get("id") or "")))
     settled = _settled(later)
@@ -151,25 +153,25 @@ def _settled(later: Mapping[tuple[str, str], set[tuple[str, str]]]) -> set[tuple
 
 def _superseded_by(found: Mapping[str, Any], known: FhirReferences) -> Iterator[str]:
     """The ids that `relatesTo` names. R4's code is a word, R5's a CodeableConcept."""
-    for each in listed(found.get("relatesTo")):
+    for each in as_list(found.get("relatesTo")):
         if not isinstance(each, dict):
             continue
         code = each.get("code")
-        codings = listed(code.get("coding")) if isinstance(code, dict) else [{"code": code}]
+        codings = as_list(code.get("coding")) if isinstance(code, dict) else [{"code": code}]
         codes = [coding.get("code") for coding in codings if isinstance(coding, dict)]
         if any(code in _SUPERSEDES for code in codes) and (own := _named(each.get("target"), known, _DOCUMENT)):
             yield own
 
 
-def patient(found: Mapping[str, Any], known: FhirReferences) -> str:
+def find_patient(found: Mapping[str, Any], known: FhirReferences) -> str:
     """Raises ValueError where it cannot be said of which patient the resource is."""
     if named := _named(found.get("subject"), known, _PATIENT):
         return named
     raise ValueError("names no patient: whose record it is must be known; export it with its subject")
 
 
-def encounter(found: Mapping[str, Any], known: FhirReferences) -> str:
-    """The encounter's id; empty where none is named. Raises ValueError as `patient`."""
+def find_encounter(found: Mapping[str, Any], known: FhirReferences) -> str:
+    """The encounter's id; empty where none is named. Raises ValueError as `find_patient`."""
     wanted = (reference for kind, reference in _references(found) if kind == _ENCOUNTER)
     return next((name for each in wanted if (name := _named(each, known, _ENCOUNTER))), "")
 
@@ -177,11 +179,11 @@ def encounter(found: Mapping[str, Any], known: FhirReferences) -> str:
 # -- resources ------------------------------------------------------------------------------------------------------
 
 
-def _identity(own: str, found: Mapping[str, Any]) -> Identity:
-    names = dict.fromkeys(name for each in listed(found.get("name")) if (name := _name(each)))
-    numbers = dict.fromkeys(_identifier(each) for each in listed(found.get("identifier")) if isinstance(each, dict))
+def _identity(own: str, found: Mapping[str, Any]) -> PatientIdentity:
+    names = dict.fromkeys(name for each in as_list(found.get("name")) if (name := _name(each)))
+    numbers = dict.fromkeys(_identifier(each) for each in as_list(found.get("identifier")) if isinstance(each, dict))
     born = found.get("birthDate")
-    return Identity(
+    return PatientIdentity(
         own,
         names=tuple(names),
         born=born.strip() if isinstance(born, str) else "",
@@ -192,7 +194,7 @@ def _identity(own: str, found: Mapping[str, Any]) -> Identity:
 def _name(given: Any) -> str:
     if not isinstance(given, dict):
         return ""
-    parts = [*listed(given.get("given")), given.get("family")]
+    parts = [*as_list(given.get("given")), given.get("family")]
     return str(given.get("text") or " ".join(str(part) for part in parts if part))
 
 
@@ -208,8 +210,8 @@ def _stay(own: str, found: Mapping[str, Any]) -> EncounterStay:
 
 def _classes(given: Any) -> Iterator[str]:
     """The codes of a class: R4 has one Coding, R5 CodeableConcepts. A hospital's own codes say nothing here."""
-    for each in listed(given):
-        for coding in listed(each.get("coding", each)) if isinstance(each, dict) else ():
+    for each in as_list(given):
+        for coding in as_list(each.get("coding", each)) if isinstance(each, dict) else ():
             if isinstance(coding, dict) and coding.get("code"):
                 system = str(coding.get("system") or "").lower()
                 if not system or system.endswith(_CLASSES):
@@ -225,7 +227,7 @@ def _references(found: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     yield _PATIENT, found.get("subject")
     held = found.get("context")
     given = held.get("encounter") if isinstance(held, dict) else found.get("encounter") or held
-    for each in listed(given):
+    for each in as_list(given):
         yield _ENCOUNTER, each
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from epicrisis.corpus.reader_base import Skipped, because, shown
+from epicrisis.corpus.reader_base import Skipped, os_error_reason, printable_path
 from epicrisis.corpus.text_encodings import text_encoding
 from epicrisis.types import Document
 
@@ -55,7 +55,7 @@ _NAMED_WITHIN = 4096
 _MEANT = {"iso8859-1": "cp1252", "ascii": "cp1252", "utf-16": "utf-8", "utf-16-le": "utf-8", "utf-16-be": "utf-8"}
 
 
-def read(path: Path, name: str) -> Iterator[Document | Skipped]:
+def read_document(path: Path, name: str) -> Iterator[Document | Skipped]:
     """The one document, or why it was left out.
 
     `name` is as for text files: it makes the id (`file:<name>`) and the source. The title is the page's, else its first
@@ -72,16 +72,16 @@ def read(path: Path, name: str) -> Iterator[Document | Skipped]:
         if not text:
             raise ValueError("holds no text")
     except OSError as error:
-        yield Skipped(shown(path), "", f"{because(error)}; check the file and its permissions")
+        yield Skipped(printable_path(path), "", f"{os_error_reason(error)}; check the file and its permissions")
         return
     except ValueError as error:
-        yield Skipped(shown(path), "", str(error))
+        yield Skipped(printable_path(path), "", str(error))
         return
     yield Document(id=f"file:{name}", text=text, title=title or path.stem, source=name)
 
 
-def text_of(data: bytes) -> str:
-    """The text of a page as `read` gives it, empty where there is none. Raises ValueError with the reason."""
+def page_text(data: bytes) -> str:
+    """The text of a page as `read_document` gives it, empty where there is none. Raises ValueError with the reason."""
     return _title_and_text(_decoded(data))[1]
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from epicrisis.corpus.pubmed_dates import iso_date
-from epicrisis.corpus.reader_base import Skipped, shown
-from epicrisis.corpus.xml_text import BrokenXML, text, whole
+from epicrisis.corpus.pubmed_dates import parse_printed_date
+from epicrisis.corpus.reader_base import Skipped, printable_path
+from epicrisis.corpus.xml_text import BrokenXML, element_text, parse_file
 from epicrisis.dates import last_day
 from epicrisis.types import Document
 
@@ -33,7 +33,7 @@ _OUT = frozenset(("epub", "ppub", "epub-ppub", "collection", "pub"))
 """Kinds of a date on which the article itself came out."""
 
 
-def read(path: Path, name: str) -> Iterator[Document | Skipped]:
+def read_articles(path: Path, name: str) -> Iterator[Document | Skipped]:
     """The articles of one file, gzip or plain; a response or sub-article belongs to the article it stands in.
 
     The id is `pmc:PMC123`, else `doi:<doi>`, else `file:<name>` (`name`: the path relative to what the user named,
@@ -44,20 +44,20 @@ def read(path: Path, name: str) -> Iterator[Document | Skipped]:
     not overlap, so that a section of subsections is theirs.
     """
     try:
-        root = whole(path)
+        root = parse_file(path)
     except BrokenXML as error:
-        yield Skipped(shown(path), "", str(error))
+        yield Skipped(printable_path(path), "", str(error))
         return
     for element in root.iter("{*}*"):
         # JATS comes with and without its namespace.
         element.tag = str(element.tag).rpartition("}")[2]
     articles = [each for each in root.iter("article") if next(each.iterancestors("article"), None) is None]
     if not articles:
-        yield Skipped(shown(path), "", "holds no article of JATS; check what file this is")
+        yield Skipped(printable_path(path), "", "holds no article of JATS; check what file this is")
     for number, article in enumerate(articles, 1):
         document = _document(article, name if number == 1 else f"{name}#{number}")
         where = f"article {number}" if len(articles) > 1 else ""
-        yield document or Skipped(shown(path), where, "holds neither an abstract nor a body")
+        yield document or Skipped(printable_path(path), where, "holds neither an abstract nor a body")
 
 
 def _document(article: _Element, name: str) -> Document | None:
@@ -65,7 +65,7 @@ def _document(article: _Element, name: str) -> Document | None:
     meta = front.find("article-meta") if front is not None else None
     if meta is None:
         meta = article.makeelement("article-meta")
-    ids = {each.get("pub-id-type"): text(each) for each in meta.iterchildren("article-id")}
+    ids = {each.get("pub-id-type"): element_text(each) for each in meta.iterchildren("article-id")}
     number = (ids.get("pmcid") or ids.get("pmc") or "").upper().removeprefix("PMC")
     pmcid, doi = f"PMC{number}" if number else "", ids.get("doi")
     kind = article.get("article-type")
@@ -79,7 +79,7 @@ def _document(article: _Element, name: str) -> Document | None:
         "journal": _first(article, ".//journal-meta//journal-title"),
         "publication_types": [kind] if kind else [],
         "authors": [name for each in meta.iterfind(".//contrib[@contrib-type='author']") if (name := _author(each))],
-        "keywords": [told for each in meta.iterfind("kwd-group/kwd") if (told := text(each))],
+        "keywords": [told for each in meta.iterfind("kwd-group/kwd") if (told := element_text(each))],
         "retracted": kind == "retracted-article",
         "sections": writer.sections,
     }
@@ -95,7 +95,7 @@ def _document(article: _Element, name: str) -> Document | None:
 
 def _first(element: _Element, path: str) -> str:
     found = element.find(path)
-    return text(found) if found is not None else ""
+    return element_text(found) if found is not None else ""
 
 
 def _author(contributor: _Element) -> str:
@@ -105,11 +105,11 @@ def _author(contributor: _Element) -> str:
 
 def _date(meta: _Element) -> str | None:
     printed = [
-        " ".join(text(part) for name in ("year", "month", "season", "day") for part in each.iterchildren(name))
+        " ".join(element_text(part) for name in ("year", "month", "season", "day") for part in each.iterchildren(name))
         for each in meta.iterchildren("pub-date")
         if (each.get("pub-type") or each.get("date-type") or "pub") in _OUT
     ]
-    return min((date for each in printed if (date := iso_date(each))), key=last_day, default=None)
+    return min((date for each in printed if (date := parse_printed_date(each))), key=last_day, default=None)
 
 
 # -- the text by section --------------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ def _content(holder: _Element, path: tuple[str, ...], writer: _Writer) -> None:
         elif child.tag in _CAPTIONED:
             _captioned(child, path, writer)
         elif child.tag == "tr":
-            writer.line(path, " | ".join(text(cell) for cell in child))
+            writer.line(path, " | ".join(element_text(cell) for cell in child))
         elif child.tag in _LINES or next(child.iter(*_LINES, *_SECTIONS), None) is None:
             _paragraph(child, path, writer)
         else:
@@ -184,7 +184,7 @@ def _paragraph(element: _Element, path: tuple[str, ...], writer: _Writer) -> Non
     for each in list(element.iter(*_LIFTED)):
         if each is not element and next(each.iterancestors("lifted"), None) is None:
             _lift(each, lifted)
-    writer.line(path, text(element))
+    writer.line(path, element_text(element))
     _content(lifted, path, writer)
 
 
@@ -200,7 +200,7 @@ def _lift(element: _Element, to: _Element) -> None:
 
 def _captioned(element: _Element, path: tuple[str, ...], writer: _Writer) -> None:
     """A figure, a table or a supplement: a line of label and caption, then the rest."""
-    parts = [text(each) for name in ("label", "caption") for each in element.iterchildren(name)]
+    parts = [element_text(each) for name in ("label", "caption") for each in element.iterchildren(name)]
     writer.line(path, " ".join(filter(None, parts)))
     for each in list(element.iterchildren("label", "caption")):
         element.remove(each)

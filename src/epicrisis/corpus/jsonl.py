@@ -1,44 +1,42 @@
-"""Documents from JSON lines, plain or gzip: one object a line, read as a stream.
+"""Read documents from JSON lines, plain or gzip: one object a line, as a stream.
 
-A broken line is left out, with its number and the reason; the good ones are kept. Knows nothing of folders, and not
-whether an id was seen before (that would take memory for every line): an addition to a library tells that.
+A broken line is skipped with its number and the reason, and the others are read. Repeated ids are left to the library,
+since remembering them would take memory for every line.
 """
 
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from epicrisis.corpus.compression import check_values, open_packed
-from epicrisis.corpus.reader_base import Skipped, because, shown
+from epicrisis.corpus.compression import READ_ERRORS, describe_read_error, open_packed
+from epicrisis.corpus.json_checks import check_value_count, find_json_fault
+from epicrisis.corpus.reader_base import Skipped, printable_path
 from epicrisis.types import Document
 
-__all__ = ["LONGEST", "objects", "open_packed", "read"]
-
-LONGEST = 32 * 1024 * 1024
-"""Bytes of a line. A textbook has about 5 MB."""
-MOST_VALUES = 2_000_000
-"""Values of a line."""
+MAX_LINE_BYTES = 32 * 1024 * 1024
+"""Limit of a line. A textbook has about 5 MB."""
+MAX_LINE_VALUES = 2_000_000
+"""Limit of the JSON values of a line."""
 
 _BOM = b"\xef\xbb\xbf"
-_PIECE = 1 << 20
+_PIECE_BYTES = 1 << 20
 
 
-def read(path: Path) -> Iterator[Document | Skipped]:
-    """The documents in the file's order.
+def read_documents(path: Path) -> Iterator[Document | Skipped]:
+    """Yield the documents in the file's order.
 
-    `id` (or `_id`, or `pmid`: then the id is `pubmed:<pmid>`) and `text` are required; `title`, `source`, `date` and
-    `patient` are optional. Every other key goes into the metadata, together with those of a `metadata` object (where
-    both have a key, the line's own wins).
+    `id` (or `_id`, or `pmid`, giving the id `pubmed:<pmid>`) and `text` are required; `title`, `source`, `date` and
+    `patient` are optional. Every other key goes into the metadata, with the members of a `metadata` object; if both
+    have a key, the line's own value is used.
     """
     from pydantic import ValidationError
 
-    from epicrisis.corpus.line_schemas import DocumentLine, reason
+    from epicrisis.corpus.line_schemas import DocumentLine, describe_errors
 
-    for item in objects(path):
+    for item in read_objects(path):
         if isinstance(item, Skipped):
             yield item
             continue
@@ -46,7 +44,7 @@ def read(path: Path) -> Iterator[Document | Skipped]:
         try:
             line = DocumentLine.model_validate(value)
         except ValidationError as error:
-            yield Skipped(shown(path), f"line {number}", reason(error))
+            yield Skipped(printable_path(path), f"line {number}", describe_errors(error))
             continue
         yield Document(
             id=line.id,
@@ -59,42 +57,43 @@ def read(path: Path) -> Iterator[Document | Skipped]:
         )
 
 
-def objects(path: Path) -> Iterator[tuple[int, dict[str, Any]] | Skipped]:
-    """The file's objects with their line numbers, from 1; blank lines are passed over.
+def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]] | Skipped]:
+    """Yield the file's objects with their line numbers, from 1, without blank lines.
 
-    A line of more than LONGEST bytes is passed over without being held. A file that breaks off (a gzip file cut short,
-    a disk error) gives the lines before and then says where it broke.
-    Of a gzip file garbled in its middle the last of those lines may be wrong ones: its checksum comes only at the end.
+    A line of more than MAX_LINE_BYTES is skipped without being loaded. A file that breaks off (a truncated gzip file, a
+    disk error) yields the lines before and then a `Skipped` naming the place. Of a gzip file garbled in the middle, the
+    last of those lines may be wrong, since the checksum comes only at the end.
     """
     number = 0
-    empty = True
+    is_empty = True
     try:
         with open_packed(path) as file:
-            for number, raw in enumerate(iter(lambda: file.readline(LONGEST + 1), b""), 1):
-                if len(raw) > LONGEST and not raw.endswith(b"\n"):
-                    empty = False
-                    yield Skipped(shown(path), f"line {number}", _too_long(len(raw) + _passed_over(file)))
+            while raw := file.readline(MAX_LINE_BYTES + 1):
+                number += 1
+                where = f"line {number}"
+                if len(raw) > MAX_LINE_BYTES and not raw.endswith(b"\n"):
+                    is_empty = False
+                    yield Skipped(printable_path(path), where, _too_long(len(raw) + _skip_line(file)))
                     continue
                 line = raw.removeprefix(_BOM) if number == 1 else raw
                 if not line.strip():
                     continue
-                empty = False
+                is_empty = False
                 try:
-                    yield number, _parse(line)
+                    yield number, _parse_line(line)
                 except ValueError as error:
-                    yield Skipped(shown(path), f"line {number}", str(error))
-    except (OSError, EOFError, zlib.error) as error:
-        cause = because(error) if isinstance(error, OSError) else str(error)
-        yield Skipped(shown(path), f"after line {number}", f"the file breaks off ({cause}); fetch or make it again")
+                    yield Skipped(printable_path(path), where, str(error))
+    except READ_ERRORS as error:
+        yield Skipped(printable_path(path), f"after line {number}", describe_read_error(error))
         return
-    if empty:
-        yield Skipped(shown(path), "", "holds no line but blank ones")
+    if is_empty:
+        yield Skipped(printable_path(path), "", "has only blank lines")
 
 
-def _passed_over(file: IO[bytes]) -> int:
-    """Read to the end of the line, and return how many bytes that was."""
+def _skip_line(file: IO[bytes]) -> int:
+    """Read to the end of the line and return the number of bytes."""
     size = 0
-    while piece := file.readline(_PIECE):
+    while piece := file.readline(_PIECE_BYTES):
         size += len(piece)
         if piece.endswith(b"\n"):
             break
@@ -102,15 +101,13 @@ def _passed_over(file: IO[bytes]) -> int:
 
 
 def _too_long(size: int) -> str:
-    limit = LONGEST // 2**20
-    return f"a line of {size / 2**20:,.0f} MB, and the limit is {limit}; make it several documents, a line each"
+    limit = MAX_LINE_BYTES // 2**20
+    return f"a line of {size / 2**20:,.0f} MB, and the limit is {limit}; split it into several documents, one a line"
 
 
-def _parse(line: bytes) -> dict[str, Any]:
-    """Raises ValueError with a reason that repeats nothing of the line."""
-    from epicrisis.corpus.line_schemas import fault
-
-    check_values(line, MOST_VALUES)
+def _parse_line(line: bytes) -> dict[str, Any]:
+    """Return the line's object. Raises ValueError with a reason that repeats nothing of the line."""
+    check_value_count(line, MAX_LINE_VALUES)
     try:
         value = json.loads(line.rstrip().decode())
     except UnicodeDecodeError as error:
@@ -118,9 +115,9 @@ def _parse(line: bytes) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON: {error.msg} at character {error.pos + 1}") from error
     except (ValueError, RecursionError) as error:
-        raise ValueError("not JSON that can be read: a number too long, or nested too deep") from error
+        raise ValueError("JSON that cannot be read: a number is too long, or the nesting too deep") from error
     if not isinstance(value, dict):
         raise ValueError("not a JSON object; each line must be one, with id and text")  # noqa: TRY004
-    if wrong := fault(value):
-        raise ValueError(wrong)
+    if fault := find_json_fault(value):
+        raise ValueError(fault)
     return value

@@ -24,8 +24,15 @@ from pathlib import Path
 from tokenize import TokenError
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from epicrisis.corpus.compression import check_values
-from epicrisis.corpus.reader_base import Encoded, Skipped, because, check_file, is_folder, shown
+from epicrisis.corpus.json_checks import check_value_count
+from epicrisis.corpus.reader_base import (
+    EncodedDocument,
+    Skipped,
+    check_file,
+    is_folder,
+    os_error_reason,
+    printable_path,
+)
 from epicrisis.dates import last_day
 from epicrisis.errors import InputError
 from epicrisis.types import Document
@@ -56,7 +63,7 @@ _DATE = re.compile(r"(\d{4})-?(\d\d)?-?(\d\d)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class EmbeddingChunk:
     """One complete triple of files, checked: `rows` vectors of `dimensions` numbers, as many different PMIDs."""
 
     number: int
@@ -67,35 +74,41 @@ class Chunk:
     dimensions: int
 
 
-def chunks(folder: Path) -> list[Chunk]:
+def find_chunks(folder: Path) -> list[EmbeddingChunk]:
     """The folder's chunks by number; not all 38 need be there.
 
     Raises InputError, before any vector is read, where a file of a chunk is missing or cut short, is not what its name
     says, or where counts or PMIDs do not agree.
     """
     if not is_folder(folder):
-        raise InputError(f"{shown(folder)}: a file; name the folder that holds embeds_chunk_0.npy and its like")
+        raise InputError(
+            f"{printable_path(folder)}: a file; name the folder that holds embeds_chunk_0.npy and its like"
+        )
     try:
         names = [path.name for path in folder.iterdir()]
     except OSError as error:
-        raise InputError(f"{shown(folder)}: {because(error)}; check the folder's permissions") from error
+        raise InputError(
+            f"{printable_path(folder)}: {os_error_reason(error)}; check the folder's permissions"
+        ) from error
     numbers = sorted({int(match[2]) for name in names if (match := _NAME.fullmatch(name))})
     if not numbers:
-        raise InputError(f"{shown(folder)}: holds no embeds_chunk_N.npy; check the path")
+        raise InputError(f"{printable_path(folder)}: holds no embeds_chunk_N.npy; check the path")
     wanted = [folder / name for n in numbers for name in _names(n)]
     if missing := [path.name for path in wanted if not path.is_file()]:
         named = ", ".join(missing[:3]) + (" and others" if len(missing) > 3 else "")
-        raise InputError(f"{shown(folder)}: {named} missing; fetch them, or move the incomplete chunks elsewhere")
+        raise InputError(
+            f"{printable_path(folder)}: {named} missing; fetch them, or move the incomplete chunks elsewhere"
+        )
     return [_checked(folder, number) for number in numbers]
 
 
-def read_folder(folder: Path) -> Iterator[Encoded | Skipped]:
-    """All chunks in order. Everything is checked when this is called; raises InputError as `chunks` does."""
-    found = chunks(folder)
-    return (item for chunk in found for item in read(chunk))
+def read_folder(folder: Path) -> Iterator[EncodedDocument | Skipped]:
+    """All chunks in order. Everything is checked when this is called; raises InputError as `find_chunks` does."""
+    found = find_chunks(folder)
+    return (item for chunk in found for item in read_chunk(chunk))
 
 
-def read(chunk: Chunk, first: int = 0) -> Iterator[Encoded | Skipped]:
+def read_chunk(chunk: EmbeddingChunk, first: int = 0) -> Iterator[EncodedDocument | Skipped]:
     """The chunk's articles with their vectors, in the text file's order; its first `first` entries are passed over.
 
     A document is `pubmed:<PMID>`, its text the abstract, or the title where there is none (then `abstract` in its
@@ -108,7 +121,7 @@ def read(chunk: Chunk, first: int = 0) -> Iterator[Encoded | Skipped]:
     ids = _ids(chunk.ids)
     order = np.argsort(ids, kind="stable")
     met = np.zeros(len(ids), dtype=np.bool_)
-    texts = shown(chunk.texts)
+    texts = printable_path(chunk.texts)
     batch: list[tuple[int, Document]] = []
     number = 0
     try:
@@ -130,16 +143,16 @@ def read(chunk: Chunk, first: int = 0) -> Iterator[Encoded | Skipped]:
                 batch.clear()
     except (OSError, ValueError) as error:
         yield from _encoded(chunk, batch)
-        cause = because(error) if isinstance(error, OSError) else str(error)
+        cause = os_error_reason(error) if isinstance(error, OSError) else str(error)
         left = int(np.count_nonzero(~met))
         yield Skipped(texts, f"after entry {number}", f"the file breaks off ({cause}), {left} articles lost; {_CURE}")
         return
     yield from _encoded(chunk, batch)
     for row in np.flatnonzero(~met).tolist():
-        yield Skipped(shown(chunk.ids), f"row {row}", f"no text: PMID {ids[row]} is not in {chunk.texts.name}")
+        yield Skipped(printable_path(chunk.ids), f"row {row}", f"no text: PMID {ids[row]} is not in {chunk.texts.name}")
 
 
-def same_text(a: Document, b: Document) -> bool:
+def has_same_text(a: Document, b: Document) -> bool:
     """True when title and text of both are the same words: then a vector made of the one stands for the other."""
     return all(x.split() == y.split() for x, y in ((a.title, b.title), (a.text, b.text)))
 
@@ -148,7 +161,7 @@ def _names(number: int) -> tuple[str, str, str]:
     return f"embeds_chunk_{number}.npy", f"pmids_chunk_{number}.json", f"pubmed_chunk_{number}.json"
 
 
-def _checked(folder: Path, number: int) -> Chunk:
+def _checked(folder: Path, number: int) -> EmbeddingChunk:
     import numpy as np
 
     paths = [folder / name for name in _names(number)]
@@ -157,16 +170,18 @@ def _checked(folder: Path, number: int) -> Chunk:
     vectors, ids = _vectors(paths[0]), _ids(paths[1])
     if len(ids) != len(vectors):
         raise InputError(
-            f"{shown(paths[0])}: {len(vectors)} vectors for the {len(ids)} PMIDs of {paths[1].name}; fetch both again"
+            f"{printable_path(paths[0])}: {len(vectors)} vectors for the {len(ids)} PMIDs of {paths[1].name}; fetch both again"
         )
     order = np.argsort(ids, kind="stable")
     try:
         keys = [key for key, _ in zip((key for key, _ in _entries(paths[2])), range(_LOOKED_AT), strict=False)]
     except (OSError, ValueError) as error:
-        raise InputError(f"{shown(paths[2])}: not an object of articles by PMID ({error}); {_CURE}") from error
+        raise InputError(f"{printable_path(paths[2])}: not an object of articles by PMID ({error}); {_CURE}") from error
     if len(ids) and not any(_row(key, ids, order) is not None for key in keys):
-        raise InputError(f"{shown(paths[2])}: none of its first articles is in {paths[1].name}; fetch both again")
-    return Chunk(number, paths[0], paths[1], paths[2], rows=len(ids), dimensions=vectors.shape[1])
+        raise InputError(
+            f"{printable_path(paths[2])}: none of its first articles is in {paths[1].name}; fetch both again"
+        )
+    return EmbeddingChunk(number, paths[0], paths[1], paths[2], rows=len(ids), dimensions=vectors.shape[1])
 
 
 _NO_ARRAY = (
@@ -193,9 +208,9 @@ def _vectors(path: Path) -> Vectors:
         # Not np.load: by their first bytes it takes files of this name for archives and pickles too.
         vectors = np.lib.format.open_memmap(path, mode="r")
     except _NO_ARRAY as error:
-        raise InputError(f"{shown(path)}: not a numpy array, or cut short; {_CURE}") from error
+        raise InputError(f"{printable_path(path)}: not a numpy array, or cut short; {_CURE}") from error
     if not isinstance(vectors, np.ndarray) or vectors.ndim != 2 or vectors.dtype != np.float32:
-        raise InputError(f"{shown(path)}: not float32 vectors, one a row; {_CURE}")
+        raise InputError(f"{printable_path(path)}: not float32 vectors, one a row; {_CURE}")
     return vectors
 
 
@@ -207,17 +222,19 @@ def _ids(path: Path) -> Ids:
         if path.stat().st_size > _LARGEST_IDS:
             raise ValueError("too large")
         raw = path.read_bytes()
-        check_values(raw)
+        check_value_count(raw)
         values = json.loads(raw)
         if not isinstance(values, list) or not all(type(value) in (str, int) for value in values):
             raise ValueError("not a list of PMIDs")
         ids = np.array([_pmid(str(value)) for value in values], dtype=np.int64)
     except OSError as error:
-        raise InputError(f"{shown(path)}: {because(error)}; check the file and its permissions") from error
+        raise InputError(
+            f"{printable_path(path)}: {os_error_reason(error)}; check the file and its permissions"
+        ) from error
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{shown(path)}: not a JSON list of PMIDs; {_CURE}") from error
+        raise InputError(f"{printable_path(path)}: not a JSON list of PMIDs; {_CURE}") from error
     if len(np.unique(ids)) < len(ids):
-        raise InputError(f"{shown(path)}: a PMID stands there twice; {_CURE}")
+        raise InputError(f"{printable_path(path)}: a PMID stands there twice; {_CURE}")
     return ids
 
 
@@ -239,7 +256,7 @@ def _row(key: str, ids: Ids, order: Ids) -> int | None:
     return int(order[place]) if place < len(ids) and ids[order[place]] == pmid else None
 
 
-def _encoded(chunk: Chunk, batch: Sequence[tuple[int, Document]]) -> Iterator[Encoded | Skipped]:
+def _encoded(chunk: EmbeddingChunk, batch: Sequence[tuple[int, Document]]) -> Iterator[EncodedDocument | Skipped]:
     import numpy as np
 
     # Mapped anew for each batch: pages stay in a process's memory for as long as their map is open.
@@ -247,16 +264,18 @@ def _encoded(chunk: Chunk, batch: Sequence[tuple[int, Document]]) -> Iterator[En
     finite = np.all(np.isfinite(copied), axis=1)
     for n, ((row, document), vector) in enumerate(zip(batch, copied, strict=True)):
         if finite[n]:
-            yield Encoded(document, vector)
+            yield EncodedDocument(document, vector)
         else:
-            yield Skipped(shown(chunk.vectors), f"row {row}", f"the vector of {document.id} is not finite; {_CURE}")
+            yield Skipped(
+                printable_path(chunk.vectors), f"row {row}", f"the vector of {document.id} is not finite; {_CURE}"
+            )
 
 
 def _document(pmid: int, value: Any) -> Document:
     """Raises ValueError with the reason."""
-    from epicrisis.corpus.line_schemas import fault
+    from epicrisis.corpus.json_checks import find_json_fault
 
-    if wrong := fault(value):
+    if wrong := find_json_fault(value):
         raise ValueError(wrong)
     if not isinstance(value, dict):
         raise ValueError("not an object")  # noqa: TRY004
@@ -321,8 +340,8 @@ def _entries(path: Path) -> Iterator[tuple[str, Any]]:
                     return
                 if not more or len(text) - at > _LONGEST_ENTRY:
                     raise ValueError("not JSON, or cut short") from error
-                read = _some(file)
-                text, at, more = text[at:] + read, 0, bool(read)
+                read_chunk = _some(file)
+                text, at, more = text[at:] + read_chunk, 0, bool(read_chunk)
                 continue
             yield json.loads(key["key"]), value
             at, before = end, ","

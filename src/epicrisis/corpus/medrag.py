@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from epicrisis.corpus import jsonl, xml_text
-from epicrisis.corpus.reader_base import Skipped, shown
+from epicrisis.corpus.reader_base import Skipped, printable_path
 from epicrisis.types import Document
 
 if TYPE_CHECKING:
@@ -33,14 +33,14 @@ _SNIPPET = 1000
 """Characters that a snippet of StatPearls stays below when something is added to it."""
 
 
-def read(path: Path) -> Iterator[Document | Skipped]:
+def read_snippets(path: Path) -> Iterator[Document | Skipped]:
     """The snippets in the file's order: `pubmed:<PMID>` where there is a PMID, else `medrag:<id>`.
 
     The source is the corpus, where a folder of the path or the file's own name says which, else `MedRAG`. A line that
     is no snippet is left out, with its number and the reason.
     """
     source = _source(path)
-    for item in jsonl.objects(path):
+    for item in jsonl.read_objects(path):
         if isinstance(item, Skipped):
             yield item
             continue
@@ -48,7 +48,7 @@ def read(path: Path) -> Iterator[Document | Skipped]:
         try:
             yield _document(line, source)
         except ValueError as error:
-            yield Skipped(shown(path), f"line {number}", str(error))
+            yield Skipped(printable_path(path), f"line {number}", str(error))
 
 
 def _source(path: Path) -> str:
@@ -81,7 +81,7 @@ def _text(line: Mapping[str, Any], name: str) -> str:
     return value or ""
 
 
-def statpearls(path: Path) -> Iterator[Document | Skipped]:
+def read_statpearls(path: Path) -> Iterator[Document | Skipped]:
     """The snippets of one chapter of StatPearls (`article-100024.nxml`), the same as MedRAG's script makes.
 
     A snippet is a paragraph, with the short ones and the lists that follow as long as there is room; its title is
@@ -89,20 +89,20 @@ def statpearls(path: Path) -> Iterator[Document | Skipped]:
     (`H 2 O`), which a like-for-like comparison needs; for reading, the full-text reader gives the better text.
     """
     try:
-        root = xml_text.whole(path)
+        root = xml_text.parse_file(path)
     except xml_text.BrokenXML as error:
-        yield Skipped(shown(path), "", str(error))
+        yield Skipped(printable_path(path), "", str(error))
         return
     title = root.findtext(".//title") or ""
     name = path.name.removesuffix(".nxml")
     snippets = [snippet for section in root.findall(".//sec") for snippet in _snippets(section, title)]
     if not snippets:
-        yield Skipped(shown(path), "", "no section with a text; leave it out")
+        yield Skipped(printable_path(path), "", "no section with a text; leave it out")
     for number, (heading, text) in enumerate(snippets):
         if text.strip():
             yield Document(f"medrag:{name}_{number}", text, heading, CORPORA["statpearls"])
         else:
-            yield Skipped(shown(path), f"snippet {number}", "empty")
+            yield Skipped(printable_path(path), f"snippet {number}", "empty")
 
 
 def _snippets(section: _Element, chapter: str) -> list[tuple[str, str]]:

@@ -1,14 +1,16 @@
-"""Notes as text to be read: cleaned; and without what a template or a system wrote into many of them.
+"""Clean the text of notes, and remove text that a template or a system wrote into many of them.
 
-Taken for boilerplate, and never anything else: lines that systems write (signatures, pages, rules, dictation), and
-texts that recur word for word over the notes of one type. A text recurs when it stands in at least `NOTES` notes of at
-least `PATIENTS` patients and in at least the share `SHARE` of the file's notes of that type. A paragraph, or a line
-that is a sentence of its own, can recur only if it speaks to its reader ("you", "please call") or of the document
-("this report", "confidential"), is long, holds no digit, no de-identification mark and none of the words that findings
-are told with, and stands under no heading of findings: "The lungs are clear without effusion" is a template too, and a
-finding of each patient; and in an export of one disease every note may tell of the same tumor. In doubt a text stays.
+Two kinds of boilerplate are removed, and nothing else; in doubt a text stays.
 
-Does not know where notes come from nor what is done with what was taken out.
+Footers are complete lines that systems write: signatures, pages, rules, dictation. After "electronically signed by"
+only names, titles, dates and times may follow. A line that continues, "ADDENDUM: HER2 positive", stays.
+
+Recurring texts are the same, word for word, in at least `MIN_NOTES` notes of at least `MIN_PATIENTS` patients, and in
+at least the share `MIN_SHARE` of the file's notes of one type. A paragraph, or a line that is a sentence of its own,
+can recur only if it addresses its reader ("you", "please call") or mentions the document ("this report",
+"confidential"), is long, has no digit, no de-identification mark and none of the words of findings, and is under no
+heading of findings. "The lungs are clear without effusion" is a template too, but a finding of each patient; and in an
+export of one disease every note may mention the same tumor.
 """
 
 from __future__ import annotations
@@ -20,16 +22,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from epicrisis.corpus.note_footers import FOOTERS
-from epicrisis.corpus.note_sections import sections
+from epicrisis.corpus.note_sections import find_sections
 
-NOTES = 20
-PATIENTS = 10
-SHARE = 0.5
-SHORTEST = 80
-"""Characters of a text that can recur, white space folded."""
-COUNTED = 100_000
-"""Texts counted at once. Where there are more, the rarest are forgotten: counts are then too low, never too high."""
+MIN_NOTES = 20
+MIN_PATIENTS = 10
+MIN_SHARE = 0.5
+MIN_CHARACTERS = 80
+"""Characters of a text that can recur, with white space folded."""
+MAX_COUNTED_TEXTS = 100_000
+"""Texts counted at once. Beyond it the rarest are dropped: counts are then too low, never too high."""
 
 ParagraphHash: TypeAlias = bytes
 
@@ -38,94 +39,120 @@ _LINE_END = re.compile("\r\n?|[\v\f\x85\u2028\u2029]")
 _BLANK_RUN = re.compile(r"\n{3,}")
 _PARAGRAPH = re.compile(r"\S[^\n]*(?:\n[^\n]*\S[^\n]*)*")
 _SENTENCE = re.compile(r"[ \t]*[A-Z(*].*[.!?)*]")
-_SAYS = re.compile(
+_ADDRESSES = re.compile(
     r"\b(?:you|yours?|please|confidential(?:ity)?|dictated|transcribed|transcription|unauthorized|(?:no|not) reply"
     r"|this (?:report|note|document|dictation|message|letter|transmission|communication|summary)"
     r"|should be (?:directed|reported|addressed|referred|discussed|returned|destroyed))\b",
     re.IGNORECASE,
 )
-"""What a text must say to be taken for an instruction, a disclaimer, or a statement of law or of a system."""
-_NEVER = re.compile(
+"""Words of an instruction, a disclaimer, or a legal statement; a recurring text must have one of them."""
+_SPECIFIC = re.compile(
     r"\d|___|\[\*\*|\bpatient (?:is|was|has|had|will)\b"
-    # What was done with or found in the reader, and what it takes.
+    # What was done to the reader, found in the reader, or is taken by the reader.
     r"|(?<!if )\byou (?:are|were|have|had|also|came|received|underwent|presented|developed)\b"
     r"|\byour (?:[a-z-]+ ){1,5}(?:is|are|was|were|has|had|show|found|reveal)"
     r"|\b(?:tak(?:e|ing)(?! part| care)|start|stop|continue|resume|hold)\b",
     re.IGNORECASE,
 )
 _WORD = re.compile("[a-z]+")
-_TOLD_WITH = frozenset(
-    re.findall(
-        r"\w+",
-        """
-        no not none nor never without deny denies denied negative positive normal abnormal clear stable intact
-        unremarkable unchanged absent present within consistent suspicious acute chronic history mass left right
-        """,
-    )
+_FINDING_WORDS = frozenset(
+    """
+    no not none nor never without deny denies denied negative positive normal abnormal clear stable intact
+    unremarkable unchanged absent present within consistent suspicious acute chronic history mass left right
+    """.split()  # noqa: SIM905
 )
-_TOLD_WITH_LIKE = (
-    "diagnos",
-    "allerg",
-    "pain",
-    "symptom",
-    "fever",
-    "bleed",
-    "infect",
-    "mild",
-    "moderate",
-    "severe",
-    "identif",
-    "demonstrat",
-    "cancer",
-    "tumo",
-    "lesion",
-    "malignan",
-    "metasta",
-    "fractur",
-    "smok",
-    "tobacco",
-    "asbestos",
-    "alcohol",
-    "expos",
-    "medicat",
-    "medicin",
-    "prescri",
-    "tablet",
-    "dose",
-    "drug",
+_FINDING_BEGINNINGS = (
+    *("diagnos", "allerg", "pain", "symptom", "fever", "bleed", "infect", "mild", "moderate", "severe", "identif"),
+    *("demonstrat", "cancer", "tumo", "lesion", "malignan", "metasta", "fractur", "smok", "tobacco", "asbestos"),
+    *("alcohol", "expos", "medicat", "medicin", "prescri", "tablet", "dose", "drug"),
 )
-_TOLD_WITH_ENDING = ("oma", "omas", "itis", "emia", "osis", "ectomy", "opathy", "plasia", "plasty", "uria")
-"""Words, and beginnings and ends of words, of findings."""
+_FINDING_ENDINGS = ("oma", "omas", "itis", "emia", "osis", "ectomy", "opathy", "plasia", "plasty", "uria")
+"""Words of findings, and beginnings and endings of such words."""
 _NO_REPLY = re.compile(r"\b(?:do not|no) reply\b", re.IGNORECASE)
-_FINDINGS = re.compile(
+_FINDINGS_HEADING = re.compile(
     r"finding|diagnos|impression|history|\bhpi\b|illness|course|result|medication|assessment|exam|allerg|\blabs?\b"
     r"|laborator|imaging|studies|microbiolog|conclusion|wet read",
     re.IGNORECASE,
 )
-"""In a heading: nothing below it recurs."""
+"""A heading of findings: no text below it recurs."""
+
+_MAX_FOOTER_CHARACTERS = 300
+"""A longer line is no footer, and would take long to match."""
+_MARK = r"(?:_{2,30}(?!_)|\[\*\*[^\]\n]{0,60}\*\*\])"
+"""A de-identification mark, which replaces a name or a date."""
+_TITLE = (
+    r"(?:(?:Dr|Prof|Mr|Mrs|Ms|Jr|Sr|Ph\.?D|Pharm\.?D|PA-C)\b\.?|(?:[A-Z]\.){1,4}|(?:MD|DO|RN|NP|PA|MBBS|FACS|FRCR|III?)\b"
+    r"|(?i:attending|resident|fellow|physician|radiologist|pathologist|surgeon|nurse practitioner)\b)"
+)
+_NOT_A_NAME = (
+    r"(?!(?i:addend\w*|amend\w*|correct\w*|note|please|call\w*|positive|negative|normal|abnormal|critical|acute|chronic"
+    r"|severe|allerg\w*|no|not|see|plan|final|impression|findings?|diagnos[ei]s|result\w*|potassium|left|right"
+    r"|\w+(?:oma|itis|emia|osis|ectomy|opathy|ism|tion|uria|orrhage|ture))\b)"
+)
+_NAME = rf"(?:(?:(?:van|von|de|der|la|di|al|el) ){{0,2}}{_NOT_A_NAME}[A-ZÀ-ÖØ-Þ](?:[^\W\d_]|['’-])*(?![\w:])|{_MARK})"
+_PERSON = rf"(?:{_TITLE}[ ,]{{0,3}}){{0,4}}(?:{_NAME}(?:,? (?:{_TITLE}|{_NAME})){{0,3}})?(?:[ ,]{{1,3}}{_TITLE}){{0,4}}"
+_MONTH = r"(?i:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)[a-z]{0,6}"
+_DATE = (
+    rf"(?:\d{{4}}-\d\d?-\d\d?|\d\d?(?:/\d\d?/|\.\d\d?\.|-\d\d?-)\d{{2,4}}"
+    rf"|\d\d?[ -]{_MONTH}[ -]\d{{4}}|{_MONTH} \d\d?,? \d{{4}}|{_MARK})"
+)
+_TIME = r"(?:T?\d\d?:\d\d(?::\d\d)?(?: ?[AaPp]\.?[Mm]\b\.?)?(?: (?:[ECMP][SD]T|UTC|GMT)\b)?)"
+_WHEN = rf"(?:[ ,]{{0,3}}(?:(?i:on|at):? )?(?:{_DATE}|{_TIME})){{0,3}}"
+_BY = rf"{_PERSON}(?: and {_PERSON})?{_WHEN}"
+
+_RECOGNITION_WORDS = (
+    r"(?:dictated|created|generated|produced|prepared|transcribed|completed|typed|written|made|partially|partly|part|in"
+    r"|or|entirely|fully|using|utilizing|with|by|through|via|from|the|a|an|aid|assistance|help|use|of|dragon|medical"
+    r"|computer|computerized|electronic|electronically|automated|software|system|technology|program|dictation"
+    r"|transcription|and|as|such|is|it|there|may|might|can|could|will|be|therefore|so|contain|contains|include|includes"
+    r"|have|has|some|subject|to|inadvertent|unintended|unintentional|typographical|transcriptional|grammatical|grammar"
+    r"|spelling|sound-alike|word|words|wording|recognition|voice|speech|substitutions?|errors?|mistakes?|despite"
+    r"|careful|proofreading|review|result|due|that|were|been|for)"
+)
+_FOOTER_PATTERNS = {
+    "signature": r"(?i:(?:electronically|digitally|e-)\s?signed|signed electronically|authenticated(?= by))"
+    rf"{_WHEN}(?:(?: (?i:by))?:?[ \t]{{0,3}}{_BY})?\.?",
+    "dictation": rf"(?i:dictated|transcribed)(?: (?i:(?:but|and) not read))?{_WHEN}"
+    rf"(?: (?i:by):?[ \t]{{0,3}}{_BY})?\.?"
+    r"|(?i:(?:dictated|transcribed) using (?:dragon|medical|voice|speech|recognition|dictation|software|[ -])+)\.?",
+    "voice": r"(?i:this (?:note|report|document|dictation) (?:was|has been|may have been|is)"
+    rf"(?:[ ,]{{1,3}}{_RECOGNITION_WORDS}){{1,12}}[ ,]{{1,3}}(?:voice|speech)[- ]recognition"
+    rf"(?:[ ,;]{{1,3}}{_RECOGNITION_WORDS}){{0,30}})\.?",
+    "page": r"(?i:page:? \d{1,4}(?: (?:of|/) \d{1,4})?)",
+    "rule": rf"[_=*#~-]{{20,{_MAX_FOOTER_CHARACTERS}}}",
+    "end": r"(?i:end of (?:report|note|document))\.?",
+}
+FOOTERS: Mapping[str, re.Pattern[str]] = {
+    kind: re.compile(rf"^[ \t*]{{0,20}}(?=.{{1,{_MAX_FOOTER_CHARACTERS}}}$)(?:{pattern})[ \t*]{{0,20}}$", re.MULTILINE)
+    for kind, pattern in _FOOTER_PATTERNS.items()
+}
+"""Complete lines that systems write, by kind."""
 
 
-def cleaned(text: str) -> str:
-    """The text with line feeds as line ends, without control characters and byte order marks, without blanks at the
-    ends of lines, with one blank line for several, and none at its ends. All else stays, indents and the marks of
-    de-identification (`[**Name**]`, `___`) among it. Cleaned twice is cleaned once."""
+def clean_text(text: str) -> str:
+    """Return the text without control characters, byte order marks and blanks at the ends of lines.
+
+    Line ends become line feeds, several blank lines one, and blank lines at the ends are removed. Everything else
+    stays, including indents and marks of de-identification (`[**Name**]`, `___`). Cleaning twice changes nothing.
+    """
     text = _CONTROL.sub("", _LINE_END.sub("\n", text))
-    return _BLANK_RUN.sub("\n\n", "\n".join(line.rstrip() for line in text.split("\n"))).strip("\n")
+    lines = map(str.rstrip, text.split("\n"))
+    return _BLANK_RUN.sub("\n\n", "\n".join(lines)).strip("\n")
 
 
 @dataclass(frozen=True, slots=True)
-class Recurring:
-    """A text that recurs: as it stood in the first note that had it, and in how many it was counted."""
+class RecurringText:
+    """A recurring text, as written in the first note, and the number of notes that have it."""
 
     text: str
     notes: int
-    of: int
-    """Notes of that type in the file."""
+    notes_of_type: int
+    """All notes of that type in the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemovedText:
-    """What was taken out of one note: `kind` is `recurring` or a footer's name; `key` that of a recurring text."""
+    """A text removed from one note: `kind` is `recurring` or a kind of footer; `key` identifies a recurring text."""
 
     kind: str
     text: str
@@ -133,118 +160,120 @@ class RemovedText:
 
 
 @dataclass(slots=True)
-class _Count:
-    """How often a text was met; of patients no more are kept than are asked for."""
+class _TextCount:
+    """The notes and patients with a text; no more patients are remembered than `MIN_PATIENTS`."""
 
     text: str
+    note_type: str
     notes: int
-    patients: frozenset[str]
+    patients: set[str]
 
 
-class Counts:
-    """What recurs over the notes of a file, counted in bounded memory: at most `limit` texts at once."""
+class RecurringTextCounter:
+    """Count the texts of a file's notes in bounded memory: at most `limit` texts at once."""
 
-    def __init__(self, limit: int = COUNTED) -> None:
+    def __init__(self, limit: int = MAX_COUNTED_TEXTS) -> None:
         self._limit = limit
-        self._texts: dict[ParagraphHash, _Count] = {}
+        self._counts: dict[ParagraphHash, _TextCount] = {}
         self._floor = 0
-        self._types: dict[ParagraphHash, str] = {}
         self._notes: Counter[str] = Counter()
 
+    def __len__(self) -> int:
+        """Return the number of different texts that are counted at present."""
+        return len(self._counts)
+
     def add(self, note_type: str, patient: str, text: str) -> None:
-        """Counts the texts of one cleaned note, each once."""
+        """Count each text of one cleaned note once."""
         self._notes[note_type] += 1
-        met = {key_of(note_type, text[start:end]): (start, end) for start, end in _candidates(text)}
-        for key, (start, end) in met.items():
-            count = self._texts.get(key)
+        spans = {hash_paragraph(note_type, text[start:end]): (start, end) for start, end in _candidates(text)}
+        for key, (start, end) in spans.items():
+            count = self._counts.get(key)
             if count is None:
-                self._texts[key] = _Count(text[start:end], 1, frozenset((patient,)))
-                self._types[key] = note_type
+                self._counts[key] = _TextCount(text[start:end], note_type, 1, {patient})
             else:
                 count.notes += 1
-                if len(count.patients) < PATIENTS:
-                    count.patients |= {patient}
-        if len(self._texts) > self._limit:
-            self._forget()
+                if len(count.patients) < MIN_PATIENTS:
+                    count.patients.add(patient)
+        if len(self._counts) > self._limit:
+            self._drop_rarest()
 
-    def recurring(self) -> dict[ParagraphHash, Recurring]:
-        """The texts that recur, in no order."""
-        return {
-            key: Recurring(count.text, count.notes, of)
-            for key, count in self._texts.items()
-            if count.notes >= max(NOTES, SHARE * (of := self._notes[self._types[key]]))
-            and len(count.patients) >= PATIENTS
-        }
+    def recurring(self) -> dict[ParagraphHash, RecurringText]:
+        """Return the recurring texts by hash, in no particular order."""
+        recurring = {}
+        for key, count in self._counts.items():
+            notes_of_type = self._notes[count.note_type]
+            is_frequent = count.notes >= max(MIN_NOTES, MIN_SHARE * notes_of_type)
+            if is_frequent and len(count.patients) >= MIN_PATIENTS:
+                recurring[key] = RecurringText(count.text, count.notes, notes_of_type)
+        return recurring
 
-    def _forget(self) -> None:
-        while len(self._texts) > self._limit // 2:
+    def _drop_rarest(self) -> None:
+        while len(self._counts) > self._limit // 2:
             self._floor += 1
-            self._texts = {key: count for key, count in self._texts.items() if count.notes > self._floor}
-        self._types = {key: self._types[key] for key in self._texts}
+            self._counts = {key: count for key, count in self._counts.items() if count.notes > self._floor}
 
 
-def key_of(note_type: str, text: str) -> ParagraphHash:
-    """What a text is counted by: its note type and its words; how its lines are broken does not matter."""
+def hash_paragraph(note_type: str, text: str) -> ParagraphHash:
+    """Return a hash of the note type and the words of a text, independent of its line breaks."""
     words = f"{note_type}\0{' '.join(text.split())}"
     return hashlib.blake2b(words.encode(), digest_size=16).digest()
 
 
-def without_boilerplate(
-    note_type: str, text: str, recurring: Mapping[ParagraphHash, Recurring]
+def remove_boilerplate(
+    note_type: str, text: str, recurring: Mapping[ParagraphHash, RecurringText]
 ) -> tuple[str, list[RemovedText]]:
-    """The cleaned text without footers and recurring texts, cleaned again; and what was taken out, in its order."""
+    """Return the cleaned text without footers and recurring texts, cleaned again, and the removed texts in order."""
     spans: list[tuple[int, int, RemovedText]] = []
     if recurring:
         for start, end in _candidates(text):
-            key = key_of(note_type, text[start:end])
+            key = hash_paragraph(note_type, text[start:end])
             if key in recurring:
                 spans.append((start, end, RemovedText("recurring", text[start:end], key)))
-    for name, pattern in FOOTERS.items():
-        spans += [(*found.span(), RemovedText(name, found[0].strip())) for found in pattern.finditer(text)]
+    for kind, pattern in FOOTERS.items():
+        for match in pattern.finditer(text):
+            spans.append((*match.span(), RemovedText(kind, match[0].strip())))
     if not spans:
         return text, []
-    kept, taken, place = [], [], 0
-    for start, end, what in sorted(spans, key=lambda span: (span[0], -span[1])):
-        # A line of a paragraph that goes as a whole.
-        if start >= place:
-            kept.append(text[place:start])
-            taken.append(what)
-            place = end
-    return cleaned("".join((*kept, text[place:]))), taken
+    pieces, removed, position = [], [], 0
+    for start, end, removal in sorted(spans, key=lambda span: (span[0], -span[1])):
+        # A line within a removed paragraph starts before `position`.
+        if start >= position:
+            pieces.append(text[position:start])
+            removed.append(removal)
+            position = end
+    return clean_text("".join((*pieces, text[position:]))), removed
 
 
 def _candidates(text: str) -> Iterator[tuple[int, int]]:
-    """Paragraphs that may recur, and of the others the lines that may; none of a section of findings."""
-    spans = list(_spans(text))
-    told = [
-        (int(start), int(end))
-        for start, end, title in (sections(text) if spans else ())
-        if _FINDINGS.search(str(title))
-    ]
+    """Yield the spans of paragraphs and single lines that may recur, none of a section of findings."""
+    spans = list(_eligible_spans(text))
+    if not spans:
+        return
+    findings = [section for section in find_sections(text) if _FINDINGS_HEADING.search(str(section[2]))]
     for start, end in spans:
-        if not any(first < end and start < last for first, last in told):
+        if not any(int(first) < end and start < int(last) for first, last, _ in findings):
             yield start, end
 
 
-def _spans(text: str) -> Iterator[tuple[int, int]]:
+def _eligible_spans(text: str) -> Iterator[tuple[int, int]]:
     for paragraph in _PARAGRAPH.finditer(text):
         if _may_recur(paragraph[0]):
             yield paragraph.span()
         elif "\n" in paragraph[0]:
-            start, before = paragraph.start(), ""
+            start, previous = paragraph.start(), ""
             for line in paragraph[0].split("\n"):
-                # A line of a sentence that began before it or goes on behind it is no text of its own.
-                begins = not before or before.endswith((".", ":", "!", "?"))
+                # A line that continues the sentence of the previous line is no text of its own.
+                begins = not previous or previous.endswith((".", ":", "!", "?"))
                 if begins and _SENTENCE.fullmatch(line) and _may_recur(line):
                     yield start, start + len(line)
-                start, before = start + len(line) + 1, line
+                start, previous = start + len(line) + 1, line
 
 
 def _may_recur(text: str) -> bool:
     folded = " ".join(text.split())
-    if len(folded) < SHORTEST or _NEVER.search(folded) or not _SAYS.search(folded):
+    if len(folded) < MIN_CHARACTERS or _SPECIFIC.search(folded) or not _ADDRESSES.search(folded):
         return False
     words = set(_WORD.findall(_NO_REPLY.sub("", folded).lower()))
-    return words.isdisjoint(_TOLD_WITH) and not any(
-        word.startswith(_TOLD_WITH_LIKE) or word.endswith(_TOLD_WITH_ENDING) for word in words
-    )
+    if not words.isdisjoint(_FINDING_WORDS):
+        return False
+    return not any(word.startswith(_FINDING_BEGINNINGS) or word.endswith(_FINDING_ENDINGS) for word in words)

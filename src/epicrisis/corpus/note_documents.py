@@ -15,11 +15,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from epicrisis.corpus.csv_rows import LARGEST
-from epicrisis.corpus.note_cleaning import Counts, ParagraphHash, Recurring, RemovedText, cleaned, without_boilerplate
-from epicrisis.corpus.note_sections import sections
-from epicrisis.corpus.note_times import normalised
-from epicrisis.corpus.reader_base import Deleted, Skipped, shown
+from epicrisis.corpus.csv_rows import MAX_ROW_BYTES
+from epicrisis.corpus.note_cleaning import (
+    ParagraphHash,
+    RecurringText,
+    RecurringTextCounter,
+    RemovedText,
+    clean_text,
+    remove_boilerplate,
+)
+from epicrisis.corpus.note_sections import find_sections
+from epicrisis.corpus.note_times import parse_note_time
+from epicrisis.corpus.reader_base import DeletedDocument, Skipped, printable_path
 from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.types import Document
 
@@ -63,16 +70,16 @@ class NoteCleaning:
     keep_superseded: bool = False
 
 
-def documents(
+def build_documents(
     path: Path, name: str, notes: Callable[[], Iterator[ClinicalNote | Skipped]], treatment: NoteCleaning
 ) -> Iterator[Document | Skipped]:
-    """As `items`, without the notes that were taken back."""
-    return (item for item in items(path, name, notes, treatment) if not isinstance(item, Deleted))
+    """As `build_items`, without the notes that were taken back."""
+    return (item for item in build_items(path, name, notes, treatment) if not isinstance(item, DeletedDocument))
 
 
-def items(
+def build_items(
     path: Path, name: str, notes: Callable[[], Iterator[ClinicalNote | Skipped]], treatment: NoteCleaning
-) -> Iterator[Document | Deleted | Skipped]:
+) -> Iterator[Document | DeletedDocument | Skipped]:
     """The notes as documents, in the order given; `name` is the file's, for the ledger. A note that its source marks as
     an error, or as superseded, is `Deleted` where it has an id: an earlier export may have brought it.
 
@@ -90,12 +97,12 @@ def items(
             if isinstance(note, Skipped):
                 yield note
                 continue
-            if _is_left_out(note, treatment) and identifier(note.patient):
+            if _is_left_out(note, treatment) and normalize_id(note.patient):
                 yield from _withdrawn(note, source, ledger)
                 continue
-            whole = cleaned(note.text) if len(note.text) <= LARGEST else note.text
+            whole = clean_text(note.text) if len(note.text) <= MAX_ROW_BYTES else note.text
             if reason := _fault(note, whole):
-                yield Skipped(shown(path), note.where, reason)
+                yield Skipped(printable_path(path), note.where, reason)
                 continue
             document, taken = _document(note, whole, recurring, treatment)
             digest = _digest(note, document.date, whole)
@@ -103,14 +110,16 @@ def items(
             if first is not None:
                 ledger.take(source, "duplicate", document.id, [whole], kept=first[0])
             elif not document.text:
-                yield Skipped(shown(path), note.where, "nothing but boilerplate; --keep-boilerplate leaves it in")
+                yield Skipped(
+                    printable_path(path), note.where, "nothing but boilerplate; --keep-boilerplate leaves it in"
+                )
             else:
                 seen.execute("INSERT INTO seen VALUES (?, ?)", (digest, document.id))
                 _account(ledger, source, document, taken, recurring)
                 yield document
 
 
-def identifier(given: str) -> str:
+def normalize_id(given: str) -> str:
     """An id as text: `10083814.0`, as spreadsheets write numbers, is `10083814`, and `NaN` is none (empty)."""
     given = given.strip()
     if given.casefold() in _NOTHING:
@@ -118,54 +127,54 @@ def identifier(given: str) -> str:
     return given[:-2] if given.endswith(".0") and given[:-2].isdecimal() else given
 
 
-def _withdrawn(note: ClinicalNote, source: str, ledger: RemovalLog) -> Iterator[Deleted]:
-    given = f"note:{identifier(note.note_id)}" if identifier(note.note_id) else ""
+def _withdrawn(note: ClinicalNote, source: str, ledger: RemovalLog) -> Iterator[DeletedDocument]:
+    given = f"note:{normalize_id(note.note_id)}" if normalize_id(note.note_id) else ""
     ledger.take(source, "marked-as-error" if note.is_error else "superseded", given or note.where, [note.text])
     if given:
-        yield Deleted(given, patient=identifier(note.patient))
+        yield DeletedDocument(given, patient=normalize_id(note.patient))
 
 
 def _is_left_out(note: ClinicalNote, treatment: NoteCleaning) -> bool:
     return note.is_error or (note.is_superseded and not treatment.keep_superseded)
 
 
-def _recurring(notes: Iterator[ClinicalNote | Skipped], treatment: NoteCleaning) -> dict[ParagraphHash, Recurring]:
-    counts = Counts()
+def _recurring(notes: Iterator[ClinicalNote | Skipped], treatment: NoteCleaning) -> dict[ParagraphHash, RecurringText]:
+    counts = RecurringTextCounter()
     for note in notes:
-        if isinstance(note, ClinicalNote) and not _is_left_out(note, treatment) and len(note.text) <= LARGEST:
-            counts.add(note.note_type, identifier(note.patient), cleaned(note.text))
+        if isinstance(note, ClinicalNote) and not _is_left_out(note, treatment) and len(note.text) <= MAX_ROW_BYTES:
+            counts.add(note.note_type, normalize_id(note.patient), clean_text(note.text))
     return counts.recurring()
 
 
 def _fault(note: ClinicalNote, whole: str) -> str:
-    if not identifier(note.patient):
+    if not normalize_id(note.patient):
         return "names no patient: whose record it is must be known; fill the cell in, or name another column"
-    if len(whole) > LARGEST:
-        return f"longer than {LARGEST // 2**20} MB: no note; split it"
+    if len(whole) > MAX_ROW_BYTES:
+        return f"longer than {MAX_ROW_BYTES // 2**20} MB: no note; split it"
     return "" if whole.strip() else "holds no text"
 
 
 def _document(
-    note: ClinicalNote, whole: str, recurring: Mapping[ParagraphHash, Recurring], treatment: NoteCleaning
+    note: ClinicalNote, whole: str, recurring: Mapping[ParagraphHash, RecurringText], treatment: NoteCleaning
 ) -> tuple[Document, list[RemovedText]]:
     """The note as a document, its text empty where nothing but boilerplate is left; and what was taken out."""
     text = whole
     taken: list[RemovedText] = []
     if not treatment.keep_boilerplate:
-        text, taken = without_boilerplate(note.note_type, text, recurring)
+        text, taken = remove_boilerplate(note.note_type, text, recurring)
     date, times = _time(note, treatment.time_format)
-    kind, patient = note.note_type.strip(), identifier(note.patient)
+    kind, patient = note.note_type.strip(), normalize_id(note.patient)
     said = {
         "note_type": kind,
-        "encounter": identifier(note.encounter),
+        "encounter": normalize_id(note.encounter),
         "patient_name": " ".join(note.patient_name.split()),
         **_stay("admitted", note.admitted, treatment.time_format),
         **_stay("discharged", note.discharged, treatment.time_format),
         **times,
-        "sections": sections(text),
+        "sections": find_sections(text),
         **note.more,
     }
-    given = identifier(note.note_id)
+    given = normalize_id(note.note_id)
     document = Document(
         id=f"note:{given or f'{patient}:{_digest(note, date, whole).hex()[:16]}'}",
         text=text,
@@ -180,8 +189,8 @@ def _document(
 
 def _time(note: ClinicalNote, form: str) -> tuple[str | None, dict[str, Any]]:
     """The date, and what the metadata say of it."""
-    given = [time.strip() for time in note.times if identifier(time)]
-    read = [found for time in given if (found := normalised(time, form))]
+    given = [time.strip() for time in note.times if normalize_id(time)]
+    read = [found for time in given if (found := parse_note_time(time, form))]
     if not given:
         return None, {"time_missing": True}
     if not read:
@@ -191,8 +200,8 @@ def _time(note: ClinicalNote, form: str) -> tuple[str | None, dict[str, Any]]:
 
 
 def _stay(key: str, given: str, form: str) -> dict[str, str]:
-    given = identifier(given)
-    read = normalised(given, form) if given else None
+    given = normalize_id(given)
+    read = parse_note_time(given, form) if given else None
     return {key: read[0]} if read else {f"{key}_given": given}
 
 
@@ -201,10 +210,10 @@ def _digest(note: ClinicalNote, date: str | None, text: str) -> bytes:
     when = (date or "")[:10]
     if len(when) < 10:
         # No day tells notes of equal words apart, so what else is said of the time, and the stay, must.
-        times = () if date else (time.strip() for time in note.times if identifier(time))
-        said = (*times, identifier(note.encounter))
+        times = () if date else (time.strip() for time in note.times if normalize_id(time))
+        said = (*times, normalize_id(note.encounter))
         when += "\0".join(("", *said)) if any(said) else ""
-    words = "\0".join((identifier(note.patient), note.note_type.strip(), when, text))
+    words = "\0".join((normalize_id(note.patient), note.note_type.strip(), when, text))
     return hashlib.blake2b(words.encode(), digest_size=16).digest()
 
 
@@ -213,7 +222,7 @@ def _account(
     source: str,
     document: Document,
     taken: list[RemovedText],
-    recurring: Mapping[ParagraphHash, Recurring],
+    recurring: Mapping[ParagraphHash, RecurringText],
 ) -> None:
     ledger.notes += 1
     ledger.without_time += "time_missing" in document.metadata
@@ -222,7 +231,7 @@ def _account(
     for each in taken:
         if each.kind == "recurring":
             found = recurring[each.key]
-            ledger.take(source, each.kind, document.id, [found.text], notes=found.notes, of=found.of)
+            ledger.take(source, each.kind, document.id, [found.text], notes=found.notes, of=found.notes_of_type)
         else:
             footers.setdefault(each.kind, []).append(each.text)
     for kind, texts in footers.items():

@@ -1,7 +1,7 @@
-"""Where the sections of a note begin: "History of Present Illness:", "FINDINGS:", "DISCHARGE DIAGNOSES".
+"""Find the sections of a note: "History of Present Illness:", "FINDINGS:", "DISCHARGE DIAGNOSES".
 
-A line that gives a value (`BP: 120/80`, `Hemoglobin: 9.1`) begins no section: with text behind its colon only a heading
-that is known by name counts. Knows no note type and no place.
+A line with a value (`BP: 120/80`, `Hemoglobin: 9.1`) begins no section: only the headings of `KNOWN_HEADINGS` may be
+followed by text after the colon.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 
 
-def _names(text: str) -> frozenset[str]:
+def _split_names(text: str) -> frozenset[str]:
     return frozenset(" ".join(name.split()) for name in text.split(","))
 
 
-KNOWN = _names(
+KNOWN_HEADINGS = _split_names(
     """
     a/p, active issues, addendum, admission diagnoses, admission diagnosis, admission labs, admission medications,
     allergies, anesthesia, assessment, assessment & plan, assessment and plan, assessment and recommendations,
@@ -37,46 +37,53 @@ KNOWN = _names(
     transitional issues, vital signs, vitals, wet read
     """
 )
-"""Headings by name, in small letters; any of them may have text behind its colon, or stand alone without one."""
+"""Headings in small letters; any of them may have text after its colon, or be alone without one."""
 
 _LINE = re.compile(r"[ \t]*+(?P<title>[A-Za-z][A-Za-z /&'(),-]{1,58}[A-Za-z)])[ \t]*+(?P<colon>:?+)(?P<rest>[^\n]*+)")
-_SMALL = _names("a, an, and, at, by, for, from, in, of, on, or, the, to, with")
-_WORDS = 7
-_LETTERS = 5
-"""A heading that is not known has at least so many: `BP:` and `NPO` are none."""
+_SMALL_WORDS = _split_names("a, an, and, at, by, for, from, in, of, on, or, the, to, with")
+_MAX_WORDS = 7
+_MIN_LETTERS = 5
+"""Letters of any other heading: `BP:` and `NPO` are none."""
 
 
-def sections(text: str) -> list[list[int | str]]:
-    """`[start, end, title]` of each section in the text's order, offsets in characters; they follow each other without
-    gaps from the first heading to the text's end. A title is as written, without its colon."""
-    found: list[tuple[int, str]] = []
-    start, before = 0, ""
+def find_sections(text: str) -> list[list[int | str]]:
+    """Return `[start, end, title]` of each section in order, as offsets in characters.
+
+    The sections follow each other without gaps from the first heading to the end of the text. A title is as written,
+    without its colon.
+    """
+    headings: list[tuple[int, str]] = []
+    start, previous = 0, ""
     for line in text.split("\n"):
-        title = _heading(line, not before.strip())
+        title = _find_heading(line, not previous.strip())
         if title:
-            found.append((start, title))
-        start, before = start + len(line) + 1, line
-    ends = [*(start for start, _ in found), len(text)][1:]
-    return [[start, end, title] for (start, title), end in zip(found, ends, strict=True)]
+            headings.append((start, title))
+        start, previous = start + len(line) + 1, line
+    sections: list[list[int | str]] = []
+    for index, (start, title) in enumerate(headings, 1):
+        end = headings[index][0] if index < len(headings) else len(text)
+        sections.append([start, end, title])
+    return sections
 
 
-def _heading(line: str, after_blank: bool) -> str:
-    """The heading that this line is or begins with; empty for none."""
+def _find_heading(line: str, is_after_blank: bool) -> str:
+    """Return the heading with which the line begins, or an empty string."""
     match = _LINE.fullmatch(line)
     if match is None:
         return ""
-    title, alone = " ".join(match["title"].split()), not match["rest"].strip()
-    capital = title[0].isupper()
-    if title.lower() in KNOWN and capital and (match["colon"] or (alone and after_blank)):
+    title, is_alone = " ".join(match["title"].split()), not match["rest"].strip()
+    has_colon = bool(match["colon"])
+    if title.lower() in KNOWN_HEADINGS and title[0].isupper() and (has_colon or (is_alone and is_after_blank)):
         return title
-    if not alone or len(title.split()) > _WORDS or sum(map(str.isalpha, title)) < _LETTERS:
+    if not is_alone or len(title.split()) > _MAX_WORDS or sum(map(str.isalpha, title)) < _MIN_LETTERS:
         return ""
-    if match["colon"]:
-        return title if title.isupper() or _title_case(title) else ""
-    return title if title.isupper() and after_blank and " " in title else ""
+    if has_colon:
+        is_heading = title.isupper() or _is_title_case(title)
+    else:
+        is_heading = title.isupper() and is_after_blank and " " in title
+    return title if is_heading else ""
 
 
-def _title_case(title: str) -> bool:
-    return title[0].isupper() and all(
-        word[:1].isupper() for word in re.findall(r"[A-Za-z]+", title) if word not in _SMALL
-    )
+def _is_title_case(title: str) -> bool:
+    words = [word for word in re.findall(r"[A-Za-z]+", title) if word not in _SMALL_WORDS]
+    return title[0].isupper() and all(word[:1].isupper() for word in words)

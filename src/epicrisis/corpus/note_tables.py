@@ -12,11 +12,10 @@ from dataclasses import dataclass, fields, replace
 from itertools import chain
 from pathlib import Path
 
-from epicrisis.corpus.csv_layout import CsvLayout
-from epicrisis.corpus.csv_rows import CsvRow, header, rows
-from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, identifier, items
-from epicrisis.corpus.note_times import normalised
-from epicrisis.corpus.reader_base import Deleted, Identity, Skipped, shown
+from epicrisis.corpus.csv_rows import CsvLayout, CsvRow, read_header, read_rows
+from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, build_items, normalize_id
+from epicrisis.corpus.note_times import parse_note_time
+from epicrisis.corpus.reader_base import DeletedDocument, PatientIdentity, Skipped, printable_path
 from epicrisis.errors import InputError
 from epicrisis.types import Document
 
@@ -24,7 +23,7 @@ ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class NoteColumns:
     """Which column of a file is what; empty: none. `time` may name several, see `ClinicalNote.times`."""
 
     patient: str = ""
@@ -44,7 +43,7 @@ class Columns:
     """Holds 1 where the note was written by mistake."""
 
 
-_MIMIC_3 = Columns(
+_MIMIC_3 = NoteColumns(
     "subject_id",
     ("charttime", "chartdate"),
     "category",
@@ -54,7 +53,7 @@ _MIMIC_3 = Columns(
     description="description",
     error="iserror",
 )
-_MIMIC_4 = Columns(
+_MIMIC_4 = NoteColumns(
     "subject_id",
     ("charttime",),
     "note_type",
@@ -68,7 +67,7 @@ _KNOWN = (
     (frozenset(("subject_id", "chartdate", "category", "text")), _MIMIC_3),
     (frozenset(("note_id", "subject_id", "note_type", "charttime", "text")), _MIMIC_4),
 )
-TYPES = {
+MIMIC_NOTE_TYPES = {
     "DS": "discharge summary",
     "AD": "discharge summary addendum",
     "RR": "radiology report",
@@ -77,27 +76,27 @@ TYPES = {
 """MIMIC-IV's note types in words."""
 
 
-def is_known(path: Path) -> bool:
+def has_known_header(path: Path) -> bool:
     """True where the header is one of those known here."""
     try:
-        return _known(header(path)[0]) is not None
+        return _known(read_header(path)[0]) is not None
     except InputError:
         return False
 
 
-def places(path: Path, columns: Columns | None = None) -> tuple[dict[str, tuple[int, ...]], str, int]:
+def locate_columns(path: Path, columns: NoteColumns | None = None) -> tuple[dict[str, tuple[int, ...]], str, int]:
     """The places of the columns by the names of `Columns`' fields, the delimiter, and how many columns there are.
 
     `columns` names some or all; what it leaves out is as the known headers have it. Raises InputError where a column
     that was named is not there, or twice, and where none is known for the patient or the text.
     """
-    named, delimiter = header(path)
+    named, delimiter = read_header(path)
     known = _known(named)
-    wanted = columns or Columns()
-    said = {each.name: getattr(wanted, each.name) for each in fields(Columns) if getattr(wanted, each.name)}
-    chosen = replace(known or Columns(), **said)
+    wanted = columns or NoteColumns()
+    said = {each.name: getattr(wanted, each.name) for each in fields(NoteColumns) if getattr(wanted, each.name)}
+    chosen = replace(known or NoteColumns(), **said)
     found: dict[str, tuple[int, ...]] = {}
-    for each in fields(Columns):
+    for each in fields(NoteColumns):
         names = getattr(chosen, each.name)
         for name in (names,) if isinstance(names, str) else names:
             place = _place(path, named, name, required=each.name in said or each.name in ("patient", "text"))
@@ -106,52 +105,54 @@ def places(path: Path, columns: Columns | None = None) -> tuple[dict[str, tuple[
     missing = [f"--{name} COLUMN" for name in ("patient", "text") if name not in found]
     if missing:
         raise InputError(
-            f"{shown(path)}: not a header of MIMIC's notes, so name its columns: {' '.join(missing)} (and --time, "
+            f"{printable_path(path)}: not a header of MIMIC's notes, so name its columns: {' '.join(missing)} (and --time, "
             f"--type, --encounter, --note-id where there are such); {_counted(named)}"
         )
     return found, delimiter, len(named)
 
 
-def read(
-    path: Path, name: str, columns: Columns | None = None, treatment: NoteCleaning | None = None
-) -> Iterator[Document | Deleted | Identity | Skipped]:
+def read_notes(
+    path: Path, name: str, columns: NoteColumns | None = None, treatment: NoteCleaning | None = None
+) -> Iterator[Document | DeletedDocument | PatientIdentity | Skipped]:
     """The notes as documents, in the file's order, behind who their patients are: see `notes_record.items`.
 
     Raises InputError as `places` does.
     """
     treatment = treatment or NoteCleaning()
-    notes = notes_of(path, columns)
-    return chain(_identities(path, columns, treatment.time_format), items(path, name, notes, treatment))
+    notes = note_source(path, columns)
+    return chain(_identities(path, columns, treatment.time_format), build_items(path, name, notes, treatment))
 
 
-def _identities(path: Path, columns: Columns | None, time_format: str) -> Iterator[Identity]:
+def _identities(path: Path, columns: NoteColumns | None, time_format: str) -> Iterator[PatientIdentity]:
     """Who the patients are, where the file says more than their ids; one for each birth date that it gives."""
-    found, delimiter, width = places(path, columns)
+    found, delimiter, width = locate_columns(path, columns)
     told = {name: found[name][0] for name in ("patient_name", "born", "record_number") if name in found}
     if not told:
         return
     names: dict[tuple[str, str], dict[str, None]] = {}
     numbers: dict[tuple[str, str], dict[tuple[str, str], None]] = {}
-    for row in rows(path, CsvLayout(width, delimiter, found["patient"][0], found["text"][0], found.get("time", ()))):
-        if isinstance(row, Skipped) or not (patient := identifier(row.cells[found["patient"][0]])):
+    for row in read_rows(
+        path, CsvLayout(width, delimiter, found["patient"][0], found["text"][0], found.get("time", ()))
+    ):
+        if isinstance(row, Skipped) or not (patient := normalize_id(row.cells[found["patient"][0]])):
             continue
-        said = {name: identifier(" ".join(row.cells[place].split())) for name, place in told.items()}
-        read = normalised(said.get("born", ""), time_format)
-        key = (patient, read[0][:10] if read else "")
+        said = {name: normalize_id(" ".join(row.cells[place].split())) for name, place in told.items()}
+        read_notes = parse_note_time(said.get("born", ""), time_format)
+        key = (patient, read_notes[0][:10] if read_notes else "")
         names.setdefault(key, {}).update({said["patient_name"]: None} if said.get("patient_name") else {})
         numbers.setdefault(key, {}).update({("", said["record_number"]): None} if said.get("record_number") else {})
     for (patient, born), called in names.items():
-        yield Identity(patient, names=tuple(called), born=born, numbers=tuple(numbers[patient, born]))
+        yield PatientIdentity(patient, names=tuple(called), born=born, numbers=tuple(numbers[patient, born]))
 
 
-def notes_of(path: Path, columns: Columns | None = None) -> Callable[[], Iterator[ClinicalNote | Skipped]]:
-    """What gives the file's notes as they are written, as often as it is called. Raises InputError as `places` does."""
-    found, delimiter, width = places(path, columns)
+def note_source(path: Path, columns: NoteColumns | None = None) -> Callable[[], Iterator[ClinicalNote | Skipped]]:
+    """What gives the file's notes as they are written, as often as it is called. Raises InputError as `locate_columns` does."""
+    found, delimiter, width = locate_columns(path, columns)
     form = CsvLayout(width, delimiter, found["patient"][0], found["text"][0], found.get("time", ()))
-    types = TYPES if _known(header(path)[0]) is _MIMIC_4 else {}
+    types = MIMIC_NOTE_TYPES if _known(read_header(path)[0]) is _MIMIC_4 else {}
 
     def notes() -> Iterator[ClinicalNote | Skipped]:
-        for row in rows(path, form):
+        for row in read_rows(path, form):
             yield row if isinstance(row, Skipped) else _note(row, found, types)
 
     return notes
@@ -178,7 +179,7 @@ def _note(row: CsvRow, found: Mapping[str, tuple[int, ...]], types: Mapping[str,
     )
 
 
-def _known(named: Sequence[str]) -> Columns | None:
+def _known(named: Sequence[str]) -> NoteColumns | None:
     there = {name.lower() for name in named}
     return next((columns for required, columns in _KNOWN if required <= there), None)
 
@@ -194,9 +195,9 @@ def _place(path: Path, named: Sequence[str], name: str, required: bool) -> int |
         if len(like) == 1:
             return like[0]
         if like:
-            raise InputError(f"{shown(path)}: {len(like)} columns are called {name!r}; rename all but one")
+            raise InputError(f"{printable_path(path)}: {len(like)} columns are called {name!r}; rename all but one")
     if required:
-        raise InputError(f"{shown(path)}: no column is called {name!r}; {_counted(named)}")
+        raise InputError(f"{printable_path(path)}: no column is called {name!r}; {_counted(named)}")
     return None
 
 

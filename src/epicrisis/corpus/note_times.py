@@ -1,39 +1,26 @@
-"""Times of notes, as hospitals' exports write them, as partial ISO dates. Knows no note and guesses no order of day and
-month: `03/04/2150` is left unread unless its format is told.
+"""Parse times of notes, as hospitals' exports write them, into partial ISO dates.
 
-A time keeps the clock it was written by. An offset from UTC is not applied (a note of 23:30 stays on its day) but given
-beside it.
+The order of day and month is never guessed: `03/04/2150` is unreadable without its format. A time keeps the clock of
+its writer: an offset from UTC is returned but not applied, so a note of 23:30 stays on its day.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from datetime import UTC, datetime
 
 from epicrisis.dates import last_day
 from epicrisis.errors import InputError
 
-_MONTHS = (
-    "january",
-    "february",
-    "march",
-    "april",
-    "may",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
-)
+_MONTHS = "january february march april may june july august september october november december".split()  # noqa: SIM905
 _CLOCK = (
     r"(?:(?:T|\s+|,\s*)(?P<h>\d{1,2}):(?P<min>\d\d)(?::(?P<s>\d\d)(?:[.,]\d+)?)?\s*(?P<zone>Z|UTC|[+-]\d\d:?\d\d)?)?"
 )
 _DAYS = (
     r"(?P<y>\d{4})(?:-(?P<m>\d{1,2})(?:-(?P<d>\d{1,2}))?)?",
     r"(?P<y>\d{4})/(?P<m>\d{1,2})/(?P<d>\d{1,2})",
-    # Where dots stand between, the day comes first, wherever dates are written so.
+    # With dots, the day comes first everywhere.
     r"(?P<d>\d{1,2})\.(?P<m>\d{1,2})\.(?P<y>\d{4})",
     r"(?P<d>\d{1,2})[ -](?P<name>[A-Za-z]{3,9})\.?[ -](?P<y>\d{4})",
     r"(?P<name>[A-Za-z]{3,9})\.? (?P<d>\d{1,2}), ?(?P<y>\d{4})",
@@ -41,71 +28,76 @@ _DAYS = (
 _HL7 = r"(?P<y>\d{4})(?P<m>\d\d)(?P<d>\d\d)(?:(?P<h>\d\d)(?P<min>\d\d)(?P<s>\d\d)?(?P<zone>[+-]\d{4})?)?"
 _FORMS = tuple(re.compile(form, re.IGNORECASE) for form in (*(day + _CLOCK for day in _DAYS), _HL7))
 
-
 _DIRECTIVES = tuple("YymbBdjHIpMSfzaA")
-"""Of formats that are told; the others of `strptime` are read otherwise on another machine, or are of no export."""
+"""The accepted directives of `strptime`; the others depend on the machine, or occur in no export."""
 
 
-def check_format(form: str) -> None:
-    """Raises InputError for what `strptime` could not read times by, or what holds no year."""
-    told = _directives(form)
-    fault = ""
-    if unknown := [each for each in told if each not in (*_DIRECTIVES, "%")]:
-        fault = f"%{unknown[0]} is none of {' '.join(f'%{each}' for each in _DIRECTIVES)}"
-    elif twice := [each for each in told if each != "%" and told.count(each) > 1]:
-        fault = f"it names %{twice[0]} more than once; name each part of a time once"
-    elif not {"Y", "y"} & set(told):
-        fault = "it names no year, so no time could be read by it; add %Y"
-    else:
-        try:
-            datetime.strptime(datetime(2150, 3, 4, 13, 30, 5, tzinfo=UTC).strftime(form), form)
-        except (ValueError, re.error):
-            fault = "times cannot be read by it; name each part of a time once, such as %d/%m/%Y %H:%M"
-    if fault:
+def check_time_format(form: str) -> None:
+    """Raise InputError for a format by which `strptime` could not read times, or which has no year."""
+    if fault := _find_format_fault(form):
         raise InputError(f"--time-format {form!r}: {fault}")
 
 
-def normalised(given: str, form: str = "") -> tuple[str, str] | None:
-    """(`2150-03-04T10:30`, `2150-03-04`, `2150-03` or `2150`; the offset from UTC, empty where none is written), or
-    `None` where it cannot be read.
-
-    Exact midnight stands for a day without a time: so MIMIC's dates are written. `form`: as `strptime` takes it, for
-    times of no form that is known here; those of a known one are still read.
-    """
-    given = given.strip()
-    return (_by_format(given, form) if form else None) or _by_known_forms(given)
-
-
-def _by_format(given: str, form: str) -> tuple[str, str] | None:
-    """No more of the time than the format names: `strptime` fills the rest up."""
+def _find_format_fault(form: str) -> str:
+    directives = _directives(form)
+    for directive in directives:
+        if directive not in (*_DIRECTIVES, "%"):
+            return f"%{directive} is none of {' '.join(map('%{}'.format, _DIRECTIVES))}"
+    for directive, count in Counter(directives).items():
+        if count > 1 and directive != "%":
+            return f"it names %{directive} more than once; name each part of a time once"
+    if "Y" not in directives and "y" not in directives:
+        return "it names no year, so no time could be read by it; add %Y"
     try:
-        read = datetime.strptime(given, form)
+        datetime.strptime(datetime(2150, 3, 4, 13, 30, 5, tzinfo=UTC).strftime(form), form)
+    except (ValueError, re.error):
+        return "times cannot be read by it; name each part of a time once, such as %d/%m/%Y %H:%M"
+    return ""
+
+
+def parse_note_time(time: str, form: str = "") -> tuple[str, str] | None:
+    """Return the time (`2150-03-04T10:30`, `2150-03-04`, `2150-03` or `2150`) and its offset from UTC; None otherwise.
+
+    The offset is empty if none is written. Exact midnight means a day without a time, as MIMIC writes its dates.
+    `form` is a format of `strptime`, tried before the built-in forms.
+    """
+    time = time.strip()
+    return (_parse_by_format(time, form) if form else None) or _parse_builtin_form(time)
+
+
+def _parse_by_format(time: str, form: str) -> tuple[str, str] | None:
+    """Return no more of the time than the format names, because `strptime` fills in the rest."""
+    try:
+        parsed = datetime.strptime(time, form)
     except ValueError:
         return None
-    told = set(_directives(form))
-    if not told & set("mbBj"):
-        return f"{read.year:04}", ""
-    if not told & set("dj"):
-        return f"{read.year:04}-{read.month:02}", ""
-    day = f"{read.year:04}-{read.month:02}-{read.day:02}"
-    if not told & set("HI"):
+    directives = set(_directives(form))
+    if directives.isdisjoint("mbBj"):
+        return f"{parsed.year:04}", ""
+    if directives.isdisjoint("dj"):
+        return f"{parsed.year:04}-{parsed.month:02}", ""
+    day = f"{parsed.year:04}-{parsed.month:02}-{parsed.day:02}"
+    if directives.isdisjoint("HI"):
         return day, ""
-    clock = _with_clock(day, str(read.hour), f"{read.minute:02}", str(read.second))
-    return clock if "M" in told else clock[:13], read.isoformat(timespec="seconds")[19:]
+    clock = _with_clock(day, str(parsed.hour), f"{parsed.minute:02}", str(parsed.second))
+    return clock if "M" in directives else clock[:13], parsed.isoformat(timespec="seconds")[19:]
 
 
 def _directives(form: str) -> list[str]:
     return re.findall(r"%(.?)", form, re.DOTALL)
 
 
-def _by_known_forms(given: str) -> tuple[str, str] | None:
-    found = next((match for pattern in _FORMS if (match := pattern.fullmatch(given))), None)
-    if found is None:
+def _parse_builtin_form(time: str) -> tuple[str, str] | None:
+    match = next(filter(None, (form.fullmatch(time) for form in _FORMS)), None)
+    if match is None:
         return None
-    parts = found.groupdict()
+    parts = match.groupdict()
     name = parts.get("name")
-    month = parts.get("m") if name is None else str(_month(name))
-    day = "-".join(part.zfill(2) for part in (parts["y"], month, parts["d"]) if part)
+    month = parts.get("m") if name is None else str(_month_number(name))
+    day = parts["y"]
+    for part in (month, parts["d"]):
+        if part:
+            day += f"-{part:0>2}"
     hour, minute, second = parts["h"], parts["min"], parts["s"] or "00"
     try:
         last_day(day)
@@ -120,10 +112,16 @@ def _by_known_forms(given: str) -> tuple[str, str] | None:
 
 
 def _with_clock(day: str, hour: str, minute: str, second: str) -> str:
+    """Return the day with hour and minute, or the day alone at exact midnight."""
     return day if int(hour) == int(minute) == int(second) == 0 else f"{day}T{int(hour):02}:{minute}"
 
 
-def _month(name: str) -> int:
-    """1 to 12; 0, which no calendar has, for what is no month's name."""
+def _month_number(name: str) -> int:
+    """Return 1 to 12; 0, which no calendar has, for anything but a month's name or its abbreviation."""
     name = name.lower()
-    return next((n for n, full in enumerate(_MONTHS, 1) if name in (full, full[:3]) or (name, n) == ("sept", 9)), 0)
+    if name == "sept":
+        return 9
+    for number, month in enumerate(_MONTHS, 1):
+        if name in (month, month[:3]):
+            return number
+    return 0

@@ -14,7 +14,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from epicrisis.corpus.reader_base import Skipped, because, shown
+from epicrisis.corpus.reader_base import Skipped, os_error_reason, printable_path
 from epicrisis.types import Document
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _WORD = re.compile(r"\w+")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]+")
 
 
-def read(path: Path, name: str) -> Iterator[Document | Skipped]:
+def read_document(path: Path, name: str) -> Iterator[Document | Skipped]:
     """The one document, or why it was left out: encrypted, broken, without text.
 
     `name` is as for text files: it makes the id (`file:<name>`) and the source. The title is the one the file names,
@@ -52,10 +52,10 @@ def read(path: Path, name: str) -> Iterator[Document | Skipped]:
         if not any(texts):
             raise ValueError(f"no text on any of its {len(texts)} pages, only pictures perhaps: OCR it first")
     except OSError as error:
-        yield Skipped(shown(path), "", f"{because(error)}; check the file and its permissions")
+        yield Skipped(printable_path(path), "", f"{os_error_reason(error)}; check the file and its permissions")
         return
     except ValueError as error:
-        yield Skipped(shown(path), "", str(error))
+        yield Skipped(printable_path(path), "", str(error))
         return
     starts = list(accumulate((len(text) + len(_BETWEEN) for text in texts[:-1]), initial=0))
     lost = {
@@ -71,7 +71,7 @@ def read(path: Path, name: str) -> Iterator[Document | Skipped]:
     )
 
 
-def page_at(pages: Sequence[int], offset: int) -> int:
+def find_page(pages: Sequence[int], offset: int) -> int:
     """The number, from 1, of the page on which the character at `offset` stands; `pages` as in the metadata."""
     return max(bisect_right(pages, offset), 1)
 

@@ -1,55 +1,55 @@
-"""Plain text and Markdown: one file, one document. Knows nothing of folders: it is told the file's name there."""
+"""Read plain text and Markdown: one file, one document."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from epicrisis.corpus.reader_base import Skipped, because, shown
+from epicrisis.corpus.reader_base import Skipped, os_error_reason, printable_path
 from epicrisis.types import Document
 
-LARGEST = 64 * 1024 * 1024
-"""Bytes of a file: some thirty textbooks."""
-MARKDOWN = (".md", ".markdown")
+MAX_FILE_BYTES = 64 * 1024 * 1024
+"""Limit of a file: about thirty textbooks."""
+MARKDOWN_SUFFIXES = (".md", ".markdown")
 
 
-def read(path: Path, name: str) -> Iterator[Document | Skipped]:
-    """The one document, or why it was left out.
+def read_document(path: Path, name: str) -> Iterator[Document | Skipped]:
+    """Yield the only document, or why it was skipped.
 
-    `name` is the path relative to what the user named, with forward slashes: it makes the id (`file:<name>`) and the
-    source, so that no folder of this machine enters a passage. The text is the file's, without a byte order mark and
-    with every line end as a line feed; the title is the first Markdown heading, else the file's stem.
+    `name` is the path relative to the path given by the user, with forward slashes. It becomes the id (`file:<name>`)
+    and the source, so no folder of this machine enters a passage. The text is the file's, without a byte order mark and
+    with line feeds as line ends; the title is the first Markdown heading, else the file's stem.
     """
     try:
         size = path.stat().st_size
-        if size > LARGEST:
-            reason = f"{size / 2**20:,.0f} MB, and the limit is {LARGEST // 2**20}; split it"
-            yield Skipped(shown(path), "", reason)
+        if size > MAX_FILE_BYTES:
+            reason = f"{size / 2**20:,.0f} MB, and the limit is {MAX_FILE_BYTES // 2**20}; split it"
+            yield Skipped(printable_path(path), "", reason)
             return
         text = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except OSError as error:
-        yield Skipped(shown(path), "", f"{because(error)}; check the file and its permissions")
+        yield Skipped(printable_path(path), "", f"{os_error_reason(error)}; check the file and its permissions")
         return
     except UnicodeDecodeError as error:
-        yield Skipped(shown(path), "", f"not UTF-8 at byte {error.start + 1}; save the file as UTF-8")
+        yield Skipped(printable_path(path), "", f"not UTF-8 at byte {error.start + 1}; save the file as UTF-8")
         return
     if "\0" in text:
-        yield Skipped(shown(path), "", "holds a NUL character: not a text file")
+        yield Skipped(printable_path(path), "", "holds a NUL character: not a text file")
     elif not text.strip():
-        yield Skipped(shown(path), "", "holds no text")
+        yield Skipped(printable_path(path), "", "holds no text")
     else:
-        heading = _heading(text) if path.suffix.lower() in MARKDOWN else ""
+        heading = _find_heading(text) if path.suffix.lower() in MARKDOWN_SUFFIXES else ""
         yield Document(id=f"file:{name}", text=text, title=heading or path.stem, source=name)
 
 
-def _heading(text: str) -> str:
-    """The first heading of the form `# Heading` outside a fenced code block; empty where there is none."""
-    fenced = False
+def _find_heading(text: str) -> str:
+    """Return the first heading of the form `# Heading` outside fenced code, or an empty string."""
+    is_fenced = False
     for line in text.split("\n"):
         if line.startswith(("```", "~~~")):
-            fenced = not fenced
+            is_fenced = not is_fenced
         rest = line.lstrip("#")
-        if not fenced and 1 <= len(line) - len(rest) <= 6 and rest.startswith((" ", "\t")):
+        if not is_fenced and 1 <= len(line) - len(rest) <= 6 and rest.startswith((" ", "\t")):
             words = rest.split()
             if words and not words[-1].strip("#"):
                 words.pop()

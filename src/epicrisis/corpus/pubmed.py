@@ -29,19 +29,19 @@ from pathlib import Path
 from typing import TypeAlias
 
 from epicrisis.corpus import pubmed_record
-from epicrisis.corpus.reader_base import Deleted, Item, Skipped, marked, shown
-from epicrisis.corpus.xml_text import BrokenXML, records
+from epicrisis.corpus.reader_base import DeletedDocument, ReaderItem, Skipped, append_fingerprint, printable_path
+from epicrisis.corpus.xml_text import BrokenXML, read_records
 from epicrisis.errors import InputError
-from epicrisis.temporary_folders import Scratch
+from epicrisis.temporary_folders import TemporaryFolder
 from epicrisis.types import Document
 
-Found: TypeAlias = Document | Deleted | Skipped
+Found: TypeAlias = Document | DeletedDocument | Skipped
 
 _TAGS = ("PubmedArticle", "PubmedBookArticle", "DeleteCitation")
 _NAME = re.compile(r"pubmed(\d\d)n(\d{1,5})(?!\d)", re.ASCII)
 
 
-def read(path: Path, details: bool = False) -> Iterator[Found]:
+def read_citations(path: Path, details: bool = False) -> Iterator[Found]:
     """The citations of one file, gzip or plain, in its order, and the deletions.
 
     The text is the abstract, each labelled section on a line of its own (`METHODS: ...`); where there is none, the
@@ -59,27 +59,27 @@ def read(path: Path, details: bool = False) -> Iterator[Found]:
     anything = False
     file_key = _file_key(path.name)
     try:
-        for element in records(path, _TAGS):
+        for element in read_records(path, _TAGS):
             anything = True
             if element.tag == "DeleteCitation":
                 revision = f"{newest or '99999999'}.99.{file_key}"
-                for pmid in pubmed_record.pmids_of(element):
-                    yield Deleted(f"pubmed:{pmid}", revision)
+                for pmid in pubmed_record.find_pmids(element):
+                    yield DeletedDocument(f"pubmed:{pmid}", revision)
                 continue
             number += 1
             try:
-                document, revised = pubmed_record.document(element, file_key, details)
+                document, revised = pubmed_record.read_record(element, file_key, details)
             except (ValueError, RecursionError) as error:
-                pmid = next((pmid for part in element for pmid in pubmed_record.pmids_of(part)), "")
-                yield Skipped(shown(path), f"PMID {pmid}" if pmid else f"record {number}", str(error))
+                pmid = next((pmid for part in element for pmid in pubmed_record.find_pmids(part)), "")
+                yield Skipped(printable_path(path), f"PMID {pmid}" if pmid else f"record {number}", str(error))
             else:
                 newest = max(newest, revised)
                 yield document
     except BrokenXML as error:
-        yield Skipped(shown(path), f"after record {number}", str(error))
+        yield Skipped(printable_path(path), f"after record {number}", str(error))
         return
     if not anything:
-        yield Skipped(shown(path), "", "holds no record of PubMed's XML; check what file this is")
+        yield Skipped(printable_path(path), "", "holds no record of PubMed's XML; check what file this is")
 
 
 def _file_key(name: str) -> str:
@@ -91,7 +91,7 @@ def _file_key(name: str) -> str:
 # -- many files on all cores ----------------------------------------------------------------------------------------
 
 
-def read_files(paths: Sequence[Path], workers: int | None = None, details: bool = False) -> Iterator[Item]:
+def read_files(paths: Sequence[Path], workers: int | None = None, details: bool = False) -> Iterator[ReaderItem]:
     """What `read` gives of each file, and its mark, by so many processes at once (`None`: one a core), in order.
 
     Each process reads one file ahead into a temporary one (about 30 MB for a baseline file), of which there are at
@@ -101,12 +101,12 @@ def read_files(paths: Sequence[Path], workers: int | None = None, details: bool 
     workers = min(workers or os.cpu_count() or 1, len(paths))
     if workers <= 1:
         for path in paths:
-            yield from marked(path, read(path, details))
+            yield from append_fingerprint(path, read_citations(path, details))
         return
     # Spawned: a fork copies the locks of threads that it does not copy.
     context = multiprocessing.get_context("spawn")
     ahead: deque[tuple[Path, Path, SpawnProcess]] = deque()
-    scratch = Scratch("epicrisis-pubmed-")
+    scratch = TemporaryFolder("epicrisis-pubmed-")
     folder = scratch.path
     waiting = iter(enumerate(paths))
 
@@ -114,7 +114,7 @@ def read_files(paths: Sequence[Path], workers: int | None = None, details: bool 
         for number, path in islice(waiting, workers - len(ahead)):
             spool = folder / str(number)
             process = context.Process(
-                target=_read_ahead, args=(path, spool, details), name=f"reads {shown(path.name)}", daemon=True
+                target=_read_ahead, args=(path, spool, details), name=f"reads {printable_path(path.name)}", daemon=True
             )
             process.start()
             ahead.append((path, spool, process))
@@ -126,7 +126,7 @@ def read_files(paths: Sequence[Path], workers: int | None = None, details: bool 
             process.join()
             if process.exitcode != 0:
                 raise InputError(
-                    f"{shown(path)}: the process that read it was stopped (exit code {process.exitcode}); see that "
+                    f"{printable_path(path)}: the process that read it was stopped (exit code {process.exitcode}); see that "
                     f"memory and the disk of {tempfile.gettempdir()} suffice, then run again, or with one worker"
                 )
             ahead.popleft()
@@ -148,7 +148,7 @@ def _read_ahead(path: Path, spool: Path, details: bool) -> None:
     # Ctrl-C reaches every process of the terminal; the one that started this one ends it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
-    found = marked(path, read(path, details))
+    found = append_fingerprint(path, read_citations(path, details))
     with spool.open("wb") as file:
         while batch := list(islice(found, _BATCH)):
             packed = zlib.compress(pickle.dumps(batch, pickle.HIGHEST_PROTOCOL), 1)
@@ -158,8 +158,8 @@ def _read_ahead(path: Path, spool: Path, details: bool) -> None:
                 return
 
 
-def _spooled(spool: Path) -> Iterator[Item]:
+def _spooled(spool: Path) -> Iterator[ReaderItem]:
     with spool.open("rb") as file:
         while size := file.read(4):
-            batch: list[Item] = pickle.loads(zlib.decompress(file.read(int.from_bytes(size, "big"))))
+            batch: list[ReaderItem] = pickle.loads(zlib.decompress(file.read(int.from_bytes(size, "big"))))
             yield from batch

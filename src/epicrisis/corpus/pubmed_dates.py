@@ -10,7 +10,7 @@ _SEASONS = {"spr": 6, "sum": 9, "fal": 12, "aut": 12, "win": 12}
 _WORD = re.compile(r"(\d{4})(?:-(\d\d)(?![\d-]))?|(\d{1,2})(?!\d)|([a-z]{3,})", re.ASCII)
 
 
-def iso_date(printed: str) -> str | None:
+def parse_printed_date(printed: str) -> str | None:
     """The printed date in ISO's form, as exact as it is; of a range its end; `None` where no year is named.
 
     The end, so that nothing is shown as of a day on which it may not yet have been out: `1998 Dec-1999 Jan` is

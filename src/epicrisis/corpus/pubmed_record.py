@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from epicrisis.corpus.pubmed_dates import iso_date
-from epicrisis.corpus.xml_text import text
+from epicrisis.corpus.pubmed_dates import parse_printed_date
+from epicrisis.corpus.xml_text import element_text
 from epicrisis.dates import last_day
 from epicrisis.types import Document
 
@@ -48,7 +48,7 @@ _RETRACTED_IN = frozenset(("RetractionIn", "PartialRetractionIn", "RetractedandR
 """How the record of an article names the notice that retracts it."""
 
 
-def document(element: _Element, file_key: str, details: bool) -> tuple[Document, str]:
+def read_record(element: _Element, file_key: str, details: bool) -> tuple[Document, str]:
     """The record's document, and its date of revision (`20240131`, or empty).
 
     Raises ValueError, with a reason, for a record without a PMID or without a title and an abstract.
@@ -88,10 +88,10 @@ def document(element: _Element, file_key: str, details: bool) -> tuple[Document,
     ), draft.revised
 
 
-def pmids_of(element: _Element) -> Iterator[str]:
+def find_pmids(element: _Element) -> Iterator[str]:
     """Every PMID right below the element, in order; one that is no number is left out."""
     for each in element.iterchildren("PMID"):
-        if _is_number(told := text(each)):
+        if _is_number(told := element_text(each)):
             yield told
 
 
@@ -117,7 +117,7 @@ def _keep(key: str) -> _Handler:
     """The first one that says something."""
 
     def handle(element: _Element, draft: _Draft) -> None:
-        if key not in draft.metadata and (told := text(element)):
+        if key not in draft.metadata and (told := element_text(element)):
             draft.metadata[key] = told
 
     return handle
@@ -125,7 +125,7 @@ def _keep(key: str) -> _Handler:
 
 def _list(key: str) -> _Handler:
     def handle(element: _Element, draft: _Draft) -> None:
-        draft.append(key, text(element))
+        draft.append(key, element_text(element))
 
     return handle
 
@@ -135,19 +135,19 @@ def _entries(key: str, names: Mapping[str, str]) -> _Handler:
 
     def handle(element: _Element, draft: _Draft) -> None:
         told = {f"@{name!s}": str(value) for name, value in element.items()}
-        told |= {str(child.tag): text(child) for child in element}
+        told |= {str(child.tag): element_text(child) for child in element}
         draft.append(key, {names[name]: value for name, value in told.items() if value and name in names})
 
     return handle
 
 
 def _pmid(element: _Element, draft: _Draft) -> None:
-    draft.pmid = text(element)
+    draft.pmid = element_text(element)
     draft.version = element.get("Version") or "1"
 
 
 def _title(element: _Element, draft: _Draft) -> None:
-    draft.title = text(element)
+    draft.title = element_text(element)
 
 
 def _abstract(element: _Element, draft: _Draft) -> None:
@@ -163,10 +163,14 @@ def _sections(element: _Element) -> list[str]:
     """The abstract by section, each on one line behind its label; a label alone says nothing."""
     found = []
     for child in element:
-        if child.tag == "AbstractText" and (told := text(child)):
+        if child.tag == "AbstractText" and (told := element_text(child)):
             label = child.get("Label")
             found.append(f"{label}: {told}" if label and label != "UNLABELLED" else told)
-    if not found and (told := text(element)) and not any(child.tag == "CopyrightInformation" for child in element):
+    if (
+        not found
+        and (told := element_text(element))
+        and not any(child.tag == "CopyrightInformation" for child in element)
+    ):
         found.append(told)
     return found
 
@@ -190,13 +194,13 @@ _DOI, _PMCID = _keep("doi"), _keep("pmcid")
 def _databank(element: _Element, draft: _Draft) -> None:
     name = element.findtext("DataBankName") or ""
     for number in element.iter("AccessionNumber"):
-        draft.append("registrations", f"{name}/{text(number)}")
+        draft.append("registrations", f"{name}/{element_text(number)}")
 
 
 def _mesh_heading(element: _Element, draft: _Draft, with_ids: bool = False) -> None:
     descriptor = ""
     for child in element:
-        name = text(child)
+        name = element_text(child)
         star = "*" if child.get("MajorTopicYN") == "Y" else ""
         if descriptor:
             draft.append("mesh", f"{descriptor}/{name}{star}")
@@ -209,12 +213,12 @@ def _mesh_heading(element: _Element, draft: _Draft, with_ids: bool = False) -> N
 
 
 def _publication_type_with_id(element: _Element, draft: _Draft) -> None:
-    draft.append("publication_types", text(element))
-    draft.append("publication_type_ids", f"{element.get('UI')}:{text(element)}")
+    draft.append("publication_types", element_text(element))
+    draft.append("publication_type_ids", f"{element.get('UI')}:{element_text(element)}")
 
 
 def _author(element: _Element, draft: _Draft) -> None:
-    _add_name("authors", {child.tag: text(child) for child in element if child.tag in _NAMES}, draft)
+    _add_name("authors", {child.tag: element_text(child) for child in element if child.tag in _NAMES}, draft)
 
 
 _NAMES = frozenset(("LastName", "ForeName", "Initials", "Suffix", "CollectiveName"))
@@ -231,7 +235,7 @@ def _add_name(key: str, told: Mapping[Any, str], draft: _Draft) -> None:
 def _book_authors(element: _Element, draft: _Draft) -> None:
     key = "editors" if element.get("Type") == "editors" else "authors"
     for author in element.iterchildren("Author"):
-        _add_name(key, {child.tag: text(child) for child in author}, draft)
+        _add_name(key, {child.tag: element_text(child) for child in author}, draft)
 
 
 def _author_in_full(element: _Element, draft: _Draft) -> None:
@@ -239,11 +243,13 @@ def _author_in_full(element: _Element, draft: _Draft) -> None:
     for child in element:
         tag = child.tag
         if tag in _NAMES:
-            entry[tag] = text(child)
+            entry[tag] = element_text(child)
         elif tag == "AffiliationInfo":
-            entry.setdefault("affiliations", []).extend([text(each) for each in child if each.tag == "Affiliation"])
+            entry.setdefault("affiliations", []).extend(
+                [element_text(each) for each in child if each.tag == "Affiliation"]
+            )
         elif tag == "Identifier":
-            entry.setdefault("identifiers", []).append(text(child))
+            entry.setdefault("identifiers", []).append(element_text(child))
     _add_name("authors", entry, draft)
     draft.append("author_details", entry)
 
@@ -252,15 +258,15 @@ def _chemical(element: _Element, draft: _Draft) -> None:
     entry = {}
     for child in element:
         if child.tag == "RegistryNumber":
-            entry["registry_number"] = text(child)
+            entry["registry_number"] = element_text(child)
         elif child.tag == "NameOfSubstance":
-            entry["name"] = text(child)
+            entry["name"] = element_text(child)
             entry["id"] = str(child.get("UI") or "")
     draft.append("chemicals", entry)
 
 
 def _pages(element: _Element, draft: _Draft) -> None:
-    told = {child.tag: text(child) for child in element}
+    told = {child.tag: element_text(child) for child in element}
     pages = told.get("MedlinePgn") or "-".join(filter(None, (told.get("StartPage"), told.get("EndPage"))))
     if pages:
         draft.metadata["pages"] = pages
@@ -270,11 +276,11 @@ def _reference(element: _Element, draft: _Draft) -> None:
     entry = {}
     for child in element:
         if child.tag == "Citation":
-            entry["citation"] = text(child)
+            entry["citation"] = element_text(child)
         elif child.tag == "ArticleIdList":
             for each in child:
                 if each.get("IdType") == "pubmed":
-                    entry["pmid"] = text(each)
+                    entry["pmid"] = element_text(each)
     draft.append("references", entry)
 
 
@@ -282,7 +288,7 @@ def _date_of(field_name: str) -> _Handler:
     """DateRevised and DateCompleted, as `20240131`."""
 
     def handle(element: _Element, draft: _Draft) -> None:
-        told = {child.tag: text(child) for child in element}
+        told = {child.tag: element_text(child) for child in element}
         year, month, day = (told.get(name, "") for name in ("Year", "Month", "Day"))
         date = f"{year}{month:0>2}{day:0>2}"
         if len(year) == 4 and len(date) == 8 and _is_number(date):
@@ -292,14 +298,14 @@ def _date_of(field_name: str) -> _Handler:
 
 
 def _published(element: _Element, draft: _Draft) -> None:
-    printed = " ".join(filter(None, (text(child) for child in element)))
+    printed = " ".join(filter(None, (element_text(child) for child in element)))
     draft.printed = draft.printed or printed
-    if date := iso_date(printed):
+    if date := parse_printed_date(printed):
         draft.published.append(date)
 
 
 def _electronic(element: _Element, draft: _Draft) -> None:
-    draft.electronic = iso_date(" ".join(text(child) for child in element)) or ""
+    draft.electronic = parse_printed_date(" ".join(element_text(child) for child in element)) or ""
 
 
 # -- which element is read into what --------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
-"""PubMedQA's file (`ori_pqal.json`): abstracts as documents, and the questions asked of them.
+"""Read PubMedQA's file (`ori_pqal.json`): abstracts as documents, and the questions about them.
 
 A document has neither title nor conclusion: the title of these articles is the question, word for word, and the
-conclusion (`LONG_ANSWER`) is its answer. Knows nothing of splits.
+conclusion (`LONG_ANSWER`) is its answer.
 """
 
 from __future__ import annotations
@@ -11,54 +11,57 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from epicrisis.corpus.compression import check_values
-from epicrisis.corpus.reader_base import Skipped, because, check_file, shown
+from epicrisis.corpus.json_checks import check_value_count, find_json_fault
+from epicrisis.corpus.reader_base import Skipped, check_file, printable_path, unreadable
 from epicrisis.errors import InputError
 from epicrisis.types import Document, Question
 
 if TYPE_CHECKING:
     from epicrisis.corpus.line_schemas import PubMedQAEntry
 
-LARGEST = 512 * 1024 * 1024
-"""Bytes of a file, which is parsed as a whole."""
+MAX_FILE_BYTES = 512 * 1024 * 1024
+"""Limit of a file, which is parsed in one go."""
 OPTIONS = {"A": "yes", "B": "no", "C": "maybe"}
 _LETTERS = {text: letter for letter, text in OPTIONS.items()}
 
 
-def load(path: Path) -> Mapping[str, Any]:
-    """The file's entries by PMID, not yet looked at. Raises InputError for any other file."""
+def load_entries(path: Path) -> Mapping[str, Any]:
+    """Return the file's entries by PMID, not yet checked. Raises InputError for any other file."""
+    shown_path = printable_path(path)
     cure = "it must map PMIDs to objects with CONTEXTS; for other data write JSON lines with id and text"
     try:
-        if path.stat().st_size > LARGEST:
-            raise InputError(f"{shown(path)}: larger than {LARGEST // 2**20} MB; {cure}")
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise InputError(f"{shown_path}: larger than {MAX_FILE_BYTES // 2**20} MB; {cure}")
         raw = path.read_bytes()
-        if too_many := _too_many(raw):
-            raise InputError(f"{shown(path)}: {too_many}")
-        value = json.loads(raw.decode("utf-8-sig"))
     except OSError as error:
-        raise InputError(f"{shown(path)}: {because(error)}; check the path and its permissions") from error
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{shown(path)}: not a JSON file in UTF-8; {cure}") from error
-    if not isinstance(value, dict) or not any(isinstance(v, dict) and "CONTEXTS" in v for v in value.values()):
-        raise InputError(f"{shown(path)}: not PubMedQA's file; {cure}")
-    return value
-
-
-def _too_many(raw: bytes) -> str:
+        raise unreadable(path, error) from error
     try:
-        check_values(raw)
+        check_value_count(raw)
     except ValueError as error:
-        return str(error)
-    return ""
+        raise InputError(f"{shown_path}: {error}") from error
+    try:
+        entries = json.loads(raw.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{shown_path}: not a JSON file in UTF-8; {cure}") from error
+    if not isinstance(entries, dict) or not any(map(_has_contexts, entries.values())):
+        raise InputError(f"{shown_path}: not PubMedQA's file; {cure}")
+    return entries
 
 
-def documents(path: Path, entries: Mapping[str, Any]) -> Iterator[Document | Skipped]:
-    """The abstracts of `load(path)`, in the file's order: `pubmed:<PMID>`, the sections joined by a line feed."""
+def _has_contexts(entry: Any) -> bool:
+    return isinstance(entry, dict) and "CONTEXTS" in entry
+
+
+def read_documents(path: Path, entries: Mapping[str, Any]) -> Iterator[Document | Skipped]:
+    """Yield the abstracts of `load_entries(path)` in the file's order, with the id `pubmed:<PMID>`.
+
+    The sections of an abstract are joined by a line feed.
+    """
     for key, value in entries.items():
         try:
-            entry = _entry(key, value)
+            entry = _validate_entry(key, value)
         except ValueError as error:
-            yield Skipped(shown(path), f"entry {key!a}", str(error))
+            yield Skipped(printable_path(path), f"entry {key!a}", str(error))
             continue
         yield Document(
             id=f"pubmed:{key}",
@@ -69,47 +72,47 @@ def documents(path: Path, entries: Mapping[str, Any]) -> Iterator[Document | Ski
         )
 
 
-def questions(path: Path) -> Iterator[Question]:
-    """The questions in the file's order, with yes, no and maybe as A, B and C.
+def read_questions(path: Path) -> Iterator[Question]:
+    """Return an iterator over the questions in the file's order, with yes, no and maybe as A, B and C.
 
-    Raises InputError at the call for a file that is not PubMedQA's, and at an entry that is broken: with a question
-    less it would be another benchmark.
+    Raises InputError at the call if the file is not PubMedQA's, and at a broken entry: a benchmark with a question less
+    would be another benchmark.
     """
     check_file(path)
-    return _questions(path, load(path))
+    return _iterate_questions(path, load_entries(path))
 
 
-def _questions(path: Path, entries: Mapping[str, Any]) -> Iterator[Question]:
+def _iterate_questions(path: Path, entries: Mapping[str, Any]) -> Iterator[Question]:
     for key, value in entries.items():
         try:
-            entry = _entry(key, value)
-            gold = None if entry.final_decision is None else _LETTERS.get(entry.final_decision, "")
-            if gold == "":
+            entry = _validate_entry(key, value)
+            decision = entry.final_decision
+            if decision is not None and decision not in _LETTERS:
                 raise ValueError("final_decision: neither yes, no nor maybe")
         except ValueError as error:
-            raise InputError(f"{shown(path)}: entry {key!a}: {error}; fetch the file again") from error
+            raise InputError(f"{printable_path(path)}: entry {key!a}: {error}; fetch the file again") from error
         yield Question(
             text=entry.question,
             options=OPTIONS,
             form="choice",
             id=key,
-            gold=gold,
+            gold=None if decision is None else _LETTERS[decision],
             gold_documents=(f"pubmed:{key}",),
         )
 
 
-def _entry(key: str, value: Any) -> PubMedQAEntry:
-    """Raises ValueError with the reason."""
+def _validate_entry(key: str, value: Any) -> PubMedQAEntry:
+    """Return the entry. Raises ValueError with the reason."""
     from pydantic import ValidationError
 
-    from epicrisis.corpus.line_schemas import PubMedQAEntry, fault, reason
+    from epicrisis.corpus.line_schemas import PubMedQAEntry, describe_errors
 
-    if wrong := fault([key, value]):
-        raise ValueError(wrong)
+    if fault := find_json_fault([key, value]):
+        raise ValueError(fault)
     try:
         entry = PubMedQAEntry.model_validate(value)
     except ValidationError as error:
-        raise ValueError(reason(error)) from error
+        raise ValueError(describe_errors(error)) from error
     if not "".join(entry.contexts).strip():
         raise ValueError("CONTEXTS: empty")
     return entry

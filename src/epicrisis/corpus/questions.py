@@ -1,4 +1,4 @@
-"""Questions from JSON lines or from PubMedQA's file. Knows nothing of how they are answered or scored."""
+"""Read questions from JSON lines or from PubMedQA's file."""
 
 from __future__ import annotations
 
@@ -7,42 +7,52 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.corpus import jsonl, pubmedqa
-from epicrisis.corpus.reader_base import Skipped, check_file, shown
+from epicrisis.corpus.reader_base import Skipped, check_file, printable_path
 from epicrisis.errors import InputError
 from epicrisis.types import EvidenceSpan, Question
 
 _ACCEPTED = "accepted"
-_PASSED_OVER = ("proposed", "rejected", "left-out")
+_NOT_ACCEPTED = ("proposed", "rejected", "left-out")
 
 
 def read_questions(path: Path) -> Iterator[Question | Skipped]:
-    """The questions in the file's order; a broken line, or an id seen before, is left out and said.
+    """Return an iterator over the questions in the file's order.
 
-    JSON lines (`.jsonl`, `.jsonl.gz`): `text` or `question` is required; `options` maps letters to texts, or lists the
-    texts, lettered from A; `gold` is one of the letters, or any text where there are no options; `id` is the line's
-    number where it is missing; `gold_documents` and `patient` are optional, and so are `form` (`choice`, `extractive`,
-    `open`), `also` (other right answers), `category` and `evidence` (places of `document_id`, `start` and `end`); an
-    empty `gold` beside a `form` says that no document has the answer. Of lines with a `state`, as those of
-    `epicrisis questions generate`, the `accepted` ones are questions; `proposed`, `rejected` and `left-out` ones are
-    passed over, and where there is none but these that is said. `.json`: PubMedQA's file. Raises InputError at the
-    call for a path that cannot be such a file.
+    A broken line, or an id used before, is `Skipped`. Raises InputError at the call for a path that cannot be such a
+    file.
+
+    `.json` is PubMedQA's file. `.jsonl` and `.jsonl.gz` are JSON lines with these keys:
+
+    * `text` or `question` (required);
+    * `options`: texts by letter, or a list of texts, lettered from A;
+    * `gold`: one of the letters, or any text if there are no options; an empty `gold` with a `form` means that no
+      document has the answer;
+    * `id`: by default the line's number;
+    * `form`: `choice`, `extractive` or `open`;
+    * `also`: other right answers;
+    * `evidence`: a list of places (`document_id`, `start`, `end`);
+    * `gold_documents`, `patient` and `category`;
+    * `state`, as `epicrisis questions generate` writes it: `accepted` lines are questions; `proposed`, `rejected` and
+      `left-out` lines are ignored. A file with no other lines yields one `Skipped`.
     """
     check_file(path)
     name = path.name.lower()
     if name.endswith(".json"):
-        return pubmedqa.questions(path)
+        return pubmedqa.read_questions(path)
     if name.endswith((".jsonl", ".jsonl.gz")):
-        return _lines(path)
-    raise InputError(f"{shown(path)}: questions come as .jsonl, .jsonl.gz or PubMedQA's .json; rename or convert it")
+        return _read_lines(path)
+    raise InputError(
+        f"{printable_path(path)}: questions come as .jsonl, .jsonl.gz or PubMedQA's .json; rename or convert it"
+    )
 
 
-def _lines(path: Path) -> Iterator[Question | Skipped]:
+def _read_lines(path: Path) -> Iterator[Question | Skipped]:
     from pydantic import ValidationError
 
-    from epicrisis.corpus.line_schemas import QuestionLine, reason
+    from epicrisis.corpus.line_schemas import QuestionLine, describe_errors
 
-    seen: set[str] = set()
-    for item in _accepted(path):
+    ids: set[str] = set()
+    for item in _accepted_lines(path):
         if isinstance(item, Skipped):
             yield item
             continue
@@ -51,13 +61,13 @@ def _lines(path: Path) -> Iterator[Question | Skipped]:
         try:
             line = QuestionLine.model_validate(value)
         except ValidationError as error:
-            yield Skipped(shown(path), where, reason(error))
+            yield Skipped(printable_path(path), where, describe_errors(error))
             continue
         question_id = line.id or str(number)
-        if question_id in seen:
-            yield Skipped(shown(path), where, "id: the same as an earlier question's; give each its own")
+        if question_id in ids:
+            yield Skipped(printable_path(path), where, "id: the same as an earlier question's; use each id once")
             continue
-        seen.add(question_id)
+        ids.add(question_id)
         yield Question(
             text=line.text,
             options=line.options or {},
@@ -66,26 +76,26 @@ def _lines(path: Path) -> Iterator[Question | Skipped]:
             gold=line.gold,
             gold_documents=tuple(line.gold_documents or ()),
             patient=line.patient,
-            also=tuple(line.also or ()),
-            evidence=tuple(EvidenceSpan(**place.model_dump()) for place in line.evidence or ()),
+            other_answers=tuple(line.also or ()),
+            evidence=tuple(EvidenceSpan(**span.model_dump()) for span in line.evidence or ()),
             category=line.category,
         )
 
 
-def _accepted(path: Path) -> Iterator[tuple[int, dict[str, Any]] | Skipped]:
-    """The lines, without those whose state says that they are no questions, or not yet."""
-    passed_over, left = 0, 0
-    for item in jsonl.objects(path):
+def _accepted_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]] | Skipped]:
+    """Yield the file's lines, without those whose state says that they are no questions, or not yet."""
+    ignored, remaining = 0, 0
+    for item in jsonl.read_objects(path):
         state = _ACCEPTED if isinstance(item, Skipped) else item[1].get("state", _ACCEPTED)
-        if state in _PASSED_OVER:
-            passed_over += 1
+        if state in _NOT_ACCEPTED:
+            ignored += 1
             continue
-        left += 1
+        remaining += 1
         if isinstance(item, Skipped) or state == _ACCEPTED:
             yield item
         else:
-            known = ", ".join((_ACCEPTED, *_PASSED_OVER))
-            yield Skipped(shown(path), f"line {item[0]}", f"state: none of {known}")
-    if passed_over and not left:
-        cure = f'set the state of those that are good to "{_ACCEPTED}"'
-        yield Skipped(shown(path), "", f"none of its {passed_over} lines is accepted; {cure}")
+            states = ", ".join((_ACCEPTED, *_NOT_ACCEPTED))
+            yield Skipped(printable_path(path), f"line {item[0]}", f"state: none of {states}")
+    if ignored and not remaining:
+        cure = f'set the state of the good ones to "{_ACCEPTED}"'
+        yield Skipped(printable_path(path), "", f"none of its {ignored} lines is accepted; {cure}")

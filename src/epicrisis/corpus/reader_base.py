@@ -1,7 +1,4 @@
-"""What every reader shares: the record of what was left out, and the checks a file must pass before it is read.
-
-Does not know any format.
-"""
+"""What all readers share: the items that they yield, and the checks of a path before it is read."""
 
 from __future__ import annotations
 
@@ -23,19 +20,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A file, or a part of one, that was left out. Holds nothing of the file's text, so that it may be logged."""
+    """A file, or a part of one, that was not read. Contains none of the file's text, so that it may be logged."""
 
     path: str
     where: str
-    """`line 17`, `entry '21645374'`, or empty for the whole file."""
+    """`line 17`, `entry '21645374'`, or empty for the complete file."""
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Deleted:
-    """A document its source has taken back, as of `revision` (see `Document.revision`).
+class DeletedDocument:
+    """A document withdrawn by its source, as of `revision` (see `Document.revision`).
 
-    Without a revision (`""`) it is deleted if it is there and of this `patient`; what is added later counts again.
+    Without a revision (`""`) the present document is deleted if it belongs to `patient`; a later addition counts again.
     """
 
     id: str
@@ -44,38 +41,38 @@ class Deleted:
 
 
 @dataclass(frozen=True, slots=True)
-class Marked:
-    """What a notice or a list says of an article that is, or will be, in the library."""
+class ArticleStatement:
+    """A statement of a notice or a list about an article (retracted, corrected, ...), in the library or not."""
 
     source: str
-    """Who says so: the document id of a notice, or the entry of a list."""
+    """The document id of the notice, or the entry of the list."""
     targets: tuple[str, ...]
-    """Names of the article (`pubmed:123`, `doi:10.1/x`); empty where the source names none."""
+    """Names of the article (`pubmed:123`, `doi:10.1/x`); empty if the source names none."""
     mark: str
-    """A `facets.Mark`, or `reinstated`, which lifts a retraction of an earlier day."""
+    """An `ArticleMark` of `facets`, or `reinstated`, which lifts an earlier retraction."""
     day: int | None = None
-    """As yyyymmdd, where it is known."""
+    """The date as yyyymmdd, if known."""
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
-    """A document that comes with the vector `(d,)` of its one passage, the whole text."""
+class EncodedDocument:
+    """A document with the vector `(d,)` of its only passage, the complete text."""
 
     document: Document
     vector: Vectors
 
 
 @dataclass(frozen=True, slots=True)
-class FromFile:
-    """A document without a revision, with the file it was read from."""
+class FileDocument:
+    """A document without a revision, and the file from which it was read."""
 
     document: Document
     origin: Origin
 
 
 @dataclass(frozen=True, slots=True)
-class WholeFile:
-    """A file of which everything was given: it comes after its last document. `name` without its folder."""
+class FileFingerprint:
+    """Name without folder, hash and size of a file. Follows the file's last document if all of the file was read."""
 
     name: str
     sha256: str
@@ -83,81 +80,99 @@ class WholeFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
-    """Who is meant by a patient's id, as far as a source says; it comes before the patient's first note."""
+class PatientIdentity:
+    """The person behind a patient id, as far as a source says. Precedes the patient's first note."""
 
     patient: str
     source: str = ""
-    """`fhir:<server>`; `fhir` where it does not say which; `identifier` where a record number stands for an id; empty
-    for a table, whose ids may be anybody's."""
+    """`fhir:<server>`; `fhir` without a known server; `identifier` if a record number replaces the id; empty for a
+    table, whose ids may be anybody's."""
     names: tuple[str, ...] = ()
-    """As they are written; of several the first is the one to show."""
+    """As written; the first of several is displayed."""
     born: str = ""
     """`1950-01-02`, or less of it."""
     numbers: tuple[tuple[str, str], ...] = ()
-    """Record numbers and other identifiers: (system, value); the system may be empty."""
+    """Record numbers and other identifiers: (system, value). The system may be empty."""
 
 
-Item: TypeAlias = Document | Encoded | FromFile | Deleted | Identity | Marked | Skipped | WholeFile
-"""What a reader gives."""
+ReaderItem: TypeAlias = (
+    Document
+    | EncodedDocument
+    | FileDocument
+    | DeletedDocument
+    | PatientIdentity
+    | ArticleStatement
+    | Skipped
+    | FileFingerprint
+)
+"""Everything that a reader may yield."""
 
 
-def marked(path: Path, items: Iterable[Item]) -> Iterator[Item]:
-    """The items, and the mark of the whole file unless it could not be read to its end."""
-    broken = False
+def append_fingerprint(path: Path, items: Iterable[ReaderItem]) -> Iterator[ReaderItem]:
+    """Yield the items, then the file's fingerprint unless the file could not be read to its end."""
+    is_broken = False
     for item in items:
-        # A part that was left out has its place; a file that breaks off says `after` where.
-        broken = broken or (isinstance(item, Skipped) and item.where.partition(" ")[0] in ("", "after"))
+        # A skipped part has a place; a file that breaks off has `after ...`, and a skipped file has none.
+        if isinstance(item, Skipped) and item.where.partition(" ")[0] in ("", "after"):
+            is_broken = True
         yield item
-    if not broken:
-        yield whole_file(path)
+    if not is_broken:
+        yield fingerprint_file(path)
 
 
-def whole_file(path: Path) -> WholeFile:
-    """Raises InputError where the file can no longer be read."""
+def fingerprint_file(path: Path) -> FileFingerprint:
+    """Return the file's fingerprint. Raises InputError if the file can no longer be read."""
     try:
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return WholeFile(shown(path.name), digest, path.stat().st_size)
+        return FileFingerprint(printable_path(path.name), digest, path.stat().st_size)
     except OSError as error:
-        raise InputError(f"{shown(path)}: {because(error)}; check the path and its permissions") from error
+        raise unreadable(path, error) from error
 
 
-def shown(path: Path | str) -> str:
-    """Return the path as one printable line: bytes of a file name that are not UTF-8 become U+FFFD."""
+def printable_path(path: Path | str) -> str:
+    """Return the path as one printable line; bytes of a file name that are not UTF-8 become U+FFFD."""
     return printable(os.fsencode(path).decode("utf-8", "replace"))
 
 
-def because(error: OSError) -> str:
-    """Why the operating system refused, without the path."""
+def os_error_reason(error: OSError) -> str:
+    """Return the operating system's reason, without the path."""
     return error.strerror or str(error)
 
 
+def unreadable(path: Path, error: OSError) -> InputError:
+    """Return the error to raise for a path that the operating system refuses to read."""
+    return InputError(f"{printable_path(path)}: {os_error_reason(error)}; check the path and its permissions")
+
+
 def is_folder(path: Path) -> bool:
-    """True for a folder, False for a file. Raises InputError for anything else: missing, a device, a pipe."""
+    """Return True for a folder and False for a file.
+
+    Raises InputError for anything else: a missing path, a device, a pipe.
+    """
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
         raise InputError(
-            f"{shown(path)}: no such file or folder; check the spelling and the folder you are in"
+            f"{printable_path(path)}: no such file or folder; check the spelling and the folder you are in"
         ) from None
     except OSError as error:
-        raise InputError(f"{shown(path)}: {because(error)}; check the path and its permissions") from error
+        raise unreadable(path, error) from error
     if stat.S_ISDIR(mode):
         return True
     if stat.S_ISREG(mode):
         return False
-    raise InputError(f"{shown(path)}: neither a file nor a folder; write the data to a file first")
+    raise InputError(f"{printable_path(path)}: neither a file nor a folder; write the data to a file first")
 
 
 def check_file(path: Path) -> None:
-    """Raises InputError unless this is a file that can be opened and holds at least one byte."""
+    """Raise InputError unless the path is a file that can be opened and has at least one byte."""
     if is_folder(path):
-        raise InputError(f"{shown(path)}: a folder; name the file in it")
+        raise InputError(f"{printable_path(path)}: a folder; name the file in it")
     try:
         with path.open("rb") as file:
             first = file.read(1)
     except OSError as error:
-        raise InputError(f"{shown(path)}: {because(error)}; check the path and its permissions") from error
+        raise unreadable(path, error) from error
     if not first:
-        raise InputError(f"{shown(path)}: the file is empty; leave it out, or make it again")
+        raise InputError(f"{printable_path(path)}: the file is empty; leave it out, or create it again")

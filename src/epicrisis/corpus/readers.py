@@ -21,38 +21,38 @@ from epicrisis.corpus import (
     retractions,
     sandbox,
 )
-from epicrisis.corpus.file_damage import damage
+from epicrisis.corpus.compression import describe_damage
 from epicrisis.corpus.note_documents import NoteCleaning
-from epicrisis.corpus.note_tables import Columns
+from epicrisis.corpus.note_tables import NoteColumns
 from epicrisis.corpus.reader_base import (
-    FromFile,
-    Item,
+    FileDocument,
+    FileFingerprint,
+    ReaderItem,
     Skipped,
-    WholeFile,
-    because,
+    append_fingerprint,
     check_file,
+    fingerprint_file,
     is_folder,
-    marked,
-    shown,
-    whole_file,
+    os_error_reason,
+    printable_path,
 )
-from epicrisis.corpus.xml_text import kind_of
+from epicrisis.corpus.xml_text import detect_xml_kind
 from epicrisis.errors import InputError
 from epicrisis.types import Document, Origin
 
-__all__ = ["FORMATS", "Skipped", "read"]
+__all__ = ["FORMATS", "Skipped", "read_sources"]
 
-_BY_NAME: Mapping[str, Callable[[Path, str], Iterator[Item]]] = {
-    "text": plain_text.read,
-    **{kind: partial(sandbox.read, kind) for kind in ("pdf", "html", "nxml")},
+_BY_NAME: Mapping[str, Callable[[Path, str], Iterator[ReaderItem]]] = {
+    "text": plain_text.read_document,
+    **{kind: partial(sandbox.read_file, kind) for kind in ("pdf", "html", "nxml")},
 }
 """Readers that are told the file's name: it makes the id where nothing in the file does."""
 _LIST = "retraction-watch"
-_BY_PATH: Mapping[str, Callable[[Path], Iterator[Item]]] = {
-    "jsonl": jsonl.read,
-    "medrag": medrag.read,
-    "statpearls": partial(sandbox.read, "statpearls"),
-    _LIST: retractions.read,
+_BY_PATH: Mapping[str, Callable[[Path], Iterator[ReaderItem]]] = {
+    "jsonl": jsonl.read_documents,
+    "medrag": medrag.read_snippets,
+    "statpearls": partial(sandbox.read_file, "statpearls"),
+    _LIST: retractions.read_retraction_watch,
 }
 FORMATS = (*_BY_PATH, "pubmed", "medcpt", "pubmedqa", *_BY_NAME, "notes", "fhir")
 _XML, _CSV, _JSON = "xml", "csv", "json"
@@ -80,19 +80,19 @@ _IN_FOLDERS = {
 _OTHERWISE = {_CSV: "notes", _JSON: "pubmedqa"}
 """What a file named by the user is taken for, where its beginning tells nothing."""
 
-_Reader: TypeAlias = Callable[[], Iterator[Item]]
+_Reader: TypeAlias = Callable[[], Iterator[ReaderItem]]
 _NotesReader: TypeAlias = Callable[[Path, str], _Reader]
 
 
-def read(
+def read_sources(
     paths: Sequence[Path],
     format: str | None = None,
-    known: Collection[WholeFile] = (),
-    columns: Columns | None = None,
+    known: Collection[FileFingerprint] = (),
+    columns: NoteColumns | None = None,
     treatment: NoteCleaning | None = None,
     notes_alone: bool = False,
     with_files: bool = False,
-) -> Iterator[Item]:
+) -> Iterator[ReaderItem]:
     """The documents of files and folders, in the order given; what was left out comes as `Skipped`, in its place.
 
     A folder gives every file below it in the order of its path, hidden ones left out; other endings, and empty files,
@@ -113,7 +113,7 @@ def read(
     if not paths:
         raise InputError("no path was given; name at least one file or folder")
     if format == "medcpt":
-        chunks = [chunk for folder in paths for chunk in medcpt.chunks(folder)]
+        chunks = [chunk for folder in paths for chunk in medcpt.find_chunks(folder)]
         return itertools.chain.from_iterable(_chunk(chunk, known) for chunk in chunks)
     found: list[tuple[Path, str, str | None]] = []
     named: dict[str, Path] = {}
@@ -137,8 +137,8 @@ def read(
 
 def _readers(
     found: Sequence[tuple[Path, str, str | None]],
-    known: Collection[WholeFile],
-    columns: Columns | None,
+    known: Collection[FileFingerprint],
+    columns: NoteColumns | None,
     treatment: NoteCleaning,
     with_files: bool,
 ) -> list[_Reader]:
@@ -163,7 +163,7 @@ def _readers(
     return readers
 
 
-def _located(file: Path, name: str, is_named: bool, reader: _Reader) -> Iterator[Item]:
+def _located(file: Path, name: str, is_named: bool, reader: _Reader) -> Iterator[ReaderItem]:
     """Give the documents of a file with the file; those whose id is made of its name with the file's hash, too."""
     path = str(file.resolve())
     sha256 = ""
@@ -171,27 +171,27 @@ def _located(file: Path, name: str, is_named: bool, reader: _Reader) -> Iterator
         if not isinstance(item, Document):
             yield item
         elif is_named and (item.id == f"file:{name}" or item.id.startswith(f"file:{name}#")):
-            sha256 = sha256 or whole_file(file).sha256
-            yield FromFile(item, Origin(path, name, sha256))
+            sha256 = sha256 or fingerprint_file(file).sha256
+            yield FileDocument(item, Origin(path, name, sha256))
         else:
-            yield FromFile(item, Origin(path))
+            yield FileDocument(item, Origin(path))
 
 
-def _pubmed(paths: Sequence[Path], known: Collection[WholeFile]) -> Iterator[Item]:
+def _pubmed(paths: Sequence[Path], known: Collection[FileFingerprint]) -> Iterator[ReaderItem]:
     return pubmed.read_files([path for path in paths if not _is_known(path, known)])
 
 
-def _chunk(chunk: medcpt.Chunk, known: Collection[WholeFile]) -> Iterator[Item]:
+def _chunk(chunk: medcpt.EmbeddingChunk, known: Collection[FileFingerprint]) -> Iterator[ReaderItem]:
     if not _is_known(chunk.vectors, known):
-        yield from marked(chunk.vectors, medcpt.read(chunk))
-        yield from (whole_file(path) for path in (chunk.ids, chunk.texts))
+        yield from append_fingerprint(chunk.vectors, medcpt.read_chunk(chunk))
+        yield from (fingerprint_file(path) for path in (chunk.ids, chunk.texts))
 
 
-def _is_known(path: Path, known: Collection[WholeFile]) -> bool:
+def _is_known(path: Path, known: Collection[FileFingerprint]) -> bool:
     """Files of the same name and size are read to be sure."""
     size = path.stat().st_size
-    like = {each.sha256 for each in known if (each.name, each.bytes) == (shown(path.name), size)}
-    return bool(like) and whole_file(path).sha256 in like
+    like = {each.sha256 for each in known if (each.name, each.bytes) == (printable_path(path.name), size)}
+    return bool(like) and fingerprint_file(path).sha256 in like
 
 
 def _format_of(path: Path, forced: str | None) -> str:
@@ -199,7 +199,7 @@ def _format_of(path: Path, forced: str | None) -> str:
     kind = _kind(path, forced, _OTHERWISE)
     if kind is None:
         raise InputError(
-            f"{shown(path)}: its ending is not one of {', '.join(_IN_FOLDERS)}, or it is XML of neither PubMed nor "
+            f"{printable_path(path)}: its ending is not one of {', '.join(_IN_FOLDERS)}, or it is XML of neither PubMed nor "
             f"JATS; rename it, or name the format ({', '.join(FORMATS)})"
         )
     return kind
@@ -209,11 +209,11 @@ def _kind(path: Path, forced: str | None, otherwise: Mapping[str, str]) -> str |
     kind = forced or next((kind for ending, kind in _IN_FOLDERS.items() if path.name.lower().endswith(ending)), None)
     try:
         if kind == _XML:
-            return kind_of(path)
+            return detect_xml_kind(path)
         if kind == _CSV:
             if path.suffix != ".gz" and retractions.is_retraction_watch(path):
                 return _LIST
-            return "notes" if note_tables.is_known(path) else otherwise.get(_CSV)
+            return "notes" if note_tables.has_known_header(path) else otherwise.get(_CSV)
         if kind == _JSON:
             return "fhir" if fhir.is_fhir(path) else otherwise.get(_JSON)
         if kind == "fhir" and forced is None and not otherwise:
@@ -228,7 +228,9 @@ def _below(folder: Path, forced: str | None) -> list[tuple[Path, str, str | None
     """(path, path relative to the folder, format) of every visible file below; format `None`: cannot be read."""
 
     def refuse(error: OSError) -> None:
-        raise InputError(f"{shown(error.filename)}: {because(error)}; check the folder's permissions") from error
+        raise InputError(
+            f"{printable_path(error.filename)}: {os_error_reason(error)}; check the folder's permissions"
+        ) from error
 
     found: list[tuple[Path, str, str | None]] = []
     for place, folders, names in os.walk(folder, onerror=refuse):
@@ -239,7 +241,7 @@ def _below(folder: Path, forced: str | None) -> list[tuple[Path, str, str | None
                 found.append((file, file.relative_to(folder).as_posix(), _kind(file, forced, {})))
     if not any(kind for _, _, kind in found):
         raise InputError(
-            f"{shown(folder)}: no file below it that can be read ({', '.join(_IN_FOLDERS)}); check the path"
+            f"{printable_path(folder)}: no file below it that can be read ({', '.join(_IN_FOLDERS)}); check the path"
         )
     return sorted(found, key=lambda item: item[1])
 
@@ -253,39 +255,39 @@ def _first_of_its_name(file: Path, name: str, named: dict[str, Path]) -> bool:
     if first.resolve() == file.resolve():
         return False
     raise InputError(
-        f"{shown(first)} and {shown(file)} would both be the document file:{shown(name)}; "
+        f"{printable_path(first)} and {printable_path(file)} would both be the document file:{printable_path(name)}; "
         "name the folder above both, or rename one"
     )
 
 
-def _notes(columns: Columns | None, treatment: NoteCleaning, file: Path, name: str) -> _Reader:
+def _notes(columns: NoteColumns | None, treatment: NoteCleaning, file: Path, name: str) -> _Reader:
     """Raises InputError, before anything is read, where a file of notes lacks a column.
 
     A garbled file is left out whole: text from before the damage may stand under another patient's id.
     """
-    if garbled := damage(file, cut_short=False):
+    if garbled := describe_damage(file, include_truncated=False):
         return partial(_skip, file, garbled)
     try:
-        note_tables.places(file, columns)
+        note_tables.locate_columns(file, columns)
     except InputError:
-        if broken := damage(file):
+        if broken := describe_damage(file):
             return partial(_skip, file, broken)
         raise
-    return lambda: marked(file, note_tables.read(file, name, columns, treatment))
+    return lambda: append_fingerprint(file, note_tables.read_notes(file, name, columns, treatment))
 
 
 def _reader(file: Path, name: str, kind: str | None, with_notes: _NotesReader) -> _Reader:
     if kind == "pubmedqa":
-        return partial(marked, file, pubmedqa.documents(file, pubmedqa.load(file)))
+        return partial(append_fingerprint, file, pubmedqa.read_documents(file, pubmedqa.load_entries(file)))
     if kind is None:
-        if wrong := damage(file):
+        if wrong := describe_damage(file):
             return partial(_skip, file, wrong)
         reason = f"its ending is not one of {', '.join(_IN_FOLDERS)}, or it is other XML, CSV or JSON"
         return partial(_skip, file, reason)
     try:
         check_file(file)
     except InputError as error:
-        return partial(_skip, file, error.message.removeprefix(f"{shown(file)}: "))
+        return partial(_skip, file, error.message.removeprefix(f"{printable_path(file)}: "))
     if kind == "notes":
         return with_notes(file, name)
     if kind in _BY_NAME:
@@ -293,9 +295,9 @@ def _reader(file: Path, name: str, kind: str | None, with_notes: _NotesReader) -
             name.encode()
         except UnicodeEncodeError:
             return partial(_skip, file, "the file's name is not UTF-8; rename it")
-        return lambda: marked(file, _BY_NAME[kind](file, name))
-    return lambda: marked(file, _BY_PATH[kind](file))
+        return lambda: append_fingerprint(file, _BY_NAME[kind](file, name))
+    return lambda: append_fingerprint(file, _BY_PATH[kind](file))
 
 
-def _skip(file: Path, reason: str) -> Iterator[Item]:
-    yield Skipped(shown(file), "", reason)
+def _skip(file: Path, reason: str) -> Iterator[ReaderItem]:
+    yield Skipped(printable_path(file), "", reason)

@@ -14,21 +14,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from epicrisis.corpus.reader_base import because, shown, whole_file
+from epicrisis.corpus.reader_base import fingerprint_file, os_error_reason, printable_path
 from epicrisis.errors import StorageError
 from epicrisis.printable import printable_json
 from epicrisis.privacy import open_private
 
-NAME = "removed.jsonl"
+REMOVAL_LOG_FILE = "removed.jsonl"
 """The file in a library's folder."""
-WHOLE_NOTES = frozenset(("duplicate", "marked-as-error", "superseded"))
+WHOLE_NOTE_KINDS = frozenset(("duplicate", "marked-as-error", "superseded"))
 """Kinds that are whole notes, left out however notes are taken in; the others are boilerplate."""
 _AT_ONCE = 1000
 """Documents a line of a recurring text names; more of them make more lines."""
 
 
 @dataclass(frozen=True, slots=True)
-class RemovedKind:
+class RemovalCounts:
     """How much of one kind was taken out: of `notes` notes, so many different `texts` and `characters` in all."""
 
     notes: int
@@ -37,13 +37,13 @@ class RemovedKind:
 
 
 @dataclass(frozen=True, slots=True)
-class Removed:
+class RemovalSummary:
     """What became of the notes that were read: plain counts, no text."""
 
     notes: int
     """Notes given."""
-    kinds: Mapping[str, RemovedKind]
-    """Those of `WHOLE_NOTES`, `recurring` texts of a template, the others footers."""
+    kinds: Mapping[str, RemovalCounts]
+    """Those of `WHOLE_NOTE_KINDS`, `recurring` texts of a template, the others footers."""
     without_time: int
     """Notes whose source gives no time."""
     time_not_read: int
@@ -74,7 +74,7 @@ class RemovalLog:
     def reading(self, path: Path, name: str) -> str:
         """Says that a file is read from its beginning: what an earlier addition took out of it is told anew. What
         `take` knows it by: its SHA-256, since files of two folders may have one name. Raises InputError."""
-        source = whole_file(path).sha256 if self._hold else name
+        source = fingerprint_file(path).sha256 if self._hold else name
         self._names[source] = name
         return source
 
@@ -100,12 +100,12 @@ class RemovalLog:
         """Whether a source of notes was read."""
         return bool(self._names)
 
-    def summary(self) -> Removed:
+    def summary(self) -> RemovalSummary:
         """The counts so far."""
-        return Removed(
+        return RemovalSummary(
             notes=self.notes,
             kinds={
-                kind: RemovedKind(self._notes[kind], len(self._texts[kind]), self._characters[kind])
+                kind: RemovalCounts(self._notes[kind], len(self._texts[kind]), self._characters[kind])
                 for kind in sorted(self._notes)
             },
             without_time=self.without_time,
@@ -114,8 +114,8 @@ class RemovalLog:
         )
 
     def into(self, folder: Path) -> None:
-        """From now on what is taken out goes to a file beside `NAME`; `close` puts it in its place."""
-        self._file = folder / f"{NAME}.new"
+        """From now on what is taken out goes to a file beside `REMOVAL_LOG_FILE`; `close` puts it in its place."""
+        self._file = folder / f"{REMOVAL_LOG_FILE}.new"
 
     def close(self) -> None:
         """Ends the file: the lines of earlier additions but for those of the sources that were read now, then the new
@@ -128,12 +128,12 @@ class RemovalLog:
         self._open.clear()
         if self._file is None or not self._names:
             return
-        kept = self._file.with_name(NAME)
+        kept = self._file.with_name(REMOVAL_LOG_FILE)
         if not (self._held or self._begun or kept.exists()):
             return
         self._flush()
         with _stored(kept):
-            joined = self._file.with_name(f"{NAME}.joined")
+            joined = self._file.with_name(f"{REMOVAL_LOG_FILE}.joined")
             with open(open_private(joined, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as file:
                 file.writelines(line for line in _lines(kept) if _source_of(line) not in self._names)
                 file.writelines(_lines(self._file))
@@ -167,7 +167,9 @@ def _stored(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StorageError(f"{shown(path)}: {because(error)}; make room, or check the folder's permissions") from error
+        raise StorageError(
+            f"{printable_path(path)}: {os_error_reason(error)}; make room, or check the folder's permissions"
+        ) from error
 
 
 def _source_of(line: str) -> object:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from epicrisis.corpus.reader_base import Marked, Skipped, because, shown
+from epicrisis.corpus.reader_base import ArticleStatement, Skipped, os_error_reason, printable_path
 from epicrisis.dates import first_day, last_day
 from epicrisis.errors import InputError
 from epicrisis.types import Document
@@ -45,7 +45,7 @@ _PMID = re.compile(r"(?<![\w.-])(\d{1,9})(?:\.0)?(?![\w.-])", re.ASCII)
 """A number by itself, also as spreadsheets write it (`123.0`); that of `PMC123` is another article's."""
 
 
-def names_of(metadata: Mapping[str, Any]) -> tuple[str, ...]:
+def article_names(metadata: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the names by which others may speak of a document with these metadata, beside its id."""
     told = {str(key).casefold(): value for key, value in metadata.items() if isinstance(key, str)}
     names = []
@@ -61,7 +61,7 @@ def _dois(text: str) -> list[str]:
     return [f"doi:{match[0].casefold().rstrip('.,;')}" for match in matches if match is not None]
 
 
-def stated_by(document: Document) -> tuple[Marked, ...]:
+def extract_statements(document: Document) -> tuple[ArticleStatement, ...]:
     """Return what a record of PubMed says of other articles; nothing for documents of other sources.
 
     Only PubMed's own records have revisions: another source could otherwise withhold any article.
@@ -74,7 +74,7 @@ def stated_by(document: Document) -> tuple[Marked, ...]:
     for entry in corrections:
         mark, pmid = _OF_RELATION.get(str(entry.get("type"))), str(entry.get("pmid", ""))
         if mark is not None and pmid.isascii() and pmid.isdecimal():
-            found.append(Marked(document.id, (f"pubmed:{int(pmid)}",), mark, day))
+            found.append(ArticleStatement(document.id, (f"pubmed:{int(pmid)}",), mark, day))
     return tuple(found)
 
 
@@ -86,7 +86,7 @@ def is_retraction_watch(path: Path) -> bool:
     return {name.strip() for name in header}.issuperset(_COLUMNS)
 
 
-def read(path: Path) -> Iterator[Marked | Skipped]:
+def read_retraction_watch(path: Path) -> Iterator[ArticleStatement | Skipped]:
     """Yield what each entry of the list says of its article; `targets` is empty where it names no PMID and no DOI.
 
     An entry of an unknown nature is Skipped. Raises InputError where the header is not that of the list.
@@ -94,7 +94,7 @@ def read(path: Path) -> Iterator[Marked | Skipped]:
     try:
         if not is_retraction_watch(path):
             raise InputError(
-                f"{shown(path)}: no list of Retraction Watch: its header lacks one of {', '.join(_COLUMNS)}; name "
+                f"{printable_path(path)}: no list of Retraction Watch: its header lacks one of {', '.join(_COLUMNS)}; name "
                 "Crossref's file retraction_watch.csv"
             )
         # The limit is the whole process's: that a cell is too long is judged below, whoever raised it before.
@@ -105,12 +105,14 @@ def read(path: Path) -> Iterator[Marked | Skipped]:
                 for row in rows:
                     yield _entry(path, row, rows.line_num)
             except csv.Error as error:
-                yield Skipped(shown(path), f"after line {rows.line_num}", f"{error}; fetch the list again")
+                yield Skipped(printable_path(path), f"after line {rows.line_num}", f"{error}; fetch the list again")
     except OSError as error:
-        raise InputError(f"{shown(path)}: {because(error)}; check the path and its permissions") from error
+        raise InputError(
+            f"{printable_path(path)}: {os_error_reason(error)}; check the path and its permissions"
+        ) from error
 
 
-def _entry(path: Path, row: Mapping[str | None, Any], line: int) -> Marked | Skipped:
+def _entry(path: Path, row: Mapping[str | None, Any], line: int) -> ArticleStatement | Skipped:
     # A row may have fewer cells than the header, or more.
     cells = {(name or "").strip(): value.strip() for name, value in row.items() if isinstance(value, str)}
     longest = max(map(len, cells.values()), default=0)
@@ -118,16 +120,16 @@ def _entry(path: Path, row: Mapping[str | None, Any], line: int) -> Marked | Ski
         reason = (
             f"a cell has {longest:,} characters, more than {LONGEST_CELL:,}; mend the line, or fetch the list again"
         )
-        return Skipped(shown(path), f"line {line}", reason)
+        return Skipped(printable_path(path), f"line {line}", reason)
     number, nature = cells.get("Record ID", ""), cells.get("RetractionNature", "")
     mark = _OF_NATURE.get(nature.casefold())
     if not number or mark is None:
         reason = "has no Record ID" if not number else "its RetractionNature is none that is known"
-        return Skipped(shown(path), f"line {line}", f"{reason}; update epicrisis, or fetch the list again")
+        return Skipped(printable_path(path), f"line {line}", f"{reason}; update epicrisis, or fetch the list again")
     pmids = {int(pmid) for pmid in _PMID.findall(cells.get("OriginalPaperPubMedID", ""))} - {0}
     targets = [*(f"pubmed:{pmid}" for pmid in sorted(pmids)), *_dois(cells.get("OriginalPaperDOI", ""))]
     day = _day(cells.get("RetractionDate", ""), first=mark == REINSTATED)
-    return Marked(f"retraction-watch:{number}", tuple(targets), mark, day)
+    return ArticleStatement(f"retraction-watch:{number}", tuple(targets), mark, day)
 
 
 def _day(told: str, *, first: bool) -> int | None:

@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from epicrisis.corpus.reader_base import Skipped, shown
+from epicrisis.corpus.reader_base import Skipped, printable_path
 from epicrisis.types import Document
 
 SECONDS = 60
@@ -46,7 +46,7 @@ class _Failure(Exception):
     """The child could not read the file. The message says why and what to do."""
 
 
-def read(kind: str, path: Path, name: str = "") -> Iterator[Document | Skipped]:
+def read_file(kind: str, path: Path, name: str = "") -> Iterator[Document | Skipped]:
     """Return what the reader of this kind (`pdf`, `html`, `nxml`, `statpearls`) returns for a file.
 
     A file that takes too much time or memory, or crashes its parser, comes as `Skipped` with the reason and the cure.
@@ -59,7 +59,7 @@ def read(kind: str, path: Path, name: str = "") -> Iterator[Document | Skipped]:
     try:
         items = _CHILD.ask(request, b"", size)
     except _Failure as error:
-        yield Skipped(shown(path), "", str(error))
+        yield Skipped(printable_path(path), "", str(error))
         return
     for item in items:
         yield _item(item)

@@ -16,17 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.corpus import html, jats, medrag, pdf, spreadsheets
-from epicrisis.corpus.reader_base import Skipped, shown
+from epicrisis.corpus.reader_base import Skipped, printable_path
 from epicrisis.corpus.sandbox import OUT_OF_MEMORY
 from epicrisis.types import Document
 
 _MUCH = 512 * 1024**2
 """Bytes of memory after which a child is replaced: what one file left behind is not to fail the next."""
 _READERS: dict[str, Callable[[Path, str], Iterable[Document | Skipped]]] = {
-    "pdf": pdf.read,
-    "html": html.read,
-    "nxml": jats.read,
-    "statpearls": lambda path, name: medrag.statpearls(path),
+    "pdf": pdf.read_document,
+    "html": html.read_document,
+    "nxml": jats.read_articles,
+    "statpearls": lambda path, name: medrag.read_statpearls(path),
 }
 
 
@@ -59,7 +59,7 @@ def main() -> None:
 def _reply(request: dict[str, Any], data: bytes) -> list[dict[str, Any]]:
     if request["kind"] == "page":
         try:
-            return [{"text": html.text_of(data)}]
+            return [{"text": html.page_text(data)}]
         except ValueError as error:
             return [{"error": str(error)}]
     path = Path(request["path"])
@@ -73,10 +73,10 @@ def _reply(request: dict[str, Any], data: bytes) -> list[dict[str, Any]]:
     except MemoryError:
         raise
     except RecursionError:
-        return [asdict(Skipped(shown(path), "", "nested too deep to be read; save it as text"))]
+        return [asdict(Skipped(printable_path(path), "", "nested too deep to be read; save it as text"))]
     except Exception as error:  # noqa: BLE001 - whatever a parser raises costs one file
         reason = f"its parser failed ({type(error).__name__}); save the file as text, or make it again"
-        return [asdict(Skipped(shown(path), "", reason))]
+        return [asdict(Skipped(printable_path(path), "", reason))]
 
 
 def _prepare() -> None:

@@ -45,7 +45,7 @@ def is_empty(text: str) -> bool:
     return " ".join(word[0].lower() for word in words) in _NOTICES
 
 
-def markup_left(text: str) -> bool:
+def has_markup(text: str) -> bool:
     """True when a tag, a character entity or a TeX command stands in the text that no reader should see.
 
     `p < 0.05`, `<5 mg`, `R&D;` and the like are none.
@@ -75,7 +75,7 @@ _MOST_LEADERS = 32
 _MASK = (1 << 64) - 1
 
 
-class NearDuplicates:
+class NearDuplicateFinder:
     """Finds texts that nearly agree, in memory that grows by up to 144 bytes a text and its id: 220 MB a million.
 
     Each text is kept as a MinHash signature of its shingles (Broder, SEQUENCES 1997): 64 components of 16 bits,

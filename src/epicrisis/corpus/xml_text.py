@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, cast
 
 from epicrisis.corpus.compression import open_packed
-from epicrisis.corpus.reader_base import because
+from epicrisis.corpus.reader_base import os_error_reason
 
 if TYPE_CHECKING:
     from lxml.etree import _Element, _ElementTree
@@ -44,7 +44,7 @@ class BrokenXML(Exception):
     """The file cannot be read on. The message says why and what to do, and holds nothing of the text."""
 
 
-def kind_of(path: Path) -> Literal["pubmed", "nxml"] | None:
+def detect_xml_kind(path: Path) -> Literal["pubmed", "nxml"] | None:
     """Which XML this is, by the first element in its first 64 KiB (unpacked) that tells; `None` where none does.
 
     Raises OSError where the file cannot be opened.
@@ -61,7 +61,7 @@ def kind_of(path: Path) -> Literal["pubmed", "nxml"] | None:
     return None if found is None else "pubmed" if found[1] else "nxml"
 
 
-def records(path: Path, tags: tuple[str, ...]) -> Iterator[_Element]:
+def read_records(path: Path, tags: tuple[str, ...]) -> Iterator[_Element]:
     """The elements of these tags as they end, in the file's order; each is gone when the next is asked for.
 
     Memory is bounded by LARGEST. Raises BrokenXML where the file breaks off, after the complete elements before.
@@ -88,7 +88,7 @@ def records(path: Path, tags: tuple[str, ...]) -> Iterator[_Element]:
         raise BrokenXML(_why(error)) from error
 
 
-def whole(path: Path) -> _Element:
+def parse_file(path: Path) -> _Element:
     """The root of a file of at most LARGEST bytes. Raises BrokenXML."""
     from lxml import etree
 
@@ -134,7 +134,7 @@ def _why(error: Any) -> str:
     from lxml import etree
 
     if isinstance(error, OSError | EOFError | zlib.error):
-        cause = because(error) if isinstance(error, OSError) else str(error)
+        cause = os_error_reason(error) if isinstance(error, OSError) else str(error)
         return f"the file breaks off ({cause}); fetch or make it again"
     if error.code in (etree.ErrorTypes.ERR_ENTITY_LOOP, etree.ErrorTypes.ERR_RESOURCE_LIMIT):
         return "its entities, texts or nesting go beyond all bounds; fetch the file from its publisher"
@@ -177,7 +177,7 @@ _BLOCKS = frozenset(
 )
 
 
-def text(element: _Element) -> str:
+def element_text(element: _Element) -> str:
     """The element's text on one line, without what follows the element. The module's docstring has the rules."""
     raw = _mixed(element) if len(element) else element.text
     if not raw or raw.isalnum():

@@ -12,7 +12,7 @@ import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
-from epicrisis.corpus.reader_base import FromFile, shown, whole_file
+from epicrisis.corpus.reader_base import FileDocument, fingerprint_file, printable_path
 from epicrisis.errors import InputError
 from epicrisis.library.ingest_report import SHOWN
 from epicrisis.library.library import Library
@@ -42,7 +42,7 @@ class Identities:
         """The first things to tell of files whose names were taken, or whose content was there."""
         self.more_remarks = 0
 
-    def named(self, item: FromFile) -> FromFile | AlreadyThere:
+    def named(self, item: FileDocument) -> FileDocument | AlreadyThere:
         """Return the document with the id that the file has, or will have, in the library."""
         origin = item.origin
         if (copy := self._copies.get(origin.path)) is not None:
@@ -51,7 +51,7 @@ class Identities:
         if name is None:
             found = self._name(origin)
             if isinstance(found, AlreadyThere):
-                self._remark(f"{shown(origin.path)}: already there as file:{found.name}")
+                self._remark(f"{printable_path(origin.path)}: already there as file:{found.name}")
                 self._copies[origin.path] = found
                 return found
             name = found
@@ -59,7 +59,7 @@ class Identities:
             self._by_path[origin.path] = name
             self._by_name[name] = mine
             self._by_content.setdefault(origin.sha256, mine)
-        return FromFile(_renamed(item.document, origin.name, name), dataclasses.replace(origin, name=name))
+        return FileDocument(_renamed(item.document, origin.name, name), dataclasses.replace(origin, name=name))
 
     def refusal(self, document: Document, origin: Origin, known: Origin | None) -> str | None:
         """Say why a document may not replace the one of its id, whose file is `known`; None where it may."""
@@ -67,7 +67,7 @@ class Identities:
             return None
         if origin.name and origin.sha256 == known.sha256:
             return None
-        other = shown(Path(known.path).name)
+        other = printable_path(Path(known.path).name)
         return (
             f"same id as a document of another file ({other}), with another text: give --replace to put this one in "
             "its place, or give it an id of its own"
@@ -102,7 +102,7 @@ class Identities:
         while self._is_taken(name := f"{origin.name}~{origin.sha256[:digits]}"):
             digits += 1
         self._remark(
-            f"{shown(origin.path)}: file:{origin.name} is another file, so this one is file:{name}; if it is a new "
+            f"{printable_path(origin.path)}: file:{origin.name} is another file, so this one is file:{name}; if it is a new "
             "version of that one, delete this one and add it with --replace"
         )
         return name
@@ -123,7 +123,7 @@ def _holds(origin: Origin) -> bool:
     """Tell whether the file is still where it was, with the same content; True where that cannot be seen."""
     path = Path(origin.path)
     try:
-        return path.is_file() and whole_file(path).sha256 == origin.sha256
+        return path.is_file() and fingerprint_file(path).sha256 == origin.sha256
     except (InputError, OSError):
         return True
 

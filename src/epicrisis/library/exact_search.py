@@ -13,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from epicrisis.dates import first_day, last_day
-from epicrisis.facets import WITHHELD
 from epicrisis.protocols import Vectors
-from epicrisis.types import Scope
+from epicrisis.types import RETRACTION_FACETS, Scope
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -134,9 +133,9 @@ class Matrix:
             masks.append(self.last_days <= last_day(scope.as_of))
         if scope.since is not None:
             masks.append((self.last_days >= first_day(scope.since)) & (self.last_days != _NO_DAY))
-        masks += [self.facets.among(names) for names in scope.wanted_facets()]
+        masks += [self.facets.among(names) for names in scope.required_facets()]
         if scope.without_retracted:
-            masks.append(~self.facets.among(WITHHELD))
+            masks.append(~self.facets.among(RETRACTION_FACETS))
         if scope.hidden:
             masks.append(~self.documents.among(scope.hidden))
         return np.logical_and.reduce(masks) if masks else None

@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from epicrisis.corpus.text_quality import NearDuplicates, is_empty, markup_left
+from epicrisis.corpus.text_quality import NearDuplicateFinder, has_markup, is_empty
 from epicrisis.errors import LibraryBusy, LibraryDamaged
-from epicrisis.facets import RETRACTED
 from epicrisis.library.checksums import Damage, verified
 from epicrisis.library.engine_errors import ours
 from epicrisis.library.health_report import (
@@ -45,6 +44,7 @@ from epicrisis.library.passage_table import PassageTable
 from epicrisis.library.patients import MIXED, Roster
 from epicrisis.library.row_keys import Numbers, RowKeys
 from epicrisis.library.word_index import WordIndex, version_of
+from epicrisis.types import RETRACTED
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -174,7 +174,7 @@ class _Scan:
         self.words = None if words is None else _Words(words)
         self.wrong_ids, self.offsets, self.no_vector = _Tally(), _Tally(), _Tally()
         self.empty, self.markup = _Tally(), _Tally()
-        self.near = NearDuplicates()
+        self.near = NearDuplicateFinder()
         self.compared = 0
         self._undated, self._retracted = _Tally(), _Tally()
         self._sources: Counter[str] = Counter()
@@ -209,7 +209,7 @@ class _Scan:
         if is_empty(text):
             self.empty.add([id])
         # All passages of a document have its title.
-        if markup_left(text) or (ordinal == 0 and markup_left(title)):
+        if has_markup(text) or (ordinal == 0 and has_markup(title)):
             self.markup.add([id])
         if self.passages <= NEAR_LIMIT or (
             self.compared < 2 * NEAR_LIMIT and _chosen(text, NEAR_LIMIT / self.passages)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from epicrisis.corpus.reader_base import Identity, Item, WholeFile
+from epicrisis.corpus.reader_base import FileFingerprint, PatientIdentity, ReaderItem
 from epicrisis.errors import EncoderMismatch, LibraryError
 from epicrisis.library.duplicate_ids import Seen
 from epicrisis.library.ingest_batches import Addition
@@ -99,7 +99,7 @@ def check_vectors(library: Library, encoder: Encoder) -> None:
 
 def add_documents(
     library: Library,
-    items: Iterable[Item],
+    items: Iterable[ReaderItem],
     encoder: Encoder,
     *,
     on_progress: Callable[[IngestProgress], None] | None = None,
@@ -129,7 +129,7 @@ def add_documents(
     addition = Addition(library, encoder, on_progress, seconds_between_commits, passages_per_batch, replace, literature)
     with closing(Seen()) as seen:
         for item in items:
-            addition.read += not isinstance(item, WholeFile | Identity)
+            addition.read += not isinstance(item, FileFingerprint | PatientIdentity)
             addition.take(item, seen)
             if addition.read % _PROGRESS_EVERY == 0:
                 addition.tell()

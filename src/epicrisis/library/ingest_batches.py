@@ -12,8 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from epicrisis.corpus.reader_base import Deleted, Encoded, FromFile, Identity, Item, Marked, Skipped, WholeFile
-from epicrisis.corpus.retractions import stated_by
+from epicrisis.corpus.reader_base import (
+    ArticleStatement,
+    DeletedDocument,
+    EncodedDocument,
+    FileDocument,
+    FileFingerprint,
+    PatientIdentity,
+    ReaderItem,
+    Skipped,
+)
+from epicrisis.corpus.retractions import extract_statements
 from epicrisis.library.document_identity import AlreadyThere, Identities
 from epicrisis.library.duplicate_ids import Seen
 from epicrisis.library.ingest_checks import (
@@ -83,16 +92,16 @@ class Addition:
         self.waiting: list[_Waiting] = []
         self.waiting_ids: set[str] = set()
         self.waiting_passages = 0
-        self.whole_files: list[WholeFile] = []
+        self.whole_files: list[FileFingerprint] = []
         self.waiting_since = 0.0
         # Passages a second from encoding to acknowledgement, over the last batch.
         self.rate: float | None = None
         self.read = self.added = self.replaced = self.unchanged = self.passages = self.skipped = 0
         self.outdated = self.deleted = self.cut_off = self.renamed = 0
-        self.patients: list[Identity] = []
+        self.patients: list[PatientIdentity] = []
         self.named_patients: set[tuple[str, str]] = set()
         self.kinds = Kinds(library, literature)
-        self.waiting_marks: list[Marked] = []
+        self.waiting_marks: list[ArticleStatement] = []
         self.statements = self.nameless = self.marked = 0
         self.first_skipped: list[Skipped] = []
         self.identities = Identities(library, replace)
@@ -100,23 +109,23 @@ class Addition:
         self.already_there = self.of_unknown_file = 0
         self.encode_seconds = 0.0
 
-    def take(self, item: Item, seen: Seen) -> None:
-        if isinstance(item, Identity):
+    def take(self, item: ReaderItem, seen: Seen) -> None:
+        if isinstance(item, PatientIdentity):
             self.patients.append(item)
             self.named_patients.update((item.patient, name) for name in item.names)
             return
         self.meet_patients()
         if isinstance(item, Skipped):
             self.skip(item)
-        elif isinstance(item, WholeFile):
+        elif isinstance(item, FileFingerprint):
             self.whole_files.append(item)
-        elif isinstance(item, Deleted):
+        elif isinstance(item, DeletedDocument):
             self.take_back(item, seen)
-        elif isinstance(item, Marked):
+        elif isinstance(item, ArticleStatement):
             self.take_mark(item)
-        elif isinstance(item, Encoded):
+        elif isinstance(item, EncodedDocument):
             self.take_document(item.document, item.vector, seen)
-        elif isinstance(item, FromFile):
+        elif isinstance(item, FileDocument):
             self.take_from_file(item, seen)
         else:
             self.take_document(item, None, seen)
@@ -134,7 +143,7 @@ class Addition:
         self.meet_patients()
         self.named_patients.update(named)
 
-    def take_back(self, item: Deleted, seen: Seen) -> None:
+    def take_back(self, item: DeletedDocument, seen: Seen) -> None:
         """Deletes the document, unless a later revision of it is there."""
         if item.id in self.waiting_ids:
             self.commit()
@@ -154,14 +163,14 @@ class Addition:
         with uninterrupted():
             self.library.delete([item.id], {item.id: item.revision})
 
-    def take_mark(self, item: Marked) -> None:
+    def take_mark(self, item: ArticleStatement) -> None:
         self.statements += 1
         self.nameless += not item.targets
         self.waiting_marks.append(item)
         if len(self.waiting_marks) >= _MARKS_AT_ONCE:
             self.commit()
 
-    def take_from_file(self, item: FromFile, seen: Seen) -> None:
+    def take_from_file(self, item: FileDocument, seen: Seen) -> None:
         named = self.identities.named(item) if item.origin.name else item
         if isinstance(named, AlreadyThere):
             self.already_there += 1
@@ -286,7 +295,7 @@ class Addition:
         """Writes down what waits to be said of other articles, before the documents that say it: a document that is
         there is not read for it again."""
         notices = [each.document for each in self.waiting if each.document.revision is not None]
-        stated = [*self.waiting_marks, *(marked for notice in notices for marked in stated_by(notice))]
+        stated = [*self.waiting_marks, *(marked for notice in notices for marked in extract_statements(notice))]
         sources = {each.source for each in stated} | {each.id for each in notices}
         if sources:
             with uninterrupted():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from epicrisis.corpus.reader_base import Identity, Item
+from epicrisis.corpus.reader_base import PatientIdentity, ReaderItem
 from epicrisis.errors import InputError
 from epicrisis.library.library import Library
 from epicrisis.library.passage_table import PassageTable
@@ -63,7 +63,7 @@ class Kinds:
             declare_literature(self._library.path)
 
 
-def meet_patients(library: Library, told: Sequence[Identity]) -> int:
+def meet_patients(library: Library, told: Sequence[PatientIdentity]) -> int:
     """Write down who these patients are and return how many were renamed.
 
     Raises InputError where one id may stand for two people.
@@ -74,13 +74,13 @@ def meet_patients(library: Library, told: Sequence[Identity]) -> int:
     return meet(library.path, told, names_in_notes(library, {each.patient for each in new}))
 
 
-def named_in(documents: Iterable[Document]) -> Mapping[tuple[str, str], Identity]:
+def named_in(documents: Iterable[Document]) -> Mapping[tuple[str, str], PatientIdentity]:
     """Return by patient and name who the patients are whom notes name (`patient_name` in the metadata)."""
-    people: dict[tuple[str, str], Identity] = {}
+    people: dict[tuple[str, str], PatientIdentity] = {}
     for document in documents:
         name = document.metadata.get("patient_name")
         if document.patient is not None and isinstance(name, str) and name.strip():
-            people[document.patient, name] = Identity(document.patient, names=(" ".join(name.split()),))
+            people[document.patient, name] = PatientIdentity(document.patient, names=(" ".join(name.split()),))
     return people
 
 
@@ -110,7 +110,7 @@ def whose(library: Library, document_ids: Sequence[str]) -> Mapping[str, str | N
     return {stored.passage.document_id: stored.passage.patient for stored in found}
 
 
-def check_notes_are_read(items: Iterable[Item], splitter: str, encoder: Encoder) -> None:
+def check_notes_are_read(items: Iterable[ReaderItem], splitter: str, encoder: Encoder) -> None:
     """`check_is_read` of all notes among the items, before any of them is written."""
     for item in items:
         if isinstance(item, Document):

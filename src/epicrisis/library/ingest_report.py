@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from epicrisis.corpus.reader_base import Skipped
-from epicrisis.corpus.removal_log import Removed
+from epicrisis.corpus.removal_log import RemovalSummary
 
 SHOWN = 20
 """Skipped documents that a report names; the others are counted."""
@@ -58,7 +58,7 @@ class IngestReport:
     nameless: int = 0
     marked: int = 0
     """Documents that were there and whose marks changed: retracted, doubted, corrected or reinstated since."""
-    removed: Removed | None = None
+    removed: RemovalSummary | None = None
     """What was taken out of notes, where there were any."""
     already_there: int = 0
     """Of the unchanged: copies of files that are there under another name."""

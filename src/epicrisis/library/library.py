@@ -22,7 +22,7 @@ from typing import Any, Self
 import numpy as np
 from filelock import FileLock
 
-from epicrisis.corpus.reader_base import Marked
+from epicrisis.corpus.reader_base import ArticleStatement
 from epicrisis.errors import InputError, LibraryDamaged, LibraryError, StorageError
 from epicrisis.library import manifest as manifests
 from epicrisis.library.bm25_search import best_by_words
@@ -54,7 +54,7 @@ from epicrisis.library.retraction_marking import (
 from epicrisis.library.vector_index import DEFAULT_RECALL, IndexReport, probing, read_report, refreshed
 from epicrisis.library.vector_search import EXACT_LIMIT, Neighbours
 from epicrisis.library.word_index import WordIndex
-from epicrisis.privacy import close_to_others, local_path
+from epicrisis.privacy import local_path, restrict_to_owner
 from epicrisis.protocols import StoredDocument, Vectors
 from epicrisis.types import Document, Hit, Origin, Passage, Scope
 
@@ -116,7 +116,7 @@ class Library:
         with ours(folder):
             # Patients' records may lie here: others get in only when the owner lets them.
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            close_to_others(folder)
+            restrict_to_owner(folder)
         lock = locked(folder)
         try:
             check_vacant(folder)
@@ -191,13 +191,13 @@ class Library:
             finally:
                 if self._write_lock is not None:
                     if self._private and self._write_lock.is_locked:
-                        close_to_others(self._folder)
+                        restrict_to_owner(self._folder)
                     self._write_lock.release()
 
     def _make_private(self) -> None:
         """Close the folder to others, now and when this writer ends: engines make their files by the umask."""
         self._private = True
-        close_to_others(self._folder)
+        restrict_to_owner(self._folder)
 
     def _close_parts(self) -> None:
         try:
@@ -271,7 +271,7 @@ class Library:
                 self._table.refresh()
                 self._journal.make_marks(statements_in(self._table))
 
-    def state(self, sources: Sequence[str], marked: Sequence[Marked]) -> None:
+    def state(self, sources: Sequence[str], marked: Sequence[ArticleStatement]) -> None:
         """Put what is stated here in the place of all that these sources stated before. Durable when it returns.
 
         Documents that are there say so after `mark_due`, those that are added later at once (`marks_for`).

@@ -18,7 +18,7 @@ from typing import Any, get_args
 
 from epicrisis.errors import EncoderMismatch, InputError, LibraryDamaged, LibraryMissing
 from epicrisis.library.engine_errors import REPAIR, ours
-from epicrisis.printable import shell_quoted
+from epicrisis.printable import quote_for_shell
 from epicrisis.types import SplitterName
 
 FORMAT = 2
@@ -108,7 +108,7 @@ def read_manifest(folder: Path) -> LibraryManifest:
     """Raises LibraryMissing where there is none, LibraryDamaged where it cannot be understood."""
     path = folder / NAME
     if not path.exists():
-        add = f"epicrisis library add {shell_quoted(folder)} FILES"
+        add = f"epicrisis library add {quote_for_shell(folder)} FILES"
         raise LibraryMissing(f"no library at {folder}: check the path, or make one with `{add}`")
     with ours(folder):
         data = path.read_bytes()
@@ -170,5 +170,5 @@ def check_encoder(folder: Path, manifest: LibraryManifest, fingerprint: str) -> 
     if fingerprint != manifest.encoder_fingerprint and not manifest.encoder_fingerprint.startswith(PRECOMPUTED):
         raise EncoderMismatch(
             f"{folder} was made by {manifest.encoder_name} ({manifest.encoder_fingerprint}), asked with {fingerprint}: "
-            f"name the encoder with --encoder {shell_quoted(manifest.encoder_name)}, or make another library"
+            f"name the encoder with --encoder {quote_for_shell(manifest.encoder_name)}, or make another library"
         )

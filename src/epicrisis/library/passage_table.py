@@ -18,13 +18,12 @@ import numpy as np
 
 from epicrisis.dates import last_day
 from epicrisis.errors import LibraryDamaged
-from epicrisis.facets import facets
 from epicrisis.library.engine_errors import REPAIR, ours
 from epicrisis.library.manifest import sync_folder
 from epicrisis.library.retraction_statements import with_marks
 from epicrisis.protocols import StoredDocument, Vectors
 from epicrisis.serialization import to_json
-from epicrisis.types import Passage
+from epicrisis.types import Passage, list_facets
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -157,7 +156,7 @@ class PassageTable:
             metadata = [with_marks(json.loads(told), marks[document_id]) for document_id, told in kept]
             columns = {
                 "metadata": [json.dumps(each, sort_keys=True) for each in metadata],
-                "facets": [sorted(facets(each)) for each in metadata],
+                "facets": [sorted(list_facets(each)) for each in metadata],
             }
             for name, values in columns.items():
                 place = rows.schema.get_field_index(name)
@@ -315,7 +314,7 @@ def _record(passage: Passage, document: StoredDocument) -> dict[str, Any]:
     record = {name: getattr(passage, name) for name in _PASSAGE[:-2]}
     record["metadata"] = json.dumps(to_json(passage.metadata), sort_keys=True)
     record["last_day"] = None if passage.date is None else last_day(passage.date)
-    record["facets"] = sorted(facets(passage.metadata))
+    record["facets"] = sorted(list_facets(passage.metadata))
     record["content_hash"], record["revision"] = bytes.fromhex(document.content_hash), document.revision
     return record
 

@@ -15,7 +15,7 @@ from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from epicrisis.corpus.reader_base import Identity
+from epicrisis.corpus.reader_base import PatientIdentity
 from epicrisis.errors import InputError, LibraryDamaged
 from epicrisis.library.engine_errors import ours
 from epicrisis.library.person_names import are_alike
@@ -35,7 +35,7 @@ _LITERATURE = "literature"
 # -- may two be one person? ------------------------------------------------------------------------------------------
 
 
-def contradiction(before: Identity, now: Identity) -> str:
+def contradiction(before: PatientIdentity, now: PatientIdentity) -> str:
     """Return what says that one id stands for two people, empty where nothing does.
 
     Another server, another birth date, or other numbers of one kind always say so. Another name does unless both birth
@@ -58,7 +58,7 @@ def _same_source(before: str, now: str) -> bool:
     return "fhir" in (before, now) and before.startswith("fhir") and now.startswith("fhir")
 
 
-def _other_numbers(before: Identity, now: Identity) -> bool:
+def _other_numbers(before: PatientIdentity, now: PatientIdentity) -> bool:
     """Whether both have numbers of one system and share none of them."""
     for system in {system for system, _ in before.numbers} & {system for system, _ in now.numbers} - {""}:
         values = {value for kind, value in before.numbers if kind == system}
@@ -67,7 +67,7 @@ def _other_numbers(before: Identity, now: Identity) -> bool:
     return False
 
 
-def _shares_number(before: Identity, now: Identity) -> bool:
+def _shares_number(before: PatientIdentity, now: PatientIdentity) -> bool:
     """A table's numbers have no system: then the number alone counts."""
     return any(
         value == other and (system == kind or not (system and kind))
@@ -76,15 +76,15 @@ def _shares_number(before: Identity, now: Identity) -> bool:
     )
 
 
-def _renamed(before: Identity, now: Identity) -> bool:
+def _renamed(before: PatientIdentity, now: PatientIdentity) -> bool:
     if not before.names or not now.names:
         return False
     return not any(are_alike(one, other) for one in before.names for other in now.names)
 
 
-def merged(before: Identity, now: Identity) -> Identity:
+def merged(before: PatientIdentity, now: PatientIdentity) -> PatientIdentity:
     """Return both as one person; the name that was told last is the one to show."""
-    return Identity(
+    return PatientIdentity(
         before.patient,
         source=max(before.source, now.source, key=len),
         names=tuple(dict.fromkeys((*now.names, *before.names))),
@@ -96,7 +96,7 @@ def merged(before: Identity, now: Identity) -> Identity:
 # -- the table -------------------------------------------------------------------------------------------------------
 
 
-def read_identities(folder: Path, patients: Iterable[str] | None = None) -> Mapping[str, Identity]:
+def read_identities(folder: Path, patients: Iterable[str] | None = None) -> Mapping[str, PatientIdentity]:
     """Return what is known of these patients, or of all, by id; nothing of a library from before there was a table.
 
     Raises LibraryDamaged where the table cannot be read.
@@ -121,7 +121,7 @@ def version(folder: Path) -> int:
         return int(db.execute("SELECT coalesce(max(sequence), 0) FROM patients").fetchone()[0])
 
 
-def meet(folder: Path, told: Iterable[Identity], from_notes: Mapping[str, str]) -> int:
+def meet(folder: Path, told: Iterable[PatientIdentity], from_notes: Mapping[str, str]) -> int:
     """Write down who these patients are and return how many have another name than before.
 
     `from_notes` has names by id that the library's notes give, for patients of whom there is no entry. Raises
@@ -129,11 +129,11 @@ def meet(folder: Path, told: Iterable[Identity], from_notes: Mapping[str, str]) 
     """
     told = list(told)
     known = dict(read_identities(folder, (now.patient for now in told)))
-    changed: dict[str, Identity] = {}
+    changed: dict[str, PatientIdentity] = {}
     renamed = 0
     for now in told:
         name = from_notes.get(now.patient, "")
-        before = known.get(now.patient, Identity(now.patient, names=(name,) if name else ()))
+        before = known.get(now.patient, PatientIdentity(now.patient, names=(name,) if name else ()))
         if kind := contradiction(before, now):
             raise InputError(
                 f"patient {now.patient!a} has another {kind} than in {folder}, so one id may stand for two people: add "
@@ -203,15 +203,15 @@ def _writing(folder: Path) -> Iterator[sqlite3.Connection]:
                 yield db
 
 
-def _dumped(identity: Identity) -> str:
+def _dumped(identity: PatientIdentity) -> str:
     told = {"source": identity.source, "names": identity.names, "born": identity.born, "numbers": identity.numbers}
     return json.dumps(told, ensure_ascii=False)
 
 
-def _parsed(folder: Path, patient: str, told: str) -> Identity:
+def _parsed(folder: Path, patient: str, told: str) -> PatientIdentity:
     try:
         values = json.loads(told)
-        return Identity(
+        return PatientIdentity(
             patient,
             source=str(values["source"]),
             names=tuple(map(str, values["names"])),

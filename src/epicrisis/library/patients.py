@@ -16,8 +16,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from epicrisis.corpus.reader_base import Identity
-from epicrisis.dates import dates_in, first_day, last_day
+from epicrisis.corpus.reader_base import PatientIdentity
+from epicrisis.dates import find_dates, first_day, last_day
 from epicrisis.errors import InputError
 from epicrisis.library.engine_errors import ours
 from epicrisis.library.library import Library
@@ -26,7 +26,7 @@ from epicrisis.library.manifest import NAME, read_manifest
 from epicrisis.library.passage_table import PassageTable, among
 from epicrisis.library.patient_identities import forget, literature_is_declared, read_identities, version
 from epicrisis.library.person_names import bare, is_common, mentions, name_keys
-from epicrisis.printable import shell_quoted
+from epicrisis.printable import quote_for_shell
 from epicrisis.types import Question
 
 MIXED = (
@@ -150,7 +150,7 @@ class Roster:
         for row in self._first_passages():
             records.setdefault(row["patient"], _Record()).take(row)
         known = read_identities(self.path)
-        self._patients = {id_: records[id_].patient(known.get(id_, Identity(id_))) for id_ in sorted(records)}
+        self._patients = {id_: records[id_].patient(known.get(id_, PatientIdentity(id_))) for id_ in sorted(records)}
         self._literature = self._table.has_literature()
         patients = self._patients.values()
         self._names = _by_key((key, each.id) for each in patients for name in each.names for key in name_keys(name))
@@ -200,7 +200,7 @@ class _Record:
         self.types.update([str(told["note_type"])] if told.get("note_type") else [])
         self.name = self.name or (str(told["patient_name"]) if told.get("patient_name") else None)
 
-    def patient(self, known: Identity) -> PatientRecord:
+    def patient(self, known: PatientIdentity) -> PatientRecord:
         first = min(self.dates, key=lambda date: (first_day(date), date), default=None)
         last = max(self.dates, key=lambda date: (last_day(date), date), default=None)
         names = dict.fromkeys((*known.names, *([self.name] if self.name else ())))
@@ -225,7 +225,7 @@ def _by_key(pairs: Iterable[tuple[str, str]]) -> Mapping[str, frozenset[str]]:
     return {key: frozenset(ids) for key, ids in collected.items()}
 
 
-def _aliases(identity: Identity) -> Iterator[str]:
+def _aliases(identity: PatientIdentity) -> Iterator[str]:
     """Record numbers to be named by. One without a digit (`unknown`) may be any word of a question."""
     for system, value in identity.numbers:
         if any(letter.isdecimal() for letter in value):
@@ -285,7 +285,7 @@ def check_patient(rosters: Sequence[Roster], question: Question) -> None:
     if not rosters:
         return
     known, where = rosters[0].patients(), rosters[0].path
-    listed = f"`epicrisis library patients {shell_quoted(where)}` lists them"
+    listed = f"`epicrisis library patients {quote_for_shell(where)}` lists them"
     which = f"question {question.id!a}: " if question.id else "the question: "
     if question.patient is not None and question.patient not in known:
         raise InputError(f"{which}{where} has no notes of patient {question.patient!a}: {listed}")
@@ -387,7 +387,7 @@ def _calls(text: str, id_: str) -> bool:
         return re.search(rf"{_alone(id_)}|{_CALLED_LONG}{_written(id_)}(?!\w|[-./:]\d)", text) is not None
     called = re.compile(rf"{_CALLED}{_written(id_)}(?![-./:]?\w){_MEASURE}")
     return any(
-        not any(date.start < match.end() <= date.end for date in dates_in(text)) for match in called.finditer(text)
+        not any(date.start < match.end() <= date.end for date in find_dates(text)) for match in called.finditer(text)
     )
 
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
-from epicrisis.corpus.reader_base import Marked
-from epicrisis.corpus.retractions import names_of, stated_by
-from epicrisis.facets import MARKED
+from epicrisis.corpus.reader_base import ArticleStatement
+from epicrisis.corpus.retractions import article_names, extract_statements
 from epicrisis.library.journal import Journal
 from epicrisis.library.passage_table import PassageTable
 from epicrisis.library.retraction_statements import Statement, standing, stated_in, statements_of
-from epicrisis.types import Document
+from epicrisis.types import MARKED_BY_OTHERS, Document
 
 _PIECE = 500
 _NOTICES = (
@@ -31,7 +30,7 @@ _NOTICES = (
 
 def marks_for(journal: Journal, documents: Sequence[Document]) -> dict[str, list[dict[str, Any]]]:
     """Return the marks of those of the documents that have some, by id."""
-    names = {each.id: (each.id, *names_of(each.metadata)) for each in documents if each.patient is None}
+    names = {each.id: (each.id, *article_names(each.metadata)) for each in documents if each.patient is None}
     wanted = sorted({name for several in names.values() for name in several})
     by_target: dict[str, list[Statement]] = {}
     for statement in journal.statements(wanted) if wanted else ():
@@ -45,11 +44,11 @@ def marks_for(journal: Journal, documents: Sequence[Document]) -> dict[str, list
 
 def statements_in(table: PassageTable) -> Iterator[Statement]:
     """Yield what the documents of a library say that has kept no statements so far: its notices, and its marks."""
-    named = ", ".join(f"'{name}'" for name in (MARKED, *(f"type:{kind}" for kind in _NOTICES)))
+    named = ", ".join(f"'{name}'" for name in (MARKED_BY_OTHERS, *(f"type:{kind}" for kind in _NOTICES)))
     for document_id, metadata, date in table.known_by(f"array_has_any(facets, [{named}])"):
         # Every record of PubMed's files has a revision; here its id says as much.
         notice = Document(document_id, "", date=date, metadata=metadata, revision="")
-        for marked in stated_by(notice):
+        for marked in extract_statements(notice):
             yield from statements_of(marked)
         for mark, by, day in stated_in(metadata):
             yield Statement(document_id, by, mark, day)
@@ -67,7 +66,7 @@ def documents_named(journal: Journal, table: PassageTable, targets: Set[str]) ->
     dois = any(target.startswith("doi:") for target in targets)
     for condition in _where(pmids=pmids, dois=dois):
         for document_id, metadata, _ in table.known_by(condition):
-            if document_id not in found and not targets.isdisjoint(names_of(metadata)):
+            if document_id not in found and not targets.isdisjoint(article_names(metadata)):
                 found.add(document_id)
                 ids.append(document_id)
     for first in range(0, len(ids), _PIECE):
@@ -96,6 +95,6 @@ def marks_to_change(
     return marks
 
 
-def statements_about(marked: Sequence[Marked]) -> list[Statement]:
+def statements_about(marked: Sequence[ArticleStatement]) -> list[Statement]:
     """Return the statements of several sources."""
     return [statement for each in marked for statement in statements_of(each)]

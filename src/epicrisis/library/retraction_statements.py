@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from epicrisis.corpus.reader_base import Marked
+from epicrisis.corpus.reader_base import ArticleStatement
 from epicrisis.corpus.retractions import REINSTATED
-from epicrisis.facets import RETRACTED
+from epicrisis.types import RETRACTED
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS marks(
@@ -37,7 +37,7 @@ class Statement:
     day: int | None = None
 
 
-def statements_of(marked: Marked) -> list[Statement]:
+def statements_of(marked: ArticleStatement) -> list[Statement]:
     """Return one statement for each name of the article."""
     return [Statement(target, marked.source, marked.mark, marked.day) for target in marked.targets]
 

@@ -10,8 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from epicrisis.corpus.character_splitting import split
-from epicrisis.corpus.sentence_chunking import chunk, passages
+from epicrisis.corpus.chunking import build_passages, chunk_document, split_by_characters
 from epicrisis.types import Document, Metadata, Passage
 
 
@@ -25,11 +24,11 @@ def cut(
     """The document's passages in order, at least one for a text that is not blank. `spans`, `max_tokens` and `overlap`
     as in `chunking.chunk`; the other splitters need none of them."""
     if splitter == "tokens":
-        cut_up = chunk(document, spans, max_tokens, overlap)
+        cut_up = chunk_document(document, spans, max_tokens, overlap)
     elif splitter == "medrag":
-        cut_up = split(document)
+        cut_up = split_by_characters(document)
     else:
-        cut_up = passages(document, [(0, len(document.text))])
+        cut_up = build_passages(document, [(0, len(document.text))])
     return tuple(replace(passage, metadata=_here(passage)) for passage in cut_up)
 
 

@@ -15,12 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from epicrisis.dates import first_day, last_day
-from epicrisis.facets import WITHHELD
 from epicrisis.library.engine_errors import ours
 from epicrisis.library.exact_search import Matrix, rescored
 from epicrisis.library.passage_table import PassageTable, among, quoted
 from epicrisis.protocols import Vectors
-from epicrisis.types import Scope
+from epicrisis.types import RETRACTION_FACETS, Scope
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -222,9 +221,9 @@ def in_scope(scope: Scope, patients: bool) -> str:
         conditions.append(f"last_day <= {last_day(scope.as_of)}")
     if scope.since is not None:
         conditions.append(f"last_day >= {first_day(scope.since)}")
-    conditions += [_with_facet(names) for names in scope.wanted_facets()]
+    conditions += [_with_facet(names) for names in scope.required_facets()]
     if scope.without_retracted:
-        conditions.append("NOT " + _with_facet(WITHHELD))
+        conditions.append("NOT " + _with_facet(RETRACTION_FACETS))
     if scope.hidden:
         conditions.append("NOT " + among("document_id", sorted(scope.hidden)))
     return " AND ".join(conditions)

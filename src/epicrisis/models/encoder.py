@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from epicrisis.errors import ModelFileInvalid
-from epicrisis.models.model_download import find
-from epicrisis.models.model_files import PARTS, ModelFiles, sha256_of
-from epicrisis.models.model_recipes import EncoderRecipe, encoder_recipe
+from epicrisis.models.model_download import find_model
+from epicrisis.models.model_files import NETWORK_FOLDERS, ModelFiles, compute_sha256
+from epicrisis.models.model_recipes import EncoderRecipe, read_encoder_recipe
 from epicrisis.models.networks import Network, load_network
-from epicrisis.models.tokenization import Ids, batches, joined, load_tokenizer, padded
+from epicrisis.models.tokenization import Ids, join_title, load_tokenizer, pad_batch, split_batches
 from epicrisis.protocols import Encoder, Vectors
 
 if TYPE_CHECKING:
@@ -37,15 +37,15 @@ def load_encoder(name_or_path: str, home: Path, threads: int | None = None) -> E
     Of several weights ONNX is taken, unless the path names another file of the folder.
     Raises ModelMissing or ModelFileInvalid with the cure.
     """
-    return TextEncoder(find(name_or_path, "encoder", home), threads)
+    return TextEncoder(find_model(name_or_path, "encoder", home), threads)
 
 
 class TextEncoder:
     """An Encoder from model files. The weights are in memory from the constructor on."""
 
     def __init__(self, files: ModelFiles, threads: int | None = None) -> None:
-        recipe = self._recipe = encoder_recipe(files)
-        query, article = (files.part(prefix) for prefix in PARTS)
+        recipe = self._recipe = read_encoder_recipe(files)
+        query, article = (files.part(prefix) for prefix in NETWORK_FOLDERS)
         window = recipe.max_query_tokens or recipe.max_tokens
         self._whole = _tokenizer(article, None, recipe)
         passages, queries = _tokenizer(article, recipe.max_tokens, recipe), _tokenizer(query, window, recipe)
@@ -89,7 +89,7 @@ class TextEncoder:
         if between == "pair":
             # An empty title stays a text of the pair, as in the code MedCPT was published with.
             return self._passages.encode([(prefix + title, text) for title, text in texts])
-        return self._passages.encode([prefix + joined(title, text, between) for title, text in texts])
+        return self._passages.encode([prefix + join_title(title, text, between) for title, text in texts])
 
 
 class _Side:
@@ -104,12 +104,12 @@ class _Side:
     def encode(self, texts: Sequence[str | tuple[str, str]]) -> Vectors:
         vectors = np.empty((len(texts), self.dimensions), dtype=np.float32)
         encodings = self._tokenizer.encode_batch(list(texts))
-        for batch in batches(encodings, self._network.batch):
+        for batch in split_batches(encodings, self._network.batch):
             vectors[batch] = self._run([encodings[number] for number in batch])
         return vectors
 
     def _run(self, encodings: Sequence[Encoding]) -> Vectors:
-        ids, mask, types = padded(encodings)
+        ids, mask, types = pad_batch(encodings)
         return _pool(self._network.run(ids, mask, types), mask, self._recipe)
 
 
@@ -139,7 +139,7 @@ def _room(tokenizer: Tokenizer, window: int, prefix: str, *, pair: bool) -> int:
 
 def _fingerprint(files: ModelFiles, recipe: EncoderRecipe) -> str:
     """Name and hash of all that decides the vectors; hashes come from the catalogue or the record of the pull."""
-    hashes = [files.sha256.get(name) or sha256_of(path) for name, path in sorted(files.files.items())]
+    hashes = [files.sha256.get(name) or compute_sha256(path) for name, path in sorted(files.files.items())]
     between = "title newline text" if recipe.title == "\n" else f"title {recipe.title!r} text"
     others = recipe.model_dump(exclude=_OF_OLD | {"dimensions"}, exclude_defaults=True)
     what = [hashes, recipe.pooling, recipe.normalise, recipe.max_tokens, between, *([others] if others else [])]

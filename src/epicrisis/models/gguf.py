@@ -28,7 +28,7 @@ Value: TypeAlias = str | int | float | bool | tuple[int | float | bool, ...] | N
 
 
 @dataclass(frozen=True, slots=True)
-class GgufHead:
+class GgufHeader:
     """`context_tokens`: the window the model was trained with, `None` where the file does not say.
 
     `kv_bytes`: what the keys and values of one token of the window take in 16 bits, all layers together; 0 where the
@@ -40,7 +40,7 @@ class GgufHead:
     kv_bytes: int
 
 
-def read_gguf(path: Path) -> GgufHead:
+def read_gguf_header(path: Path) -> GgufHeader:
     """Raises ModelFileInvalid when the file is not a GGUF model, breaks off in its head, or cannot be read."""
     try:
         with path.open("rb") as stream:
@@ -53,7 +53,7 @@ def read_gguf(path: Path) -> GgufHead:
         raise ModelFileInvalid(f"{path} is a damaged GGUF file: download or pull it again") from error
 
 
-def gguf_parts(path: Path) -> tuple[Path, ...]:
+def list_gguf_parts(path: Path) -> tuple[Path, ...]:
     """The file, or all parts of a model that is split (`-00001-of-00003.gguf`), in order.
 
     Raises ModelFileInvalid where one is not there.
@@ -70,7 +70,7 @@ def gguf_parts(path: Path) -> tuple[Path, ...]:
     return parts
 
 
-def _head(stream: BinaryIO) -> GgufHead:
+def _head(stream: BinaryIO) -> GgufHeader:
     _, _, entries = _unpack(stream, "IQQ")
     found: dict[str, Value] = {}
     for _ in range(entries):
@@ -82,7 +82,7 @@ def _head(stream: BinaryIO) -> GgufHead:
         found[key] = _value(stream, kind)
     architecture = str(found.get("general.architecture") or "")
     ours = {key.removeprefix(f"{architecture}."): value for key, value in found.items()}
-    return GgufHead(architecture, _numbers(ours, "context_length", 0)[0] or None, _kv_bytes(ours))
+    return GgufHeader(architecture, _numbers(ours, "context_length", 0)[0] or None, _kv_bytes(ours))
 
 
 def _kv_bytes(said: Mapping[str, Value]) -> int:

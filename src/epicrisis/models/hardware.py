@@ -13,21 +13,21 @@ from pathlib import Path
 
 ROOT = Path("/")
 
-LOOK_SECONDS = 0.2
+SAMPLE_SECONDS = 0.2
 """Long enough for twenty ticks of each core."""
 
 _IDLE = slice(3, 5)
 """In the row of ticks: idle, and waiting for a disk."""
 
 
-def available_memory(root: Path = ROOT) -> float:
+def measure_available_memory(root: Path = ROOT) -> float:
     """Bytes that can be had without swapping, caches of files that can be dropped included; infinite where nothing
     tells. `root`: where `proc` and `sys` lie."""
     limits = (*_memory_of_version_2(root), *_memory_of_version_1(root))
     return min((_memory_of_machine(root), *limits))
 
 
-def usable_cores(root: Path = ROOT) -> int:
+def count_usable_cores(root: Path = ROOT) -> int:
     """Cores that this process may keep busy at once: of two threads of one core one counts. At least 1."""
     if not hasattr(os, "sched_getaffinity"):
         return os.cpu_count() or 1
@@ -36,13 +36,13 @@ def usable_cores(root: Path = ROOT) -> int:
     return max(1, cores if math.isinf(quota) else min(cores, math.ceil(quota)))
 
 
-def idle_cores(root: Path = ROOT) -> int:
+def count_idle_cores(root: Path = ROOT) -> int:
     """Usable cores that nobody keeps busy just now, looked at for LOOK_SECONDS; all usable ones where nothing tells.
     At least 1."""
     before = _ticks(root)
-    time.sleep(LOOK_SECONDS)
+    time.sleep(SAMPLE_SECONDS)
     passed = [after - earlier for earlier, after in zip(before, _ticks(root), strict=False)]
-    cores = usable_cores(root)
+    cores = count_usable_cores(root)
     if len(passed) < _IDLE.stop or sum(passed) <= 0:
         return cores
     free = sum(passed[_IDLE]) / sum(passed) * (os.cpu_count() or 1)

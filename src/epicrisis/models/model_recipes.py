@@ -113,31 +113,31 @@ class SparseRecipe(_Recipe):
 R = TypeVar("R", bound=_Recipe)
 
 
-def encoder_recipe(files: ModelFiles) -> EncoderRecipe:
+def read_encoder_recipe(files: ModelFiles) -> EncoderRecipe:
     """Raises ModelFileInvalid with the cure where nothing says it, or what says it cannot be done here."""
     settings = files.settings or _own(files.folder) or _sentence_transformers(files.folder)
     return _read(EncoderRecipe, settings, files.folder, _EXAMPLE)
 
 
-def reranker_recipe(files: ModelFiles) -> RerankerRecipe:
+def read_reranker_recipe(files: ModelFiles) -> RerankerRecipe:
     """Raises ModelFileInvalid with the cure where nothing says it."""
     settings = files.settings or _own(files.folder) or _transformers(files.folder)
     return _read(RerankerRecipe, settings, files.folder, _EXAMPLE_RERANKER)
 
 
-def reward_recipe(files: ModelFiles) -> RewardRecipe:
+def read_reward_recipe(files: ModelFiles) -> RewardRecipe:
     """ArmoRM's own, where nothing says it. Raises ModelFileInvalid with the cure."""
     settings = files.settings or _own(files.folder) or _armorm(files.folder)
     return _read(RewardRecipe, settings, files.folder, _EXAMPLE_REWARD)
 
 
-def nli_recipe(files: ModelFiles) -> NliRecipe:
+def read_nli_recipe(files: ModelFiles) -> NliRecipe:
     """Raises ModelFileInvalid with the cure where nothing says it."""
     settings = files.settings or _own(files.folder) or _labels(files.folder)
     return _read(NliRecipe, settings, files.folder, _EXAMPLE_NLI)
 
 
-def token_vectors_recipe(files: ModelFiles) -> TokenVectorsRecipe:
+def read_token_vectors_recipe(files: ModelFiles) -> TokenVectorsRecipe:
     """Of an encoder its window, and its last layer. Raises ModelFileInvalid with the cure where nothing says it."""
     settings = files.settings or _own(files.folder) or _window(files.folder)
     of_encoders = EncoderRecipe.model_fields.keys() - TokenVectorsRecipe.model_fields.keys()
@@ -145,7 +145,7 @@ def token_vectors_recipe(files: ModelFiles) -> TokenVectorsRecipe:
     return _read(TokenVectorsRecipe, known, files.folder, _EXAMPLE_TOKENS)
 
 
-def sparse_recipe(files: ModelFiles) -> SparseRecipe:
+def read_sparse_recipe(files: ModelFiles) -> SparseRecipe:
     """Raises ModelFileInvalid with the cure where nothing says it."""
     settings = files.settings or _own(files.folder) or _window(files.folder)
     known = {key: value for key, value in settings.items() if key in SparseRecipe.model_fields}
@@ -249,7 +249,7 @@ def _armorm(folder: Path) -> dict[str, Any]:
     network = read_json(folder / "config.json") or {}
     if "LlamaForRewardModelWithGating" not in (network.get("architectures") or ()):
         return {}
-    return {"rows": _ARMORM, "attributes": STUDIED}
+    return {"rows": _ARMORM, "attributes": STUDY_ATTRIBUTES}
 
 
 def _labels(folder: Path) -> dict[str, Any]:
@@ -263,7 +263,12 @@ def _labels(folder: Path) -> dict[str, Any]:
     return found
 
 
-STUDIED = ("ultrafeedback-truthfulness", "ultrafeedback-honesty", "ultrafeedback-helpfulness", "prometheus-score")
+STUDY_ATTRIBUTES = (
+    "ultrafeedback-truthfulness",
+    "ultrafeedback-honesty",
+    "ultrafeedback-helpfulness",
+    "prometheus-score",
+)
 _ARMORM = (
     *(f"helpsteer-{name}" for name in ("helpfulness", "correctness", "coherence", "complexity", "verbosity")),
     *(f"ultrafeedback-{name}" for name in ("overall_score", "instruction_following", "truthfulness", "honesty")),

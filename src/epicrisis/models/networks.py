@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 _NOT_A_MODEL = ("Fail", "InvalidArgument", "InvalidGraph", "InvalidProtobuf", "NotImplemented", "RuntimeException")
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
-Gives: TypeAlias = Literal["tokens", "scores", "words"]
+NetworkOutput: TypeAlias = Literal["tokens", "scores", "words"]
 """Token vectors; numbers a text; a number a word of the vocabulary for each token, `(n, tokens, words)`."""
 
-_KINDS: Mapping[Gives, str] = {
+_KINDS: Mapping[NetworkOutput, str] = {
     "tokens": "AutoModel",
     "scores": "AutoModelForSequenceClassification",
     "words": "AutoModelForMaskedLM",
@@ -53,7 +53,7 @@ class Network(Protocol):
 def load_network(
     files: ModelFiles,
     threads: int | None = None,
-    gives: Gives = "tokens",
+    gives: NetworkOutput = "tokens",
     layers: int | None = None,
 ) -> Network:
     """ONNX where there is an ONNX file, torch else; of the network's `layers` lowest layers, default all, which an ONNX
@@ -106,7 +106,7 @@ class TorchNetwork:
         self,
         files: ModelFiles,
         threads: int | None = None,
-        gives: Gives = "tokens",
+        gives: NetworkOutput = "tokens",
         layers: int | None = None,
     ) -> None:
         folder = files.files["config.json"].parent

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from epicrisis.errors import ContextOverflow, ModelFileInvalid
-from epicrisis.models.model_download import find
+from epicrisis.models.model_download import find_model
 from epicrisis.models.model_files import ModelFiles
-from epicrisis.models.model_recipes import NliRecipe, nli_recipe
+from epicrisis.models.model_recipes import NliRecipe, read_nli_recipe
 from epicrisis.models.networks import load_network
-from epicrisis.models.tokenization import batches, load_tokenizer, padded
+from epicrisis.models.tokenization import load_tokenizer, pad_batch, split_batches
 from epicrisis.protocols import NliModel, Vectors
 
 LABELS = ("entailment", "neutral", "contradiction")
@@ -21,11 +21,11 @@ LABELS = ("entailment", "neutral", "contradiction")
 def load_nli(name: str, home: Path, threads: int | None = None) -> NliModel:
     """The model of that catalogue name, or in that folder (ONNX, or transformers with the extra `torch`). Contacts
     nothing. Raises ModelMissing or ModelFileInvalid with the cure."""
-    files = find(name, "nli", home)
-    return PairClassifier(files, nli_recipe(files), threads)
+    files = find_model(name, "nli", home)
+    return NliClassifier(files, read_nli_recipe(files), threads)
 
 
-class PairClassifier:
+class NliClassifier:
     """Three logits a pair, made probabilities."""
 
     def __init__(self, files: ModelFiles, recipe: NliRecipe, threads: int | None = None) -> None:
@@ -33,7 +33,7 @@ class PairClassifier:
         self._order = [recipe.labels.index(label) for label in LABELS]
         self._tokenizer = load_tokenizer(files.files["tokenizer.json"])
         self._network = load_network(files, threads, "scores")
-        shape = self._network.run(*padded([self._tokenizer.encode("a", "a")])).shape
+        shape = self._network.run(*pad_batch([self._tokenizer.encode("a", "a")])).shape
         if shape != (1, len(LABELS)):
             raise ModelFileInvalid(f"{files.folder} gives {shape[1:]} numbers a pair, wanted are 3: it is no NLI model")
 
@@ -46,8 +46,8 @@ class PairClassifier:
                 "sentence"
             )
         found = np.empty((len(pairs), len(LABELS)), dtype=np.float32)
-        for batch in batches(encodings, self._network.batch):
-            logits = self._network.run(*padded([encodings[number] for number in batch]))[:, self._order]
+        for batch in split_batches(encodings, self._network.batch):
+            logits = self._network.run(*pad_batch([encodings[number] for number in batch]))[:, self._order]
             shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
             found[batch] = shifted / shifted.sum(axis=1, keepdims=True)
         return found

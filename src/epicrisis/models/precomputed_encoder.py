@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from epicrisis.errors import ModelMissing
-from epicrisis.printable import shell_quoted
+from epicrisis.printable import quote_for_shell
 from epicrisis.protocols import Vectors
 
 
@@ -53,7 +53,7 @@ class PrecomputedEncoder:
         return np.empty((0, self._dimensions), dtype=np.float32)
 
     def _missing(self) -> NoReturn:
-        pull = f"epicrisis models pull {shell_quoted(self._name)}"
+        pull = f"epicrisis models pull {quote_for_shell(self._name)}"
         raise ModelMissing(
             f"a text came without its vector, and {self._name} is not installed: `{pull}`, "
             "or name its folder with --encoder; what was added is kept"

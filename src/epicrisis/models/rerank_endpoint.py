@@ -22,7 +22,7 @@ from epicrisis.errors import (
     NetworkRefused,
     ReplyInvalid,
 )
-from epicrisis.models.chat.endpoints.failures import causes
+from epicrisis.models.chat.endpoints.failures import walk_causes
 from epicrisis.privacy import is_local
 
 CONNECT_SECONDS = 10.0
@@ -101,7 +101,7 @@ class HttpReranker:
     def _failure(self, error: Exception) -> EpicrisisError:
         import httpx2
 
-        if refused := next((cause for cause in causes(error) if isinstance(cause, NetworkRefused)), None):
+        if refused := next((cause for cause in walk_causes(error) if isinstance(cause, NetworkRefused)), None):
             return refused
         if isinstance(error, httpx2.TimeoutException) and not isinstance(error, httpx2.ConnectTimeout):
             return EndpointTimeout(f"no answer from {self._host} in {self._timeout:g} s: is it overloaded?")

@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from epicrisis.errors import ModelFileInvalid
-from epicrisis.models.catalogue import catalogue
-from epicrisis.models.model_download import find
+from epicrisis.models.catalogue import load_catalogue
+from epicrisis.models.model_download import find_model
 from epicrisis.models.model_files import ModelFiles
-from epicrisis.models.model_recipes import RerankerRecipe, reranker_recipe
+from epicrisis.models.model_recipes import RerankerRecipe, read_reranker_recipe
 from epicrisis.models.networks import load_network, load_tensor
-from epicrisis.models.tokenization import Ids, batches, load_tokenizer, padded, token_id
+from epicrisis.models.tokenization import Ids, get_token_id, load_tokenizer, pad_batch, split_batches
 from epicrisis.protocols import Reranker, Vectors
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ def load_reranker(
         url, _, model = name.partition("#")
         return HttpReranker(url, model or None, api_key)
     full = f"{name}-reranker"
-    files = find(full if full in catalogue() else name, "reranker", home)
-    recipe = reranker_recipe(files)
+    files = find_model(full if full in load_catalogue() else name, "reranker", home)
+    recipe = read_reranker_recipe(files)
     kind = CrossEncoder if recipe.scoring == "cross-encoder" else LateInteraction
     return kind(files, recipe, threads)
 
@@ -62,7 +62,7 @@ class CrossEncoder:
     def score(self, query: str, passages: Sequence[str]) -> npt.NDArray[np.float32]:
         encodings = self._encode(query, passages)
         scores = np.empty(len(passages), dtype=np.float32)
-        for batch in batches(encodings, self._network.batch):
+        for batch in split_batches(encodings, self._network.batch):
             scores[batch] = self._run([encodings[number] for number in batch])[:, 0]
         return scores
 
@@ -80,7 +80,7 @@ class CrossEncoder:
         return encodings
 
     def _run(self, encodings: Sequence[Encoding]) -> Vectors:
-        return self._network.run(*padded(encodings))
+        return self._network.run(*pad_batch(encodings))
 
 
 class LateInteraction:
@@ -98,8 +98,8 @@ class LateInteraction:
         query, passage = (bool(marker) for marker in markers)
         self._queries = load_tokenizer(path, self._query_window - query)
         self._passages = load_tokenizer(path, recipe.max_tokens - passage)
-        self._markers = tuple(token_id(self._queries, marker, path) if marker else None for marker in markers)
-        self._mask_id = token_id(self._queries, "[MASK]", path) if recipe.augment else 0
+        self._markers = tuple(get_token_id(self._queries, marker, path) if marker else None for marker in markers)
+        self._mask_id = get_token_id(self._queries, "[MASK]", path) if recipe.augment else 0
         ids = (self._queries.token_to_id(mark) for mark in string.punctuation) if recipe.skip_punctuation else ()
         self._skipped = [number for number in ids if number is not None]
         self._network = load_network(files, threads)
@@ -109,8 +109,8 @@ class LateInteraction:
         words = self._query_vectors(query)
         encodings = self._passages.encode_batch(list(passages))
         scores = np.empty(len(passages), dtype=np.float32)
-        for batch in batches(encodings, self._network.batch):
-            ids, mask, types = padded([encodings[number] for number in batch])
+        for batch in split_batches(encodings, self._network.batch):
+            ids, mask, types = pad_batch([encodings[number] for number in batch])
             ids, mask, types = _marked(ids, mask, types, self._markers[1])
             vectors = self._vectors(ids, mask, types)
             counted = (mask == 1) & ~np.isin(ids, self._skipped)
@@ -131,7 +131,7 @@ class LateInteraction:
         return tuple(found)
 
     def _query_vectors(self, query: str) -> Vectors:
-        ids, mask, types = _marked(*padded([self._queries.encode(query)]), self._markers[0])
+        ids, mask, types = _marked(*pad_batch([self._queries.encode(query)]), self._markers[0])
         if self._recipe.augment:
             room = ((0, 0), (0, self._query_window - ids.shape[1]))
             ids = np.pad(ids, room, constant_values=self._mask_id)

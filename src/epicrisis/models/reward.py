@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from epicrisis.errors import ContextOverflow, ModelFileInvalid
-from epicrisis.models.model_download import find
+from epicrisis.models.model_download import find_model
 from epicrisis.models.model_files import ModelFiles
-from epicrisis.models.model_recipes import RewardRecipe, reward_recipe
+from epicrisis.models.model_recipes import RewardRecipe, read_reward_recipe
 from epicrisis.models.networks import load_network, load_tensor
 from epicrisis.models.tokenization import load_tokenizer
 from epicrisis.prompts import escape
@@ -27,8 +27,8 @@ def load_reward_model(name: str, home: Path, threads: int | None = None) -> Rewa
 
     Raises ModelMissing or ModelFileInvalid with the cure.
     """
-    files = find(name, "reward", home)
-    return MultiAttributeReward(files, reward_recipe(files), threads)
+    files = find_model(name, "reward", home)
+    return MultiAttributeReward(files, read_reward_recipe(files), threads)
 
 
 class MultiAttributeReward:

@@ -11,32 +11,32 @@ from pathlib import Path
 import numpy as np
 
 from epicrisis.errors import ContextOverflow
-from epicrisis.models.model_download import find
+from epicrisis.models.model_download import find_model
 from epicrisis.models.model_files import ModelFiles
-from epicrisis.models.model_recipes import SparseRecipe, sparse_recipe
+from epicrisis.models.model_recipes import SparseRecipe, read_sparse_recipe
 from epicrisis.models.networks import load_network
-from epicrisis.models.tokenization import batches, load_tokenizer, padded
+from epicrisis.models.tokenization import load_tokenizer, pad_batch, split_batches
 from epicrisis.protocols import SparseEncoder
 
 BATCH = 2
 """Texts a run: each token gives a number for every word of the vocabulary, 60 MB a text of 512 tokens."""
 
-KEPT = 4096
+CACHE_PASSAGES = 4096
 """Passages whose weights stay in memory, about 20 KB each: a dozen records of 128,000 tokens in chunks of 512."""
 
 
 def load_sparse(name: str, home: Path, threads: int | None = None) -> SparseEncoder:
     """The model of that catalogue name, or in that folder (ONNX, or a masked language model of transformers with the
     extra `torch`); a folder's own files say its window. Raises ModelMissing or ModelFileInvalid with the cure."""
-    files = find(name, "sparse", home)
-    return Keeping(Splade(files, sparse_recipe(files), threads))
+    files = find_model(name, "sparse", home)
+    return CachedSparseEncoder(SpladeEncoder(files, read_sparse_recipe(files), threads))
 
 
-class Keeping:
+class CachedSparseEncoder:
     """Another encoder that encodes a passage once as long as it is kept: questions about one record share its passages.
     The passages asked for last are kept."""
 
-    def __init__(self, encoder: SparseEncoder, most: int = KEPT) -> None:
+    def __init__(self, encoder: SparseEncoder, most: int = CACHE_PASSAGES) -> None:
         self._encoder, self._most = encoder, most
         self._kept: dict[str, Mapping[int, float]] = {}
 
@@ -58,7 +58,7 @@ class Keeping:
         return tuple(asked[text] for text in texts)
 
 
-class Splade:
+class SpladeEncoder:
     """A word's weight is the largest that any token gives it: log(1 + max(0, logit)). Special tokens count as well, as
     in its authors' code."""
 
@@ -85,8 +85,8 @@ class Splade:
                 f"a text has {longest} tokens, {self._name} reads {self._window}: cut the library into shorter chunks"
             )
         found: dict[int, Mapping[int, float]] = {}
-        for batch in batches(encodings, BATCH):
-            ids, mask, types = padded([encodings[number] for number in batch])
+        for batch in split_batches(encodings, BATCH):
+            ids, mask, types = pad_batch([encodings[number] for number in batch])
             logits = np.where(mask[:, :, None] == 1, self._network.run(ids, mask, types), 0.0)
             weights = np.log1p(np.maximum(logits.max(axis=1), 0.0))
             for row, number in enumerate(batch):

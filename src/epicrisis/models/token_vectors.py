@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 
 from epicrisis.errors import ContextOverflow
-from epicrisis.models.catalogue import catalogue
-from epicrisis.models.model_download import find
+from epicrisis.models.catalogue import load_catalogue
+from epicrisis.models.model_download import find_model
 from epicrisis.models.model_files import ModelFiles
-from epicrisis.models.model_recipes import TokenVectorsRecipe, token_vectors_recipe
+from epicrisis.models.model_recipes import TokenVectorsRecipe, read_token_vectors_recipe
 from epicrisis.models.networks import load_network
-from epicrisis.models.tokenization import batches, load_tokenizer, load_wordpieces, padded
+from epicrisis.models.tokenization import load_tokenizer, load_wordpiece_tokenizer, pad_batch, split_batches
 from epicrisis.protocols import TokenEncoder, TokenVectors
 
 
@@ -27,13 +27,13 @@ def load_token_encoder(name: str, home: Path, threads: int | None = None) -> Tok
     A folder's `model.json` says `{"settings": {"layer": 9, "max_tokens": 512}}`, or its own files say its window; a
     vocabulary may be `tokenizer.json` or BERT's `vocab.txt`. Raises ModelMissing or ModelFileInvalid with the cure.
     """
-    known = catalogue()
+    known = load_catalogue()
     as_encoder = name in known and known[name].kind == "encoder"
-    files = find(name, "encoder" if as_encoder else "token-encoder", home)
-    return LayerEncoder(files, token_vectors_recipe(files), threads)
+    files = find_model(name, "encoder" if as_encoder else "token-encoder", home)
+    return TokenVectorEncoder(files, read_token_vectors_recipe(files), threads)
 
 
-class LayerEncoder:
+class TokenVectorEncoder:
     """The vectors of one layer of a network."""
 
     def __init__(self, files: ModelFiles, recipe: TokenVectorsRecipe, threads: int | None = None) -> None:
@@ -41,7 +41,7 @@ class LayerEncoder:
         self._window = recipe.max_tokens
         part = files.part("article/")
         if "vocab.txt" in part.files:
-            self._tokenizer = load_wordpieces(part.files["vocab.txt"], lowercase=recipe.lowercase)
+            self._tokenizer = load_wordpiece_tokenizer(part.files["vocab.txt"], lowercase=recipe.lowercase)
         else:
             self._tokenizer = load_tokenizer(part.files["tokenizer.json"], lowercase=recipe.lowercase)
         self._network = load_network(part, threads, layers=recipe.layer)
@@ -59,8 +59,8 @@ class LayerEncoder:
                 "sentence"
             )
         found: dict[int, TokenVectors] = {}
-        for batch in batches(encodings, self._network.batch):
-            hidden = self._network.run(*padded([encodings[number] for number in batch]))
+        for batch in split_batches(encodings, self._network.batch):
+            hidden = self._network.run(*pad_batch([encodings[number] for number in batch]))
             for row, number in enumerate(batch):
                 special = np.array(encodings[number].special_tokens_mask, dtype=bool)
                 found[number] = TokenVectors(hidden[row, : len(special)], ~special)

@@ -35,7 +35,7 @@ def load_tokenizer(
     except Exception as error:  # the library raises plain Exception
         raise ModelFileInvalid(f"{path} is not a tokenizer.json: pull or export the model again") from error
     if end_token is not None:
-        end = token_id(tokenizer, end_token, path)
+        end = get_token_id(tokenizer, end_token, path)
         if tokenizer.encode("a").ids[-1:] != [end]:
             close = processors.TemplateProcessing(single=f"$A {end_token}", special_tokens=[(end_token, end)])
             rest = [tokenizer.post_processor] if tokenizer.post_processor is not None else []
@@ -50,7 +50,7 @@ def load_tokenizer(
     return tokenizer
 
 
-def load_wordpieces(path: Path, *, lowercase: bool) -> Tokenizer:
+def load_wordpiece_tokenizer(path: Path, *, lowercase: bool) -> Tokenizer:
     """BERT's own over a bare `vocab.txt`, never cut; in lower case it leaves accents out as well. Raises
     ModelFileInvalid."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
@@ -61,12 +61,12 @@ def load_wordpieces(path: Path, *, lowercase: bool) -> Tokenizer:
         raise ModelFileInvalid(f"{path} is not a vocabulary of BERT: pull the model again") from error
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    first, last = (token_id(tokenizer, mark, path) for mark in ("[CLS]", "[SEP]"))
+    first, last = (get_token_id(tokenizer, mark, path) for mark in ("[CLS]", "[SEP]"))
     tokenizer.post_processor = processors.BertProcessing(("[SEP]", last), ("[CLS]", first))
     return tokenizer
 
 
-def token_id(tokenizer: Tokenizer, token: str, path: Path) -> int:
+def get_token_id(tokenizer: Tokenizer, token: str, path: Path) -> int:
     """Raises ModelFileInvalid where the vocabulary does not have the token."""
     number: int | None = tokenizer.token_to_id(token)
     if number is None:
@@ -74,7 +74,7 @@ def token_id(tokenizer: Tokenizer, token: str, path: Path) -> int:
     return number
 
 
-def padded(encodings: Sequence[Encoding]) -> tuple[Ids, Ids, Ids]:
+def pad_batch(encodings: Sequence[Encoding]) -> tuple[Ids, Ids, Ids]:
     """Token ids, attention mask and token types of one batch, zeros behind what is shorter than the longest."""
     shape = (len(encodings), max(1, *(len(encoding.ids) for encoding in encodings)))
     ids, mask, types = (np.zeros(shape, dtype=np.int64) for _ in range(3))
@@ -86,7 +86,7 @@ def padded(encodings: Sequence[Encoding]) -> tuple[Ids, Ids, Ids]:
     return ids, mask, types
 
 
-def batches(encodings: Sequence[Encoding], size: int) -> Iterator[list[int]]:
+def split_batches(encodings: Sequence[Encoding], size: int) -> Iterator[list[int]]:
     """The numbers of the encodings, up to `size` at a time, those of like length together.
 
     Fewer at a time where they are long: a batch, padded, holds no more tokens than `size` texts of `USUAL_TOKENS`.
@@ -102,7 +102,7 @@ def batches(encodings: Sequence[Encoding], size: int) -> Iterator[list[int]]:
         yield batch
 
 
-def joined(title: str, text: str, separator: str) -> str:
+def join_title(title: str, text: str, separator: str) -> str:
     """Title and text as one; a separator that begins with a full stop loses it where the title has ended already."""
     if title.endswith((".", "?", "!")):
         separator = separator.removeprefix(".")

@@ -11,15 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-Size: TypeAlias = Literal["least", "expected", "most"]
-SIZES: tuple[Size, Size, Size] = ("least", "expected", "most")
+ReplySize: TypeAlias = Literal["least", "expected", "most"]
+REPLY_SIZES: tuple[ReplySize, ReplySize, ReplySize] = ("least", "expected", "most")
 
 Z = 1.96
 """Standard errors to either side of a mean that hold 95 % (normal approximation)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class CostRange:
     """A figure between its ends. `margin`: half the width of the 95 % interval of `expected`, where it was worked out
     from a sample of the questions; 0 where every question was planned."""
 
@@ -47,13 +47,13 @@ class StrategyPlan:
     """What all the questions take with one strategy."""
 
     strategy: str
-    calls: Range
-    prompt_tokens: Range
-    completion_tokens: Range
+    calls: CostRange
+    prompt_tokens: CostRange
+    completion_tokens: CostRange
     """Thinking included."""
-    usd: Range | None
+    usd: CostRange | None
     """US dollars; 0 where nobody charges, `None` where the price is unknown."""
-    seconds: Range | None
+    seconds: CostRange | None
     """Wall clock of the run; `None` where no speed was measured."""
     exact: bool
     """The prompt tokens are the very number: every prompt is known, none depends on a reply, and the model's own
@@ -81,11 +81,11 @@ class CostPlan:
     """By model: calls in flight that the times assume."""
 
 
-def total(rows: Sequence[Sequence[float]], questions: int) -> Range:
+def extrapolate(rows: Sequence[Sequence[float]], questions: int) -> CostRange:
     """Of rows (least, expected, most), one a planned question, the sum over `questions` of which they are a random
     sample of two or more without replacement. Ends out of order are put in order."""
     if not rows:
-        return Range(0, 0, 0)
+        return CostRange(0, 0, 0)
     factor = questions / len(rows)
     least, expected, most = (
         sum(min(row) for row in rows),
@@ -93,8 +93,8 @@ def total(rows: Sequence[Sequence[float]], questions: int) -> Range:
         sum(max(row) for row in rows),
     )
     if factor == 1:
-        return Range(least, expected, most)
-    return Range(least * factor, expected * factor, most * factor, _margin([row[1] for row in rows], questions))
+        return CostRange(least, expected, most)
+    return CostRange(least * factor, expected * factor, most * factor, _margin([row[1] for row in rows], questions))
 
 
 def _margin(values: Sequence[float], questions: int) -> float:
@@ -103,7 +103,7 @@ def _margin(values: Sequence[float], questions: int) -> float:
     return Z * questions * statistics.stdev(values) / math.sqrt(n) * math.sqrt(1 - n / questions)
 
 
-def dollars(amount: float) -> str:
+def format_dollars(amount: float) -> str:
     """`$12.30`; below a dollar with four digits."""
     if 0 < amount < 0.0001:
         return "<$0.0001"

@@ -15,10 +15,10 @@ from dataclasses import replace
 from epicrisis.answers import Usage
 from epicrisis.errors import ChatError, ContextOverflow, UserError
 from epicrisis.models.chat.layers.layer import Layer
-from epicrisis.plan.cost_plan import Size, Speed
-from epicrisis.plan.synthetic_replies import copied, reply
+from epicrisis.plan.cost_plan import ReplySize, Speed
+from epicrisis.plan.synthetic_replies import copy_passages, synthetic_reply
 from epicrisis.prompts import unfence
-from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, Message, OnDelta, OptionLogprobs
+from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, DeltaCallback, Message, OptionLogprobs
 
 PROMPT_WORDS = 200
 REPLY_TOKENS = 50
@@ -65,7 +65,7 @@ class PlanningModel(Layer):
     def __init__(
         self,
         inner: CountingModel,
-        size: Size,
+        size: ReplySize,
         dates: Mapping[str, str],
         price: Callable[[Usage], float | None],
         speed: Speed | None,
@@ -77,7 +77,7 @@ class PlanningModel(Layer):
         self._price = price
         self._speed = speed
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         prompt = await self.count_tokens(request.messages)
         window = (await self.capabilities()).context_tokens
         if window is not None and prompt > window:
@@ -89,8 +89,8 @@ class PlanningModel(Layer):
         if request.options:
             even = OptionLogprobs(dict.fromkeys(request.options, -math.log(len(request.options))), 1.0)
             return self._replied(request.options[0], prompt, 1, 0, even)
-        text = reply(request.schema, self._size, await self._document(request))
-        text = copied(text, unfence(request.messages[-1].content))
+        text = synthetic_reply(request.schema, self._size, await self._document(request))
+        text = copy_passages(text, unfence(request.messages[-1].content))
         thinking = {"least": 0, "expected": request.max_reasoning_tokens // 2, "most": request.max_reasoning_tokens}
         answer = request.max_tokens if self._size == "most" else await self._counting.tokens_of(text)
         return self._replied(text, prompt, min(answer, request.max_tokens), thinking[self._size])
@@ -99,7 +99,7 @@ class PlanningModel(Layer):
         self, text: str, prompt: int, answer: int, thinking: int, options: OptionLogprobs | None = None
     ) -> ChatReply:
         usage = Usage(calls=1, prompt_tokens=prompt, completion_tokens=answer + thinking, reasoning_tokens=thinking)
-        seconds = 0.0 if self._speed is None else seconds_of(usage, self._speed)
+        seconds = 0.0 if self._speed is None else estimate_seconds(usage, self._speed)
         usage = replace(usage, seconds=seconds, cost=self._price(usage))
         return ChatReply(text, "stop", self.name, usage, option_logprobs=options)
 
@@ -112,12 +112,12 @@ class PlanningModel(Layer):
         return lengths.index(max(lengths)) if lengths else 0
 
 
-def seconds_of(usage: Usage, speed: Speed) -> float:
+def estimate_seconds(usage: Usage, speed: Speed) -> float:
     """How long such a call takes by itself; nothing of its prompt has been computed before."""
     return usage.prompt_tokens / speed.prompt + usage.completion_tokens / speed.completion
 
 
-async def measure(model: ChatModel) -> Speed:
+async def measure_speed(model: ChatModel) -> Speed:
     """Two short calls, which cost what they cost: a long prompt with a reply of one token, a short one with fifty.
 
     Raises ChatError.

@@ -16,22 +16,22 @@ from pathlib import Path
 from typing import TypeAlias, TypeVar, cast
 
 from epicrisis.answering.strategy_context import Context, Rewarder
-from epicrisis.answers import Answer, Called, Event, MapStarted, Notice, Usage
-from epicrisis.components import scope_of
+from epicrisis.answers import Answer, Event, MapStarted, ModelCalled, Notice, Usage
+from epicrisis.components import build_scope
 from epicrisis.errors import ChatError, ContextOverflow, InputError, UserError
-from epicrisis.evidence_selection import TimeAsked
-from epicrisis.models.chat.prices import price_of
-from epicrisis.models.model_recipes import STUDIED
-from epicrisis.overrides import AS_SET, RunOverrides, treated
+from epicrisis.evidence_selection import TimeRestriction
+from epicrisis.models.chat.prices import build_cost_function
+from epicrisis.models.model_recipes import STUDY_ATTRIBUTES
+from epicrisis.overrides import NO_OVERRIDES, RunOverrides, apply_overrides
 from epicrisis.pipeline import STRATEGIES, WITHOUT_LIBRARY, Pipeline, is_narrowed, without_narrowing
-from epicrisis.plan.cost_plan import SIZES, CostPlan, Range, Size, Speed, StrategyPlan, total
-from epicrisis.plan.counting_models import CountingModel, PlanningModel, measure
-from epicrisis.prompts import passage_text
+from epicrisis.plan.cost_plan import REPLY_SIZES, CostPlan, CostRange, ReplySize, Speed, StrategyPlan, extrapolate
+from epicrisis.plan.counting_models import CountingModel, PlanningModel, measure_speed
+from epicrisis.prompts import format_passage
 from epicrisis.protocols import ChatModel
 from epicrisis.settings import BudgetSettings, CacheSettings, ModelSettings, Settings
 from epicrisis.types import Question, Ranking, Scope, StrategyName
 
-PLAIN: Sequence[StrategyName] = ("brief-context", "rag", "closed-book", "chain-of-thought")
+DEFAULT_STRATEGIES: Sequence[StrategyName] = ("brief-context", "rag", "closed-book", "chain-of-thought")
 """Planned where nobody names others: those that need neither options nor solved questions."""
 
 SAMPLE_ABOVE = 200
@@ -45,11 +45,11 @@ T = TypeVar("T")
 Out = TypeVar("Out")
 
 
-async def plan(
+async def estimate_costs(
     settings: Settings,
     library: Path | str | None,
     questions: Sequence[Question],
-    strategies: Sequence[str] = PLAIN,
+    strategies: Sequence[str] = DEFAULT_STRATEGIES,
     *,
     sample: int | None = None,
     timed: bool = False,
@@ -78,10 +78,10 @@ async def plan(
         }
     )
     async with Pipeline.open(bare, library, strategies) as pipeline:
-        return await planned(pipeline, bare, questions, strategies, sample=sample, timed=timed, advance=advance)
+        return await plan_questions(pipeline, bare, questions, strategies, sample=sample, timed=timed, advance=advance)
 
 
-async def planned(
+async def plan_questions(
     pipeline: Pipeline,
     settings: Settings,
     questions: Sequence[Question],
@@ -91,7 +91,7 @@ async def planned(
     timed: bool = False,
     advance: Callable[[int], None] = lambda planned: None,
 ) -> CostPlan:
-    """As `plan`, with a pipeline of these settings that is open already."""
+    """As `estimate_costs`, with a pipeline of these settings that is open already."""
     if not questions or not strategies:
         raise InputError("there is nothing to plan: give a question and a strategy")
     if sample is not None and sample < 2:
@@ -109,9 +109,7 @@ async def planned(
     return _plan(desk, len(questions), len(chosen), sums)
 
 
-async def planned_cases(
-    pipeline: Pipeline, settings: Settings, cases: Sequence[PlannedCase], *, sample: int
-) -> CostPlan:
+async def plan_cases(pipeline: Pipeline, settings: Settings, cases: Sequence[PlannedCase], *, sample: int) -> CostPlan:
     """As `planned`, each case by its own strategy and under its own treatment. All of them are one `StrategyPlan`, of
     the name of every strategy in it. `sample` cases, two or more, spread over the kinds of treatment, stand for all;
     calls that cases share are counted for each of them.
@@ -165,7 +163,7 @@ def _kind(treatment: RunOverrides, strategy: str) -> tuple[str, tuple[int, ...]]
     return treatment.strategy or strategy, (
         voting.n if voting else 0,
         max(refining.drafts, refining.rounds) if refining else 0,
-        len(treatment.examples.shown) if treatment.examples else 0,
+        len(treatment.examples.examples) if treatment.examples else 0,
         len(treatment.ranking.hits) if treatment.ranking else 0,
         treatment.preflight is not False,
     )
@@ -192,7 +190,7 @@ class _Desk:
     at_once: Mapping[str, int]
     exact: bool
 
-    def models(self, size: Size, dates: Mapping[str, str]) -> dict[str, ChatModel]:
+    def models(self, size: ReplySize, dates: Mapping[str, str]) -> dict[str, ChatModel]:
         """By role, for one question."""
         return {
             role: PlanningModel(model, size, dates, self.prices[role], self.speeds.get(model.name))
@@ -206,7 +204,7 @@ async def _open_desk(pipeline: Pipeline, settings: Settings, timed: bool) -> _De
     counting = {role: shared[id(models[role])] for role in settings.roles}
     used = {model.name: model for model in counting.values()}
     try:
-        speeds = {name: await measure(model) for name, model in used.items()} if timed else {}
+        speeds = {name: await measure_speed(model) for name, model in used.items()} if timed else {}
     except ChatError as error:
         raise UserError(error.message) from error
     capabilities = [await model.capabilities() for model in used.values()]
@@ -214,7 +212,7 @@ async def _open_desk(pipeline: Pipeline, settings: Settings, timed: bool) -> _De
         pipeline,
         settings,
         counting,
-        {role: price_of(settings.model_for(role)) for role in settings.roles},
+        {role: build_cost_function(settings.model_for(role)) for role in settings.roles},
         speeds,
         {counting[role].name: _calls_at_once(settings.model_for(role)) for role in settings.roles},
         all(each.exact_token_counts for each in capabilities),
@@ -241,8 +239,8 @@ class _Outcome:
     """Of two askings the events of the first; `events` are those of the second."""
 
     @property
-    def calls(self) -> list[Called]:
-        return [event for event in (*self.first, *self.events) if isinstance(event, Called)]
+    def calls(self) -> list[ModelCalled]:
+        return [event for event in (*self.first, *self.events) if isinstance(event, ModelCalled)]
 
     @property
     def usage(self) -> Usage:
@@ -254,12 +252,12 @@ class _Outcome:
         return self._path(self.first) + self._path(self.events)
 
     def _path(self, events: Sequence[Event]) -> float:
-        calls = [event for event in events if isinstance(event, Called)]
+        calls = [event for event in events if isinstance(event, ModelCalled)]
         beside = [call.usage.seconds for call in calls if self._runs_beside(call)]
         others = [call.usage.seconds for call in calls if not self._runs_beside(call)]
         return max(beside, default=0.0) + sum(others)
 
-    def _runs_beside(self, call: Called) -> bool:
+    def _runs_beside(self, call: ModelCalled) -> bool:
         kinds = ("map", "vote") if self.answer.strategy == "self-reflection" else ("map", "vote", "draft")
         return call.stage.split()[0] in kinds
 
@@ -277,24 +275,24 @@ _Outcomes = tuple[_Outcome, _Outcome, _Outcome]
 
 
 async def _outcomes(
-    desk: _Desk, question: Question, strategies: Sequence[str], treatment: RunOverrides = AS_SET
+    desk: _Desk, question: Question, strategies: Sequence[str], treatment: RunOverrides = NO_OVERRIDES
 ) -> dict[str, _Outcomes]:
     """Each strategy three times over one search."""
     dates: dict[str, str] = {}
-    scope = await desk.pipeline.resolved(treatment.scope or scope_of(desk.settings.scope, question=question))
+    scope = await desk.pipeline.resolved(treatment.scope or build_scope(desk.settings.scope, question=question))
 
     def dated(search: Callable[[Question], Awaitable[Ranking]]) -> Callable[[Question], Awaitable[Ranking]]:
         once = _once(search)
 
         async def found(asked: Question) -> Ranking:
             ranking = await once(asked)
-            dates.update({passage_text(p): p.date or "" for p in ranking.passages})
+            dates.update({format_passage(p): p.date or "" for p in ranking.passages})
             return ranking
 
         return found
 
-    def searched_once(asked: TimeAsked, treatment: RunOverrides) -> Context:
-        context = treated(desk.pipeline.context(lambda event: None, scope, asked), treatment)
+    def searched_once(asked: TimeRestriction, treatment: RunOverrides) -> Context:
+        context = apply_overrides(desk.pipeline.context(lambda event: None, scope, asked), treatment)
         # A trained reward model is no chat model: it costs no call, and its scores a few tokens.
         reward = Rewarder(_middling) if desk.settings.refine.reward_model is not None else context.reward
         return replace(
@@ -307,16 +305,16 @@ async def _outcomes(
             deadline=None,
         )
 
-    contexts: dict[tuple[TimeAsked, bool], Context] = {}
+    contexts: dict[tuple[TimeRestriction, bool], Context] = {}
 
-    def context_for(asked: TimeAsked, whole: bool) -> Context:
+    def context_for(asked: TimeRestriction, whole: bool) -> Context:
         """One for all strategies that ask alike, so that each search is made once."""
         key = (asked.whole if whole else asked, whole)
         if key not in contexts:
             contexts[key] = searched_once(key[0], without_narrowing(treatment) if whole else treatment)
         return contexts[key]
 
-    async def outcome(name: str, size: Size) -> _Outcome:
+    async def outcome(name: str, size: ReplySize) -> _Outcome:
         asked = times[name]
 
         async def run(whole: bool) -> _Outcome:
@@ -329,12 +327,12 @@ async def _outcomes(
         # The notes that are left in may not answer: then the whole record is asked, which only the most counts.
         return replace(await run(True), first=once.events) if once.again and size == "most" else once
 
-    times: dict[str, TimeAsked] = {}
+    times: dict[str, TimeRestriction] = {}
     for name in strategies:
         chosen = replace(treatment, strategy=cast(StrategyName, name))
         times[name] = await desk.pipeline.time_asked(question, scope, chosen)
 
-    least, expected, most = SIZES
+    least, expected, most = REPLY_SIZES
     return {
         name: (await outcome(name, least), await outcome(name, expected), await outcome(name, most))
         for name in strategies
@@ -342,7 +340,7 @@ async def _outcomes(
 
 
 async def _middling(question: Question, text: str, context: Context) -> Mapping[str, float]:
-    return dict.fromkeys(STUDIED, 0.5)
+    return dict.fromkeys(STUDY_ATTRIBUTES, 0.5)
 
 
 def _once(search: Callable[[Question], Awaitable[T]]) -> Callable[[Question], Awaitable[T]]:
@@ -364,13 +362,13 @@ def _summed(name: str, rows: Sequence[_Outcomes], questions: int, desk: _Desk) -
     spent = [[outcome.usage for outcome in row] for row in rows]
     costs = [[usage.cost for usage in row] for row in spent]
     known = [[cost for cost in row if cost is not None] for row in costs]
-    prompts = total([[usage.prompt_tokens for usage in row] for row in spent], questions)
+    prompts = extrapolate([[usage.prompt_tokens for usage in row] for row in spent], questions)
     return StrategyPlan(
         strategy=name,
-        calls=total([[usage.calls for usage in row] for row in spent], questions),
+        calls=extrapolate([[usage.calls for usage in row] for row in spent], questions),
         prompt_tokens=prompts,
-        completion_tokens=total([[usage.completion_tokens for usage in row] for row in spent], questions),
-        usd=total(known, questions) if known == costs else None,
+        completion_tokens=extrapolate([[usage.completion_tokens for usage in row] for row in spent], questions),
+        usd=extrapolate(known, questions) if known == costs else None,
         seconds=_seconds(rows, questions, desk) if desk.speeds else None,
         exact=desk.exact and prompts.known,
         states=dict(sum((_states(row) for row in rows), Counter())),
@@ -393,11 +391,11 @@ def _states(row: _Outcomes) -> Counter[str]:
     return Counter({state: 1 for state, holds in states.items() if holds})
 
 
-def _seconds(rows: Sequence[_Outcomes], questions: int, desk: _Desk) -> Range:
+def _seconds(rows: Sequence[_Outcomes], questions: int, desk: _Desk) -> CostRange:
     """The wall clock: what keeps the busiest model busy, or the questions waiting for each other, whichever is more."""
     least, expected, most = (_wall_clock([row[i] for row in rows], questions, desk) for i in range(3))
-    work = total([[outcome.usage.seconds for outcome in row] for row in rows], questions)
-    return Range(least, expected, most, expected * work.margin / work.expected if work.expected else 0.0)
+    work = extrapolate([[outcome.usage.seconds for outcome in row] for row in rows], questions)
+    return CostRange(least, expected, most, expected * work.margin / work.expected if work.expected else 0.0)
 
 
 def _wall_clock(outcomes: Sequence[_Outcome], questions: int, desk: _Desk) -> float:

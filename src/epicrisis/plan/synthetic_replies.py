@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from epicrisis.plan.cost_plan import Size
+from epicrisis.plan.cost_plan import ReplySize
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _PROSE = """
@@ -22,7 +22,7 @@ of bleeding did not differ between both groups and few participants were lost.
 """
 
 
-def reply(schema: Mapping[str, Any] | None, size: Size, document: int = 0) -> str:
+def synthetic_reply(schema: Mapping[str, Any] | None, size: ReplySize, document: int = 0) -> str:
     """The text of a reply under the schema, compact JSON. `document` (from 0): which document its quotations are of.
 
     Without a schema: words, as many as a short answer has.
@@ -32,7 +32,7 @@ def reply(schema: Mapping[str, Any] | None, size: Size, document: int = 0) -> st
     return json.dumps(_fill(schema, size, document, 0), separators=(",", ":"))
 
 
-def copied(text: str, documents: Sequence[str]) -> str:
+def copy_passages(text: str, documents: Sequence[str]) -> str:
     """The reply, its `span`, where it has one, replaced by as many characters of its document: others would not be
     found there, and asked for once more."""
     result = json.loads(text).get("result", {}) if '"span"' in text else {}
@@ -43,7 +43,7 @@ def copied(text: str, documents: Sequence[str]) -> str:
     return json.dumps({"result": {**result, "span": span}}, separators=(",", ":"))
 
 
-def _fill(schema: Mapping[str, Any], size: Size, document: int, item: int) -> Any:
+def _fill(schema: Mapping[str, Any], size: ReplySize, document: int, item: int) -> Any:
     """A value of the schema; `item` tells the items of a list apart, since the same one twice counts once."""
     if "anyOf" in schema:
         branches = [_fill(branch, size, document, item) for branch in schema["anyOf"]]
@@ -65,7 +65,7 @@ def _fill(schema: Mapping[str, Any], size: Size, document: int, item: int) -> An
             raise ValueError(f"no reply is known for a schema of type {other}")
 
 
-def _text(size: Size, longest: int, item: int) -> str:
+def _text(size: ReplySize, longest: int, item: int) -> str:
     """The longest has two characters a token, as `ReplyForm.max_tokens` counts."""
     if size == "least":
         return _LETTERS[item % len(_LETTERS)]

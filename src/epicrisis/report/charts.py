@@ -1,7 +1,7 @@
-"""Drawings as charts: one Vega-Lite specification gives the interactive chart and the static SVG of each panel.
+"""Draw figures as charts: one Vega-Lite specification gives the interactive chart and the static SVG of each panel.
 
-Colours are the page's own variables, so that a chart follows its light or dark scheme; colour never tells anything
-that shape, dash or a label does not tell too. Needs the extra `report`; knows no experiment and no table.
+Colours are variables of the page, so that charts follow its light or dark scheme. Colour is never the only difference
+between series: shape, dash or a label differ too. Requires the extra `report`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Any, TypeAlias
 from epicrisis.report.figures import PlotFigure, PlotMark
 
 Spec: TypeAlias = dict[str, Any]
-"""Vega-Lite, or a part of it."""
+"""A Vega-Lite specification or a part of it."""
 
 WIDTH, HEIGHT = 360, 260
-"""Of a panel, in pixels; so wide it fits a telephone. Where figures stand along names, each name has a row."""
+"""Size of a panel in pixels; it fits a telephone. In plots along names the height depends on the number of rows."""
 COLOURS = ("#0072b2", "#d55e00", "#00825f", "#a8508a", "#8a6a00", "#4a4a4a")
-"""Of the series on white: after Okabe and Ito, darkened where they would not stand out from paper. The style sheet has
-those for a dark page, by the same numbers."""
+"""Colours of series on white, after Okabe and Ito, some darkened for contrast on paper. The style sheet has those for a
+dark page under the same numbers."""
 SHAPES = (
     "M1,0A1,1,0,1,1,-1,0A1,1,0,1,1,1,0Z",
     "M-.9,-.9H.9V.9H-.9Z",
@@ -35,43 +35,44 @@ SHAPES = (
     "M0,1L1,-.8H-1Z",
     "M-1,0L.8,-1V1Z",
 )
-"""Within -1 and 1 both ways."""
+"""SVG paths between -1 and 1 in both directions."""
 DASHES = ((1, 0), (7, 3), (2, 3), (10, 3, 2, 3), (4, 2))
 
 _INK, _LINE, _PAPER = "var(--ink, #1b1b1b)", "var(--line, #d0d0d0)", "var(--paper, #ffffff)"
 _TEXT = {"color": _INK, "fontSize": 12}
 _ZERO = {"condition": {"test": "datum.value === 0", "value": _INK}, "value": _LINE}
-"""Of lines across: no difference is where one as dark as a frame is."""
-_NAME, _ROW, _OFFSET = 20, 24, 15
-"""Characters of a line of a row's name; pixels of a row, and of each series in it."""
+"""Grid lines: a dark one marks zero, no difference."""
+_NAME_LENGTH, _ROW_HEIGHT, _SERIES_HEIGHT = 20, 24, 15
+"""Characters per line of a row's name; pixels of a row, and of each series in it."""
 _MOST_TICKS = 8
-_BESIDE = 60
-"""Pixels from the left, where the first figures of lines are, to the name of what holds everywhere."""
+_BOUND_NAME_X = 60
+"""Pixels from the left edge to the name of a bound, to the right of the first figures of lines."""
+_BUNDLE_SCRIPT = "window.vegaEmbed = vegaEmbed;"
 
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How a series looks, wherever it is drawn."""
+    """The look of a series in all figures of a section."""
 
     colour: str
     shape: str
     dash: tuple[int, ...]
 
 
-def styles(series: Iterable[str]) -> Mapping[str, Style]:
-    """One for each; what differs in case and hyphens alone has the same (`brief-context` and the paper's
-    `BriefContext`). Colours, shapes and dashes come round after different numbers, so no two others are alike."""
+def assign_styles(series: Iterable[str]) -> Mapping[str, Style]:
+    """Assign a style to each series.
+
+    Names that differ only in case and hyphens share one (`brief-context` and the paper's `BriefContext`). Colours,
+    shapes and dashes repeat with different periods, so the combinations differ.
+    """
     numbers: dict[str, int] = {}
-    return {name: _style(numbers.setdefault(_plain(name), len(numbers))) for name in series}
-
-
-def _plain(name: str) -> str:
-    return name.casefold().replace("-", "")
-
-
-def _style(i: int) -> Style:
-    c = i % len(COLOURS)
-    return Style(f"var(--c{c}, {COLOURS[c]})", SHAPES[i % len(SHAPES)], DASHES[i % len(DASHES)])
+    styles = {}
+    for name in series:
+        i = numbers.setdefault(name.casefold().replace("-", ""), len(numbers))
+        colour = i % len(COLOURS)
+        variable = f"var(--c{colour}, {COLOURS[colour]})"
+        styles[name] = Style(variable, SHAPES[i % len(SHAPES)], DASHES[i % len(DASHES)])
+    return styles
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,37 +80,38 @@ class Panel:
     """One chart."""
 
     title: str
-    """What of; empty where the plot has but one."""
+    """The panel's name; empty if the plot has one panel."""
     svg: str
     specification: str
-    """JSON, without any `<`: nothing in it ends an element of a page."""
+    """JSON without any `<`, so that it cannot end an element of the page."""
 
 
-def panels(drawing: PlotFigure, looks: Mapping[str, Style]) -> tuple[Panel, ...]:
-    """A chart for each panel, all but bars on one scale. Raises ImportError without the extra."""
+def draw_panels(figure: PlotFigure, styles: Mapping[str, Style]) -> tuple[Panel, ...]:
+    """Draw a chart for each panel of a figure; all but bars have the same scale. Raise ImportError without the extra
+    `report`."""
     import vl_convert
 
-    made = []
-    for name in drawing.panels:
-        marks = [mark for mark in drawing.marks if mark.panel == name]
-        drawn = _line(drawing, marks, looks) if drawing.plot.kind == "line" else _rows(drawing, marks, looks)
-        specification = {"config": _CONFIG, **drawn}
-        # Within a page an SVG needs no namespaces.
+    panels = []
+    for name in figure.panels:
+        marks = [mark for mark in figure.marks if mark.panel == name]
+        draw = _line_chart if figure.plot.kind == "line" else _row_chart
+        specification = {"config": _CONFIG, **draw(figure, marks, styles)}
+        # An SVG inside a page needs no namespaces.
         svg = re.sub(r' (?:xmlns(?::xlink)?|version)="[^"]*"', "", vl_convert.vegalite_to_svg(specification), count=3)
-        made.append(Panel(name, svg, json.dumps(specification, separators=(",", ":")).replace("<", "\\u003c")))
-    return tuple(made)
+        text = json.dumps(specification, separators=(",", ":")).replace("<", "\\u003c")
+        panels.append(Panel(name, svg, text))
+    return tuple(panels)
 
 
 @cache
-def program() -> str:
-    """What makes charts of the specifications in a browser (`vegaEmbed`), whole. Raises ImportError without the
-    extra."""
+def chart_program() -> str:
+    """Return the script that draws specifications in a browser (`vegaEmbed`). Raise ImportError without the extra
+    `report`."""
     import vl_convert
 
-    return vl_convert.javascript_bundle(_GLOBAL)
+    return vl_convert.javascript_bundle(_BUNDLE_SCRIPT)
 
 
-_GLOBAL = "window.vegaEmbed = vegaEmbed;"
 _FIT = {"type": "fit", "contains": "padding"}
 _AXIS: Spec = {
     "titleAnchor": "end",
@@ -120,11 +122,11 @@ _AXIS: Spec = {
 }
 _CONFIG: Spec = {
     "background": "transparent",
-    # Names may be wider in the fonts of another machine than in those that the chart was measured with.
+    # Names may be wider in the fonts of another machine than in those used to measure the chart.
     "padding": {"left": 16, "right": 8, "top": 6, "bottom": 4},
     "font": "Arial, Helvetica, sans-serif",
     "view": {"stroke": None},
-    # The page names each chart as one picture, whose figures are in a table.
+    # The page describes each chart as one picture; its figures are in a table.
     "mark": {"aria": False},
     "axis": {
         "aria": False,
@@ -142,113 +144,110 @@ _CONFIG: Spec = {
 }
 
 
-# -- along numbers ----------------------------------------------------------------------------------------------------
-
-
-def _line(drawing: PlotFigure, marks: Sequence[PlotMark], looks: Mapping[str, Style]) -> Spec:
-    """Lines through the figures of each series, with their intervals; dashes across for what holds everywhere."""
-    along = _Along.of(drawing)
-    through = [mark for mark in marks if mark.x is not None]
-    data = [
-        {**_datum(mark), "order": i, "x": along.beside(mark), "at": f"{mark.x:g}"} for i, mark in enumerate(through)
-    ]
-    x: Spec = {"field": "x", "type": "quantitative", "title": along.title, "scale": along.scale, "axis": along.axis}
+def _line_chart(figure: PlotFigure, marks: Sequence[PlotMark], styles: Mapping[str, Style]) -> Spec:
+    """Draw a line through the figures of each series with their intervals, and dashed lines for bounds."""
+    scale = _LineScale.for_figure(figure)
+    points = [mark for mark in marks if mark.x is not None]
+    data = []
+    for i, mark in enumerate(points):
+        data.append({**_datum(mark), "order": i, "x": scale.shifted_x(mark), "at": f"{mark.x:g}"})
+    x: Spec = {"field": "x", "type": "quantitative", "title": scale.title, "scale": scale.scale, "axis": scale.axis}
     y: Spec = {
-        **_figures(drawing),
-        "scale": {"domain": _extent(drawing), "nice": False},
+        **_value_channel(figure),
+        "scale": {"domain": _extent(figure), "nice": False},
         "axis": {
             "titleAngle": 0,
             "titleAlign": "left",
             "titleX": -34,
             "titleBaseline": "bottom",
             "gridColor": _ZERO,
-            "titleY": -8 - 14 * (len(_title(drawing)) - 1),
+            "titleY": -8 - 14 * (len(_title_lines(figure)) - 1),
         },
     }
-    colour, dash = _series("color", "colour", looks), _series("strokeDash", "dash", looks)
+    colour, dash = _series_channel("color", "colour", styles), _series_channel("strokeDash", "dash", styles)
     line = {"y": y, **colour, **dash, "order": {"field": "order", "type": "quantitative"}}
-    interval = {"y": {"field": "low", "type": "quantitative"}, "y2": {"field": "high"}, **colour}
-    points = _points({"y": y, "tooltip": _tooltip({"field": "at", "title": along.title})}, looks)
-    drawn = [
-        {"mark": {"type": "line", "strokeWidth": 2}, "encoding": line},
-        *([] if drawing.many else [{"mark": "rule", "encoding": interval}, points]),
-    ]
+    layers: list[Spec] = [{"mark": {"type": "line", "strokeWidth": 2}, "encoding": line}]
+    if not figure.many:
+        interval = {"y": {"field": "low", "type": "quantitative"}, "y2": {"field": "high"}, **colour}
+        tooltip = _tooltip({"field": "at", "title": scale.title})
+        layers += [{"mark": "rule", "encoding": interval}, _point_layer({"y": y, "tooltip": tooltip}, styles)]
+    bounds = [mark for mark in marks if mark.x is None]
     return {
         "width": WIDTH,
         "height": HEIGHT,
         "autosize": _FIT,
         "layer": [
-            {"data": {"values": data}, "encoding": {"x": x}, "layer": drawn},
-            *_bounds([mark for mark in marks if mark.x is None], y, looks),
+            {"data": {"values": data}, "encoding": {"x": x}, "layer": layers},
+            *_bound_layers(bounds, y, styles),
         ],
     }
 
 
-def _bounds(marks: Sequence[PlotMark], y: Spec, looks: Mapping[str, Style]) -> list[Spec]:
-    """Named where they are drawn: near the left, and every other one at the right, lest one name hides the next."""
-    made: list[Spec] = []
+def _bound_layers(marks: Sequence[PlotMark], y: Spec, styles: Mapping[str, Style]) -> list[Spec]:
+    """Draw bounds with their names, alternately at the left and at the right, so that names do not overlap."""
+    layers: list[Spec] = []
     for i, mark in enumerate(sorted(marks, key=lambda mark: mark.value)):
-        place = {"align": "right", "x": "width"} if i % 2 else {"align": "left", "x": _BESIDE}
+        place = {"align": "right", "x": "width"} if i % 2 else {"align": "left", "x": _BOUND_NAME_X}
         text = f"{mark.series} {mark.label.removesuffix(' %')}"
-        name = {"type": "text", "text": text, "baseline": "bottom", "dy": -3, **_TEXT}
-        style = _series("color", "colour", looks) | _series("strokeDash", "dash", looks)
-        rule = {"mark": {"type": "rule", "strokeWidth": 1.5}, "encoding": {"y": y, **style, "tooltip": _tooltip()}}
-        made.append({"data": {"values": [_datum(mark)]}, "layer": [rule, {"mark": name | place, "encoding": {"y": y}}]})
-    return made
+        name = {"type": "text", "text": text, "baseline": "bottom", "dy": -3, **_TEXT, **place}
+        style = _series_channel("color", "colour", styles) | _series_channel("strokeDash", "dash", styles)
+        encoding = {"y": y, **style, "tooltip": _tooltip()}
+        rule: Spec = {"mark": {"type": "rule", "strokeWidth": 1.5}, "encoding": encoding}
+        layers.append({"data": {"values": [_datum(mark)]}, "layer": [rule, {"mark": name, "encoding": {"y": y}}]})
+    return layers
 
 
 @dataclass(frozen=True, slots=True)
-class _Along:
-    """The scale along a line."""
+class _LineScale:
+    """The horizontal scale of a line chart."""
 
     title: str
     series: tuple[str, ...]
     ticks: tuple[float, ...]
-    """Empty: as many as fit."""
+    """Empty for automatic ticks."""
     low: float
     high: float
     log2: bool
 
     @classmethod
-    def of(cls, drawing: PlotFigure) -> _Along:
-        places = sorted({mark.x for mark in drawing.marks if mark.x is not None}) or [0.0]
-        # Places and numbers of documents are ticks of their own; rates are not.
+    def for_figure(cls, figure: PlotFigure) -> _LineScale:
+        """Compute the scale of a figure."""
+        places = sorted({mark.x for mark in figure.marks if mark.x is not None}) or [0.0]
+        # Places and numbers of documents are ticks; rates are not.
         ticks = tuple(places) if len(places) <= _MOST_TICKS and all(map(float.is_integer, places)) else ()
-        title, log2 = drawing.plot.axis or drawing.plot.along[0], drawing.plot.log2
+        title, log2 = figure.plot.axis or figure.plot.along[0], figure.plot.log2
         margin = 0.05 * (places[-1] - places[0]) or 1.0
         ends = (places[0] / 1.3, places[-1] * 1.3) if log2 else (places[0] - margin, places[-1] + margin)
-        return cls(title, drawing.series, ticks, *ends, log2)
+        return cls(title, figure.series, ticks, *ends, log2)
 
     @property
     def scale(self) -> Spec:
-        return {"domain": [self.low, self.high], "nice": False, **({"type": "log", "base": 2} if self.log2 else {})}
+        scale: Spec = {"domain": [self.low, self.high], "nice": False}
+        return {**scale, "type": "log", "base": 2} if self.log2 else scale
 
     @property
     def axis(self) -> Spec:
         return {"values": self.ticks, "grid": False} if self.ticks else {"tickCount": 5}
 
-    def beside(self, mark: PlotMark) -> float:
-        """Where a mark is drawn: a little beside those of other series, so that no interval hides another."""
+    def shifted_x(self, mark: PlotMark) -> float:
+        """Return the place of a mark, shifted a little by its series so that no interval hides another."""
         x = mark.x or 0.0
         shift = 0.05 * ((self.series.index(mark.series) + 0.5) / len(self.series) - 0.5) if self.ticks else 0.0
         return x * (self.high / self.low) ** shift if self.log2 else x + shift * (self.high - self.low)
 
 
-# -- along names ------------------------------------------------------------------------------------------------------
-
-
-def _rows(drawing: PlotFigure, marks: Sequence[PlotMark], looks: Mapping[str, Style]) -> Spec:
-    """A row for each name: points with their intervals, or bars one after the other."""
-    names = {mark.row: _broken(mark.row) for mark in marks}
-    figures = _figures(drawing)
-    data = [
-        {**_datum(mark), "row": "\n".join(names[mark.row]), "from": start, "to": end}
-        for mark, (start, end) in zip(marks, _spans(marks), strict=True)
-    ]
-    bars = drawing.plot.kind == "bars"
-    # Series of a row stand below each other, where they are columns; bars stand one after the other.
-    below = 0 if bars or drawing.value else max(Counter(mark.row for mark in marks).values())
-    row = max(_ROW, 14 * max(map(len, names.values())) + 6, below * _OFFSET + 8)
+def _row_chart(figure: PlotFigure, marks: Sequence[PlotMark], styles: Mapping[str, Style]) -> Spec:
+    """Draw a row for each name: points with their intervals, or stacked bars."""
+    names = {mark.row: _name_lines(mark.row) for mark in marks}
+    value = _value_channel(figure)
+    data = []
+    for mark, (start, end) in zip(marks, _bar_spans(marks), strict=True):
+        data.append({**_datum(mark), "row": "\n".join(names[mark.row]), "from": start, "to": end})
+    bars = figure.plot.kind == "bars"
+    # Several columns of figures in one row are drawn below each other; bars follow each other.
+    series_per_row = 0 if bars or figure.value else max(Counter(mark.row for mark in marks).values())
+    name_height = 14 * max(map(len, names.values())) + 6
+    row_height = max(_ROW_HEIGHT, name_height, series_per_row * _SERIES_HEIGHT + 8)
     y: Spec = {
         "field": "row",
         "type": "nominal",
@@ -263,51 +262,49 @@ def _rows(drawing: PlotFigure, marks: Sequence[PlotMark], looks: Mapping[str, St
             "grid": not bars,
         },
     }
-    offset: Spec = {"yOffset": {"field": "series", "type": "nominal", "sort": None}} if below else {}
+    encoding: Spec = {"y": y}
+    if series_per_row:
+        encoding["yOffset"] = {"field": "series", "type": "nominal", "sort": None}
     return {
         "data": {"values": data},
         "width": WIDTH,
-        "height": len(names) * row + 14 * len(figures["title"]) + 34,
+        "height": len(names) * row_height + 14 * len(value["title"]) + 34,
         "autosize": _FIT,
-        "encoding": {"y": y, **offset},
-        "layer": _stacked(drawing, figures, marks, looks) if bars else _dots(drawing, figures, looks),
+        "encoding": encoding,
+        "layer": _bar_layers(figure, value, marks, styles) if bars else _dot_layers(figure, value, styles),
     }
 
 
-def _broken(name: str) -> list[str]:
-    """In lines, of which one may begin with a plus as well: `self-consistency`, `+shuffling`."""
-    lines = textwrap.wrap(name.replace("+", " \0+"), _NAME)
+def _name_lines(name: str) -> list[str]:
+    """Wrap a name. A plus sign may begin a line too: `self-consistency`, `+shuffling`."""
+    lines = textwrap.wrap(name.replace("+", " \0+"), _NAME_LENGTH)
     return [line.replace(" \0", "").replace("\0", "") for line in lines]
 
 
-def _dots(drawing: PlotFigure, figures: Spec, looks: Mapping[str, Style]) -> list[Spec]:
-    scale = {"domain": _extent(drawing), "nice": False, "zero": False}
-    x = {**figures, "scale": scale, "axis": {**_AXIS, "gridColor": _ZERO}}
-    low = {"field": "low", "type": "quantitative", "title": figures["title"]}
-    interval = {"x": low, "x2": {"field": "high"}, **_series("color", "colour", looks)}
-    return [
-        {"mark": "rule", "encoding": interval},
-        _points({"x": x, "tooltip": _tooltip({"field": "row"})}, looks),
-    ]
+def _dot_layers(figure: PlotFigure, value: Spec, styles: Mapping[str, Style]) -> list[Spec]:
+    scale = {"domain": _extent(figure), "nice": False, "zero": False}
+    x = {**value, "scale": scale, "axis": {**_AXIS, "gridColor": _ZERO}}
+    low = {"field": "low", "type": "quantitative", "title": value["title"]}
+    interval = {"x": low, "x2": {"field": "high"}, **_series_channel("color", "colour", styles)}
+    points = _point_layer({"x": x, "tooltip": _tooltip({"field": "row"})}, styles)
+    return [{"mark": "rule", "encoding": interval}, points]
 
 
-def _stacked(drawing: PlotFigure, figures: Spec, marks: Sequence[PlotMark], looks: Mapping[str, Style]) -> list[Spec]:
-    """Bars on a scale of their own, each with its figure: in its middle where there are several, and it fits; else
-    behind its end."""
-    single = len(drawing.series) == 1
-    end = max(end for _, end in _spans(marks)) * (1.25 if single else 1.02) or 1.0
-    # Counts have no halves.
-    axis = _AXIS if drawing.unit else {**_AXIS, "tickMinStep": 1}
-    x = {**figures, "field": "from", "scale": {"domain": [0, end], "nice": False}, "axis": axis}
-    shown = {
-        "x": x,
+def _bar_layers(figure: PlotFigure, value: Spec, marks: Sequence[PlotMark], styles: Mapping[str, Style]) -> list[Spec]:
+    """Draw bars on a scale of their own with their figures: inside if there are several and it fits, else after the
+    end."""
+    single = len(figure.series) == 1
+    end = max(end for _, end in _bar_spans(marks)) * (1.25 if single else 1.02) or 1.0
+    # Counts are whole numbers.
+    axis = _AXIS if figure.unit else {**_AXIS, "tickMinStep": 1}
+    encoding = {
+        "x": {**value, "field": "from", "scale": {"domain": [0, end], "nice": False}, "axis": axis},
         "x2": {"field": "to"},
-        **_series("fill", "colour", looks),
-        **_series("stroke", "colour", looks),
+        **_series_channel("fill", "colour", styles),
+        **_series_channel("stroke", "colour", styles),
         "fillOpacity": {"condition": {"test": "datum.hollow", "value": 0}, "value": 0.25},
         "tooltip": _tooltip({"field": "row"}),
     }
-    bar = {"mark": "bar", "encoding": shown}
     text: Spec = {"mark": {"type": "text", **_TEXT, "align": "center"}, "encoding": {"text": {"field": "label"}}}
     if single:
         text["mark"] |= {"align": "left", "dx": 4}
@@ -318,10 +315,7 @@ def _stacked(drawing: PlotFigure, figures: Spec, marks: Sequence[PlotMark], look
             {"filter": f"(datum.to - datum.from) * 220 / {end:g} > 8 * length(datum.label)"},
         ]
         text["encoding"]["x"] = {"field": "middle", "type": "quantitative"}
-    return [bar, text]
-
-
-# -- parts ------------------------------------------------------------------------------------------------------------
+    return [{"mark": "bar", "encoding": encoding}, text]
 
 
 def _datum(mark: PlotMark) -> Spec:
@@ -330,64 +324,61 @@ def _datum(mark: PlotMark) -> Spec:
         "value": mark.value,
         "low": mark.low,
         "high": mark.high,
-        "told": mark.told,
+        "detail": mark.detail,
         "label": mark.label,
         "hollow": mark.hollow,
     }
 
 
-def _figures(drawing: PlotFigure) -> Spec:
-    """The channel of the figures."""
-    return {"field": "value", "type": "quantitative", "title": _title(drawing)}
+def _value_channel(figure: PlotFigure) -> Spec:
+    return {"field": "value", "type": "quantitative", "title": _title_lines(figure)}
 
 
-def _title(drawing: PlotFigure) -> list[str]:
-    """What the figures are, in lines."""
-    title = f"{drawing.value} ({drawing.unit})" if drawing.value and drawing.unit else drawing.value or drawing.unit
+def _title_lines(figure: PlotFigure) -> list[str]:
+    """Return the title of the figures' axis in lines."""
+    title = f"{figure.value} ({figure.unit})" if figure.value and figure.unit else figure.value or figure.unit
     return textwrap.wrap(title, 56)
 
 
-def _series(channel: str, part: str, looks: Mapping[str, Style]) -> Spec:
-    """The channel that shows the series by this part of their style. The page has the legend, for all panels."""
-    scale = {"domain": list(looks), "range": [getattr(style, part) for style in looks.values()]}
+def _series_channel(channel: str, part: str, styles: Mapping[str, Style]) -> Spec:
+    """Return a channel that shows the series by a part of their style. The legend for all panels is on the page."""
+    scale = {"domain": list(styles), "range": [getattr(style, part) for style in styles.values()]}
     return {channel: {"field": "series", "type": "nominal", "scale": scale, "legend": None}}
 
 
-def _points(encoding: Spec, looks: Mapping[str, Style]) -> Spec:
-    """Filled, or hollow."""
-    fill = _series("fill", "colour", looks)["fill"]
-    hollow = {"condition": {"test": "!datum.hollow", **fill}, "value": _PAPER}
+def _point_layer(encoding: Spec, styles: Mapping[str, Style]) -> Spec:
+    fill = _series_channel("fill", "colour", styles)["fill"]
     return {
         "mark": {"type": "point", "size": 60, "strokeWidth": 1.5, "opacity": 1},
         "encoding": {
             **encoding,
-            **_series("shape", "shape", looks),
-            **_series("stroke", "colour", looks),
-            "fill": hollow,
+            **_series_channel("shape", "shape", styles),
+            **_series_channel("stroke", "colour", styles),
+            "fill": {"condition": {"test": "!datum.hollow", **fill}, "value": _PAPER},
         },
     }
 
 
-def _tooltip(*where: Spec) -> list[Spec]:
-    """Series, where it stands, and the figure in words."""
-    fields = [{"field": "series", "title": "series"}, *where, {"field": "told", "title": "figure"}]
-    return [{"type": "nominal", **each} for each in fields]
+def _tooltip(*place: Spec) -> list[Spec]:
+    """Return a tooltip with the series, the place, and the figure as text."""
+    fields = [{"field": "series", "title": "series"}, *place, {"field": "detail", "title": "figure"}]
+    return [{"type": "nominal", **field} for field in fields]
 
 
-def _extent(drawing: PlotFigure) -> tuple[float, float]:
-    """Of the figures with their intervals; what is no share begins at 0, a difference has it within."""
-    ends = [end for mark in drawing.marks for end in (mark.value, mark.low, mark.high) if end is not None]
-    if drawing.unit != "%":
-        ends.append(0.0)
+def _extent(figure: PlotFigure) -> tuple[float, float]:
+    """Return the range of the figures with their intervals. Only shares may leave out 0."""
+    ends: list[float] = [] if figure.unit == "%" else [0.0]
+    for mark in figure.marks:
+        ends.extend(end for end in (mark.value, mark.low, mark.high) if end is not None)
     low, high = min(ends), max(ends)
-    if not drawing.unit:
+    if not figure.unit:
         return low, 1.05 * high or 1.0
     step = 10 if high - low > 20 else 5
     return step * math.floor(low / step), step * math.ceil((high + 1e-9) / step)
 
 
-def _spans(marks: Iterable[PlotMark]) -> list[tuple[float, float]]:
-    """From where to where each bar reaches: those of a row stand one after the other."""
+def _bar_spans(marks: Iterable[PlotMark]) -> list[tuple[float, float]]:
+    """Return the start and end of each bar. Bars of a row follow each other."""
     ends: dict[tuple[str, str], float] = defaultdict(float)
     spans = []
     for mark in marks:

@@ -1,7 +1,7 @@
-"""One HTML page of findings: tables first, each plot with its data, the papers' figures beside ours.
+"""Render findings as one HTML page: tables first, each plot with its data, published figures next to computed ones.
 
-It works offline, without JavaScript and on paper. Every text of the findings is data: escaped by the template, and kept
-from running by the page's own policy as well. Computes nothing and reads no run.
+The page works offline, without JavaScript and on paper. All texts of the findings are data: the template escapes them,
+and the page's content security policy keeps them from running.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import base64
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -22,57 +23,58 @@ from epicrisis.evaluation.analysis.published import Published
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.analysis.table_text import key_columns
 from epicrisis.printable import printable
-from epicrisis.report.charts import Panel, Style, panels, program, styles
+from epicrisis.report.charts import Panel, Style, assign_styles, chart_program, draw_panels
 from epicrisis.report.figure_errata import ERRATA
-from epicrisis.report.figures import PlotFigure, drawing, drawings
-from epicrisis.report.plots import PRINTED
-from epicrisis.report.table_cells import NONE, CellText, as_printed, csv_of, rows_of, with_minus
+from epicrisis.report.figures import PlotFigure, plot_figure, plot_figures
+from epicrisis.report.plots import PUBLISHED_PLOTS
+from epicrisis.report.table_cells import NONE, CellText, printed_rows, table_csv, table_rows, with_minus
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
 GENERATOR = "epicrisis report"
-"""Says, in the page's head, whose page it is."""
-_ON_PAPER = 40
-"""Rows of a long curve that are printed."""
+"""The generator named in the page's head."""
+_ROWS_ON_PAPER = 40
+"""Rows of a long curve to print."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Figure:
+class _FigureView:
     """A plot with its charts and its legend."""
 
-    drawing: PlotFigure
+    figure: PlotFigure
     panels: tuple[Panel, ...]
     legend: Mapping[str, Style]
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
-    """A table as the page has it."""
+class _TableView:
+    """A table on the page."""
 
     number: str
     table: Table
     rows: tuple[tuple[CellText, ...], ...]
     keys: int
-    """Leading columns that name a row."""
-    figured: tuple[bool, ...]
-    """Of each column: it holds figures, no names."""
+    """Number of leading columns that name a row."""
+    numeric: tuple[bool, ...]
+    """For each column: whether it holds figures rather than names."""
     notes: tuple[tuple[int, str], ...]
-    """By their number in the section, those that no table before has."""
+    """New notes with their numbers in the section."""
     repeated: tuple[int, ...]
-    """Numbers of the others."""
+    """Numbers of notes already printed in the section."""
     csv: str
-    figures: tuple[_Figure, ...]
+    figures: tuple[_FigureView, ...]
     step: int
-    """On paper every one of so many rows stands, and the last; the page says how many do not."""
+    """On paper, every `step`-th row is printed, and the last one. The page says how many are left out."""
     printed: Published | None = None
 
     @property
     def left_out(self) -> int:
-        """Rows that are not on paper."""
-        return sum(not self.on_paper(i) for i in range(len(self.rows)))
+        """The number of rows not on paper."""
+        return sum(not self.on_paper(row) for row in range(len(self.rows)))
 
     def on_paper(self, row: int) -> bool:
+        """Return whether the row is printed on paper."""
         return row % self.step == 0 or row == len(self.rows) - 1
 
     @property
@@ -85,134 +87,154 @@ class _Section:
     number: int
     heading: str
     findings: Findings
-    tables: tuple[_Shown, ...]
+    tables: tuple[_TableView, ...]
 
 
-def page(findings: Sequence[Findings], title: str = "Report of experiments", *, plots: bool = True) -> str:
-    """The page as HTML, whole; the same findings give the same page. Without the extra `report` it has no plots, and
-    says so."""
-    plots = plots and _can_draw()
-    headed = zip(_headings(findings), findings, strict=True)
-    sections = [_section(number, heading, each, plots) for number, (heading, each) in enumerate(headed, 1)]
-    drawn = any(table.figures for section in sections for table in section.tables)
-    scripts = (program().replace("</script", "<\\/script"), _file("charts.js")) if drawn else ()
+def render_page(findings: Sequence[Findings], title: str = "Report of experiments", *, plots: bool = True) -> str:
+    """Render the whole page as HTML. The same findings give the same page.
+
+    Without the extra `report` the page has no plots and says so.
+    """
+    plots = plots and find_spec("vl_convert") is not None
+    sections = []
+    for number, (heading, one) in enumerate(zip(_headings(findings), findings, strict=True), 1):
+        sections.append(_section(number, heading, one, plots))
+    scripts: tuple[str, ...] = ()
+    if any(table.figures for section in sections for table in section.tables):
+        scripts = (chart_program().replace("</script", "<\\/script"), _read_resource("charts.js"))
     return _template().render(
         title=title,
         generator=GENERATOR,
         sections=sections,
         plots=plots,
-        style=_file("style.css"),
+        style=_read_resource("style.css"),
         scripts=scripts,
-        policy=_policy(scripts),
+        policy=_content_security_policy(scripts),
         errata=ERRATA,
-        facts=_facts,
-        first=lambda source: next(each for each in sections if source in each.findings.sources),
+        list_facts=_list_facts,
+        first=lambda source: next(section for section in sections if source in section.findings.sources),
         dash=NONE,
     )
 
 
-def _can_draw() -> bool:
-    try:
-        import vl_convert  # noqa: F401
-    except ImportError:
-        return False
-    return True
-
-
-def _policy(scripts: Sequence[str]) -> str:
-    """Nothing is loaded from anywhere, and no script runs but these."""
-    hashes = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
-    allowed = " ".join(f"'sha256-{each}'" for each in hashes) or "'none'"
-    return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-
-
-# -- sections ---------------------------------------------------------------------------------------------------------
+def _content_security_policy(scripts: Sequence[str]) -> str:
+    """Return a policy that loads nothing and runs only these scripts."""
+    sources = []
+    for script in scripts:
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        sources.append(f"'sha256-{digest}'")
+    script_sources = " ".join(sources) or "'none'"
+    return (
+        f"default-src 'none'; script-src {script_sources}; style-src 'unsafe-inline'; base-uri 'none'; "
+        "form-action 'none'"
+    )
 
 
 def _section(number: int, heading: str, findings: Findings, plots: bool) -> _Section:
     sets = {source.name: source.questions for source in findings.sources}
-    made: list[tuple[Table, tuple[PlotFigure, ...], Published | None]] = [
-        (table, drawings(findings.experiment, table, findings.published, sets), None) for table in findings.tables
-    ]
-    for each in findings.published:
-        plot = PRINTED.get(each.name)
-        made.append((each.table, () if plot is None else (drawing(plot, each.table, printed=True),), each))
-    # One look for one name in all figures of the section; the parts of bars have colours of their own.
-    looks = {
-        bars: styles(each for _, drawn, _ in made for one in drawn if one.bars == bars for each in one.series)
-        for bars in (False, True)
-    }
+    entries: list[tuple[Table, tuple[PlotFigure, ...], Published | None]] = []
+    for table in findings.tables:
+        entries.append((table, plot_figures(findings.experiment, table, findings.published, sets), None))
+    for publication in findings.published:
+        plot = PUBLISHED_PLOTS.get(publication.name)
+        printed = () if plot is None else (plot_figure(plot, publication.table, printed=True),)
+        entries.append((publication.table, printed, publication))
+    # A name has one style in all figures of the section; the parts of bars have colours of their own.
+    names: dict[bool, list[str]] = {False: [], True: []}
+    for _, figures, _ in entries:
+        for figure in figures:
+            names[figure.bars] += figure.series
+    styles = {bars: assign_styles(series) for bars, series in names.items()}
     notes: dict[str, int] = {}
     tables = []
-    for i, (table, drawn, printed) in enumerate(made, 1):
-        figures = tuple(_figure(each, looks[each.bars]) for each in drawn) if plots else ()
-        # Row by row a long curve is read by nobody, and takes tens of pages.
-        step = math.ceil(len(table.rows) / _ON_PAPER) if any(each.many for each in drawn) else 1
-        tables.append(_table(f"{number}.{i}", table, notes, figures, printed, step))
+    for i, (table, figures, publication_or_none) in enumerate(entries, 1):
+        views = tuple(_figure_view(figure, styles[figure.bars]) for figure in figures) if plots else ()
+        # Nobody reads a long curve row by row, and it would take tens of pages.
+        step = math.ceil(len(table.rows) / _ROWS_ON_PAPER) if any(figure.many for figure in figures) else 1
+        tables.append(_table_view(f"{number}.{i}", table, notes, views, publication_or_none, step))
     return _Section(number, heading, findings, tuple(tables))
 
 
-def _headings(findings: Sequence[Findings]) -> list[str]:
-    """The experiments' names, with those of their runs where several sections are of one."""
-    often = Counter(each.experiment for each in findings)
-    runs = (", ".join(source.name for source in each.sources) for each in findings)
-    return [
-        each.experiment.replace("-", " ").capitalize() + (f": {names}" if often[each.experiment] > 1 else "")
-        for each, names in zip(findings, runs, strict=True)
-    ]
+def _headings(findings: Sequence[Findings]) -> Iterator[str]:
+    """Yield the experiments' names, followed by their runs if several sections are about one experiment."""
+    counts = Counter(one.experiment for one in findings)
+    for one in findings:
+        heading = one.experiment.replace("-", " ").capitalize()
+        if counts[one.experiment] > 1:
+            heading += f": {', '.join(source.name for source in one.sources)}"
+        yield heading
 
 
-def _table(
-    number: str, table: Table, notes: dict[str, int], figures: tuple[_Figure, ...], printed: Published | None, step: int
-) -> _Shown:
-    """`notes`: those of the section so far with their numbers; it grows by this table's."""
-    known = dict(notes)
+def _table_view(
+    number: str,
+    table: Table,
+    notes: dict[str, int],
+    figures: tuple[_FigureView, ...],
+    printed: Published | None,
+    step: int,
+) -> _TableView:
+    """Return the table for the page, and add its notes to `notes`, the numbered notes of the section."""
+    new_notes, repeated = [], []
     for note in table.notes:
-        notes.setdefault(note, len(notes) + 1)
-    return _Shown(
+        if note in notes:
+            repeated.append(notes[note])
+        else:
+            notes[note] = len(notes) + 1
+            new_notes.append((notes[note], note))
+    return _TableView(
         number=number,
         table=table,
-        rows=as_printed(table) if printed else rows_of(table),
+        rows=printed_rows(table) if printed else table_rows(table),
         keys=key_columns(table),
-        figured=tuple(not any(isinstance(cell, str) for cell in table.column(name)) for name in table.columns),
-        notes=tuple((notes[note], note) for note in table.notes if note not in known),
-        repeated=tuple(known[note] for note in table.notes if note in known),
-        csv=f"data:text/csv;charset=utf-8,{quote(csv_of(table))}",
+        numeric=tuple(map(_is_numeric, map(table.column, table.columns))),
+        notes=tuple(new_notes),
+        repeated=tuple(repeated),
+        csv=f"data:text/csv;charset=utf-8,{quote(table_csv(table))}",
         figures=figures,
         step=step,
         printed=printed,
     )
 
 
-def _figure(each: PlotFigure, looks: Mapping[str, Style]) -> _Figure:
-    mine = {name: looks[name] for name in each.series}
-    # Where each row has its series' name, or all marks are of one, there is nothing to tell apart.
-    told = len(mine) > 1 and any(mark.series != mark.row for mark in each.marks)
-    return _Figure(each, panels(each, looks), mine if told else {})
+def _is_numeric(cells: Iterable[object]) -> bool:
+    return not any(isinstance(cell, str) for cell in cells)
 
 
-def _facts(facts: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, str]]:
-    """Each plain fact by its name; those that stand within another one together, by its name."""
-    nested = {name: inner for name, value in facts.items() if (inner := _inner(value)) is not None}
-    plain = {name: _said(value) for name, value in facts.items() if name not in nested}
-    if not within:
+def _figure_view(figure: PlotFigure, styles: Mapping[str, Style]) -> _FigureView:
+    legend = {name: styles[name] for name in figure.series}
+    # A legend is needless for a single series, or if each row is named like its series.
+    needs_legend = len(legend) > 1 and any(mark.series != mark.row for mark in figure.marks)
+    return _FigureView(figure, draw_panels(figure, styles), legend if needs_legend else {})
+
+
+def _list_facts(facts: Mapping[str, Any], parent: str = "") -> Iterator[tuple[str, str]]:
+    """Yield each fact with its name. The plain facts of a nested group are joined under the name of the group."""
+    plain: dict[str, str] = {}
+    groups: dict[str, Mapping[str, Any]] = {}
+    for name, value in facts.items():
+        group = _fact_group(value)
+        if group is None:
+            plain[name] = _fact_text(value)
+        else:
+            groups[name] = group
+    if not parent:
         yield from plain.items()
     elif plain:
-        yield within, "; ".join(f"{name} {said}" for name, said in plain.items())
-    for name, inner in nested.items():
-        yield from _facts(inner, f"{within}, {name}" if within else name)
+        yield parent, "; ".join(f"{name} {text}" for name, text in plain.items())
+    for name, group in groups.items():
+        yield from _list_facts(group, f"{parent}, {name}" if parent else name)
 
 
-def _inner(value: Any) -> Mapping[str, Any] | None:
-    """What has facts of its own; those of a list by their number."""
+def _fact_group(value: Any) -> Mapping[str, Any] | None:
+    """Return nested facts, those of a list by their number, or None for a plain value."""
     if isinstance(value, Mapping):
         return value
-    if isinstance(value, list | tuple) and any(isinstance(each, Mapping) for each in value):
-        return {str(i): each for i, each in enumerate(value, 1)}
+    if isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
+        return {str(i): item for i, item in enumerate(value, 1)}
     return None
 
 
-def _said(value: Any) -> str:
+def _fact_text(value: Any) -> str:
     match value:
         case None:
             return NONE
@@ -221,21 +243,18 @@ def _said(value: Any) -> str:
         case float():
             return f"{value:g}"
         case list() | tuple():
-            return ", ".join(map(_said, value)) or NONE
+            return ", ".join(map(_fact_text, value)) or NONE
         case _:
             return str(value)
 
 
-# -- files ------------------------------------------------------------------------------------------------------------
-
-
 @cache
-def _file(name: str) -> str:
+def _read_resource(name: str) -> str:
     return resources.files("epicrisis.report").joinpath(name).read_text("utf-8")
 
 
 def _printable(value: object) -> object:
-    """Return a text without what reorders or hides it; markup that this program has made stays as it is."""
+    """Remove characters from a text that reorder or hide it. Markup of this program is not a plain `str` and stays."""
     return printable(value, lines=True) if type(value) is str else value
 
 
@@ -248,4 +267,4 @@ def _template() -> Template:
     )
     environment.filters["with_minus"] = with_minus
     environment.filters["printable"] = printable
-    return environment.from_string(_file("page.html.jinja"))
+    return environment.from_string(_read_resource("page.html.jinja"))

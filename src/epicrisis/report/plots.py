@@ -208,7 +208,7 @@ PLOTS: Mapping[str, tuple[tuple[Plot, ...], ...]] = {
 }
 """By experiment: the plots of a table, the first ones that all have their columns there."""
 
-ENERGY = tuple(
+ENERGY_PLOTS = tuple(
     tuple(
         Plot(title, "points", (value,), along, along, panel)
         for title, value in (
@@ -221,7 +221,7 @@ ENERGY = tuple(
 """Plots of tables that runs of any experiment may have."""
 
 _STUDIED = ("CareQA", "MedMCQA", "MedQA", "MMLU")
-PRINTED: Mapping[str, Plot] = {
+PUBLISHED_PLOTS: Mapping[str, Plot] = {
     "positions": Plot(_BY_PLACE.title, "line", ("RAG", "BriefContext"), ("place",), axis=_BY_PLACE.axis),
     "integration": Plot("Accuracy", "points", ("MedMCQA", "PubMedQA", "BioASQ"), ("method",)),
     "open-ended": Plot("Verdicts", "bars", ("percent",), ("verdict",)),

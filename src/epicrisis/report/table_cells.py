@@ -1,7 +1,7 @@
-"""A table's cells as a reader sees them, and as a file of figures keeps them.
+"""Table cells as text for readers and as values for CSV files.
 
-Shares become percentages with one decimal, their differences percentage points with a sign; the file (CSV) has every
-figure in full, as it is in the table. Knows no markup.
+In text, shares are percentages with one decimal, and differences of shares are percentage points with a sign. A CSV
+file has every figure in full.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NOT_SHARES = {
     "kappa interval",
     "alpha interval",
 }
-"""Columns whose means, differences and intervals are of other things than shares."""
+"""Columns whose means, differences and intervals are not shares."""
 _SHARES = {
     "precision",
     "recall",
@@ -49,89 +49,92 @@ _SHARES = {
     "tokens saved",
     "average",
 }
-"""Columns whose bare figures are shares."""
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""Columns whose plain figures are shares."""
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 @dataclass(frozen=True, slots=True)
 class CellText:
-    """A cell in words: the figure, and what stands smaller beside it (interval, n, p), a text each."""
+    """A cell as text: the figure, and the details in smaller print (interval, n, p)."""
 
     figure: str
-    beside: tuple[str, ...] = ()
+    details: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.figure} ({', '.join(self.beside)})" if self.beside else self.figure
+        return f"{self.figure} ({', '.join(self.details)})" if self.details else self.figure
 
 
-def unit_of(column: str, cells: Sequence[Cell]) -> CellUnit:
-    """What the figures under this head are: shares are 0 to 1."""
+def column_unit(column: str, cells: Sequence[Cell]) -> CellUnit:
+    """Return the unit of a column. Shares are 0 to 1."""
     if is_p(column):
         return "p"
     if column in _SHARES or column.endswith(PERCENT):
         return "share"
-    means = [cell for cell in cells if isinstance(cell, Mean | Difference | Interval)]
-    return "share" if means and column not in _NOT_SHARES else "number"
+    has_estimates = any(isinstance(cell, Mean | Difference | Interval) for cell in cells)
+    return "share" if has_estimates and column not in _NOT_SHARES else "number"
 
 
-def shown(cell: Cell, unit: CellUnit, *, own_p: bool = False) -> CellText:
-    """The cell in words; `own_p`: a difference with its uncorrected p, for tables without a column of p values."""
+def cell_text(cell: Cell, unit: CellUnit, *, own_p: bool = False) -> CellText:
+    """Return a cell as text. With `own_p`, a difference shows its uncorrected p, for tables without a p column."""
     match cell:
         case None:
             return CellText(NONE)
         case str():
             return CellText(cell)
         case int():
-            return CellText(_number(cell, 0))
+            return CellText(_format(cell, 0))
         case float():
-            return CellText(p_value(cell) if unit == "p" else figure(cell, unit))
+            return CellText(format_p(cell) if unit == "p" else format_figure(cell, unit))
         case Interval():
-            return CellText(_interval(cell, unit, False, _scale(cell.high)))
+            return CellText(_format_interval(cell, unit, False, _decimals(cell.high)))
         case Mean():
-            return _mean(cell, unit)
+            return _mean_text(cell, unit)
         case Difference():
-            return _difference(cell, unit, own_p)
+            return _difference_text(cell, unit, own_p)
 
 
-def rows_of(table: Table) -> tuple[tuple[CellText, ...], ...]:
-    """The rows of a table of ours."""
-    units = [unit_of(name, table.column(name)) for name in table.columns]
+def table_rows(table: Table) -> tuple[tuple[CellText, ...], ...]:
+    """Return the rows of a computed table as text."""
+    units = [column_unit(name, table.column(name)) for name in table.columns]
     own_p = not any(map(is_p, table.columns))
-    return tuple(
-        tuple(shown(cell, unit, own_p=own_p) for cell, unit in zip(row, units, strict=True)) for row in table.rows
-    )
+    rows = []
+    for row in table.rows:
+        rows.append(tuple(cell_text(cell, unit, own_p=own_p) for cell, unit in zip(row, units, strict=True)))
+    return tuple(rows)
 
 
-def as_printed(table: Table) -> tuple[tuple[CellText, ...], ...]:
-    """The rows of a paper's table as it prints them: of one that has changes each figure to two places, and those with
-    their sign."""
+def printed_rows(table: Table) -> tuple[tuple[CellText, ...], ...]:
+    """Return the rows of a published table as the paper prints them. A table of changes has two decimals, and its
+    changes have signs."""
     places = 2 if FIGURE in table.columns else None
-    # What follows from a change is another figure than the change.
-    pairs = (zip(row, followed, strict=True) for row, followed in zip(table.rows, accuracies(table).rows, strict=True))
-    return tuple(
-        tuple(
-            CellText(str(cell) if places is None else _number(cell, places, signed=cell != follows))
-            if isinstance(cell, float)
-            else shown(cell, "number")
-            for cell, follows in row
-        )
-        for row in pairs
-    )
+    rows = []
+    for row, final_row in zip(table.rows, accuracies(table).rows, strict=True):
+        texts = []
+        for cell, final in zip(row, final_row, strict=True):
+            if not isinstance(cell, float):
+                texts.append(cell_text(cell, "number"))
+            elif places is None:
+                texts.append(CellText(str(cell)))
+            else:
+                # The accuracy after a change differs from the change itself.
+                texts.append(CellText(_format(cell, places, signed=cell != final)))
+        rows.append(tuple(texts))
+    return tuple(rows)
 
 
-def figure(value: float, unit: CellUnit, *, signed: bool = False) -> str:
-    """One number: a share as a percentage (a signed one as percentage points), another with about three digits."""
+def format_figure(value: float, unit: CellUnit, *, signed: bool = False) -> str:
+    """Format one number: a share as a percentage (percentage points if signed), other numbers with three digits."""
     if math.isnan(value):
         return NONE
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
     if unit == "share":
-        return _number(100 * value, 1, signed) + (" pp" if signed else " %")
-    return _number(value, _scale(value), signed)
+        return _format(100 * value, 1, signed) + (" pp" if signed else " %")
+    return _format(value, _decimals(value), signed)
 
 
-def p_value(p: float) -> str:
-    """Two decimals; more where those would hide that it is small, or on which side of 0.05 it lies. Never 0."""
+def format_p(p: float) -> str:
+    """Format a p value with two decimals, or more if these would hide a small value or its side of 0.05. Never 0."""
     if math.isnan(p):
         return NONE
     if p < 0.001:
@@ -140,93 +143,104 @@ def p_value(p: float) -> str:
     return f"{p:.{places}f}"
 
 
-def _mean(cell: Mean, unit: CellUnit) -> CellText:
+def with_minus(sentence: str) -> str:
+    """Replace hyphens before figures by minus signs, which do not break at the end of a line."""
+    return re.sub(r"(?<=[ (])-(?=\d)", "−", sentence)
+
+
+def _mean_text(cell: Mean, unit: CellUnit) -> CellText:
     unscored = (f"{cell.unscored} not scored",) if cell.unscored else ()
     if math.isnan(cell.value):
         return CellText(NONE, (f"n {cell.n}", *unscored))
-    interval = _interval(cell.interval, unit, False, _scale(cell.value))
-    return CellText(figure(cell.value, unit), (f"{interval}, n {cell.n}", *unscored))
+    interval = _format_interval(cell.interval, unit, False, _decimals(cell.value))
+    return CellText(format_figure(cell.value, unit), (f"{interval}, n {cell.n}", *unscored))
 
 
-def _difference(cell: Difference, unit: CellUnit, own_p: bool) -> CellText:
-    questions = (f"of {cell.clusters} questions",) if cell.clusters != cell.n else ()
-    p = (f"p {p_value(cell.p)}",) if own_p else ()
-    interval = _interval(cell.interval, unit, True, _scale(cell.value))
-    return CellText(figure(cell.value, unit, signed=True), (f"{interval}, n {cell.n}", *questions, *p))
+def _difference_text(cell: Difference, unit: CellUnit, own_p: bool) -> CellText:
+    interval = _format_interval(cell.interval, unit, True, _decimals(cell.value))
+    details = [f"{interval}, n {cell.n}"]
+    if cell.clusters != cell.n:
+        details.append(f"of {cell.clusters} questions")
+    if own_p:
+        details.append(f"p {format_p(cell.p)}")
+    return CellText(format_figure(cell.value, unit, signed=True), tuple(details))
 
 
-def _interval(each: Interval, unit: CellUnit, signed: bool, decimals: int) -> str:
-    if math.isnan(each.low) or math.isnan(each.high):
+def _format_interval(interval: Interval, unit: CellUnit, signed: bool, decimals: int) -> str:
+    if math.isnan(interval.low) or math.isnan(interval.high):
         return NONE
     scale, places = (100, 1) if unit == "share" else (1, decimals)
-    low, high = (_number(scale * end, places, signed) for end in (each.low, each.high))
-    told = "" if each.confidence == 0.95 else f" ({100 * each.confidence:g} %)"
-    return f"{low} to {high}{told}"
+    low, high = _format(scale * interval.low, places, signed), _format(scale * interval.high, places, signed)
+    confidence = "" if interval.confidence == 0.95 else f" ({100 * interval.confidence:g} %)"
+    return f"{low} to {high}{confidence}"
 
 
-def _scale(value: float) -> int:
-    """Decimals that give three digits or more."""
+def _decimals(value: float) -> int:
+    """Return the decimals that give at least three digits."""
     size = abs(value)
     if math.isnan(size) or size >= 100 or size == 0:
         return 0
     return 2 if size >= 1 else min(6, 2 - math.floor(math.log10(size)))
 
 
-def _number(value: float, places: int, signed: bool = False) -> str:
-    """With a minus sign; what is shown as 0 has no sign."""
+def _format(value: float, places: int, signed: bool = False) -> str:
+    """Format a number with a minus sign. A number rounded to 0 has no sign."""
     rounded = round(value, places)
     return f"{rounded or 0.0:{'+' if signed and rounded else ''}.{places}f}".replace("-", "−")
 
 
-def with_minus(sentence: str) -> str:
-    """The sentence with minus signs where it has hyphens before figures: they do not break at a line's end."""
-    return re.sub(r"(?<=[ (])-(?=\d)", "−", sentence)
+def table_csv(table: Table) -> str:
+    """Return the table as CSV with figures in full.
 
-
-# -- the file of figures ----------------------------------------------------------------------------------------------
-
-
-def csv_of(table: Table) -> str:
-    """The table as CSV, figures in full: a mean takes columns for its interval, n and what was not scored, a difference
-    for its interval, p, n and questions. What there is none of is empty."""
-    parts = [_parts(cells) for cells in zip(*table.rows, strict=True)] if table.rows else [()] * len(table.columns)
+    A mean has further columns for its interval, n and unscored cases; a difference for its interval, p, n and
+    questions. Missing values are empty.
+    """
+    details = [_detail_names(table.column(name)) for name in table.columns]
+    header = []
+    for column, names in zip(table.columns, details, strict=True):
+        header.append(_without_formula(column))
+        header.extend(f"{column}: {name}" for name in names)
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    heads = zip(table.columns, parts, strict=True)
-    writer.writerow([text for name, more in heads for text in (_safe(name), *(f"{name}: {each}" for each in more))])
+    writer.writerow(header)
     for row in table.rows:
-        writer.writerow(
-            [value for cell, more in zip(row, parts, strict=True) for value in (_value(cell), *_details(cell, more))]
-        )
+        values = []
+        for cell, names in zip(row, details, strict=True):
+            values.append(_csv_value(cell))
+            values.extend(_csv_value(_detail(cell, name)) for name in names)
+        writer.writerow(values)
     return file.getvalue()
 
 
-def _parts(cells: Sequence[Cell]) -> tuple[str, ...]:
-    kinds = {type(cell) for cell in cells}
-    names = (
-        *(("low", "high") if kinds & {Mean, Difference, Interval} else ()),
-        *(("n",) if kinds & {Mean, Difference} else ()),
-        *(("unscored",) if Mean in kinds else ()),
-        *(("p", "clusters") if Difference in kinds else ()),
-    )
-    return tuple(names)
+def _detail_names(cells: Sequence[Cell]) -> list[str]:
+    kinds = set(map(type, cells))
+    names = []
+    if kinds & {Mean, Difference, Interval}:
+        names += ["low", "high"]
+    if kinds & {Mean, Difference}:
+        names.append("n")
+    if Mean in kinds:
+        names.append("unscored")
+    if Difference in kinds:
+        names += ["p", "clusters"]
+    return names
 
 
-def _details(cell: Cell, names: Sequence[str]) -> list[object]:
-    if isinstance(cell, Mean | Difference):
-        whole = {"low": cell.interval.low, "high": cell.interval.high}
-        return [_value(whole.get(name, getattr(cell, name, None))) for name in names]
-    return [_value(getattr(cell, name, None)) for name in names]
+def _detail(cell: Cell, name: str) -> Cell:
+    if isinstance(cell, Mean | Difference) and name in ("low", "high"):
+        return _detail(cell.interval, name)
+    detail: Cell = getattr(cell, name, None)
+    return detail
 
 
-def _value(cell: Cell) -> object:
+def _csv_value(cell: Cell) -> object:
     if isinstance(cell, Mean | Difference):
         cell = cell.value
     if cell is None or isinstance(cell, Interval) or (isinstance(cell, float) and math.isnan(cell)):
         return ""
-    return _safe(cell) if isinstance(cell, str) else cell
+    return _without_formula(cell) if isinstance(cell, str) else cell
 
 
-def _safe(text: str) -> str:
-    """A name that a spreadsheet would run as a formula is kept from it by an apostrophe."""
-    return f"'{text}" if text.startswith(_FORMULA) else text
+def _without_formula(text: str) -> str:
+    """Prefix an apostrophe to a text that a spreadsheet would run as a formula."""
+    return f"'{text}" if text.startswith(_FORMULA_STARTS) else text

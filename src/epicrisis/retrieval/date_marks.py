@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TypeAlias
 
-from epicrisis.dates import dates_in
+from epicrisis.dates import find_dates
 
 _YEAR = re.compile(
     r"(?:(?<![\w/.'-])|(?<=\d\d\d\d-))(?P<year>(?:1[89]|2[0-2])\d\d)\b(?![/.,]\d|[%/]|-(?!(?:1[89]|2[0-2])?\d\d\b)|-\d\d-|"
@@ -37,7 +37,7 @@ Dates: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
 
 def _dates(question: str) -> list[tuple[int, int, tuple[str, ...]]]:
     """Return each date of the question with its first and last character and what it can be."""
-    spans = [(date.start, date.end, date.readings) for date in dates_in(question)]
+    spans = [(date.start, date.end, date.readings) for date in find_dates(question)]
     # `2010-12` is December, or three years.
     for number, (start, end, readings) in enumerate(spans):
         month = re.fullmatch(r"(\d\d)(\d\d)-(\d\d)", question[start:end])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from epicrisis.counting import PASSAGES_A_DOCUMENT
+from epicrisis.partitioning import PASSAGES_PER_DOCUMENT
 from epicrisis.types import CountUnit, Hit, Ranking
 
 _DEEPEST = 16
@@ -22,7 +22,7 @@ def pool_size(documents: Sequence[str], k: int) -> int:
 
     It is PASSAGES_A_DOCUMENT times k, doubled until k documents are among them, and 16 times k at most.
     """
-    size = k * PASSAGES_A_DOCUMENT
+    size = k * PASSAGES_PER_DOCUMENT
     while size < k * _DEEPEST and size < len(documents) and len(set(documents[:size])) < k:
         size *= 2
     return min(size, k * _DEEPEST)
@@ -33,7 +33,7 @@ def deep_enough(rank: Callable[[int], Ranking], k: int, first: int | None = None
 
     `first`: how many to begin with; PASSAGES_A_DOCUMENT times k unless it is given.
     """
-    depth = first or k * PASSAGES_A_DOCUMENT
+    depth = first or k * PASSAGES_PER_DOCUMENT
     while True:
         ranking = rank(depth)
         documents = {hit.passage.document_id for hit in ranking.hits}
@@ -66,9 +66,9 @@ def places_of(documents: Sequence[str], k: int) -> list[list[int]]:
     for place, document in enumerate(documents):
         by_document.setdefault(document, []).append(place)
     names = list(by_document)[:k]
-    chosen = {name: by_document[name][:PASSAGES_A_DOCUMENT] for name in names}
+    chosen = {name: by_document[name][:PASSAGES_PER_DOCUMENT] for name in names}
     missing = k - sum(map(len, chosen.values())) if len(names) < k else 0
-    beyond = sorted(place for name in names for place in by_document[name][PASSAGES_A_DOCUMENT:])
+    beyond = sorted(place for name in names for place in by_document[name][PASSAGES_PER_DOCUMENT:])
     for place in beyond[: max(0, missing)]:
         chosen[documents[place]].append(place)
     return list(chosen.values())

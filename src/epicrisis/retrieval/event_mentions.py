@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from epicrisis.dates import Moment, Written, dates_in, may_meet, moment
+from epicrisis.dates import DateMention, TimeRange, find_dates, may_overlap, time_range
 from epicrisis.retrieval.hospital_stays import NoteTime
 from epicrisis.types import Passage
 
@@ -22,7 +22,7 @@ class Telling:
 
     named: bool = False
     """It is named there as something of now: not denied, planned or long past."""
-    done: tuple[Moment, ...] = ()
+    done: tuple[TimeRange, ...] = ()
     """When the note says that it was done. A date that can be several is all the time between them."""
     undated: bool = False
     """The note says that it was done, without a date."""
@@ -67,28 +67,28 @@ def _done_undated(words: str, text: str) -> bool:
     )
     named = re.compile(rf"\b(?:{words})", re.I)
     return any(
-        done.search(sentence) and named.search(sentence) and not dates_in(sentence) and not _UNDONE.search(sentence)
+        done.search(sentence) and named.search(sentence) and not find_dates(sentence) and not _UNDONE.search(sentence)
         for sentence in _SENTENCES.split(text)
     )
 
 
 def _of(words: str, text: str) -> Telling:
     event = re.compile(words, re.IGNORECASE)
-    named, done = False, list[Moment]()
+    named, done = False, list[TimeRange]()
     for sentence in _SENTENCES.split(text) if event.search(text) else ():
         for match in event.finditer(sentence):
             before = sentence[: match.start()]
             named = named or not (_UNDONE.search(before) or _PAST.search(before))
-        if event.search(sentence) and (dates := dates_in(sentence)):
+        if event.search(sentence) and (dates := find_dates(sentence)):
             done += [_all_of(dates[number]) for number in _dates_done(words, _with_marks(sentence, dates))]
     return Telling(named, tuple(done))
 
 
-def _all_of(date: Written) -> Moment:
-    return moment(date.readings[0])[0], moment(date.readings[-1])[1]
+def _all_of(date: DateMention) -> TimeRange:
+    return time_range(date.readings[0])[0], time_range(date.readings[-1])[1]
 
 
-def _with_marks(sentence: str, dates: Sequence[Written]) -> str:
+def _with_marks(sentence: str, dates: Sequence[DateMention]) -> str:
     """On one line, with `⟨n⟩` where the n-th date stood."""
     marked, end = "", 0
     for number, date in enumerate(dates):
@@ -112,20 +112,20 @@ def _dates_done(words: str, sentence: str) -> Iterator[int]:
                 yield int(match["date"])
 
 
-def times_of(event: str, notes: Iterable[NoteTime], telling: Mapping[str, Telling]) -> list[Moment]:
+def times_of(event: str, notes: Iterable[NoteTime], telling: Mapping[str, Telling]) -> list[TimeRange]:
     """When the event may have been: the days of operative notes that name it, and what notes say that was done."""
-    times = list[Moment]()
+    times = list[TimeRange]()
     for note in notes:
         told, written = telling.get(note.document_id, Telling()), note.written
         named = told.named or (event in ("surgery", "operation") and note.of_an_operation(surely=True))
         if written and named and note.of_an_operation():
-            times.append((moment(f"{written[0].date()}")[0], moment(f"{written[1].date()}")[1]))
+            times.append((time_range(f"{written[0].date()}")[0], time_range(f"{written[1].date()}")[1]))
         # What lies ahead of its note was planned.
         times += [time for time in told.done if not written or time[0] <= written[1]]
     return times
 
 
-def stating(time: Moment, notes: Iterable[Passage], years: bool = True) -> frozenset[str]:
+def stating(time: TimeRange, notes: Iterable[Passage], years: bool = True) -> frozenset[str]:
     """Return the ids of the documents whose text has a date of that time, in any spelling; `years`: or a year alone."""
     first = time[0].year if time[0].year > 1 else max(1, time[1].year - _MOST_YEARS)
     wanted = {str(year) for year in range(first, min(time[1].year, first + _MOST_YEARS) + 1)}
@@ -136,8 +136,8 @@ def stating(time: Moment, notes: Iterable[Passage], years: bool = True) -> froze
     for note in notes:
         if note.document_id in documents or not (year.search(note.text) or short.search(note.text)):
             continue
-        dates = dates_in(note.text)
-        if any(may_meet(_all_of(date), time) for date in dates) or (years and _has_year(note.text, year, dates)):
+        dates = find_dates(note.text)
+        if any(may_overlap(_all_of(date), time) for date in dates) or (years and _has_year(note.text, year, dates)):
             documents.add(note.document_id)
     return frozenset(documents)
 
@@ -145,7 +145,7 @@ def stating(time: Moment, notes: Iterable[Passage], years: bool = True) -> froze
 _MOST_YEARS = 150
 
 
-def _has_year(text: str, year: re.Pattern[str], dates: Sequence[Written]) -> bool:
+def _has_year(text: str, year: re.Pattern[str], dates: Sequence[DateMention]) -> bool:
     """Whether one of the years stands in the text outside its dates."""
     return any(
         all(match.end() <= date.start or date.end <= match.start() for date in dates) for match in year.finditer(text)
@@ -156,13 +156,13 @@ _ALIKE = timedelta(days=4)
 """Times that are all within so long are of one event."""
 
 
-def agreed(times: Sequence[Moment]) -> Moment | None:
+def agreed(times: Sequence[TimeRange]) -> TimeRange | None:
     """The one time that all of these can be, the narrowest; times a little apart are all between them. `None` where
     they are of several, or there is none."""
     ordered = sorted(times, key=lambda time: (time[1] - time[0], time))
     one = ordered[0] if ordered else None
     for time in ordered[1:]:
-        if one is None or may_meet(one, time):
+        if one is None or may_overlap(one, time):
             continue
         one = min(one[0], time[0]), max(one[1], time[1])
         if one[1] - one[0] > _ALIKE:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from epicrisis.dates import Moment, may_meet, moment, surely_before
+from epicrisis.dates import TimeRange, is_before, may_overlap, time_range
 from epicrisis.retrieval.time_expressions import NOTE_KINDS
 from epicrisis.types import Passage
 
@@ -66,8 +66,8 @@ class NoteTime:
         )
 
     @property
-    def written(self) -> Moment | None:
-        return moment(self.date) if self.date else None
+    def written(self) -> TimeRange | None:
+        return time_range(self.date) if self.date else None
 
     def is_of(self, noun: str) -> bool:
         """Whether the note is of this kind, one of `NOTE_KINDS`."""
@@ -102,7 +102,7 @@ class NoteTime:
 
 def _readable(date: object) -> str | None:
     try:
-        return date if isinstance(date, str) and moment(date) else None
+        return date if isinstance(date, str) and time_range(date) else None
     except ValueError:
         return None
 
@@ -112,9 +112,9 @@ class HospitalStay:
     """A stay in hospital with its notes, by time."""
 
     encounter: str
-    start: Moment | None
+    start: TimeRange | None
     """When it began; of a stay that is not `dated` when the first of its notes was written."""
-    end: Moment | None
+    end: TimeRange | None
     dated: bool
     """Whether a note gives the day of admission."""
     notes: tuple[NoteTime, ...]
@@ -124,14 +124,14 @@ class HospitalStay:
         if not (note.written and self.start and self.end):
             return False
         late = note.late if note.encounter is None else timedelta(0)
-        return may_meet(note.written, widened((self.start[0], self.end[1]), EARLY, EARLY + late))
+        return may_overlap(note.written, widened((self.start[0], self.end[1]), EARLY, EARLY + late))
 
-    def covers(self, time: Moment) -> bool:
+    def covers(self, time: TimeRange) -> bool:
         """Whether the stay may have lasted at some minute of this time."""
-        return bool(self.start and self.end and may_meet((self.start[0], self.end[1]), time))
+        return bool(self.start and self.end and may_overlap((self.start[0], self.end[1]), time))
 
     @property
-    def discharged(self) -> Moment | None:
+    def discharged(self) -> TimeRange | None:
         """Its end, where a note gives it or a summary has a date, be it begun before or written days after."""
         if any(note.discharged for note in self.notes):
             return self.end
@@ -142,7 +142,7 @@ class HospitalStay:
         return f"{day(self.start)} to {day(self.end)}"
 
 
-def widened(time: Moment, before: timedelta, after: timedelta | None = None) -> Moment:
+def widened(time: TimeRange, before: timedelta, after: timedelta | None = None) -> TimeRange:
     """Return the time with so much before it and (as much, or) `after` it, within the calendar."""
     return _plus(time[0], -before), _plus(time[1], before if after is None else after)
 
@@ -154,7 +154,7 @@ def _plus(when: datetime, span: timedelta) -> datetime:
         return datetime.max if span > timedelta(0) else datetime.min
 
 
-def day(time: Moment | None) -> str:
+def day(time: TimeRange | None) -> str:
     """For a reader: a day, or the first and the last one that are possible."""
     if time is None:
         return "an unknown day"
@@ -187,14 +187,14 @@ def transferred(stays: Sequence[HospitalStay]) -> list[tuple[HospitalStay, ...]]
     return [tuple(group) for group in groups]
 
 
-def _by_time(note: NoteTime) -> tuple[Moment, str]:
+def _by_time(note: NoteTime) -> tuple[TimeRange, str]:
     return note.written or _NEVER, note.document_id
 
 
 def _stay(encounter: str, notes: Sequence[NoteTime]) -> HospitalStay:
     written = [note.written for note in notes if note.written]
-    admitted = [moment(note.admitted) for note in notes if note.admitted]
-    discharged = [moment(note.discharged) for note in notes if note.discharged]
+    admitted = [time_range(note.admitted) for note in notes if note.admitted]
+    discharged = [time_range(note.discharged) for note in notes if note.discharged]
     start = _earliest(admitted or written)
     end = _latest(discharged or written) or start
     if start and end and end[1] < start[0]:
@@ -202,15 +202,15 @@ def _stay(encounter: str, notes: Sequence[NoteTime]) -> HospitalStay:
     return HospitalStay(encounter, start, end, bool(admitted), tuple(notes))
 
 
-def _earliest(times: Sequence[Moment]) -> Moment | None:
+def _earliest(times: Sequence[TimeRange]) -> TimeRange | None:
     return (min(first for first, _ in times), min(last for _, last in times)) if times else None
 
 
-def _latest(times: Sequence[Moment]) -> Moment | None:
+def _latest(times: Sequence[TimeRange]) -> TimeRange | None:
     return (max(first for first, _ in times), max(last for _, last in times)) if times else None
 
 
-def may_stand_at(times: Sequence[Moment | None], which: int, optional: Collection[int] = ()) -> list[int]:
+def may_stand_at(times: Sequence[TimeRange | None], which: int, optional: Collection[int] = ()) -> list[int]:
     """The indices of those that may stand at place `which` in the order of time (1 is the first, -1 the last).
 
     None of them only where there are fewer. A time that is not known may be any. Of those at the indices of `optional`
@@ -225,22 +225,20 @@ def may_stand_at(times: Sequence[Moment | None], which: int, optional: Collectio
         if time is None:
             found.append(index)
             continue
-        before = [other for other in counted if surely_before(other, time)]
-        after = [other for other in counted if surely_before(time, other)]
+        before = [other for other in counted if is_before(other, time)]
+        after = [other for other in counted if is_before(time, other)]
         farther = [
-            other
-            for other in times
-            if other and (surely_before(time, other) if which > 0 else surely_before(other, time))
+            other for other in times if other and (is_before(time, other) if which > 0 else is_before(other, time))
         ]
         if len(before if which > 0 else after) < place and n - len(farther) >= place:
             found.append(index)
     return found
 
 
-def stays_on(time: Moment, edge: str, stays: Sequence[HospitalStay]) -> tuple[Sequence[HospitalStay], str]:
+def stays_on(time: TimeRange, edge: str, stays: Sequence[HospitalStay]) -> tuple[Sequence[HospitalStay], str]:
     """Stays that begin or (`edge`: end) end then, else those that last then; and why these, or why none."""
-    began = [stay for stay in stays if stay.dated and stay.start and may_meet(stay.start, time)]
-    ended = [stay for stay in stays if stay.end and may_meet(stay.end, time)]
+    began = [stay for stay in stays if stay.dated and stay.start and may_overlap(stay.start, time)]
+    ended = [stay for stay in stays if stay.end and may_overlap(stay.end, time)]
     if edge == "end" and ended:
         return ended, f"of {many(len(stays), 'stay')} what ends then"
     if edge != "end" and began:

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from epicrisis.protocols import Encoder
-from epicrisis.types import LongQuestionPolicy
+from epicrisis.types import CharacterSpan, LongQuestionPolicy
 
-Span: TypeAlias = tuple[int, int]
-Sentences: TypeAlias = Callable[[str], Iterable[Span]]
+Sentences: TypeAlias = Callable[[str], Iterable[CharacterSpan]]
 """Offsets of a text's sentences, in order."""
 
 _WORD = re.compile(r"\S+")
@@ -115,7 +114,7 @@ def segments(text: str, encoder: Encoder, sentences: Sentences) -> tuple[str, ..
     pieces = list(_pieces(text, encoder, sentences))
     if not pieces:
         return (text,)
-    out: list[Span] = [pieces[0]]
+    out: list[CharacterSpan] = [pieces[0]]
     for start, end in pieces[1:]:
         first = out[-1][0]
         if _fits(text[first:end], encoder):
@@ -125,7 +124,7 @@ def segments(text: str, encoder: Encoder, sentences: Sentences) -> tuple[str, ..
     return tuple(text[start:end] for start, end in out)
 
 
-def _pieces(text: str, encoder: Encoder, sentences: Sentences) -> Iterator[Span]:
+def _pieces(text: str, encoder: Encoder, sentences: Sentences) -> Iterator[CharacterSpan]:
     for start, end in sentences(text):
         if _fits(text[start:end], encoder):
             yield start, end
@@ -133,7 +132,7 @@ def _pieces(text: str, encoder: Encoder, sentences: Sentences) -> Iterator[Span]
             yield from (word.span() for word in _WORD.finditer(text, start, end))
 
 
-def _asks(text: str, span: Span) -> bool:
+def _asks(text: str, span: CharacterSpan) -> bool:
     return text[slice(*span)].rstrip(_CLOSING).endswith("?")
 
 
@@ -142,5 +141,5 @@ def _fits(text: str, encoder: Encoder) -> bool:
 
 
 def _count(text: str, encoder: Encoder) -> int:
-    spans: Sequence[Span] = encoder.token_spans(text)
+    spans: Sequence[CharacterSpan] = encoder.token_spans(text)
     return len(spans)

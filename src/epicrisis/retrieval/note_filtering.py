@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
-from epicrisis.dates import Moment, may_meet, moment
+from epicrisis.dates import TimeRange, may_overlap, time_range
 from epicrisis.retrieval.event_mentions import Telling, agreed, times_of
 from epicrisis.retrieval.hospital_stays import (
     EARLY,
@@ -31,7 +31,7 @@ from epicrisis.retrieval.time_expressions import Expression
 
 Mentions: TypeAlias = Callable[[str], Mapping[str, Telling]]
 """By document id, the notes that may tell of an event, by its words: see `events.telling`."""
-Stating: TypeAlias = Callable[[Moment, bool], frozenset[str]]
+Stating: TypeAlias = Callable[[TimeRange, bool], frozenset[str]]
 """The ids of notes that state a date of a time, and whether a year alone counts: see `events.stating`."""
 
 
@@ -74,7 +74,7 @@ class RecordTimeline:
         known = ids_of(pool)
         return tuple(stay for stay in self.stays if ids_of(stay.notes) <= known)
 
-    def told_of(self, note: NoteTime) -> Moment | None:
+    def told_of(self, note: NoteTime) -> TimeRange | None:
         """Return the time that a note may tell of: from as long before it was written as its kind may be late, of a
         discharge summary from the day of admission, to a day after."""
         written = _written(note)
@@ -90,14 +90,14 @@ class RecordTimeline:
             first, last = min(first, lasted[0]), max(last, lasted[1])
         return first, last
 
-    def states(self, time: Moment, years: bool = True) -> frozenset[str]:
+    def states(self, time: TimeRange, years: bool = True) -> frozenset[str]:
         """Return the ids of notes whose text has a date of that time."""
         return self.stating(time, years) if self.stating else frozenset()
 
 
-def _written(note: NoteTime) -> Moment | None:
+def _written(note: NoteTime) -> TimeRange | None:
     """A discharge summary without a date is of the day of discharge."""
-    return note.written or (moment(note.discharged) if note.discharged and note.is_of(SUMMARY) else None)
+    return note.written or (time_range(note.discharged) if note.discharged and note.is_of(SUMMARY) else None)
 
 
 def those(pool: Iterable[NoteTime], documents: frozenset[str]) -> tuple[NoteTime, ...]:
@@ -154,7 +154,7 @@ def _stays_at(expression: Expression, record: RecordTimeline) -> tuple[list[Hosp
 
 
 def _at(
-    expression: Expression, times: Sequence[Moment | None], noun: str, optional: Collection[int] = ()
+    expression: Expression, times: Sequence[TimeRange | None], noun: str, optional: Collection[int] = ()
 ) -> tuple[list[int], str]:
     """Which of these are at the expression's places in time, and `3 stays the last`; or none, and why. Those at the
     indices of `optional` may not count."""
@@ -206,7 +206,7 @@ def _stays_on(expression: Expression, record: RecordTimeline) -> tuple[list[Hosp
     """Return the stays of the expression's date, with those that a transfer begins or ends, and why; or why none."""
     if len(expression.readings) > 1:
         return f"it can be {' or '.join(expression.readings)}"
-    found, why = stays_on(moment(expression.readings[0]), expression.noun, record.stays)
+    found, why = stays_on(time_range(expression.readings[0]), expression.noun, record.stays)
     groups = [group for group in transferred(record.stays) if any(stay in group for stay in found)]
     return ([stay for group in groups for stay in group], why) if groups else why
 
@@ -215,13 +215,13 @@ def _stays_on(expression: Expression, record: RecordTimeline) -> tuple[list[Hosp
 
 
 def _on_day(expression: Expression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> Kept:
-    return _ambiguous(expression) or _on(moment(expression.readings[0][:10]), expression, record, pool)
+    return _ambiguous(expression) or _on(time_range(expression.readings[0][:10]), expression, record, pool)
 
 
-def _on(time: Moment, expression: Expression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> Kept:
+def _on(time: TimeRange, expression: Expression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> Kept:
     """The notes that may tell of a day, month or year; of a month or year also what tells a history later on."""
     covering = [note for stay in record.stays_of(pool) if stay.covers(time) for note in stay.notes if note in pool]
-    of_then = any(note.written and may_meet(note.written, time) for note in pool) or any(
+    of_then = any(note.written and may_overlap(note.written, time) for note in pool) or any(
         note.is_of(SUMMARY) for note in covering
     )
     if not of_then and not covering:
@@ -240,14 +240,14 @@ _A_MONTH = timedelta(days=27)
 
 
 def _between(
-    time: Moment,
+    time: TimeRange,
     expression: Expression,
     record: RecordTimeline,
     pool: Iterable[NoteTime],
     why: str,
     back: frozenset[str] = frozenset(),
     own: frozenset[str] = frozenset(),
-    certain: Moment | None = None,
+    certain: TimeRange | None = None,
 ) -> Kept:
     """The notes that may tell of this time, and those of `own`; those of `back` if they were written later.
 
@@ -261,7 +261,7 @@ def _between(
     kept, undated, of_then = list[NoteTime](), 0, False
     for note in pool:
         told = record.told_of(note)
-        meets = told is not None and may_meet(told, time)
+        meets = told is not None and may_overlap(told, time)
         undated += told is None
         of_then = of_then or meets
         if (
@@ -276,7 +276,7 @@ def _between(
     return _kept(kept, f"{expression.text}: {why}{f', or {undated} without a time' if undated else ''}", sure)
 
 
-_EVER = (moment("0001")[0], moment("9999")[1])
+_EVER = (time_range("0001")[0], time_range("9999")[1])
 
 
 def _range(expression: Expression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> Kept:
@@ -327,7 +327,7 @@ def _edge(anchor: Expression, record: RecordTimeline, pool: tuple[NoteTime, ...]
         done = frozenset(name for name, told in telling.items() if told.done)
         return _Edge(*widened(time, EARLY), f"{anchor.text} was {day(time)}", done, frozenset(telling))
     if anchor.kind == "day":
-        time = moment(anchor.readings[0])
+        time = time_range(anchor.readings[0])
         ambiguous = len(anchor.readings) > 1
         return f"{anchor.text} can be {' or '.join(anchor.readings)}" if ambiguous else _Edge(*time, day(time))
     found = _stays_on(anchor, record) if anchor.readings else _stays_at(anchor, record)
@@ -349,7 +349,7 @@ def _edge(anchor: Expression, record: RecordTimeline, pool: tuple[NoteTime, ...]
     return _Edge(start[0], max(start[1], end[1]), f"{anchor.text} was {day(start)} to {day(end)}", own)
 
 
-def _event(anchor: Expression, record: RecordTimeline) -> tuple[Moment, Mapping[str, Telling]] | str:
+def _event(anchor: Expression, record: RecordTimeline) -> tuple[TimeRange, Mapping[str, Telling]] | str:
     """When it was, and the notes that may tell of it; or why that is not known."""
     if anchor.which:
         return f"which one is {anchor.text} cannot be told from words"
@@ -366,7 +366,7 @@ def _event(anchor: Expression, record: RecordTimeline) -> tuple[Moment, Mapping[
         # A note of another time that states it as done, and says no date, may mean another one.
         told = record.told_of(note)
         undated = note.document_id in telling and telling[note.document_id].undated
-        if undated and not (told and may_meet(told, time)):
+        if undated and not (told and may_overlap(told, time)):
             return f"there may have been another one than the {anchor.noun} of {day(time)}"
     return time, telling
 
@@ -391,8 +391,8 @@ def _postoperative_day(expression: Expression, record: RecordTimeline, pool: tup
     return _on(_days_after(time, expression.which), expression, record, pool)
 
 
-def _days_after(time: Moment, days: int) -> Moment:
-    return moment(widened(time, timedelta(days=-days))[0].date().isoformat())
+def _days_after(time: TimeRange, days: int) -> TimeRange:
+    return time_range(widened(time, timedelta(days=-days))[0].date().isoformat())
 
 
 # -- kinds of notes -------------------------------------------------------------------------------------------------
@@ -422,7 +422,7 @@ def _note(expression: Expression, record: RecordTimeline, pool: tuple[NoteTime, 
     return _kept([*found, *unknown], f"{expression.text}: of {why}, {days}{beside}", found)
 
 
-def _written_about(note: NoteTime) -> Moment | None:
+def _written_about(note: NoteTime) -> TimeRange | None:
     """When a note was written, within a day; of a summary that names no stay, whose addendum may be it, two weeks."""
     written, within = _written(note), LATE / 2 if note.is_of(SUMMARY) and note.encounter is None else EARLY
     return widened(written, within) if written else None
@@ -431,7 +431,7 @@ def _written_about(note: NoteTime) -> Moment | None:
 def _note_on(expression: Expression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> Kept:
     if ambiguous := _ambiguous(expression):
         return ambiguous
-    time = moment(expression.readings[0][:10])
+    time = time_range(expression.readings[0][:10])
     notes = tuple(note for note in pool if note.is_of(expression.noun) or note.of_unknown_kind)
     return _between(time, expression, record, notes, f"what may tell of {day(time)}")
 
@@ -461,7 +461,11 @@ def _at_admission(expression: Expression, record: RecordTimeline, pool: tuple[No
 
 
 def _about(
-    expression: Expression, record: RecordTimeline, pool: tuple[NoteTime, ...], days: Sequence[Moment | None], why: str
+    expression: Expression,
+    record: RecordTimeline,
+    pool: tuple[NoteTime, ...],
+    days: Sequence[TimeRange | None],
+    why: str,
 ) -> Kept:
     """The notes that may tell of one of these days, and all that are more than a report or a daily note."""
     known = [widened(time, EARLY) for time in days if time]
@@ -472,7 +476,7 @@ def _about(
         for note in pool
         if not note.of_its_day_alone
         or (told := record.told_of(note)) is None
-        or any(may_meet(told, time) for time in known)
+        or any(may_overlap(told, time) for time in known)
     ]
     if not kept:
         return Kept(told=(f"{expression.text}: no note is of that day",))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from epicrisis.counting import units
+from epicrisis.partitioning import group_passages
 from epicrisis.types import CountUnit, Hit, Passage, Ranking
 
 
@@ -22,7 +22,7 @@ def at_both_ends(ranking: Ranking, count: CountUnit = "passages") -> Ranking:
 
     The cheap remedy for a reader that loses the middle (Liu et al. 2023), as long as the ranking is right.
     """
-    counted = units(ranking.passages, count)
+    counted = group_passages(ranking.passages, count)
     moved = (*counted[::2], *counted[1::2][::-1])
     made = in_order([passage for unit in moved for passage in unit], f"{ranking.retriever}+ends", ranking.parameters)
     return replace(made, notes=ranking.notes)

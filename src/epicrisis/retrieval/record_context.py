@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from epicrisis.dates import moment
+from epicrisis.dates import time_range
 from epicrisis.retrieval.ordering import in_order
 from epicrisis.types import CountUnit, Hit, Passage, Ranking
 
@@ -69,10 +69,10 @@ def _place(passage: Passage) -> tuple[bool, datetime, str, int]:
 
 def _latest(date: str) -> datetime:
     try:
-        return moment(date)[1]
+        return time_range(date)[1]
     except ValueError:
         # What a library took as a date has a day; what stands behind it need not be a time.
-        return moment(date[:10])[1]
+        return time_range(date[:10])[1]
 
 
 def in_time(ranking: Ranking) -> Ranking:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from epicrisis.counting import PASSAGES_A_DOCUMENT
+from epicrisis.partitioning import PASSAGES_PER_DOCUMENT
 from epicrisis.protocols import Encoder, PassageStore, Reranker, Vectors
 from epicrisis.retrieval.document_ranking import by_document, deep_enough, of_documents, reach
 from epicrisis.retrieval.fusion import reciprocal_rank_fusion
@@ -94,7 +94,7 @@ class Searched:
         hits = search(replace(scope, without_retracted=False))
         withheld: dict[str, int] = {}
         for hit in hits:
-            if hit.passage.is_withheld:
+            if hit.passage.is_retracted:
                 withheld.setdefault(hit.passage.document_id, hit.rank)
         return self._named(search(scope) if withheld else hits), {WITHHELD: withheld} if withheld else {}
 
@@ -167,7 +167,7 @@ class Retriever:
 
     def pool(self, text: str, k: int, by: SearchMode, scope: Scope) -> Ranking:
         """Return the ranking of passages that `documents` chooses `k` documents from."""
-        start = k * PASSAGES_A_DOCUMENT if self._reranker is None else max(k, self._rerank_depth)
+        start = k * PASSAGES_PER_DOCUMENT if self._reranker is None else max(k, self._rerank_depth)
         ranking = deep_enough(lambda n: self._rank(text, n, by, scope, self._depth(n)), k, start)
         if self._reranker is None:
             names = [hit.passage.document_id for hit in ranking.hits]

@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 from epicrisis.answers import Usage
 from epicrisis.errors import ChatError, ContextOverflow
-from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, Message, OnDelta, OptionLogprobs
+from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, DeltaCallback, Message, OptionLogprobs
 from epicrisis.testing.encoders import require
 
 Script = Callable[[ChatRequest], str]
 Probabilities = Callable[[ChatRequest], Mapping[str, float]]
 
 
-def words(text: str) -> int:
+def count_words(text: str) -> int:
     """The token count of the fakes: one for each word."""
     return len(text.split())
 
@@ -47,7 +47,7 @@ class ScriptedModel:
     def name(self) -> str:
         return self._name
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         self.requests.append(request)
         await asyncio.sleep(0)
         prompt_tokens = await self.count_tokens(request.messages)
@@ -63,7 +63,7 @@ class ScriptedModel:
         if on_delta is not None:
             for piece in re.findall(r"\s*\S+|\s+$", text):
                 on_delta(piece)
-        usage = Usage(calls=1, prompt_tokens=prompt_tokens, completion_tokens=words(text))
+        usage = Usage(calls=1, prompt_tokens=prompt_tokens, completion_tokens=count_words(text))
         return ChatReply(text, "stop", self._name, usage, option_logprobs=self._told(request))
 
     def _told(self, request: ChatRequest) -> OptionLogprobs | None:
@@ -75,7 +75,7 @@ class ScriptedModel:
         return OptionLogprobs(values, mass, tuple(option for option in request.options if option not in told))
 
     async def count_tokens(self, messages: Sequence[Message]) -> int:
-        return sum(words(message.content) for message in messages)
+        return sum(count_words(message.content) for message in messages)
 
     async def capabilities(self) -> Capabilities:
         return Capabilities(context_tokens=self._context_tokens, json_schema=True, exact_token_counts=True)

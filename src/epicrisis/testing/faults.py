@@ -16,16 +16,16 @@ from typing import Any
 
 from epicrisis.testing.wire import (
     DONE,
-    Overflow,
+    OverflowFormat,
     WireReply,
     WireResponse,
-    error,
-    event_of,
-    healthy,
-    overflow,
-    pieces_of,
-    usage_of,
-    whole,
+    build_error,
+    build_event,
+    build_json_response,
+    build_overflow_error,
+    build_success,
+    build_usage,
+    split_words,
 )
 
 _HTML = b"<!DOCTYPE html><html><head><title>Bad gateway</title></head><body><h1>Bad gateway</h1></body></html>\n"
@@ -82,13 +82,13 @@ class Fault(Enum):
 def respond(reply: WireReply, fault: Fault | None, seconds: float, slow: float) -> WireResponse:
     """The reply as that fault makes it. `seconds`: when to come back, says a busy server; `slow`: how late is SLOW."""
     if fault is None:
-        return healthy(reply)
+        return build_success(reply)
     if fault is Fault.SLOW:
-        return replace(healthy(reply), late=slow)
+        return replace(build_success(reply), late=slow)
     return _refusal(reply, fault, seconds) or _odd_reply(reply, fault) or _broken(reply, fault)
 
 
-_OVERFLOWS: Mapping[Fault, Overflow] = {
+_OVERFLOWS: Mapping[Fault, OverflowFormat] = {
     Fault.OVERFLOW_OPENAI: "openai",
     Fault.OVERFLOW_VLLM: "vllm",
     Fault.OVERFLOW_VLLM_016: "vllm-0.16",
@@ -100,19 +100,21 @@ def _refusal(reply: WireReply, fault: Fault, seconds: float) -> WireResponse | N
     """What comes with an error's status, nothing being wrong with the wire."""
     match fault:
         case Fault.SERVER_ERROR:
-            return error(500, f"no reply to: {reply.prompt[:400]}", "server_error")
+            return build_error(500, f"no reply to: {reply.prompt[:400]}", "server_error")
         case Fault.BAD_GATEWAY:
             return WireResponse(502, (_HTML,), "text/html")
         case Fault.UNAVAILABLE:
-            return error(503, "the model is loading", "unavailable", None, {"Retry-After": str(math.ceil(seconds))})
+            return build_error(
+                503, "the model is loading", "unavailable", None, {"Retry-After": str(math.ceil(seconds))}
+            )
         case Fault.FILTERED_PROMPT:
             inner = {
                 "code": "ResponsibleAIPolicyViolation",
                 "content_filter_result": {"self_harm": {"filtered": True, "severity": "medium"}},
             }
-            return error(400, _POLICY, None, "content_filter", param="prompt", status=400, innererror=inner)
+            return build_error(400, _POLICY, None, "content_filter", param="prompt", status=400, innererror=inner)
     if fault in _OVERFLOWS:
-        return overflow(_OVERFLOWS[fault], reply.tokens[0], reply.tokens[0] // 2)
+        return build_overflow_error(_OVERFLOWS[fault], reply.tokens[0], reply.tokens[0] // 2)
     return _busy(fault, seconds) if fault.name.startswith("BUSY") else None
 
 
@@ -130,7 +132,7 @@ def _busy(fault: Fault, seconds: float) -> WireResponse:
         Fault.BUSY_HINT_MS: f" Please try again in {round(seconds * 1000)}ms.",
     }.get(fault, "")
     message = f"Rate limit reached on tokens per min (TPM): Limit 30000, Used 29937, Requested 385.{hint}"
-    return error(429, message, "tokens", "rate_limit_exceeded", headers)
+    return build_error(429, message, "tokens", "rate_limit_exceeded", headers)
 
 
 def _odd_reply(reply: WireReply, fault: Fault) -> WireResponse | None:
@@ -139,16 +141,16 @@ def _odd_reply(reply: WireReply, fault: Fault) -> WireResponse | None:
     usages: dict[Fault, dict[str, Any]] = {
         Fault.USAGE_MISSING: {},
         Fault.USAGE_NULL: {"usage": None},
-        Fault.USAGE_ZERO: {"usage": usage_of(0, 0)},
-        Fault.USAGE_NEGATIVE: {"usage": usage_of(-1, -1)},
-        Fault.USAGE_WORDS: {"usage": dict.fromkeys(usage_of(0, 0), "n/a")},
+        Fault.USAGE_ZERO: {"usage": build_usage(0, 0)},
+        Fault.USAGE_NEGATIVE: {"usage": build_usage(-1, -1)},
+        Fault.USAGE_WORDS: {"usage": dict.fromkeys(build_usage(0, 0), "n/a")},
         Fault.USAGE_CACHED: {
-            "usage": usage_of(prompt, completion) | {"prompt_tokens_details": {"cached_tokens": 10 * prompt + 1}}
+            "usage": build_usage(prompt, completion) | {"prompt_tokens_details": {"cached_tokens": 10 * prompt + 1}}
         },
     }
     if fault in usages:
-        return healthy(reply, usages[fault])
-    pieces = pieces_of(reply.text or "")
+        return build_success(reply, usages[fault])
+    pieces = split_words(reply.text or "")
     changes: dict[Fault, dict[str, Any]] = {
         Fault.WRONG_SCHEMA: {"text": '{"error": "the model could not be reached", "confidence": 1}'},
         Fault.EMPTY_CHOICES: {"choices": False},
@@ -156,15 +158,15 @@ def _odd_reply(reply: WireReply, fault: Fault) -> WireResponse | None:
         Fault.NULL_TEXT: {"text": None},
         Fault.FILTERED_REPLY: {"text": "".join(pieces[: len(pieces) // 2]), "finish": "content_filter"},
     }
-    return healthy(replace(reply, **changes[fault])) if fault in changes else None
+    return build_success(replace(reply, **changes[fault])) if fault in changes else None
 
 
 def _broken(reply: WireReply, fault: Fault) -> WireResponse:
     """What a broken wire, or a broken program at its other end, makes of a good reply: its tokens are never told."""
-    good = healthy(reply)
+    good = build_success(reply)
     stream, lost, body = reply.streams, replace(good, tokens=None, told=False), good.pieces[0]
     # A stream's first event brings no text, those after it a word each.
-    at = 1 + len(pieces_of(reply.text or "")) // 2
+    at = 1 + len(split_words(reply.text or "")) // 2
     begun = good.pieces[:at] if stream else (body[: len(body) // 2],)
     middle = good.pieces[at] if stream else body
     promised = None if stream else len(body)
@@ -189,4 +191,4 @@ def _broken(reply: WireReply, fault: Fault) -> WireResponse:
         case Fault.TRUNCATED_JSON:
             return replace(lost, pieces=(*begun, middle[: len(middle) // 2] + b"\n\n", DONE) if stream else begun)
         case _:
-            return replace(lost, pieces=(*begun, event_of(failed), DONE)) if stream else whole(failed)
+            return replace(lost, pieces=(*begun, build_event(failed), DONE)) if stream else build_json_response(failed)

@@ -18,7 +18,7 @@ def _words(text: str) -> set[str]:
     return set(_WORD.findall(text.lower()))
 
 
-class TermOverlapReward:
+class TermOverlapRewardModel:
     """Each attribute is the share of the answer's distinct words that the question does not have, 0 to 1."""
 
     def __init__(self, attributes: Sequence[str] = ("truthfulness", "helpfulness"), max_words: int = 1000) -> None:

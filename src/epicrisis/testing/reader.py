@@ -21,7 +21,7 @@ from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.replies import fill, quotation
 from epicrisis.types import EvidenceSpan, Question
 
-Curve: TypeAlias = Callable[[int, int], float]
+PositionCurve: TypeAlias = Callable[[int, int], float]
 """(place from 0, documents in the prompt) -> probability of attending to the document there."""
 
 _QUOTED = re.compile(r'"([^"]{20,})"')
@@ -34,7 +34,7 @@ _QUOTED_WORDS = 3
 MAX_SOURCES = 3
 
 
-def u_curve(edge: float = 0.95, dip: float = 0.6, reference: int = 16) -> Curve:
+def u_curve(edge: float = 0.95, dip: float = 0.6, reference: int = 16) -> PositionCurve:
     """A U over the places, deeper the longer the context (Liu et al. 2023; BriefContext, Fig. 2 and 5).
 
     At both ends the probability is `edge`; in the middle of `reference` documents it is `edge - dip`, and the dip
@@ -67,12 +67,12 @@ class KeyPassage:
         return (self.passage, *self.also_needs)
 
 
-Keys: TypeAlias = Mapping[str, KeyPassage | Sequence[KeyPassage]]
+KeyPassages: TypeAlias = Mapping[str, KeyPassage | Sequence[KeyPassage]]
 """Question text -> its key; or several, where it is asked of several records, or answered in several places."""
 
 
 def position_biased_reader(
-    keys: Keys, curve: Curve, *, seed: int = 0, context_tokens: int = 1_000_000
+    keys: KeyPassages, curve: PositionCurve, *, seed: int = 0, context_tokens: int = 1_000_000
 ) -> ScriptedModel:
     """A reader of the questions in `keys`. Deterministic in seed, question and documents.
 
@@ -117,7 +117,7 @@ def _places_of(key: KeyPassage, items: Sequence[str]) -> list[list[int]]:
 
 
 def _attended(
-    found: Sequence[Sequence[Sequence[int]]], documents: int, curve: Curve, of: tuple[object, ...]
+    found: Sequence[Sequence[Sequence[int]]], documents: int, curve: PositionCurve, of: tuple[object, ...]
 ) -> list[list[int | None]]:
     """For each key and passage the first place that it stands at and that is attended to; `None` where there is none.
 
@@ -126,7 +126,7 @@ def _attended(
     places = sorted({place for key in found for passage in key for place in passage})
     attends = {
         # The first place's draw is of the prompt alone, as it was before keys had several passages.
-        place: drawn(*of, *([place] if number else [])) < curve(place, documents)
+        place: hash_to_unit_interval(*of, *([place] if number else [])) < curve(place, documents)
         for number, place in enumerate(places)
     }
     return [[next((place for place in passage if attends[place]), None) for passage in key] for key in found]
@@ -168,7 +168,7 @@ def _words(key: KeyPassage, passage: str) -> str:
     return key.answer if verbatim else quotation(passage)
 
 
-def keys_of(questions: Iterable[Question], notes: Mapping[str, str]) -> dict[str, tuple[KeyPassage, ...]]:
+def find_key_passages(questions: Iterable[Question], notes: Mapping[str, str]) -> dict[str, tuple[KeyPassage, ...]]:
     """The keys of questions whose evidence is known; `notes` holds the text of each document by its id.
 
     A key passage is the sentence, on its line, around a place of the evidence. A holistic question needs all of its
@@ -198,7 +198,7 @@ def _around(text: str, place: EvidenceSpan) -> str:
     return text[begin : found.start() if found else line_end].strip()
 
 
-def drawn(*parts: object) -> float:
+def hash_to_unit_interval(*parts: object) -> float:
     """A number in [0, 1) that depends on the parts alone."""
     digest = hashlib.sha256("\0".join(map(str, parts)).encode()).digest()
     return int.from_bytes(digest[:8], "big") / 2**64

@@ -27,7 +27,7 @@ def schema_reply(body: Mapping[str, Any]) -> str:
     every partition, seed and sample; quotations are words of a document. Without a schema it is a sentence that names
     the choice.
     """
-    prompt = text_of(body["messages"][-1]["content"])
+    prompt = content_text(body["messages"][-1]["content"])
     asked = prompt.partition(OPEN)[0]
     question = found[1] if (found := _QUESTION.search(asked)) else asked
     number = int.from_bytes(hashlib.sha256(question.encode()).digest()[:8], "big")
@@ -93,7 +93,7 @@ def quotation(passage: str) -> str:
     return start.rsplit(" ", 1)[0] if " " in start else start
 
 
-def text_of(content: Any) -> str:
+def content_text(content: Any) -> str:
     """The text of a message's content, which is a string, a list of parts, or null."""
     if isinstance(content, list):
         return "\n".join(part.get("text", "") for part in content)

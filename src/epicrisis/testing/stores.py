@@ -118,7 +118,7 @@ def _best(scored: Iterable[tuple[Passage, float]], k: int) -> tuple[Hit, ...]:
 # -- the contract ---------------------------------------------------------------------------------------------------
 
 
-def stored(
+def build_stored_document(
     document_id: str,
     *texts: str,
     vectors: Sequence[Sequence[float]] | None = None,
@@ -148,11 +148,11 @@ def stored(
             )
         )
         start += len(text) + 1
-    return StoredDocument(document_id, content_hash(document_id, version), tuple(passages), rows.astype(np.float32))
+    return StoredDocument(document_id, hash_content(document_id, version), tuple(passages), rows.astype(np.float32))
 
 
-def content_hash(document_id: str, version: str) -> str:
-    """That of `stored(document_id, version=version)`."""
+def hash_content(document_id: str, version: str) -> str:
+    """That of `build_stored_document(document_id, version=version)`."""
     return hashlib.sha256(f"{document_id}@{version}".encode()).hexdigest()[:32]
 
 
@@ -195,39 +195,46 @@ def _empty(store: PassageStore) -> None:
 
 
 def _kept(store: PassageStore) -> None:
-    document = stored("doc:1", "Aspirin lowers the risk.", "Warfarin thins.", title="Stroke", date="2015-06")
+    document = build_stored_document(
+        "doc:1", "Aspirin lowers the risk.", "Warfarin thins.", title="Stroke", date="2015-06"
+    )
     store.add([document])
     require(store.count() == (1, 2), "documents and passages are counted")
     require(store.fetch(["doc:1#1", "doc:1#0"], Scope()) == document.passages[::-1], "passages come back as they were")
-    hashes = {"doc:1": content_hash("doc:1", "1")}
+    hashes = {"doc:1": hash_content("doc:1", "1")}
     require(dict(store.content_hashes(["doc:1", "x"])) == hashes, "hashes of those that are there")
     require(_refused(store, ["doc:1#0", "doc:1#2"], Scope()), "one unknown id among known ones raises InputError")
 
 
 def _replaced(store: PassageStore) -> None:
-    store.add([stored("a", "aspirin one", "aspirin two", "aspirin three"), stored("b", "aspirin four")])
-    store.add([stored("a", "warfarin", version="2"), stored("c", "aspirin five")])
+    store.add(
+        [
+            build_stored_document("a", "aspirin one", "aspirin two", "aspirin three"),
+            build_stored_document("b", "aspirin four"),
+        ]
+    )
+    store.add([build_stored_document("a", "warfarin", version="2"), build_stored_document("c", "aspirin five")])
     require(store.count() == (3, 3), "a replaced document leaves no passage behind")
     require(sorted(_ids(store.search_words("aspirin", 9, Scope()))) == ["b#0", "c#0"], "old words are not found")
     require(sorted(_ids(store.search_vectors(_axis(0), 9, Scope()))) == ["a#0", "b#0", "c#0"], "old vectors are gone")
     require(_refused(store, ["a#1"], Scope()), "an old passage is gone")
-    require(dict(store.content_hashes(["a"])) == {"a": content_hash("a", "2")}, "the hash is the new one")
+    require(dict(store.content_hashes(["a"])) == {"a": hash_content("a", "2")}, "the hash is the new one")
 
 
 def _deleted(store: PassageStore) -> None:
-    store.add([stored("a", "aspirin one", "aspirin two"), stored("b", "aspirin three")])
+    store.add([build_stored_document("a", "aspirin one", "aspirin two"), build_stored_document("b", "aspirin three")])
     store.delete(["a", "nobody"])
     require(store.count() == (1, 1), "a deleted document is not counted")
     require(_ids(store.search_words("aspirin", 9, Scope())) == ["b#0"], "nor found by words")
     require(_ids(store.search_vectors(_axis(0), 9, Scope())) == ["b#0"], "nor by its vector")
     require(_refused(store, ["a#0"], Scope()) and not store.content_hashes(["a"]), "nor fetched")
-    store.add([stored("a", "aspirin again")])
+    store.add([build_stored_document("a", "aspirin again")])
     require(store.count() == (2, 2), "it may come back")
 
 
 def _dense(store: PassageStore) -> None:
     rows: list[list[float]] = [[0.25, 0, 0, 0], [-2, 0, 0, 0], [4, 1, 0, 0], [0.5, 0, 3, 0]]
-    store.add([stored("a", "one", "two", "three", "four", vectors=rows)])
+    store.add([build_stored_document("a", "one", "two", "three", "four", vectors=rows)])
     hits = store.search_vectors(_axis(0), 3, Scope())
     require(_ids(hits) == ["a#2", "a#3", "a#0"], "highest inner product first, however long the vectors")
     require([hit.score for hit in hits] == [4.0, 0.5, 0.25], "the score is the inner product")
@@ -237,8 +244,13 @@ def _dense(store: PassageStore) -> None:
 
 
 def _words(store: PassageStore) -> None:
-    store.add([stored(f"common{i}", "the patient was given aspirin") for i in range(8)])
-    store.add([stored("rare", "the patient was given warfarin"), stored("titled", "no drug here", title="Warfarin")])
+    store.add([build_stored_document(f"common{i}", "the patient was given aspirin") for i in range(8)])
+    store.add(
+        [
+            build_stored_document("rare", "the patient was given warfarin"),
+            build_stored_document("titled", "no drug here", title="Warfarin"),
+        ]
+    )
     hits = store.search_words("Aspirin or WARFARIN?", 99, Scope())
     require(set(_ids(hits[:2])) == {"rare#0", "titled#0"}, "rare words weigh more, in texts and titles, in any case")
     require(len(hits) == 10 and hits[2].passage.id == "common0#0", "all that share a word are hits")
@@ -250,7 +262,13 @@ def _words(store: PassageStore) -> None:
 
 
 def _within(store: PassageStore) -> None:
-    store.add([stored("a", "aspirin", "warfarin"), stored("b", "aspirin aspirin"), stored("c", "nothing")])
+    store.add(
+        [
+            build_stored_document("a", "aspirin", "warfarin"),
+            build_stored_document("b", "aspirin aspirin"),
+            build_stored_document("c", "nothing"),
+        ]
+    )
     everywhere = {hit.passage.id: hit.score for hit in store.search_words("aspirin", 9, Scope())}
     hits = store.search_words("aspirin", 9, Scope(), within=["a#0", "a#1", "c#0", "unknown#0"])
     require({hit.passage.id: hit.score for hit in hits} == {"a#0": everywhere["a#0"]}, "within limits, not the IDF")
@@ -260,7 +278,12 @@ def _within(store: PassageStore) -> None:
 def _ties(store: PassageStore) -> None:
     names = [f"tie{(i * 37) % 200:03d}" for i in range(200)]
     for first in range(0, 200, 50):
-        store.add([stored(name, "aspirin", vectors=[[0.1, 0.7, 0.3, 0.9]]) for name in names[first : first + 50]])
+        store.add(
+            [
+                build_stored_document(name, "aspirin", vectors=[[0.1, 0.7, 0.3, 0.9]])
+                for name in names[first : first + 50]
+            ]
+        )
     wanted = [f"tie{i:03d}#0" for i in range(5)]
     require(_ids(store.search_words("aspirin", 5, Scope())) == wanted, "equal BM25 scores go by passage id")
     vector = np.asarray([0.3, 0.1, 0.7, 0.2], dtype=np.float32)
@@ -270,12 +293,12 @@ def _ties(store: PassageStore) -> None:
 def _scoped(store: PassageStore) -> None:
     store.add(
         [
-            stored("paper", "aspirin", date="2015"),
-            stored("undated", "aspirin"),
-            stored("later", "aspirin", date="2016-01-01"),
-            stored("none", "aspirin", date="2014", patient="none"),
-            stored("anna", "aspirin", date="2015-12-31", patient="anna"),
-            stored("annabel", "aspirin", date="2015-06", patient="annabel"),
+            build_stored_document("paper", "aspirin", date="2015"),
+            build_stored_document("undated", "aspirin"),
+            build_stored_document("later", "aspirin", date="2016-01-01"),
+            build_stored_document("none", "aspirin", date="2014", patient="none"),
+            build_stored_document("anna", "aspirin", date="2015-12-31", patient="anna"),
+            build_stored_document("annabel", "aspirin", date="2015-06", patient="annabel"),
         ]
     )
     literature = {"paper", "undated", "later"}
@@ -306,12 +329,16 @@ def _filtered(store: PassageStore) -> None:
     trial, review = "Randomized Controlled Trial", "Review"
     store.add(
         [
-            stored(
+            build_stored_document(
                 "trial", "aspirin", date="2015-06", metadata={"publication_types": [trial], "journal": "The Lancet"}
             ),
-            stored("review", "aspirin", date="2016", metadata={"publication_types": [review, "x"], "journal": "BMJ's"}),
-            stored("gone", "aspirin", date="2017-01-31", metadata={"publication_types": [trial], "retracted": True}),
-            stored("bare", "aspirin", metadata={"publication_types": "a string", "retracted": "no"}),
+            build_stored_document(
+                "review", "aspirin", date="2016", metadata={"publication_types": [review, "x"], "journal": "BMJ's"}
+            ),
+            build_stored_document(
+                "gone", "aspirin", date="2017-01-31", metadata={"publication_types": [trial], "retracted": True}
+            ),
+            build_stored_document("bare", "aspirin", metadata={"publication_types": "a string", "retracted": "no"}),
         ]
     )
     everything = ["bare#0", "gone#0", "review#0", "trial#0"]
@@ -361,8 +388,8 @@ def _strange(store: PassageStore) -> None:
         "%_",
         "🙂",
     ]
-    store.add([stored(name, "aspirin", "warfarin") for name in names])
-    store.add([stored(name, "warfarin", version="2") for name in names[::2]])
+    store.add([build_stored_document(name, "aspirin", "warfarin") for name in names])
+    store.add([build_stored_document(name, "warfarin", version="2") for name in names[::2]])
     wanted = sorted([f"{name}#0" for name in names] + [f"{name}#1" for name in names[1::2]])
     require(
         sorted(_ids(store.search_words("warfarin", 99, Scope()))) == [w for w in wanted if _has(w, names)], "odd ids"

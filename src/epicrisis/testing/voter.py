@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from epicrisis.prompts import unescape
 from epicrisis.protocols import ChatRequest
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.testing.reader import drawn
+from epicrisis.testing.reader import hash_to_unit_interval
 from epicrisis.testing.replies import fill
 
 _OPTION = re.compile(r"(?m)^([A-Z])\. (.*)$")
 
 
-def voter(beliefs: Mapping[str, Mapping[str, float]], *, first: float = 0.0, seed: int = 0) -> ScriptedModel:
+def build_voter(beliefs: Mapping[str, Mapping[str, float]], *, first: float = 0.0, seed: int = 0) -> ScriptedModel:
     """Of each question (by its text) the probability of each option's text; they add up to 1.
 
     With probability `first` it takes whatever option stands first instead. Deterministic in the seed, the request's own
@@ -35,10 +35,10 @@ def voter(beliefs: Mapping[str, Mapping[str, float]], *, first: float = 0.0, see
     def script(request: ChatRequest) -> str:
         question, letters = asked(request)
         place = (seed, request.seed, request.sample, question)
-        if drawn("first", *place) < first:
+        if hash_to_unit_interval("first", *place) < first:
             letter = min(letters.values())
         else:
-            letter = letters[_of(beliefs[question], drawn("belief", *place))]
+            letter = letters[_of(beliefs[question], hash_to_unit_interval("belief", *place))]
         return json.dumps(fill(request.schema or {"type": "object"}, {"found": True, "choice": letter}, "It is so."))
 
     def probabilities(request: ChatRequest) -> dict[str, float]:

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from epicrisis.testing.chat import words
-from epicrisis.testing.replies import text_of
+from epicrisis.testing.chat import count_words
+from epicrisis.testing.replies import content_text
 
-Overflow: TypeAlias = Literal["openai", "vllm", "vllm-0.16", "llama.cpp"]
+OverflowFormat: TypeAlias = Literal["openai", "vllm", "vllm-0.16", "llama.cpp"]
 """Who words the refusal of a prompt that is too long; vLLM changed its words with version 0.16."""
 
 DONE = b"data: [DONE]\n\n"
@@ -39,7 +39,7 @@ class WireReply:
     @property
     def tokens(self) -> tuple[int, int]:
         """Prompt and completion tokens."""
-        return words(self.prompt), words(self.text or "")
+        return count_words(self.prompt), count_words(self.text or "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,36 +68,36 @@ class WireResponse:
         return bool(self.repeated) or self.kind == "text/event-stream"
 
 
-def reply_to(body: Mapping[str, Any], text: str, model: str) -> WireReply:
+def build_reply(body: Mapping[str, Any], text: str, model: str) -> WireReply:
     """The reply of this text; it ends by length where it has more words than the request allows."""
-    pieces = pieces_of(text)
-    limit = limit_of(body) or len(pieces)
+    pieces = split_words(text)
+    limit = read_token_limit(body) or len(pieces)
     streams = bool(body.get("stream"))
     return WireReply(
         text="".join(pieces[:limit]),
         finish="stop" if limit >= len(pieces) else "length",
-        prompt=prompt_of(body),
+        prompt=read_prompt(body),
         model=model,
         streams=streams,
         tells_usage=not streams or bool((body.get("stream_options") or {}).get("include_usage")),
     )
 
 
-def limit_of(body: Mapping[str, Any]) -> int | None:
+def read_token_limit(body: Mapping[str, Any]) -> int | None:
     """The tokens that the reply may have, under the old name or the new."""
     return body.get("max_tokens") or body.get("max_completion_tokens")
 
 
-def prompt_of(body: Mapping[str, Any]) -> str:
+def read_prompt(body: Mapping[str, Any]) -> str:
     """The texts of all messages."""
-    return "\n".join(text_of(message.get("content")) for message in body.get("messages", ()))
+    return "\n".join(content_text(message.get("content")) for message in body.get("messages", ()))
 
 
-def healthy(reply: WireReply, usage: dict[str, Any] | None = None) -> WireResponse:
+def build_success(reply: WireReply, usage: dict[str, Any] | None = None) -> WireResponse:
     """The reply whole, or as a stream of a word an event. `usage`: what stands there instead of the true usage."""
     prompt, completion = reply.tokens
     if usage is None:
-        usage = {"usage": usage_of(prompt, completion)}
+        usage = {"usage": build_usage(prompt, completion)}
     stated = usage.get("usage") or {}
     told = reply.tells_usage and (stated.get("prompt_tokens"), stated.get("completion_tokens")) == reply.tokens
     if not reply.streams:
@@ -106,14 +106,14 @@ def healthy(reply: WireReply, usage: dict[str, Any] | None = None) -> WireRespon
         body = _head(reply, "chat.completion") | {"choices": [choice] if reply.choices else []} | usage
         return WireResponse(200, (json.dumps(body).encode(),), tokens=reply.tokens, told=told)
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": None if reply.text is None else ""}]
-    deltas += [{"content": piece} for piece in pieces_of(reply.text or "")]
+    deltas += [{"content": piece} for piece in split_words(reply.text or "")]
     events = [_delta(reply, delta) for delta in deltas] + [_delta(reply, {}, reply.finish)] if reply.choices else []
     if reply.tells_usage and usage:
-        events.append(event_of(_head(reply, "chat.completion.chunk") | {"choices": []} | usage))
+        events.append(build_event(_head(reply, "chat.completion.chunk") | {"choices": []} | usage))
     return WireResponse(200, (*events, DONE), "text/event-stream", tokens=reply.tokens, told=told)
 
 
-def error(
+def build_error(
     status: int,
     message: str,
     kind: str | None,
@@ -123,15 +123,19 @@ def error(
     **more: Any,
 ) -> WireResponse:
     """An error in OpenAI's form; `more`: further fields of it."""
-    return whole({"error": {"message": message, "type": kind, "param": None, "code": code} | more}, status, headers)
+    return build_json_response(
+        {"error": {"message": message, "type": kind, "param": None, "code": code} | more}, status, headers
+    )
 
 
-def whole(data: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> WireResponse:
+def build_json_response(
+    data: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None
+) -> WireResponse:
     """JSON data, behind its length."""
     return WireResponse(status, (json.dumps(data).encode(),), headers=headers or {})
 
 
-def unsupported(body: Mapping[str, Any], refuses: Set[str]) -> WireResponse | None:
+def refuse_unsupported(body: Mapping[str, Any], refuses: Set[str]) -> WireResponse | None:
     """The refusal of a parameter, as OpenAI's reasoning models and old servers refuse it; None where all are taken."""
     for name in sorted(refuses & body.keys()):
         value, code = body[name], None
@@ -147,47 +151,47 @@ def unsupported(body: Mapping[str, Any], refuses: Set[str]) -> WireResponse | No
             )
         else:
             message = f"Unrecognized request argument supplied: {name}"
-        return error(400, message, "invalid_request_error", code, param=name)
+        return build_error(400, message, "invalid_request_error", code, param=name)
     return None
 
 
-def overflow(form: Overflow, prompt_tokens: int, window: int, reply_tokens: int = 0) -> WireResponse:
+def build_overflow_error(form: OverflowFormat, prompt_tokens: int, window: int, reply_tokens: int = 0) -> WireResponse:
     """The refusal of a prompt (with room for its reply) that exceeds the window, in one of four forms."""
     asked = prompt_tokens + reply_tokens
     longest = f"This model's maximum context length is {window} tokens. However, "
     match form:
         case "openai":
             message = f"{longest}your messages resulted in {asked} tokens. Please reduce the length of the messages."
-            return error(400, message, "invalid_request_error", "context_length_exceeded", param="messages")
+            return build_error(400, message, "invalid_request_error", "context_length_exceeded", param="messages")
         case "llama.cpp":
             message = (
                 f"request ({asked} tokens) exceeds the available context size ({window} tokens), try increasing it"
             )
             inner = {"code": 400, "message": message, "type": "exceed_context_size_error"}
             inner |= {"n_prompt_tokens": asked, "n_ctx": window}
-            return whole({"error": inner}, 400)
+            return build_json_response({"error": inner}, 400)
         case "vllm":
             message = (
                 f"{longest}you requested {asked} tokens ({prompt_tokens} in the messages, {reply_tokens} in the "
                 "completion). Please reduce the length of the messages or completion."
             )
             flat = {"object": "error", "message": message, "type": "BadRequestError", "param": None, "code": 400}
-            return whole(flat, 400)
+            return build_json_response(flat, 400)
         case _:
             message = (
                 f"You passed {prompt_tokens} input tokens and requested {reply_tokens} output tokens. However, the "
                 f"model's context length is only {window} tokens, resulting in a maximum input length of "
                 f"{max(0, window - reply_tokens)} tokens. Please reduce the length of the input prompt."
             )
-            return error(400, message, "BadRequestError", 400, param="input_tokens")
+            return build_error(400, message, "BadRequestError", 400, param="input_tokens")
 
 
-def pieces_of(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """The words, each with the blanks before it."""
     return re.findall(r"\s*\S+|\s+$", text)
 
 
-def usage_of(prompt: int, completion: int) -> dict[str, Any]:
+def build_usage(prompt: int, completion: int) -> dict[str, Any]:
     """The usage of so many tokens."""
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
@@ -198,9 +202,9 @@ def _head(reply: WireReply, kind: str) -> dict[str, Any]:
 
 def _delta(reply: WireReply, delta: Mapping[str, Any], finish: str | None = None) -> bytes:
     choice = {"index": 0, "delta": delta, "finish_reason": finish}
-    return event_of(_head(reply, "chat.completion.chunk") | {"choices": [choice]})
+    return build_event(_head(reply, "chat.completion.chunk") | {"choices": [choice]})
 
 
-def event_of(data: Mapping[str, Any]) -> bytes:
+def build_event(data: Mapping[str, Any]) -> bytes:
     """One event of a stream."""
     return b"data: " + json.dumps(data).encode() + b"\n\n"

@@ -9,8 +9,15 @@ import pytest
 
 from epicrisis.evaluation.analysis.statistics import Interval, Mean, wilson
 from epicrisis.evaluation.analysis.table import Table
-from epicrisis.evaluation.grading.correctness import EXAMPLES, SCORED, WROTE, Marking, open_cases
-from epicrisis.evaluation.grading.correctness_tables import OF_DECIDED, SHARE, conclusions, remarks, share, tables
+from epicrisis.evaluation.grading.correctness import EXAMPLES, SCORED, WROTE, CorrectnessGrades, read_open_cases
+from epicrisis.evaluation.grading.correctness_tables import (
+    OF_DECIDED,
+    SHARE,
+    correct_share,
+    correctness_conclusions,
+    correctness_remarks,
+    correctness_tables,
+)
 from tests.support.correctness_marks import RIGHT, folder_of, marking, run_of
 from tests.support.grading import questions, record
 
@@ -21,14 +28,14 @@ def of(table: Table, *columns: str) -> list[tuple[object, ...]]:
 
 def test_a_judges_share_has_wilsons_interval_and_its_states_stand_apart(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", [RIGHT] * 10 + ["abstained", "unparsed", "failed"])
-    answers, marks = tables({"qwen": marking(run, one="cccccii?uf...")})
+    answers, marks = correctness_tables({"qwen": marking(run, one="cccccii?uf...")})
     assert of(answers, "asked", "answered", "abstained", "unparsed", "failed") == [(13, 10, 1, 1, 1)]
     (row,) = of(marks, "judge", "correct", "incorrect", "cannot be said", "unreadable", "call failed", "not marked")
     assert row == ("one", 5, 2, 1, 1, 1, 0)
     # Of 13 three have no score: the failed case, and two without a verdict.
     assert marks.column(SHARE) == (Mean(0.5, wilson(5, 10), 10, 3),)
     assert marks.column(OF_DECIDED) == (Mean(5 / 7, wilson(5, 7), 7, 6),)
-    (said,) = conclusions({"qwen": marking(run, one="cccccii?uf...")})
+    (said,) = correctness_conclusions({"qwen": marking(run, one="cccccii?uf...")})
     assert said == "qwen, by one: 50.0 % of 10 are correct (95 % interval 23.7 to 76.3)."
 
 
@@ -36,27 +43,29 @@ def test_arms_stand_apart_and_in_one_order(tmp_path: Path) -> None:
     lines = [record(each, arm, RIGHT) for arm in ("rag", "brief-context") for each in questions(4)]
     run = folder_of(tmp_path / "run", lines)
     made = marking(run, one="ccciiiic")
-    found = of(tables({"qwen": made})[1], "arm", "correct", "incorrect")
+    found = of(correctness_tables({"qwen": made})[1], "arm", "correct", "incorrect")
     assert found == [("brief-context", 1, 3), ("rag", 3, 1)]
-    assert found == of(tables({"qwen": replace(made, cases=made.cases[::-1])})[1], "arm", "correct", "incorrect")
+    assert found == of(
+        correctness_tables({"qwen": replace(made, cases=made.cases[::-1])})[1], "arm", "correct", "incorrect"
+    )
     # Both arms together: each question stands twice, so whole questions are resampled.
-    whole = share(made, "right")
+    whole = correct_share(made, "right")
     assert whole is not None
     assert (whole.value, whole.n) == (0.5, 8)
     assert whole.interval != wilson(4, 8)
 
 
 def test_nobody_marked_it_yet(tmp_path: Path) -> None:
-    made = Marking(open_cases(run_of(tmp_path / "run", [RIGHT, "failed"])))
-    assert [table.title for table in tables({"qwen": made})] == ["How the open questions ended"]
-    assert conclusions({"qwen": made}) == ()
+    made = CorrectnessGrades(read_open_cases(run_of(tmp_path / "run", [RIGHT, "failed"])))
+    assert [table.title for table in correctness_tables({"qwen": made})] == ["How the open questions ended"]
+    assert correctness_conclusions({"qwen": made}) == ()
     nothing = marking(run_of(tmp_path / "none", ["failed"]), one=".")
-    assert of(tables({"qwen": nothing})[1], SHARE, OF_DECIDED, "not marked") == [(None, None, 0)]
+    assert of(correctness_tables({"qwen": nothing})[1], SHARE, OF_DECIDED, "not marked") == [(None, None, 0)]
 
 
 def test_the_majority_has_a_row_and_its_ties_are_no_marks(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", [RIGHT] * 6)
-    marks = tables({"qwen": marking(run, a="cciiuc", b="cici?c", c="ci?c?u")})[1]
+    marks = correctness_tables({"qwen": marking(run, a="cciiuc", b="cici?c", c="ci?c?u")})[1]
     columns = ("judge", "correct", "incorrect", "cannot be said", "no majority")
     # By case: ccc, cii, ic?, iic, u??, ccu.
     assert of(marks, *columns) == [
@@ -65,7 +74,7 @@ def test_the_majority_has_a_row_and_its_ties_are_no_marks(tmp_path: Path) -> Non
         ("c", 2, 1, 2, None),
         ("majority of 3 judges", 2, 2, 1, 1),
     ]
-    two = tables({"qwen": marking(run, a="cciiuc", b="cici?c")})[1]
+    two = correctness_tables({"qwen": marking(run, a="cciiuc", b="cici?c")})[1]
     assert of(two, *columns)[-1] == ("majority of 2 judges", 2, 1, 0, 3)
     assert two.column(SHARE)[-1] == Mean(2 / 3, wilson(2, 3), 3, 3)
     assert any("more than half of all" in note for note in two.notes)
@@ -75,7 +84,7 @@ def test_kappa_and_alpha_of_two_judges_are_those_worked_out_by_hand(tmp_path: Pa
     # 4 both correct, 2 correct and incorrect, 1 the other way, 3 both incorrect; one that the second could not read.
     run = run_of(tmp_path / "run", [RIGHT] * 11)
     made = {"qwen": marking(run, a="cccccc" + "iiii" + "c", b="cccciic" + "iii" + "u")}
-    agreed = tables(made)[2]
+    agreed = correctness_tables(made)[2]
     ((judges, n, answers, raw, kappa, alpha),) = of(
         agreed, "judges", "n judges", "answers", "agreement", "Cohen's kappa", "Krippendorff's alpha"
     )
@@ -90,12 +99,14 @@ def test_kappa_and_alpha_of_two_judges_are_those_worked_out_by_hand(tmp_path: Pa
         (interval,) = agreed.column(name)
         assert isinstance(interval, Interval)
         assert interval.low < value < interval.high
-    assert conclusions(made)[-1] == "qwen: a and b agree on 70.0 % of 10 answers (Krippendorff's alpha 0.42)."
+    assert (
+        correctness_conclusions(made)[-1] == "qwen: a and b agree on 70.0 % of 10 answers (Krippendorff's alpha 0.42)."
+    )
 
 
 def test_alpha_of_three_judges_is_that_worked_out_by_hand(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", [RIGHT] * 4)
-    agreed = tables({"qwen": marking(run, a="ccic", b="ccii", c="ciii")})[2]
+    agreed = correctness_tables({"qwen": marking(run, a="ccic", b="ccii", c="ciii")})[2]
     rows = of(agreed, "judges", "n judges", "Cohen's kappa", "Krippendorff's alpha")
     assert [row[0] for row in rows] == ["a and b", "a and c", "b and c", "all"]
     # Six of each word; in two of the four answers one judge differs from two: 4 / 12 observed, 72 / 132 expected.
@@ -109,7 +120,7 @@ def test_agreement_resamples_whole_questions(tmp_path: Path) -> None:
     once = run_of(tmp_path / "once", [RIGHT] * 13)
     often = run_of(tmp_path / "often", [RIGHT] * 13, ("r1", "r2", "r3", "r4"))
     repeated = {name: "".join(4 * letter for letter in each) for name, each in letters.items()}
-    one, four = (tables({"m": each})[2] for each in (marking(once, **letters), marking(often, **repeated)))
+    one, four = (correctness_tables({"m": each})[2] for each in (marking(once, **letters), marking(often, **repeated)))
     assert (one.column("answers"), four.column("answers")) == ((13,), (52,))
     assert one.column("Cohen's kappa") == pytest.approx(four.column("Cohen's kappa"))
     assert one.column("kappa interval") == four.column("kappa interval")
@@ -122,20 +133,20 @@ def test_a_judge_with_a_part_in_the_answers_is_warned_of(tmp_path: Path) -> None
         models={WROTE: frozenset(["org/Qwen"]), SCORED: frozenset(), EXAMPLES: frozenset(["teacher"])},
         unknown=True,
     )
-    warnings = [sentence for sentence in conclusions({"m": made}) if "P11" in sentence]
+    warnings = [sentence for sentence in correctness_conclusions({"m": made}) if "P11" in sentence]
     assert [sentence.split(":")[:2] for sentence in warnings] == [
         ["Warning", " qwen judges answers and wrote them"],
         ["Warning", " teacher judges answers and wrote the examples shown for them"],
         ["Who wrote some of the examples that were shown is not known", " see that no judge did (errata P11)."],
     ]
-    assert set(warnings) <= set(tables({"m": made})[1].notes)
-    assert set(warnings) <= set(remarks(made))
+    assert set(warnings) <= set(correctness_tables({"m": made})[1].notes)
+    assert set(warnings) <= set(correctness_remarks(made))
 
 
 def test_remarks_say_what_right_means_and_what_has_no_score(tmp_path: Path) -> None:
     made = marking(run_of(tmp_path / "run", [RIGHT] * 5), one="cc?ui", two="cc?ic")
-    (note,) = remarks(made)
+    (note,) = correctness_remarks(made)
     assert "by majority of 2 judges" in note
     assert "Of 5 answers it cannot be said of 1" in note
     assert "2 have no verdict" in note
-    assert "by one. Of 5 answers" in remarks(made, "one")[0]
+    assert "by one. Of 5 answers" in correctness_remarks(made, "one")[0]

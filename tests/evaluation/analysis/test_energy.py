@@ -15,7 +15,7 @@ from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.experiments.run_findings import read_findings
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.evaluation.runs.energy import EquipmentEnergy, SessionEnergy
-from epicrisis.evaluation.runs.outcomes import read_records
+from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.recorded_run import open_runs
 from epicrisis.evaluation.runs.run_folder import MANIFEST, RECORDS, Run, read_manifest, write_manifest
 from tests.support.correctness_marks import RIGHT, WRONG, marked_by, run_of
@@ -169,7 +169,7 @@ def with_arms(path: Path, *parts: EquipmentEnergy, seconds: Mapping[str, float])
         name="integration",
         arguments={"arms": [*seconds], "protocol": "corrected"},
     )
-    records = [dict(record) for record in read_records(path / RECORDS)]
+    records = [record.to_json() for record in read_records(path / RECORDS)]
     for record in records:
         record["answer"]["usage"]["seconds"] = seconds[record["condition"]["arm"]]
     (path / RECORDS).write_text("".join(f"{json.dumps(record)}\n" for record in records), "utf-8")

@@ -12,16 +12,16 @@ from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.grading.case_outcomes import ENDINGS, Ending
 from epicrisis.evaluation.grading.measure_tables import (
     MeasuredRow,
+    case_score,
     distribution_table,
+    group_rows,
     lengths_table,
-    measures_of,
-    metrics_of,
-    pooled,
-    rows_by,
-    score,
-    table,
+    list_metrics,
+    metrics_table,
+    pooled_table,
+    select_measures,
 )
-from epicrisis.evaluation.grading.run_measures import Measured
+from epicrisis.evaluation.grading.run_measures import MeasuredCase
 from epicrisis.types import QuestionForm
 
 JUDGE, FAITHFUL = "judge-correctness[m]", "judge-faithfulness[m]"
@@ -39,7 +39,7 @@ def case(
     category: str = "",
     form: QuestionForm = "open",
     **values: float,
-) -> Measured:
+) -> MeasuredCase:
     condition: dict[str, str | int] = {
         "arm": arm,
         "set": "s",
@@ -50,7 +50,9 @@ def case(
     }
     short = {"judge": JUDGE, "faithful": FAITHFUL}
     named = {short.get(name, name.replace("_", "-")): value for name, value in values.items()}
-    return Measured(f"{question} {arm}", question, condition, ending, named, {}, form, category, patient, unanswerable)
+    return MeasuredCase(
+        f"{question} {arm}", question, condition, ending, named, {}, form, category, patient, unanswerable
+    )
 
 
 def told(made: Table, row: int = 0) -> dict[str, Any]:
@@ -70,7 +72,7 @@ def told(made: Table, row: int = 0) -> dict[str, Any]:
     ],
 )
 def test_empty_refused_and_wrong_are_three_things(ending: Ending, value: float | None) -> None:
-    assert score(case(ending=ending, judge=0.75), JUDGE) == value
+    assert case_score(case(ending=ending, judge=0.75), JUDGE) == value
 
 
 @pytest.mark.parametrize("ending", ["abstained", "unparsed"])
@@ -84,11 +86,11 @@ def test_who_says_nothing_is_not_right_and_contradicts_nothing(ending: Ending) -
         "judge-completeness[m]",
     )
     none = ("numbers-f1", "bertscore-f1[b]", "nli-non-contradiction[n]", FAITHFUL, "judge-faithful-to-notes[m]")
-    assert {score(case(ending=ending), name) for name in zero} == {0.0}
-    assert {score(case(ending=ending), name) for name in none} == {None}
-    assert score(case(ending=ending, form="choice"), "accuracy") == 0.0
-    assert score(case(ending=ending), "accuracy") is None
-    assert score(case(ending=ending, unanswerable=True), JUDGE) is None
+    assert {case_score(case(ending=ending), name) for name in zero} == {0.0}
+    assert {case_score(case(ending=ending), name) for name in none} == {None}
+    assert case_score(case(ending=ending, form="choice"), "accuracy") == 0.0
+    assert case_score(case(ending=ending), "accuracy") is None
+    assert case_score(case(ending=ending, unanswerable=True), JUDGE) is None
 
 
 def test_questions_that_no_note_answers_are_in_no_difference() -> None:
@@ -103,7 +105,7 @@ def test_questions_that_no_note_answers_are_in_no_difference() -> None:
         case("a", "full", judge=0.5, patient="p"),
         *(case(f"n{i}", "full", unanswerable=True, patient=f"p{i}", abstained_rightly=0.0) for i in range(9)),
     ]
-    made = table("T", ("arm",), [MeasuredRow(("rag-5",), mine, other)], baseline="full")
+    made = metrics_table("T", ("arm",), [MeasuredRow(("rag-5",), mine, other)], baseline="full")
     found, abstained = told(made)["difference to full"], told(made)["abstained rightly"]
     assert (found.value, found.n) == (0.0, 1)
     assert (abstained.value, abstained.n) == (1.0, 9)
@@ -112,14 +114,16 @@ def test_questions_that_no_note_answers_are_in_no_difference() -> None:
 def test_answers_that_a_metric_has_not_scored_are_told_and_none_at_all_is_no_zero() -> None:
     half = [case("a", judge=1.0), case("b"), case("c", ending="abstained")]
     never = [case("a", "none"), case("b", "none"), case("c", "none", "abstained")]
-    made = table("T", ("arm",), [MeasuredRow(("rag-5",), half), MeasuredRow(("none",), never, half)], baseline="rag-5")
+    made = metrics_table(
+        "T", ("arm",), [MeasuredRow(("rag-5",), half), MeasuredRow(("none",), never, half)], baseline="rag-5"
+    )
     assert told(made)["answered, not scored"] == f"1 by {JUDGE}"
     assert told(made)[JUDGE].value == 0.5
     assert told(made, 1)["answered, not scored"] == f"2 by {JUDGE}"
     assert told(made, 1)[JUDGE] is None, "one that abstained would be all of its mean"
     assert told(made, 1)["difference to rag-5"] is None
     assert any("rather too low" in note for note in made.notes)
-    whole = table(
+    whole = metrics_table(
         "T", ("arm",), [MeasuredRow(("x",), [case(judge=1.0), case("n", judge=1.0, numbers_f1=1.0)])], baseline="y"
     )
     assert "answered, not scored" not in whole.columns, "not every right answer has a number"
@@ -130,13 +134,13 @@ def test_the_questions_of_a_patient_are_one_cluster() -> None:
         [case(str(i), arm, patient=f"p{i % 4}", judge=worth, faithful=i / 20) for i in range(20)]
         for arm, worth in (("rag-5", 1.0), ("full", 0.0))
     )
-    made = table("T", ("arm",), [MeasuredRow(("rag-5",), mine, other)], baseline="full")
+    made = metrics_table("T", ("arm",), [MeasuredRow(("rag-5",), mine, other)], baseline="full")
     found = told(made)["difference to full"]
     assert (found.n, found.clusters, told(made)[PATIENTS]) == (20, 4, 4)
     assert found.p == pytest.approx(2 / 2**4)
     assert "of 20 questions" not in str(made.notes)
     assert "with 20 questions of 4 patients" in conclusions(made)[0]
-    alone = table(
+    alone = metrics_table(
         "T", ("arm",), [MeasuredRow(("rag-5",), [case(str(i), faithful=i / 20) for i in range(20)])], baseline="full"
     )
     by_patient, by_question = (told(each)[FAITHFUL].interval for each in (made, alone))
@@ -146,7 +150,7 @@ def test_the_questions_of_a_patient_are_one_cluster() -> None:
 
 
 def test_pooled_is_one_score_a_case_whatever_its_form() -> None:
-    def arm(name: str, choice: float, judge: float) -> list[Measured]:
+    def arm(name: str, choice: float, judge: float) -> list[MeasuredCase]:
         return [
             case("a", name, form="choice", accuracy=choice, patient="p", evidence_recall=1.0),
             case("b", name, judge=judge, token_f1=0.1, faithful=0.2, patient="p"),
@@ -155,7 +159,7 @@ def test_pooled_is_one_score_a_case_whatever_its_form() -> None:
         ]
 
     full, rag = arm("full", 0.0, 0.5), arm("rag-5", 1.0, 0.75)
-    made = pooled(
+    made = pooled_table(
         "T",
         ("arm",),
         [MeasuredRow(("full",), full), MeasuredRow(("rag-5",), rag, full)],
@@ -183,17 +187,19 @@ def test_pooled_is_one_score_a_case_whatever_its_form() -> None:
 
 
 def test_the_first_metric_there_is_tests_the_arms_and_what_a_record_has_is_none() -> None:
-    assert metrics_of([case(token_f1=1, judge=0.5, evidence_recall=1, meteor=0.1)]) == (JUDGE, "token-f1", "meteor")
-    assert measures_of(MeasuredRow((), [case(token_f1=1), case(judge=0.5)])) == (JUDGE,)
-    assert measures_of(MeasuredRow((), [case(meteor=1.0)])) == ()
+    assert list_metrics([case(token_f1=1, judge=0.5, evidence_recall=1, meteor=0.1)]) == (JUDGE, "token-f1", "meteor")
+    assert select_measures(MeasuredRow((), [case(token_f1=1), case(judge=0.5)])) == (JUDGE,)
+    assert select_measures(MeasuredRow((), [case(meteor=1.0)])) == ()
     half = MeasuredRow((), [case(token_f1=1, judge=0.5), case(form="choice", accuracy=1)], [case(token_f1=1)])
-    assert measures_of(half) == ("accuracy", "token-f1"), "what both sides were measured by"
+    assert select_measures(half) == ("accuracy", "token-f1"), "what both sides were measured by"
 
 
 def test_a_row_has_its_endings_its_means_and_its_difference() -> None:
     mine = [case("a", judge=1.0), case("b", judge=1.0), case("c", ending="over-window"), case("d", ending="abstained")]
     other = [case(each, "full-context", judge=0.0) for each in "abcd"]
-    made = table("T", ("arm",), [MeasuredRow(("rag-5",), mine, other), MeasuredRow(("full",), other)], baseline="full")
+    made = metrics_table(
+        "T", ("arm",), [MeasuredRow(("rag-5",), mine, other), MeasuredRow(("full",), other)], baseline="full"
+    )
     first = dict(zip(made.columns, made.rows[0], strict=True))
     assert (first["cases"], first["answered"], first["abstained"], first["over-window"]) == (4, 2, 1, 1)
     mean = first[JUDGE]
@@ -211,17 +217,17 @@ def test_a_row_has_its_endings_its_means_and_its_difference() -> None:
 def test_the_evidence_and_right_abstentions_have_columns_where_there_are_any() -> None:
     none = case("n", ending="abstained", unanswerable=True, abstained_rightly=1.0)
     rows = [MeasuredRow(("x",), [case(judge=1, evidence_recall=0.5), none])]
-    made = table("T", ("arm",), rows, baseline="full")
+    made = metrics_table("T", ("arm",), rows, baseline="full")
     evidence, abstained = (made.column(name)[0] for name in ("evidence recall", "abstained rightly"))
     assert isinstance(evidence, Mean)
     assert isinstance(abstained, Mean)
     assert (evidence.value, abstained.value) == (0.5, 1.0)
-    bare = table("T", ("arm",), [MeasuredRow(("x",), [case(judge=1)])], baseline="full")
+    bare = metrics_table("T", ("arm",), [MeasuredRow(("x",), [case(judge=1)])], baseline="full")
     assert not {"evidence recall", "abstained rightly"} & set(bare.columns)
 
 
 def test_rows_stand_by_length_and_are_compared_within_it() -> None:
-    made = rows_by(
+    made = group_rows(
         "m",
         [case(arm=arm, bin=bin, judge=1.0) for bin in ("16-32K", "0-8K") for arm in ("full-context", "rag-5")],
         ("bin",),

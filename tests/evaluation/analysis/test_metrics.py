@@ -12,28 +12,28 @@ from epicrisis.evaluation.analysis.statistics import Difference, Mean
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.grading.metric_tables import (
     _apart,
-    contradicted,
-    correlations,
-    endings,
-    judges_apart,
+    agreement_tables,
+    contradiction_table,
+    correlation_tables,
+    count_endings,
+    judge_disagreement_table,
     long_and_right,
-    missed,
-    on_numbers,
-    overview,
-    tables,
+    missed_table,
+    numbers_table,
+    overview_table,
     with_notes,
 )
-from epicrisis.evaluation.grading.run_measures import Measured
+from epicrisis.evaluation.grading.run_measures import MeasuredCase
 from epicrisis.types import QuestionForm
 
 ONE, TWO = "judge-correctness[one]", "judge-correctness[two]"
 CONSISTENT, METEOR, FAITHFUL = "nli-non-contradiction[nli]", "meteor[exact+stem]", "judge-faithfulness[one]"
 
 
-def case(i: int, values: Mapping[str, float], **more: Any) -> Measured:
+def case(i: int, values: Mapping[str, float], **more: Any) -> MeasuredCase:
     condition = more.pop("condition", {"arm": "include-all", "tokens": 20_000})
     made: dict[str, Any] = {"ending": "answered", **more}
-    return Measured(f"q{i}:h {condition}", f"q{i}:h", condition, values=values, **made)
+    return MeasuredCase(f"q{i}:h {condition}", f"q{i}:h", condition, values=values, **made)
 
 
 def rows(table: Table) -> dict[Any, dict[str, Any]]:
@@ -42,7 +42,7 @@ def rows(table: Table) -> dict[Any, dict[str, Any]]:
 
 def test_the_matrix_and_the_pairs_are_of_what_both_have_scored() -> None:
     cases = [case(i, {ONE: i / 10, METEOR: 1 - i / 10, **({TWO: i / 10} if i % 2 else {})}) for i in range(10)]
-    matrix, by_pair = correlations(cases, "all")
+    matrix, by_pair = correlation_tables(cases, "all")
     assert matrix.columns == ("metric", "n", "not scored", ONE, TWO, METEOR)
     assert rows(matrix)[ONE][METEOR] == pytest.approx(-1)
     assert rows(matrix)[METEOR][ONE] == rows(matrix)[ONE][METEOR]
@@ -72,7 +72,7 @@ def test_cases_of_no_open_answer_and_of_settings_without_notes_are_left_out() ->
 def test_contradicted_and_correct_is_counted_by_judge() -> None:
     cases = [case(i, {CONSISTENT: 0.2, ONE: 1.0 if i < 3 else 0.5, TWO: 0.75}) for i in range(5)]
     cases += [case(5, {CONSISTENT: 0.3, ONE: 1.0}), case(6, {ONE: 1.0})]
-    told = rows(contradicted(cases))
+    told = rows(contradiction_table(cases))
     assert (told["one"]["n"], told["one"]["not scored by both"], told["one"]["disagree"]) == (6, 1, 3)
     assert (told["two"]["n"], told["two"]["disagree"]) == (5, 5)
     assert told["one"]["examples"] == "q0, q1, q2"
@@ -82,7 +82,7 @@ def test_contradicted_and_correct_is_counted_by_judge() -> None:
 
 def test_judges_apart_by_half_are_counted_and_the_milder_is_named() -> None:
     cases = [case(i, {ONE: 1.0, TWO: 0.5 if i < 4 else 0.75}) for i in range(12)]
-    (row,) = rows(judges_apart(cases)).values()
+    (row,) = rows(judge_disagreement_table(cases)).values()
     assert (row["apart"], row["judge higher"], row["other higher"], row["n"]) == (4, 4, 0, 12)
     difference = row["difference of the judges"]
     assert isinstance(difference, Difference)
@@ -93,7 +93,7 @@ def test_judges_apart_by_half_are_counted_and_the_milder_is_named() -> None:
 def test_what_a_metric_misses_and_what_it_rewards_have_their_examples() -> None:
     cases = [case(i, {ONE: 1.0, METEOR: 0.1, FAITHFUL: 0.9}) for i in range(4)]
     cases += [case(4, {ONE: 0.0, METEOR: 0.9, FAITHFUL: 0.0}), case(5, {ONE: 1.0, METEOR: 0.5}), case(6, {METEOR: 0.1})]
-    told = {row[1]: dict(zip(missed(cases).columns, row, strict=True)) for row in missed(cases).rows}
+    told = {row[1]: dict(zip(missed_table(cases).columns, row, strict=True)) for row in missed_table(cases).rows}
     assert (told[METEOR]["correct"], told[METEOR]["of these low"], told[METEOR]["examples"]) == (5, 4, "q0, q1, q2")
     assert (told[METEOR]["wrong"], told[METEOR]["of these high"], told[METEOR]["examples of these"]) == (1, 1, "q4")
     assert (told[FAITHFUL]["of these low"], told[FAITHFUL]["not scored by both"]) == (0, 2)
@@ -104,7 +104,7 @@ def test_what_a_metric_misses_and_what_it_rewards_have_their_examples() -> None:
 def test_a_metric_that_is_blind_to_numbers_is_at_chance() -> None:
     cases = [case(i, {"numbers": float(i % 2), METEOR: 0.8, ONE: float(i % 2)}) for i in range(10)]
     precise = {"numbers-recall": 1.0, "numbers-precision": 0.5, "numbers-f1": 2 / 3, METEOR: 0.8}
-    told = rows(on_numbers([*cases, case(10, {METEOR: 0.1}), case(11, precise)]))
+    told = rows(numbers_table([*cases, case(10, {METEOR: 0.1}), case(11, precise)]))
     assert told[METEOR]["tells them apart"] == 0.5
     assert told[ONE]["tells them apart"] == 1.0
     assert (told[ONE]["n right"], told[ONE]["n wrong"], told[ONE]["not scored"]) == (5, 5, 1)
@@ -119,19 +119,19 @@ def test_the_overview_tells_why_a_value_is_missing() -> None:
         case(2, {}, states={ONE: "unparsed"}),
         case(3, {}),
     ]
-    told = rows(overview([*cases, case(4, {}, ending="empty")]))[ONE]
+    told = rows(overview_table([*cases, case(4, {}, ending="empty")]))[ONE]
     assert (told["n"], told["no value"], told["call failed"], told["not measured"]) == (1, 1, 1, 1)
-    assert dict(endings([*cases, case(4, {}, ending="empty")])) == {"answered": 4, "empty": 1}
+    assert dict(count_endings([*cases, case(4, {}, ending="empty")])) == {"answered": 4, "empty": 1}
 
 
 def test_each_set_and_form_has_tables_of_its_own() -> None:
-    def some(name: str, form: QuestionForm, first: int) -> list[Measured]:
+    def some(name: str, form: QuestionForm, first: int) -> list[MeasuredCase]:
         return [
             case(first + i, {ONE: i / 4, TWO: 0.5}, form=form, condition={"arm": "include-all", "set": name})
             for i in range(4)
         ]
 
-    made = tables([*some("a", "open", 0), *some("b", "open", 10), *some("b", "extractive", 20)])
+    made = agreement_tables([*some("a", "open", 0), *some("b", "open", 10), *some("b", "extractive", 20)])
     apart = {each.title: each.rows[0][2] for each in made if each.title.startswith("Judges that disagree")}
     assert apart == {f"Judges that disagree: {of}": 4 for of in ("a", "b, open answers", "b, extractive answers")}
     assert sum(each.title == "Correlations of the metrics: a, all settings that show notes" for each in made) == 1
@@ -139,14 +139,14 @@ def test_each_set_and_form_has_tables_of_its_own() -> None:
 
 def test_patients_are_the_clusters_where_there_are_some() -> None:
     cases = [case(i, {ONE: i / 12, TWO: 1 - i / 12}, patient=f"p{i % 3}") for i in range(12)]
-    assert correlations(cases, "all")[1].column("clusters") == (3,)
-    (difference,) = judges_apart(cases).column("difference of the judges")
+    assert correlation_tables(cases, "all")[1].column("clusters") == (3,)
+    (difference,) = judge_disagreement_table(cases).column("difference of the judges")
     assert isinstance(difference, Difference)
     assert (difference.n, difference.clusters) == (12, 3)
 
 
 def test_a_metric_whose_values_crowd_is_not_held_against_thresholds() -> None:
-    made = missed([case(i, {ONE: 0.0, METEOR: 0.1, "bertscore-f1[b]": 0.9}) for i in range(3)])
+    made = missed_table([case(i, {ONE: 0.0, METEOR: 0.1, "bertscore-f1[b]": 0.9}) for i in range(3)])
     assert made.column("metric") == (METEOR,)
     assert any("bertscore-f1" in note for note in made.notes)
 
@@ -162,8 +162,8 @@ def test_pairs_told_apart_by_ranks_are_those_of_all_pairs() -> None:
 
 
 def test_tables_that_have_no_row_are_left_out() -> None:
-    assert tables([case(0, {}, ending="empty")]) == ()
-    titles = [each.title for each in tables([case(i, {ONE: i / 4, TWO: 0.5, METEOR: 0.5}) for i in range(5)])]
+    assert agreement_tables([case(0, {}, ending="empty")]) == ()
+    titles = [each.title for each in agreement_tables([case(i, {ONE: i / 4, TWO: 0.5, METEOR: 0.5}) for i in range(5)])]
     assert "Judges that disagree" in titles
     assert "Answers with numbers" not in titles
     assert "Contradicted by NLI and correct by the judge" not in titles

@@ -247,7 +247,7 @@ def test_radqa_keeps_what_no_report_answers_and_tells_it(tmp_path: Path) -> None
     put(tmp_path / "train.json", radqa())
     put(tmp_path / "dev.json", radqa("542"))
     records = load_records(tmp_path)
-    assert [(q.id, q.gold, q.also, q.category) for q in records.questions[:3]] == [
+    assert [(q.id, q.gold, q.other_answers, q.category) for q in records.questions[:3]] == [
         ("541_O_1", "small left pleural effusion", ("effusion",), ""),
         ("541_O_2", "", (), "absence"),
         ("541_I_1", "Small left effusion", (), ""),
@@ -323,7 +323,7 @@ def test_cliniqg4qa_without_and_with_the_notes(tmp_path: Path) -> None:
     put(tmp_path / "test.final.json", article("Admission Date", paragraph))
     alone = load_records(tmp_path)
     (question,) = alone.questions
-    assert (question.gold, question.also) == ("heparin for five days", ("warfarin", "heparin"))
+    assert (question.gold, question.other_answers) == ("heparin for five days", ("warfarin", "heparin"))
     assert (question.patient, evident(alone)) == ("cliniqg4qa:1", {"1001": "heparin for five days"})
     table(tmp_path / "NOTEEVENTS.csv.gz", III, iii("5", "3", text.replace(". ", ".\n\n"), "Discharge summary"))
     linked = load_records(tmp_path, "cliniqg4qa", "table-1")

@@ -16,7 +16,7 @@ from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.prompts import unfence
-from epicrisis.protocols import ChatReply, ChatRequest, OnDelta
+from epicrisis.protocols import ChatReply, ChatRequest, DeltaCallback
 from epicrisis.testing.chat import ScriptedModel
 from tests.support.experiments import evidence, key_of, near, passage, questions, reader, row, run
 
@@ -32,7 +32,7 @@ class ByNeighbours(ScriptedModel):
         super().__init__(lambda _: "")
         self._among_random, self._among_retrieved = among_random, among_retrieved
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         items = unfence(request.messages[-1].content)
         model = self._among_random if any("Elsewhere" in item for item in items) else self._among_retrieved
         return await model.complete(request, on_delta)

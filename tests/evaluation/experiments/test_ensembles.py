@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.answering.voting import Voting
+from epicrisis.answering.voting import VotingOptions
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.grouping import STATES
 from epicrisis.evaluation.experiments import ensembles, medprompt, model_comparison
 from epicrisis.evaluation.experiments.ensembles import COT, SC, SHUFFLED, ZERO, VoteSampling
-from epicrisis.evaluation.runs.outcomes import read_records
+from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.protocols import ChatRequest
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.replies import fill
-from epicrisis.testing.voter import voter
+from epicrisis.testing.voter import build_voter
 from epicrisis.types import Example, Examples, Question
 from tests.support.experiments import row, run
 
@@ -33,7 +33,7 @@ def questions(n: int = N) -> list[Question]:
 def biased(asked: Sequence[Question], first: float) -> ScriptedModel:
     """Right but for a bias to what stands first."""
     beliefs = {q.text: {text: float(letter == q.gold) for letter, text in q.options.items()} for q in asked}
-    return voter(beliefs, first=first)
+    return build_voter(beliefs, first=first)
 
 
 def test_the_grid_has_one_case_a_condition_the_most_votes_first() -> None:
@@ -55,7 +55,7 @@ def test_the_grid_has_one_case_a_condition_the_most_votes_first() -> None:
     ]
     assert [case.treatment.seed for case in made[:2]] == [5, 6]
     shuffled = next(case for case in made if case.condition["arm"] == SHUFFLED)
-    assert shuffled.treatment.voting == Voting(4, shuffle=True)
+    assert shuffled.treatment.voting == VotingOptions(4, shuffle=True)
     with pytest.raises(InputError, match="no arm is called magic: known are zero-shot, chain-of-thought"):
         ensembles.cases(questions(1), VoteSampling(), arms=("magic",))
     with pytest.raises(InputError, match="question 'x' has no options or no gold letter"):

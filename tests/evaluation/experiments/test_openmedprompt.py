@@ -32,7 +32,7 @@ def test_the_grid_is_drafts_at_five_examples_and_examples_at_five_drafts() -> No
     ]
     by_condition = {told(case): case.treatment for case in made}
     shown = {key: treatment.examples for key, treatment in by_condition.items()}
-    assert all(examples is not None and len(examples.shown) == key[2] for key, examples in shown.items())
+    assert all(examples is not None and len(examples.examples) == key[2] for key, examples in shown.items())
     last, best = (by_condition[arm, "cot", 5, 7].refining for arm in (LAST, BEST))
     assert last is not None
     assert best is not None

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from epicrisis.components import Opened
+from epicrisis.components import LibrarySearch
 from epicrisis.errors import InputError
 from epicrisis.evaluation.experiments.plain_run import plan_plain_run
 from epicrisis.evaluation.experiments.recorded_rankings import Guard
@@ -23,7 +23,7 @@ from tests.support.hashed_encoder import opened_library
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
+def opened(tmp_path_factory: pytest.TempPathFactory) -> LibrarySearch:
     path = tmp_path_factory.mktemp("evaluating") / "library"
     documents = [Document("old", "A trial of drugs.", date="2001-05-03"), Document("undated", "Drugs.")]
     return opened_library(path, documents)
@@ -39,13 +39,13 @@ def asked(path: Path, *gold: Sequence[str]) -> str:
     return str(path)
 
 
-def run(questions: str, opened: Opened | None, guard: Guard, **more: Any) -> tuple[RunPlan, tuple[Case, ...]]:
+def run(questions: str, opened: LibrarySearch | None, guard: Guard, **more: Any) -> tuple[RunPlan, tuple[Case, ...]]:
     settings = Settings(strategy="closed-book" if opened is None else "rag")
     pipeline = Pipeline(settings, dict.fromkeys(ROLES, ScriptedModel(lambda request: "")), opened)
     return plan_plain_run(questions, settings, pipeline, guard=guard, **more)
 
 
-def test_all_questions_or_a_sample_of_them(tmp_path: Path, opened: Opened) -> None:
+def test_all_questions_or_a_sample_of_them(tmp_path: Path, opened: LibrarySearch) -> None:
     questions = asked(tmp_path / "set.jsonl", *[["old"]] * 6)
     plan, cases = run(questions, opened, "none")
     assert (plan.sample, plan.arguments) == ({"how": "all"}, {"guard": "none"})
@@ -57,7 +57,7 @@ def test_all_questions_or_a_sample_of_them(tmp_path: Path, opened: Opened) -> No
     assert {case.key for case in some} < {case.key for case in cases}
 
 
-def test_a_guard_hides_the_source_or_all_that_is_not_older(tmp_path: Path, opened: Opened) -> None:
+def test_a_guard_hides_the_source_or_all_that_is_not_older(tmp_path: Path, opened: LibrarySearch) -> None:
     questions = asked(tmp_path / "set.jsonl", ["old", "elsewhere"])
     _, (hidden,) = run(questions, opened, "source-hidden")
     assert hidden.treatment.scope is not None
@@ -77,7 +77,7 @@ def test_a_guard_hides_the_source_or_all_that_is_not_older(tmp_path: Path, opene
     ],
 )
 def test_a_guard_that_cannot_be_kept_is_no_guard(
-    tmp_path: Path, opened: Opened, guard: Guard, gold: Sequence[str], why: str
+    tmp_path: Path, opened: LibrarySearch, guard: Guard, gold: Sequence[str], why: str
 ) -> None:
     """Else the run would be called guarded and hide nothing."""
     with pytest.raises(InputError, match=why):

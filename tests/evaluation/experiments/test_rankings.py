@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.configuration import load
+from epicrisis.configuration import load_settings
 from epicrisis.errors import InputError, ModelMissing, StorageError
 from epicrisis.evaluation.experiments.preflight import signal_value
 from epicrisis.evaluation.experiments.recorded_rankings import (
@@ -323,7 +323,7 @@ def test_a_library_on_disk_by_the_settings(tmp_path: Path, model_home: Path, enc
     with open_or_create(path, encoder, "minilm") as made:
         add_documents(made, [Document(name, text, date=date) for name, (date, text) in TEXTS.items()], encoder)
     asked = {"by": "hybrid", "strategy": "rag", "preflight": {"enabled": False}, "count": "passages"}
-    settings = load({"home": str(model_home), **asked})
+    settings = load_settings({"home": str(model_home), **asked})
     with open_rankers(settings, path, "source-hidden", depth=3) as (rankers, recipe):
         file = RankingStore(tmp_path / "r.jsonl", recipe)
         (each,) = all_of(record_rankings([QUESTION], "set", rankers, file, "source-hidden"))
@@ -347,6 +347,6 @@ def test_a_library_on_disk_by_the_settings(tmp_path: Path, model_home: Path, enc
 def test_a_reranker_of_the_settings_must_be_there(tmp_path: Path, model_home: Path, encoder: Encoder) -> None:
     with open_or_create(tmp_path / "library", encoder, "minilm"):
         pass
-    settings = load({"home": str(model_home), "rerank": {"name": "no-such-reranker"}})
+    settings = load_settings({"home": str(model_home), "rerank": {"name": "no-such-reranker"}})
     with pytest.raises(ModelMissing), open_rankers(settings, tmp_path / "library"):
         pass

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from epicrisis.evaluation.experiments import record_arms
 from epicrisis.evaluation.experiments.record_studies import _whole
-from epicrisis.evaluation.grading.run_measures import Measured
+from epicrisis.evaluation.grading.run_measures import MeasuredCase
 
 
 def test_retrieval_is_held_against_full_context_and_not_against_settings_that_were_told_where_to_look() -> None:
     cases = [
-        Measured(
+        MeasuredCase(
             f"{arm} {form}",
             f"{form}:h",
             {"arm": arm, "set": "s", "form": form, "category": "temporal"},

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.components import Opened
+from epicrisis.components import LibrarySearch
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.published import published
 from epicrisis.evaluation.experiments import integration, probe
@@ -66,19 +66,21 @@ def test_a_plan_says_how_many_questions_were_drawn() -> None:
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
+def opened(tmp_path_factory: pytest.TempPathFactory) -> LibrarySearch:
     path = tmp_path_factory.mktemp("studies") / "library"
     told = "In the trial of drug {0}x the risk was lower in {1} patients of the whole town."
     documents = [Document(f"d{i}", told.format(i, 10 + i)) for i in range(24)]
     return opened_library(path, documents)
 
 
-def pipeline(opened: Opened, settings: Settings) -> Pipeline:
+def pipeline(opened: LibrarySearch, settings: Settings) -> Pipeline:
     return Pipeline(settings, dict.fromkeys(ROLES, ScriptedModel(lambda request: "")), opened)
 
 
 @pytest.mark.parametrize(("gold", "there"), [("one", 1), ("all", 2)])
-def test_one_gold_document_is_placed_or_all_of_them(tmp_path: Path, opened: Opened, gold: str, there: int) -> None:
+def test_one_gold_document_is_placed_or_all_of_them(
+    tmp_path: Path, opened: LibrarySearch, gold: str, there: int
+) -> None:
     """Errata C8: both are to be had, and the plan says which it was."""
     path = tmp_path / "set.jsonl"
     row = {
@@ -115,13 +117,13 @@ def test_at_the_shortest_the_key_document_is_the_context(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["integration", "cost", "open-ended"])
-def test_where_nothing_is_placed_no_gold_document_is_either(opened: Opened, name: str) -> None:
+def test_where_nothing_is_placed_no_gold_document_is_either(opened: LibrarySearch, name: str) -> None:
     settings = Settings()
     with pytest.raises(InputError, match=f"{name} places no document: leave --gold out"):
         plan_experiment(find_experiment(name), Request(gold="all"), settings, pipeline(opened, settings))
 
 
-def test_the_librarys_own_questions_come_from_what_may_be_seen(opened: Opened) -> None:
+def test_the_librarys_own_questions_come_from_what_may_be_seen(opened: LibrarySearch) -> None:
     settings = Settings(scope=ScopeSettings(hide=[f"d{i}" for i in range(12)]))
     request = Request(questions=5, grid=Grid(("rag",), (4,)))
     plan, cases = plan_experiment(find_experiment("probe"), request, settings, pipeline(opened, settings))

@@ -13,15 +13,22 @@ from epicrisis.errors import EndpointTimeout, InputError
 from epicrisis.evaluation.grading.blind_pairs import BlindPair
 from epicrisis.evaluation.grading.calibration import (
     CALIBRATION,
-    JudgeCalibration,
-    calibrate,
+    GraderCalibration,
+    calibrate_grader,
+    compare_grades,
     read_calibration,
-    with_people,
 )
-from epicrisis.evaluation.grading.calibration_tables import tables
-from epicrisis.evaluation.grading.human_scores import RATES, Preferred, Summary, drawn, read_pairs, read_summaries
-from epicrisis.evaluation.grading.measurers import metric
-from epicrisis.evaluation.grading.responses import ScoredAnswer
+from epicrisis.evaluation.grading.calibration_tables import calibration_tables
+from epicrisis.evaluation.grading.human_scores import (
+    RATES,
+    PreferencePair,
+    Summary,
+    read_preference_pairs,
+    read_summaries,
+    sample_items,
+)
+from epicrisis.evaluation.grading.measurers import metric_name
+from epicrisis.evaluation.grading.scored_answers import ScoredAnswer
 from epicrisis.prompts import unfence
 from epicrisis.protocols import ChatRequest
 from epicrisis.types import Passage
@@ -37,7 +44,7 @@ def summary(i: int, share: float) -> Summary:
 
 SUMMARIES = [summary(i, (i % 5) / 4) for i in range(40)]
 PAIRS = [
-    Preferred(
+    PreferencePair(
         BlindPair(f"p{i}", f"Do {i}.", *(("good", "bad") if i % 2 else ("bad", "good"))), "1" if i % 2 else "2", "all"
     )
     for i in range(20)
@@ -63,8 +70,8 @@ def chooses_good(texts: Sequence[str]) -> str:
     return str(texts.index("good") + 1)
 
 
-def calibrated(tmp_path: Path, script: Callable[[ChatRequest], str], **more: bool) -> JudgeCalibration:
-    return asyncio.run(calibrate(asker_of(script), tmp_path, SUMMARIES, PAIRS, **more))  # type: ignore[arg-type]
+def calibrated(tmp_path: Path, script: Callable[[ChatRequest], str], **more: bool) -> GraderCalibration:
+    return asyncio.run(calibrate_grader(asker_of(script), tmp_path, SUMMARIES, PAIRS, **more))  # type: ignore[arg-type]
 
 
 def test_a_perfect_judge_agrees_wholly(tmp_path: Path) -> None:
@@ -120,14 +127,14 @@ def test_what_has_no_verdict_is_counted_and_in_no_figure(tmp_path: Path) -> None
     assert choices.accuracy is not None
     assert choices.accuracy.unscored == 1
     asker = asker_of(script)
-    asyncio.run(calibrate(asker, tmp_path, SUMMARIES, PAIRS))
+    asyncio.run(calibrate_grader(asker, tmp_path, SUMMARIES, PAIRS))
     assert len(requests_of(asker)) == 1, "the failed call alone is made again"
 
 
 def test_it_is_kept_and_read_back_and_shown(tmp_path: Path) -> None:
     found = calibrated(tmp_path, judge_by(fair, chooses_good))
     assert read_calibration(tmp_path / CALIBRATION) == found
-    grades, choices = tables(found)
+    grades, choices = calibration_tables(found)
     assert len(grades.rows) == 5
     assert choices.column("accuracy")[0] == found.choices[0].accuracy
     (tmp_path / CALIBRATION).write_text("{}")
@@ -136,19 +143,19 @@ def test_it_is_kept_and_read_back_and_shown(tmp_path: Path) -> None:
 
 
 def test_faithfulness_to_the_talk_is_a_row_of_its_own() -> None:
-    grades = {each.response.key: {metric("judge-faithful-to-notes", JUDGE): 1.0} for each in SUMMARIES}
-    rows = with_people(grades, SUMMARIES, JUDGE)
+    grades = {each.response.key: {metric_name("judge-faithful-to-notes", JUDGE): 1.0} for each in SUMMARIES}
+    rows = compare_grades(grades, SUMMARIES, JUDGE)
     assert [each.aspect for each in rows] == ["faithful-to-notes"] * 2
     assert [each.spearman for each in rows] == [None, None], "one grade for all ranks nothing"
     assert [each.same for each in rows] == [0.2, 0.2]
 
 
 def test_a_smaller_sample_is_part_of_a_larger_one() -> None:
-    some, more = drawn(range(100), 10, 3), drawn(range(100), 20, 3)
+    some, more = sample_items(range(100), 10, 3), sample_items(range(100), 20, 3)
     assert set(some) < set(more)
     assert list(some) == sorted(some)
-    assert drawn(range(100), 10, 4) != some
-    assert drawn(range(5), None, 0) == drawn(range(5), 9, 0) == tuple(range(5))
+    assert sample_items(range(100), 10, 4) != some
+    assert sample_items(range(5), None, 0) == sample_items(range(5), 9, 0) == tuple(range(5))
 
 
 # -- real files -------------------------------------------------------------------------------------------------------
@@ -166,10 +173,10 @@ def test_the_scores_of_mts_dialog_belong_to_the_summaries_of_the_same_row(data_f
         return len(gold & said) / len(gold)
 
     # Words recalled go with facts recalled row by row, and not once the scores are moved by a row.
-    grades = [{metric("judge-completeness", JUDGE): shared(each)} for each in summaries]
+    grades = [{metric_name("judge-completeness", JUDGE): shared(each)} for each in summaries]
     aligned = dict(zip((each.response.key for each in summaries), grades, strict=True))
     moved = dict(zip((each.response.key for each in summaries), grades[1:] + grades[:1], strict=True))
-    here, there = (with_people(each, summaries, JUDGE)[0].spearman for each in (aligned, moved))
+    here, there = (compare_grades(each, summaries, JUDGE)[0].spearman for each in (aligned, moved))
     assert here is not None
     assert there is not None
     assert here > 0.35 > 0.2 > there
@@ -179,7 +186,7 @@ def test_the_scores_of_mts_dialog_belong_to_the_summaries_of_the_same_row(data_f
 
 @pytest.mark.data
 def test_llmbar_has_419_pairs_in_five_subsets(data_folder: Path) -> None:
-    pairs = read_pairs(data_folder / "judge")
+    pairs = read_preference_pairs(data_folder / "judge")
     assert len(pairs) == len({each.pair.id for each in pairs}) == 419
     sizes = {name: sum(each.subset == name for each in pairs) for name in dict.fromkeys(each.subset for each in pairs)}
     assert sizes == {

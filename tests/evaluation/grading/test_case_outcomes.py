@@ -6,9 +6,14 @@ from typing import Any
 
 import pytest
 
-from epicrisis.evaluation.grading.case_outcomes import ENDINGS, Ending, ending_of, refuses
+from epicrisis.evaluation.grading.case_outcomes import ENDINGS, Ending, classify_ending, is_refusal
+from epicrisis.evaluation.runs.record import RunRecord
 from epicrisis.types import AnswerState, Question
 from tests.support.measuring import question, record
+
+
+def ending_of_json(value: dict[str, Any]) -> Ending:
+    return classify_ending(RunRecord.model_validate(value))
 
 
 @pytest.mark.parametrize(
@@ -30,16 +35,16 @@ from tests.support.measuring import question, record
 def test_each_ending_is_told_from_state_failure_and_words(
     state: AnswerState, text: str, failure: str | None, ending: Ending
 ) -> None:
-    assert ending_of(record(question(), text, state, failure=failure)) == ending
+    assert ending_of_json(record(question(), text, state, failure=failure)) == ending
     assert ending in ENDINGS
 
 
 def test_refusal_that_was_withheld_from_the_reader_is_refused() -> None:
     withheld = record(question(), "", "abstained")
     withheld["answer"]["withheld"] = {"text": "I'm sorry, but I can't assist with that request.", "reason": "it quotes"}
-    assert ending_of(withheld) == "refused"
+    assert ending_of_json(withheld) == "refused"
     withheld["answer"]["withheld"]["text"] = "80 mg."
-    assert ending_of(withheld) == "abstained"
+    assert ending_of_json(withheld) == "abstained"
 
 
 @pytest.mark.parametrize(
@@ -56,7 +61,7 @@ def test_refusal_that_was_withheld_from_the_reader_is_refused() -> None:
     ],
 )
 def test_a_refusal_in_words_is_seen(text: str) -> None:
-    assert refuses(text)
+    assert is_refusal(text)
 
 
 @pytest.mark.parametrize(
@@ -75,13 +80,13 @@ def test_a_refusal_in_words_is_seen(text: str) -> None:
     ],
 )
 def test_what_is_an_answer_is_no_refusal(text: str) -> None:
-    assert not refuses(text)
+    assert not is_refusal(text)
 
 
 def test_a_choice_is_never_read_for_words() -> None:
     asked = Question("Which?", {"A": "I cannot help with it", "B": "40 mg"}, "choice", "c", "A")
     line: dict[str, Any] = record(asked, "I cannot help with it", "answered")
     line["answer"]["choice"] = "A"
-    assert ending_of(line) == "answered"
+    assert ending_of_json(line) == "answered"
     line["answer"]["text"] = ""
-    assert ending_of(line) == "answered", "a letter is an answer without words"
+    assert ending_of_json(line) == "answered", "a letter is an answer without words"

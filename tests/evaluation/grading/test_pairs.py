@@ -14,8 +14,8 @@ import pytest
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.statistics import sign_test
-from epicrisis.evaluation.grading.blind_pairs import CSV, JSONL, KEY, blinded, pairs_of, read, write
-from tests.support.grading import ARMS, WRITER, paired, questions, record, records
+from epicrisis.evaluation.grading.blind_pairs import CSV, JSONL, KEY, read_pairs, remove_citations, write_pairs
+from tests.support.grading import ARMS, WRITER, pair_records, paired, questions, record, records
 
 
 @pytest.mark.parametrize("n", [1, 8, 47, 48])
@@ -32,7 +32,7 @@ def test_each_arm_stands_first_in_half_of_the_pairs(n: int) -> None:
 
 def test_the_order_depends_on_seed_and_questions_alone() -> None:
     assert paired(48) == paired(48)
-    assert pairs_of(reversed(records(48)), ARMS, 0) == paired(48)
+    assert pair_records(reversed(records(48)), ARMS, 0) == paired(48)
     moved = [paired(48).key.first, paired(48, seed=1).key.first]
     by_question = [
         {made.key.questions[pair]: arm for pair, arm in first.items()}
@@ -43,7 +43,7 @@ def test_the_order_depends_on_seed_and_questions_alone() -> None:
 
 def test_the_place_in_the_file_does_not_tell_which_arm_stands_first() -> None:
     given = records(48)
-    made = [pairs_of(given, ARMS, seed) for seed in range(40)]
+    made = [pair_records(given, ARMS, seed) for seed in range(40)]
     runs = [[each.key.first[pair.id] for pair in each.pairs] for each in made]
     changes = sum(one != other for first in runs for one, other in pairwise(first))
     # 40 x 47 neighbours; alternating or sorted files would have all or none of them differ.
@@ -59,7 +59,7 @@ def test_the_odd_pair_is_not_always_the_same_arms() -> None:
 def test_an_identifier_changes_with_every_word_and_is_no_number() -> None:
     made = paired(2)
     other = [{**each, "answer": {**each["answer"], "text": each["answer"]["text"] + " Much."}} for each in records(2)]
-    assert not {pair.id for pair in made.pairs} & {pair.id for pair in pairs_of(other, ARMS, 0).pairs}
+    assert not {pair.id for pair in made.pairs} & {pair.id for pair in pair_records(other, ARMS, 0).pairs}
     assert all(pair.id.startswith("p") for pair in made.pairs)
 
 
@@ -74,12 +74,12 @@ def test_an_identifier_changes_with_every_word_and_is_no_number() -> None:
     ],
 )
 def test_labels_of_the_evidence_are_taken_out_of_either_arm(text: str, bare: str) -> None:
-    assert blinded(text) == bare
+    assert remove_citations(text) == bare
 
 
 def test_what_still_tells_is_counted() -> None:
     asked = questions(2)
-    made = pairs_of(
+    made = pair_records(
         [
             record(asked[0], "rag", "The documents say it helps."),
             record(asked[0], "brief-context", "It helps."),
@@ -94,7 +94,7 @@ def test_what_still_tells_is_counted() -> None:
 
 def test_the_same_words_are_a_tie_and_shown_to_nobody() -> None:
     (asked,) = questions(1)
-    made = pairs_of([record(asked, "rag", "It helps. [1]"), record(asked, "brief-context", "It  Helps.")], ARMS, 0)
+    made = pair_records([record(asked, "rag", "It helps. [1]"), record(asked, "brief-context", "It  Helps.")], ARMS, 0)
     assert made.pairs == ()
     assert made.key.same == (asked.key,)
 
@@ -110,7 +110,7 @@ def test_questions_without_a_pair_are_kept_apart_with_the_reason() -> None:
         record(asked[3], "rag", "It does."),
         record(asked[3], "brief-context", "It may."),
     ]
-    made = pairs_of(given, ARMS, 0)
+    made = pair_records(given, ARMS, 0)
     assert made.key.left_out == {
         asked[0].key: {"rag": "abstained", "brief-context": "answered"},
         asked[1].key: {"rag": "answered", "brief-context": "failed"},
@@ -124,14 +124,14 @@ def test_runs_of_one_strategy_each_make_pairs_too() -> None:
     given = [
         {**each, "key": each["key"].partition(" {")[0], "condition": {}} for each in records(3)
     ]  # as `evaluate --strategy` writes them, without an arm
-    assert len(pairs_of(given, ARMS, 0).pairs) == 3
+    assert len(pair_records(given, ARMS, 0).pairs) == 3
 
 
 def test_what_cannot_be_paired_says_so() -> None:
     with pytest.raises(InputError, match="no record of brief-context: name runs of both rag and brief-context"):
-        pairs_of([each for each in records(2) if each["condition"]["arm"] == "rag"], ARMS, 0)
+        pair_records([each for each in records(2) if each["condition"]["arm"] == "rag"], ARMS, 0)
     with pytest.raises(InputError, match="rag answered question '0' twice"):
-        pairs_of([*records(2), *records(1)], ARMS, 0)
+        pair_records([*records(2), *records(1)], ARMS, 0)
 
 
 # -- files ------------------------------------------------------------------------------------------------------------
@@ -139,20 +139,20 @@ def test_what_cannot_be_paired_says_so() -> None:
 
 def test_what_is_handed_out_holds_no_hint(tmp_path: Path) -> None:
     made = paired(6)
-    write(made, tmp_path)
+    write_pairs(made, tmp_path)
     for name in (CSV, JSONL):
         text = (tmp_path / name).read_text("utf-8")
         assert not [hint for hint in (*ARMS, WRITER, "seed", made.key.questions[made.pairs[0].id]) if hint in text]
     key = json.loads((tmp_path / KEY).read_text("utf-8"))
     assert key["first"] == dict(made.key.first)
     assert key["writers"] == [WRITER]
-    assert read(tmp_path) == made
+    assert read_pairs(tmp_path) == made
 
 
 def test_a_spreadsheet_opens_it_row_by_row(tmp_path: Path) -> None:
     asked = replace(questions(1)[0], text='Does "X", or Y, help?\nSay why.')
-    made = pairs_of([record(asked, "rag", "It; does."), record(asked, "brief-context", "Größer als α.")], ARMS, 0)
-    write(made, tmp_path)
+    made = pair_records([record(asked, "rag", "It; does."), record(asked, "brief-context", "Größer als α.")], ARMS, 0)
+    write_pairs(made, tmp_path)
     assert (tmp_path / CSV).read_bytes().startswith(b"\xef\xbb\xbf")
     with (tmp_path / CSV).open(encoding="utf-8-sig", newline="") as file:
         (row,) = csv.DictReader(file)
@@ -165,7 +165,7 @@ def test_a_spreadsheet_opens_it_row_by_row(tmp_path: Path) -> None:
 def test_no_cell_is_a_formula(tmp_path: Path, start: str) -> None:
     evil = f'{start}HYPERLINK("http://127.0.0.1/"&A1)'
     (asked,) = questions(1)
-    write(pairs_of([record(asked, "rag", evil), record(asked, "brief-context", "No.")], ARMS, 0), tmp_path)
+    write_pairs(pair_records([record(asked, "rag", evil), record(asked, "brief-context", "No.")], ARMS, 0), tmp_path)
     with (tmp_path / CSV).open(encoding="utf-8-sig", newline="") as file:
         (row,) = csv.DictReader(file)
     assert f"'{evil}" in (row["answer 1"], row["answer 2"])
@@ -173,25 +173,25 @@ def test_no_cell_is_a_formula(tmp_path: Path, start: str) -> None:
 
 
 def test_what_people_may_have_written_into_is_not_overwritten(tmp_path: Path) -> None:
-    write(paired(2), tmp_path)
+    write_pairs(paired(2), tmp_path)
     before = (tmp_path / CSV).read_bytes()
     with pytest.raises(InputError, match=r"holds pairs\.csv already"):
-        write(paired(3), tmp_path)
+        write_pairs(paired(3), tmp_path)
     assert (tmp_path / CSV).read_bytes() == before
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
 def test_what_holds_answers_is_its_owners_alone_until_it_is_handed_out(tmp_path: Path) -> None:
-    write(paired(2), tmp_path / "judging")
+    write_pairs(paired(2), tmp_path / "judging")
     made = [tmp_path / "judging", *(tmp_path / "judging" / name for name in (CSV, JSONL, KEY))]
     assert [path.stat().st_mode & 0o777 for path in made] == [0o700, 0o600, 0o600, 0o600]
 
 
 def test_text_separators_inside_an_answer_do_not_break_a_line(tmp_path: Path) -> None:
     (asked,) = questions(1)
-    made = pairs_of([record(asked, "rag", "It\u2028helps."), record(asked, "brief-context", "It\x85may.")], ARMS, 0)
-    write(made, tmp_path)
-    assert read(tmp_path) == made
+    made = pair_records([record(asked, "rag", "It\u2028helps."), record(asked, "brief-context", "It\x85may.")], ARMS, 0)
+    write_pairs(made, tmp_path)
+    assert read_pairs(tmp_path) == made
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_text_separators_inside_an_answer_do_not_break_a_line(tmp_path: Path) ->
     ],
 )
 def test_files_that_were_changed_are_refused(tmp_path: Path, spoil: Callable[[Path], object], message: str) -> None:
-    write(paired(3), tmp_path)
+    write_pairs(paired(3), tmp_path)
     spoil(tmp_path)
     with pytest.raises(InputError, match=message):
-        read(tmp_path)
+        read_pairs(tmp_path)

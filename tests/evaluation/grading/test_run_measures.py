@@ -9,24 +9,24 @@ from pathlib import Path
 import pytest
 
 from epicrisis.errors import BudgetExceeded, EndpointTimeout, InputError, ScopeViolation
-from epicrisis.evaluation.grading.answer_notes import Notes
-from epicrisis.evaluation.grading.measure_file import MEASURES, checked, file_name, read_measures
+from epicrisis.evaluation.grading.answer_notes import NoteTexts
+from epicrisis.evaluation.grading.measurements import MEASURES, check_shares, read_measurements, store_name
 from epicrisis.evaluation.grading.measurers import (
     Measurer,
-    bertscore,
-    check_names,
-    entailment_by,
-    judge,
-    judge_of_notes,
-    meteor,
-    metric,
-    numbers,
-    plain_model,
-    words,
+    bertscore_measurer,
+    check_model_names,
+    entailment_measurer_for,
+    meteor_measurer,
+    metric_name,
+    notes_measurer,
+    number_measurer,
+    rubric_measurer,
+    short_model_name,
+    word_measurer,
 )
-from epicrisis.evaluation.grading.metric_tables import model_of
-from epicrisis.evaluation.grading.responses import responses
-from epicrisis.evaluation.grading.run_measures import measure_run, measured, recipes
+from epicrisis.evaluation.grading.metric_tables import metric_model
+from epicrisis.evaluation.grading.run_measures import measure_run, read_measured_cases, read_recipes
+from epicrisis.evaluation.grading.scored_answers import read_answers
 from epicrisis.protocols import ChatRequest
 from epicrisis.testing.judges import TermOverlapNli
 from epicrisis.testing.stores import MemoryStore
@@ -47,7 +47,7 @@ from tests.support.measuring import (
     shown,
 )
 
-CORRECTNESS = metric("judge-correctness", JUDGE)
+CORRECTNESS = metric_name("judge-correctness", JUDGE)
 
 
 def by_length(request: ChatRequest) -> str:
@@ -60,7 +60,7 @@ def mixed(path: Path) -> Path:
     choice = Question("Which?", {"A": "40", "B": "80"}, "choice", "c", "A")
     lines = [record(question(i), text) for i, text in enumerate(("one", "one two", "one two three four"))]
     lines += [
-        record(question(3, also=("40 mg",)), "40 mg"),
+        record(question(3, other_answers=("40 mg",)), "40 mg"),
         record(question(4), "", "abstained"),
         record(question(5), "", "failed", failure="ContextOverflow"),
         record(question(6, gold=""), "80 mg."),
@@ -72,10 +72,10 @@ def mixed(path: Path) -> Path:
 
 def test_every_answer_is_measured_once_and_what_is_none_stands_apart(tmp_path: Path) -> None:
     run = mixed(tmp_path)
-    measured_by(run, words())
+    measured_by(run, word_measurer())
     asker = judged_by(run, by_length)
     assert len(requests_of(asker)) == 4
-    found = measured(run)
+    found = read_measured_cases(run)
     assert [each.ending for each in found] == ["answered"] * 4 + ["abstained", "over-window"] + ["answered"] * 3
     assert [each.values.get(CORRECTNESS) for each in found] == [0.0, 0.25, 0.75, 0.25] + [None] * 5
     assert [each.values.get("exact-match") for each in found[2:5]] == [0.0, 1.0, None], "one of several right answers"
@@ -104,13 +104,13 @@ def test_a_kill_loses_nothing_that_was_kept(tmp_path: Path) -> None:
 
     asker = asker_of(spent)
     with pytest.raises(BudgetExceeded):
-        measured_by(run, judge(asker))
+        measured_by(run, rubric_measurer(asker))
     (path,) = (run / MEASURES).glob("*.jsonl")
     with path.open("a") as file:
         file.write('{"recipe": {"measurer"')
     asker = judged_by(run, by_length)
     assert len(requests_of(asker)) == 2
-    assert [each.values.get(CORRECTNESS) for each in measured(run)[:4]] == [0.0, 0.25, 0.75, 0.25]
+    assert [each.values.get(CORRECTNESS) for each in read_measured_cases(run)[:4]] == [0.0, 0.25, 0.75, 0.25]
 
 
 def test_an_answer_that_changed_is_measured_anew_and_its_old_measure_counts_for_nothing(tmp_path: Path) -> None:
@@ -119,19 +119,19 @@ def test_an_answer_that_changed_is_measured_anew_and_its_old_measure_counts_for_
     folder_of(
         tmp_path, [record(question(0), "one two"), record(question(1), "one two three"), record(question(2), "one")]
     )
-    assert [each.values.get(CORRECTNESS) for each in measured(run)] == [0.25, None, None]
+    assert [each.values.get(CORRECTNESS) for each in read_measured_cases(run)] == [0.25, None, None]
     assert len(requests_of(judged_by(run, by_length))) == 2
-    assert [each.values.get(CORRECTNESS) for each in measured(run)] == [0.25, 0.5, 0.0]
+    assert [each.values.get(CORRECTNESS) for each in read_measured_cases(run)] == [0.25, 0.5, 0.0]
 
 
 def test_measures_by_another_recipe_do_not_count(tmp_path: Path) -> None:
     run = folder_of(tmp_path, [record(question(i), "one two") for i in range(2)])
     judged_by(run, by_length)
     other = asker_of(by_length)
-    other = type(other)(other.model, seed=7, told=other.told)
-    files = measured_by(run, judge(other))
+    other = type(other)(other.model, seed=7, model_recipe=other.model_recipe)
+    files = measured_by(run, rubric_measurer(other))
     assert len(requests_of(other)) == 2
-    assert [recipe["seed"] for recipe in recipes(run)] == [7]
+    assert [recipe["seed"] for recipe in read_recipes(run)] == [7]
     assert next(iter(files.values())).usage.calls == 2, "of this recipe alone"
 
 
@@ -144,18 +144,18 @@ def test_failed_and_unreadable_verdicts_are_no_zero(tmp_path: Path) -> None:
         return "no grade" if shown(request)[2] == "odd" else by_length(request)
 
     judged_by(run, script)
-    found = measured(run)
+    found = read_measured_cases(run)
     assert [each.states.get(CORRECTNESS) for each in found] == ["failed", "unparsed", None]
     assert [each.values.get(CORRECTNESS) for each in found] == [None, None, 0.25]
     assert len(requests_of(judged_by(run, by_length))) == 1, "the failed call alone is made again"
-    assert [each.states.get(CORRECTNESS) for each in measured(run)] == [None, "unparsed", None]
+    assert [each.states.get(CORRECTNESS) for each in read_measured_cases(run)] == [None, "unparsed", None]
 
 
 def test_entailment_reads_the_reference_as_premise_and_the_best_of_several(tmp_path: Path) -> None:
-    asked = question(also=("the dose was not 40 mg of furosemide",))
+    asked = question(other_answers=("the dose was not 40 mg of furosemide",))
     run = folder_of(tmp_path, [record(asked, "the dose was 40 mg"), record(question(1), "not 40 mg")])
-    measured_by(run, entailment_by(TermOverlapNli(), "models/term-overlap"))
-    first, second = measured(run)
+    measured_by(run, entailment_measurer_for(TermOverlapNli(), "models/term-overlap"))
+    first, second = read_measured_cases(run)
     assert first.values["nli-entailment[term-overlap]"] == pytest.approx(1.0)
     assert second.values["nli-entailment[term-overlap]"] == 0.0
     assert second.values["nli-non-contradiction[term-overlap]"] == pytest.approx(1 / 3)
@@ -193,7 +193,7 @@ def test_an_option_may_say_that_the_record_does_not(tmp_path: Path, option: str,
         for i, (text, state, choice) in enumerate(told)
     ]
     lines.append(record(asked, "", "failed", failure="ContextOverflow"))
-    found = measured(folder_of(tmp_path, lines))
+    found = read_measured_cases(folder_of(tmp_path, lines))
     assert {each.unanswerable for each in found} == {unanswerable}
     name, expected = (
         ("abstained-rightly", [1.0, 0.0, 1.0, 0.0, None])
@@ -206,13 +206,17 @@ def test_an_option_may_say_that_the_record_does_not(tmp_path: Path, option: str,
 
 def test_open_answers_where_no_note_says_are_right_to_abstain(tmp_path: Path) -> None:
     lines = [record(question(0, gold=""), "", "abstained"), record(question(1, gold=""), "40 mg")]
-    found = measured(folder_of(tmp_path, lines))
+    found = read_measured_cases(folder_of(tmp_path, lines))
     assert [each.values for each in found] == [{"abstained-rightly": 1.0}, {"abstained-rightly": 0.0}]
 
 
 def test_a_patients_cases_are_one_cluster(tmp_path: Path) -> None:
     lines = [record(question(i, patient=who), "40 mg") for i, who in enumerate(("anna", "anna", None))]
-    assert [each.cluster for each in measured(folder_of(tmp_path, lines))] == ["anna", "anna", question(2).key]
+    assert [each.cluster for each in read_measured_cases(folder_of(tmp_path, lines))] == [
+        "anna",
+        "anna",
+        question(2).key,
+    ]
 
 
 def test_a_verified_span_is_measured_as_it_stands(tmp_path: Path) -> None:
@@ -224,7 +228,7 @@ def test_a_verified_span_is_measured_as_it_stands(tmp_path: Path) -> None:
         for i, each in enumerate(cited)
     ]
     lines.append(record(question(3, patient="anna"), span, given=[passage], citations=cited[0]))
-    assert [each.answer for each in responses(folder_of(tmp_path, lines))] == [span] + ["Dose raised to 40 mg"] * 3
+    assert [each.answer for each in read_answers(folder_of(tmp_path, lines))] == [span] + ["Dose raised to 40 mg"] * 3
 
 
 # -- evidence and notes -----------------------------------------------------------------------------------------------
@@ -240,7 +244,7 @@ def test_evidence_is_right_where_a_verified_citation_overlaps_the_place(tmp_path
         )
         for i, c in enumerate(cited)
     ]
-    found = measured(folder_of(tmp_path, lines))
+    found = read_measured_cases(folder_of(tmp_path, lines))
     assert [each.values["evidence"] for each in found] == [1.0, 0.0, 0.0]
     assert [each.values["citations-verified"] for each in found] == [1.0, 0.0, 1.0]
 
@@ -253,13 +257,17 @@ def test_a_search_that_finds_nothing_has_no_evidence_and_no_search_has_no_value(
         record(asked[1], "", "abstained", searched=True),
         record(asked[2], "40 mg"),
     ]
-    assert [each.values.get("evidence-recall") for each in measured(folder_of(tmp_path, lines))] == [1.0, 0.0, None]
+    assert [each.values.get("evidence-recall") for each in read_measured_cases(folder_of(tmp_path, lines))] == [
+        1.0,
+        0.0,
+        None,
+    ]
 
 
 def test_a_record_over_the_window_was_read_by_nobody(tmp_path: Path) -> None:
     passage = note("anna", "He had 40 mg of furosemide.", start=100)
     asked = question(1, patient="anna", evidence=(EvidenceSpan(passage.document_id, 107, 112),))
-    (case,) = measured(folder_of(tmp_path, [record(asked, "", "over-window", given=[passage])]))
+    (case,) = read_measured_cases(folder_of(tmp_path, [record(asked, "", "over-window", given=[passage])]))
     assert case.ending == "over-window"
     assert "evidence-recall" not in case.values
 
@@ -291,12 +299,12 @@ def test_faithfulness_to_the_notes_is_judged_on_what_was_cited_else_given(tmp_pa
     ]
     run = folder_of(tmp_path, lines)
     asker = asker_of(faithful)
-    files = measured_by(run, judge_of_notes(asker, Notes()))
-    name = metric("judge-faithful-to-notes", JUDGE)
-    assert [each.values.get(name) for each in measured(run)] == [1.0, 0.0, None]
-    assert measured(run)[2].states[name] == "unparsed", "nothing was given, so nothing can be said"
+    files = measured_by(run, notes_measurer(asker, NoteTexts()))
+    name = metric_name("judge-faithful-to-notes", JUDGE)
+    assert [each.values.get(name) for each in read_measured_cases(run)] == [1.0, 0.0, None]
+    assert read_measured_cases(run)[2].states[name] == "unparsed", "nothing was given, so nothing can be said"
     (path,) = (run / MEASURES).glob("*.jsonl")
-    assert [made.shown for made in read_measures(path)[1].values()] == ["cited", "given", ""]
+    assert [made.shown for made in read_measurements(path)[1].values()] == ["cited", "given", ""]
     assert "No dose" not in requests_of(asker)[0].messages[-1].content
     assert list(files) == [f"judge-notes {JUDGE}"]
 
@@ -304,12 +312,12 @@ def test_faithfulness_to_the_notes_is_judged_on_what_was_cited_else_given(tmp_pa
 def test_a_run_keeps_places_and_the_library_has_the_words(tmp_path: Path) -> None:
     mine = note("anna", "He had 40 mg of furosemide.")
     run = folder_of(tmp_path, [record(question(patient="anna"), "40 mg", given=[mine])])
-    (response,) = responses(run)
+    (response,) = read_answers(run)
     assert [passage.text for passage in response.given] == [""]
     with pytest.raises(InputError, match="name the library"):
-        measured_by(run, judge_of_notes(asker_of(faithful), Notes()))
+        measured_by(run, notes_measurer(asker_of(faithful), NoteTexts()))
     asker = asker_of(faithful)
-    measured_by(run, judge_of_notes(asker, Notes(store_of(mine.text))))
+    measured_by(run, notes_measurer(asker, NoteTexts(store_of(mine.text))))
     assert mine.text in requests_of(asker)[0].messages[-1].content
 
 
@@ -319,7 +327,7 @@ def test_no_note_of_another_patient_reaches_a_judge(tmp_path: Path) -> None:
         run = folder_of(tmp_path / str(texts), [record(question(patient="anna"), "80 mg", given=[other], texts=texts)])
         asker = asker_of(faithful)
         with pytest.raises(error):
-            measured_by(run, judge_of_notes(asker, Notes(store_of("He had 40 mg.", "He had 80 mg."))))
+            measured_by(run, notes_measurer(asker, NoteTexts(store_of("He had 40 mg.", "He had 80 mg."))))
         assert requests_of(asker) == []
 
 
@@ -334,15 +342,15 @@ def test_a_file_that_holds_something_else_is_told(tmp_path: Path) -> None:
     line["measure"]["values"][CORRECTNESS] = 3
     path.write_text(json.dumps(line) + "\n")
     with pytest.raises(InputError, match=r"line 1, is no measure: take the line out"):
-        measured(run)
+        read_measured_cases(run)
 
 
 def test_values_lie_within_0_and_1() -> None:
-    assert checked({"x": 1 + 1e-9}) == {"x": 1.0}
+    assert check_shares({"x": 1 + 1e-9}) == {"x": 1.0}
     for value in (float("nan"), 1.1, -0.5):
         with pytest.raises(ValueError, match="x lie"):
-            checked({"x": value})
-    assert file_name("judge http://h/v1#a/b c") == "judge-http-h-v1-a-b-c.jsonl"
+            check_shares({"x": value})
+    assert store_name("judge http://h/v1#a/b c") == "judge-http-h-v1-a-b-c.jsonl"
 
 
 @pytest.mark.parametrize(
@@ -359,29 +367,29 @@ def test_values_lie_within_0_and_1() -> None:
     ],
 )
 def test_a_model_goes_by_the_name_that_tells_it_from_others(model: str, name: str) -> None:
-    assert plain_model(model) == name
-    assert model_of(metric("judge-correctness", model)) == name
+    assert short_model_name(model) == name
+    assert metric_model(metric_name("judge-correctness", model)) == name
 
 
 def test_two_models_of_one_name_are_refused() -> None:
-    check_names("judges", ["http://a/v1", "http://b/v1", "http://a/v1#x", "http://a/v1"])
+    check_model_names("judges", ["http://a/v1", "http://b/v1", "http://a/v1#x", "http://a/v1"])
     with pytest.raises(InputError, match=r"two judges go by the name x \(http://a/v1#x and http://b/v1#x\)"):
-        check_names("judges", ["http://a/v1#x", "http://b/v1#x"])
+        check_model_names("judges", ["http://a/v1#x", "http://b/v1#x"])
 
 
 def test_measurers_hear_of_each_measure_when_it_is_kept(tmp_path: Path) -> None:
     heard: list[str] = []
     run = mixed(tmp_path)
-    measurers: list[Measurer] = [words()]
+    measurers: list[Measurer] = [word_measurer()]
     asyncio.run(measure_run(run, measurers, lambda made: heard.append(made.key)))
-    assert heard == [each.key for each in responses(run) if each.measurable]
+    assert heard == [each.key for each in read_answers(run) if each.measurable]
 
 
 @pytest.mark.models
 def test_meteor_and_bertscore_have_their_variant_in_their_name(tmp_path: Path, model_home: Path) -> None:
     run = folder_of(tmp_path, [record(question(), GOLD), record(question(1), "Nothing of the kind")])
-    measured_by(run, meteor(), bertscore("minilm", model_home))
-    alike, other = measured(run)
+    measured_by(run, meteor_measurer(), bertscore_measurer("minilm", model_home))
+    alike, other = read_measured_cases(run)
     for name in ("meteor[", "bertscore-f1[minilm"):
         (metric_name,) = [each for each in alike.values if each.startswith(name)]
         assert alike.values[metric_name] > 0.95 > other.values[metric_name]
@@ -391,8 +399,8 @@ def test_numbers_are_held_against_numbers_and_a_right_answer_without_one_has_no_
     lines = [record(question(0), "40 mg"), record(question(1), "80 mg"), record(question(2, gold="None."), "40 mg")]
     lines += [record(question(3), "40 mg and 80 mg"), record(question(4), "none")]
     run = folder_of(tmp_path, lines)
-    measured_by(run, numbers())
-    cases = measured(run)
+    measured_by(run, number_measurer())
+    cases = read_measured_cases(run)
     assert [each.values.get("numbers-recall") for each in cases] == [1.0, 0.0, None, 1.0, 0.0]
     assert [each.values.get("numbers-precision") for each in cases] == [1.0, 0.0, None, 0.5, None]
     assert [each.values.get("numbers-f1") for each in cases] == [1.0, 0.0, None, pytest.approx(2 / 3), 0.0]

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.grading.blind_pairs import CSV, JSONL, write
+from epicrisis.evaluation.grading.blind_pairs import CSV, JSONL, write_pairs
 from epicrisis.evaluation.grading.human_verdicts import (
     HumanVerdict,
     PreferredAnswer,
-    by_reviewer,
-    joined,
-    majority,
+    choices_by_reviewer,
+    majority_choice,
+    majority_choices,
     read_verdicts,
 )
 from tests.support.grading import ids, paired
@@ -31,7 +31,7 @@ def put(folder: Path, text: str, name: str = "anna.csv", encoding: str = "utf-8"
 
 def test_a_sheet_that_was_filled_in_comes_back(tmp_path: Path) -> None:
     made = paired(3)
-    write(made, tmp_path)
+    write_pairs(made, tmp_path)
     with (tmp_path / CSV).open(encoding="utf-8-sig", newline="") as file:
         rows = list(csv.reader(file))
     for row, verdict in zip(rows[1:], ("1", "", " TIE "), strict=True):
@@ -47,7 +47,7 @@ def test_a_sheet_that_was_filled_in_comes_back(tmp_path: Path) -> None:
 
 def test_lines_come_back_and_reviewers_without_a_name_are_called_as_their_file(tmp_path: Path) -> None:
     made = paired(2)
-    write(made, tmp_path)
+    write_pairs(made, tmp_path)
     rows = [json.loads(line) for line in (tmp_path / JSONL).read_text("utf-8").splitlines()]
     path = put(tmp_path, "".join(json.dumps({**row, "verdict": 2}) + "\n" for row in rows), "ben.jsonl")
     assert [(each.reviewer, each.choice) for each in read_verdicts([path], ids(made))] == [("ben", "2")] * 2
@@ -101,11 +101,11 @@ def test_one_reviewer_in_two_files_judges_each_pair_once(tmp_path: Path) -> None
     ],
 )
 def test_more_than_half_decide(given: tuple[PreferredAnswer, ...], choice: PreferredAnswer) -> None:
-    assert majority(given) == choice
+    assert majority_choice(given) == choice
 
 
 def test_reviewers_are_joined_over_whatever_one_of_them_judged() -> None:
-    given = by_reviewer(
+    given = choices_by_reviewer(
         [HumanVerdict("pa", "Anna", "1"), HumanVerdict("pb", "Anna", "1"), HumanVerdict("pb", "Ben", "2")]
     )
-    assert joined(given.values()) == {"pa": "1", "pb": "tie"}
+    assert majority_choices(given.values()) == {"pa": "1", "pb": "tie"}

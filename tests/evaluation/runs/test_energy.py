@@ -12,7 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.evaluation.runs.energy import EquipmentEnergy, Meter, Nvml, Rapl, SessionEnergy, Untold, metered
+from epicrisis.evaluation.runs.energy import (
+    EquipmentEnergy,
+    Meter,
+    MeterUnavailable,
+    Nvml,
+    Rapl,
+    SessionEnergy,
+    measure_energy,
+)
 from epicrisis.serialization import to_json
 from epicrisis.settings import Settings
 
@@ -131,7 +139,7 @@ def test_a_counter_that_begins_anew_and_hides_its_range_is_not_guessed_at(tmp_pa
     file.write_text("25")
     assert rapl.look() == 15e-6
     file.write_text("5")
-    with pytest.raises(Untold, match="does not tell its range"):
+    with pytest.raises(MeterUnavailable, match="does not tell its range"):
         rapl.look()
 
 
@@ -152,7 +160,7 @@ def test_dies_that_show_one_counter_between_them_are_counted_once(tmp_path: Path
 
 def test_memory_alone_is_no_processor(tmp_path: Path) -> None:
     zone(tmp_path, "intel-rapl:0:0", "dram", 0)
-    with pytest.raises(Untold, match="shows no energy counter of its processors"):
+    with pytest.raises(MeterUnavailable, match="shows no energy counter of its processors"):
         Rapl(tmp_path)
 
 
@@ -178,7 +186,7 @@ def test_a_card_whose_driver_was_loaded_again_is_not_guessed_at(monkeypatch: pyt
     cards = Nvml()
     assert cards.how.startswith("NVML, 1 NVIDIA card by counter;")
     card.millijoules = 10
-    with pytest.raises(Untold, match="its driver was loaded again"):
+    with pytest.raises(MeterUnavailable, match="its driver was loaded again"):
         cards.look()
 
 
@@ -309,10 +317,10 @@ def test_a_users_watts_are_an_estimate_of_the_endpoint(tmp_path: Path) -> None:
 def test_what_is_broken_off_is_kept_and_its_calls_count(tmp_path: Path) -> None:
     kept: list[SessionEnergy] = []
     settings = Settings.model_validate(REMOTE)
-    with pytest.raises(KeyboardInterrupt), metered(settings, kept.append, tmp_path):
+    with pytest.raises(KeyboardInterrupt), measure_energy(settings, kept.append, tmp_path):
         raise KeyboardInterrupt
     assert [part.what for part in kept[0].parts] == ["processors", "endpoints"]
-    with metered(settings, kept.append, tmp_path):
+    with measure_energy(settings, kept.append, tmp_path):
         pass
     assert [part.what for part in kept[1].parts] == ["processors"]
 
@@ -320,7 +328,7 @@ def test_what_is_broken_off_is_kept_and_its_calls_count(tmp_path: Path) -> None:
 def test_this_machine_tells_something(tmp_path: Path) -> None:
     """Whatever it has: a figure with how it is known, and back from a manifest the same."""
     kept: list[SessionEnergy] = []
-    with metered(Settings(), kept.append):
+    with measure_energy(Settings(), kept.append):
         sum(range(200_000))
     part = parts(kept[0])["processors"]
     assert part.known in ("measured", "estimated")

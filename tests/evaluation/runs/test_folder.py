@@ -19,16 +19,17 @@ from epicrisis.evaluation.experiments import positions
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.runs import versions
-from epicrisis.evaluation.runs.case import Case, canonical
-from epicrisis.evaluation.runs.outcomes import read_records, without_volatile
-from epicrisis.evaluation.runs.run_folder import MANIFEST, RECORDS, Run, read_manifest, told
+from epicrisis.evaluation.runs.case import Case, canonical_condition
+from epicrisis.evaluation.runs.record import read_records
+from epicrisis.evaluation.runs.run_folder import MANIFEST, RECORDS, Run, describe_dataset, read_manifest
 from epicrisis.evaluation.runs.runner import answer_cases
 from epicrisis.pipeline import Pipeline
-from epicrisis.protocols import ChatReply, ChatRequest, OnDelta
+from epicrisis.protocols import ChatReply, ChatRequest, DeltaCallback
 from epicrisis.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.reader import u_curve
 from tests.support.experiments import answer, evidence, plan, questions, reader, run
+from tests.support.run_folders import remove_volatile
 
 ASKED = questions(4)
 CASES = positions.cases(ASKED, Study(evidence(), PROTOCOLS["corrected"]), ks=(8,), arms=("rag", "brief-context"))
@@ -42,7 +43,7 @@ class Failing(ScriptedModel):
         self._inner = reader(ASKED, u_curve())
         self._every, self.asked = every, 0
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         self.asked += 1
         if self.asked % self._every == 0:
             raise EndpointUnreachable("nobody there")
@@ -62,7 +63,7 @@ def test_two_runs_of_one_seed_are_one_but_for_what_is_volatile(tmp_path: Path) -
     run(CASES, reader(ASKED, u_curve()), tmp_path / "two")
     first, second = lines(tmp_path / "one"), lines(tmp_path / "two")
     assert first != second, "times differ"
-    assert [without_volatile(each) for each in first] == [without_volatile(each) for each in second]
+    assert [remove_volatile(each) for each in first] == [remove_volatile(each) for each in second]
     usages = [[{**each["answer"]["usage"], "seconds": 0} for each in found] for found in (first, second)]
     assert usages[0] == usages[1]
 
@@ -104,7 +105,7 @@ def test_the_manifest_stands_before_the_first_call_and_is_completed_by_the_last(
 def test_a_record_tells_its_condition_and_leaves_the_texts_to_the_library(tmp_path: Path) -> None:
     run(CASES, reader(ASKED, u_curve()), tmp_path / "run")
     for record in lines(tmp_path / "run"):
-        assert record["key"].endswith(canonical(record["condition"]))
+        assert record["key"].endswith(canonical_condition(record["condition"]))
         (ranking,) = [each["ranking"] for each in record["answer"]["trace"] if each["event"] == "retrieved"]
         assert ranking["parameters"]["place"] == record["condition"]["place"]
         assert len(ranking["hits"]) == 8
@@ -128,9 +129,7 @@ def test_failed_cases_are_asked_again_and_the_last_record_counts(tmp_path: Path)
     assert len(lines(folder)) == len(cases) + failed
     unbroken = tmp_path / "unbroken"
     asyncio.run(answer(cases, reader(ASKED, u_curve()), unbroken))
-    found = [
-        {each["key"]: without_volatile(each) for each in read_records(path / RECORDS)} for path in (folder, unbroken)
-    ]
+    found = [{each.key: remove_volatile(each) for each in read_records(path / RECORDS)} for path in (folder, unbroken)]
     assert found[0] == found[1]
     assert list(found[0]) == list(found[1]), "a case keeps its place"
 
@@ -199,8 +198,8 @@ def test_a_manifest_that_somebody_changed(tmp_path: Path, changes: dict[str, Any
     made = plan(pipeline())
     Run.open(tmp_path / "run", made, CASES).close()
     path = tmp_path / "run" / MANIFEST
-    told = {"format": 1} if changes is None else {**json.loads(path.read_text(encoding="utf-8")), **changes}
-    path.write_text(json.dumps(told), encoding="utf-8")
+    manifest = {"format": 1} if changes is None else {**json.loads(path.read_text(encoding="utf-8")), **changes}
+    path.write_text(json.dumps(manifest), encoding="utf-8")
     with pytest.raises(InputError, match=said):
         read_manifest(tmp_path / "run")
     with pytest.raises(InputError, match=said):
@@ -211,7 +210,7 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
     made = plan(pipeline())
     with Run.open(tmp_path / "run", made, CASES) as first:
         assert first.left == len(CASES)
-        with pytest.raises(InputError, match="another process is at work"):
+        with pytest.raises(InputError, match="another process is using"):
             Run.open(tmp_path / "run", made, CASES)
     Run.open(tmp_path / "run", made, CASES).close()
 
@@ -253,10 +252,10 @@ def test_a_runs_folder_is_its_owners_alone(was_there: bool, tmp_path: Path) -> N
 
 def test_a_manifest_holds_no_words_of_questions_and_documents(tmp_path: Path) -> None:
     asyncio.run(answer(CASES, reader(ASKED, u_curve()), tmp_path / "run"))
-    told = (tmp_path / "run" / MANIFEST).read_text(encoding="utf-8")
+    manifest = (tmp_path / "run" / MANIFEST).read_text(encoding="utf-8")
     assert "disease" in ASKED[0].text
     assert "disease" in (tmp_path / "run" / RECORDS).read_text(encoding="utf-8")
-    assert "disease" not in told
+    assert "disease" not in manifest
 
 
 def test_the_same_case_twice_is_a_mistake(tmp_path: Path) -> None:
@@ -297,7 +296,7 @@ def test_a_case_is_its_question_and_its_condition() -> None:
 
 def test_what_is_told_of_a_dataset() -> None:
     dataset = Dataset("made-up", tuple(ASKED), {}, licence="MIT")
-    assert told(dataset) == {"name": "made-up", "sha256": dataset.sha256, "n": 4, "licence": "MIT"}
+    assert describe_dataset(dataset) == {"name": "made-up", "sha256": dataset.sha256, "n": 4, "licence": "MIT"}
 
 
 # -- software ---------------------------------------------------------------------------------------------------------
@@ -307,25 +306,25 @@ def test_the_commit_of_a_checkout_and_whether_it_differs(tmp_path: Path) -> None
     source = tmp_path / "src" / "epicrisis"
     source.mkdir(parents=True)
     (source / "__init__.py").write_text("", encoding="utf-8")
-    assert versions.commit(source) is None
+    assert versions.git_commit(source) is None
 
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(tmp_path), "-c", "user.name=x", "-c", "user.email=x@x", *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
     git("init", "-q")
-    assert versions.commit(source) is None, "in a checkout, but no part of it"
+    assert versions.git_commit(source) is None, "in a checkout, but no part of it"
     git("add", "src")
     git("commit", "-qm", "first")
-    assert versions.commit(source) == (git("rev-parse", "HEAD"), False)
+    assert versions.git_commit(source) == (git("rev-parse", "HEAD"), False)
     (tmp_path / "answers.jsonl").write_text("", encoding="utf-8")
-    assert versions.commit(source) == (git("rev-parse", "HEAD"), False)
+    assert versions.git_commit(source) == (git("rev-parse", "HEAD"), False)
     (source / "new.py").write_text("", encoding="utf-8")
-    assert versions.commit(source) == (git("rev-parse", "HEAD"), True)
+    assert versions.git_commit(source) == (git("rev-parse", "HEAD"), True)
     shutil.rmtree(tmp_path / ".git")
-    assert versions.commit(source) is None
+    assert versions.git_commit(source) is None
 
 
 def test_no_git_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert versions.commit() is None
+    assert versions.git_commit() is None

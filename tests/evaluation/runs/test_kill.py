@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from epicrisis.evaluation.runs.outcomes import read_records, without_volatile
+from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS, read_manifest
 from tests.support.run_child import CASES
+from tests.support.run_folders import remove_volatile
 
 IN_FLIGHT = 8
 """Calls at once (the model's limit)."""
@@ -53,7 +54,7 @@ def child() -> Iterator[Child]:
 
 
 def records(folder: Path) -> dict[str, Any]:
-    return {str(each["key"]): without_volatile(each) for each in read_records(folder / RECORDS)}
+    return {each.key: remove_volatile(each) for each in read_records(folder / RECORDS)}
 
 
 def calls(folder: Path) -> Counter[str]:

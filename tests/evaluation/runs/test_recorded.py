@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from epicrisis.evaluation.runs.recipe_differences import changed
-from epicrisis.evaluation.runs.recorded_run import differing, open_runs
+from epicrisis.evaluation.runs.recorded_run import list_differences, open_runs
 from tests.support.run_folders import answers, folder, recipe
 
 CHECKED = {"preflight": {"enabled": True, "n": 3}}
@@ -23,13 +23,13 @@ def test_a_setting_that_one_recipe_does_not_tell_is_a_difference(tmp_path: Path,
         made = recipe(**settings)
         one = answers(tmp_path / f"{name}.jsonl", lambda i: True, made_with=made)
         paths.append(one if as_answers else folder(tmp_path / name, lambda i, at: True, made_with=made))
-    assert differing(*open_runs(paths)) == ("preflight.signal",)
+    assert list_differences(*open_runs(paths)) == ("preflight.signal",)
 
 
 def test_what_a_plan_tells_is_no_difference_to_a_file_without_one(tmp_path: Path) -> None:
     one = answers(tmp_path / "a.jsonl", lambda i: True)
     other = folder(tmp_path / "b", lambda i, at: True, made_with=recipe(k=8), arguments={"guard": "source-hidden"})
-    assert differing(*open_runs([one, other])) == ("k",)
+    assert list_differences(*open_runs([one, other])) == ("k",)
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
-from epicrisis.answers import Answer, Called, Notice, Partial, Usage
+from epicrisis.answers import Answer, ModelCalled, Notice, PartialAnswer, Usage
 from epicrisis.errors import InputError
 from epicrisis.evaluation.runs.case import Case
-from epicrisis.evaluation.runs.outcomes import Outcome, outcome_of, outcomes, read_records, without_volatile
-from epicrisis.evaluation.runs.runner import SCHEMA_VERSION, RecordFile
+from epicrisis.evaluation.runs.outcomes import Outcome, score_case, score_records
+from epicrisis.evaluation.runs.record import SCHEMA_VERSION, read_records
+from epicrisis.evaluation.runs.runner import RecordStore
 from epicrisis.types import Question
+from tests.support.run_folders import remove_volatile
 
 QUESTION = Question("Does it help?", {"A": "yes", "B": "no"}, "choice", "7", "A")
 
@@ -24,9 +26,9 @@ def answer(state: Any = "answered", choice: str | None = "A", **more: Any) -> An
 
 
 def written(path: Path, *answers: tuple[Answer, dict[str, Any]]) -> Path:
-    file = RecordFile(path, {"model": "m"})
+    file = RecordStore(path, {"model": "m"})
     for each, condition in answers:
-        file.append(each, condition)
+        file.append_answer(each, condition)
     return path
 
 
@@ -34,19 +36,19 @@ def test_the_last_record_of_a_case_counts(tmp_path: Path) -> None:
     rag, other = {"arm": "rag", "k": 8}, {"arm": "oracle"}
     records = ((answer("failed"), rag), (answer(choice="B"), other), (answer(), rag), (answer("failed"), other))
     path = written(tmp_path / "r.jsonl", *records)
-    assert [each.state for each in outcomes(read_records(path))] == ["answered", "failed"]
-    assert [each.condition for each in outcomes(read_records(path))] == [rag, other]
+    assert [each.state for each in score_records(read_records(path))] == ["answered", "failed"]
+    assert [each.condition for each in score_records(read_records(path))] == [rag, other]
 
 
 def test_outcomes_know_question_condition_and_whether_it_is_right(tmp_path: Path) -> None:
-    failed = Partial(1, ("d#0",), "failed")
+    failed = PartialAnswer(1, ("d#0",), "failed")
     path = written(
         tmp_path / "r.jsonl",
         (answer(), {}),
         (answer(choice="B", partials=(failed,)), {"k": 8}),
         (answer("abstained"), {"k": 16}),
     )
-    assert outcomes(read_records(path)) == (
+    assert score_records(read_records(path)) == (
         Outcome(QUESTION.key, {}, "answered", True, 0.5),
         Outcome(QUESTION.key, {"k": 8}, "answered", False, 0.5, failed_parts=1),
         Outcome(QUESTION.key, {"k": 16}, "abstained", None, 0.5),
@@ -57,17 +59,17 @@ def test_outcomes_know_question_condition_and_whether_it_is_right(tmp_path: Path
 def test_either_of_two_options_of_one_text_is_right(tmp_path: Path, choice: str, right: bool) -> None:
     asked = replace(QUESTION, options={"A": "same", "B": "same ", "C": "other", "D": "none"}, gold="B")
     ended = replace(answer(), question=asked, choice=choice)
-    (outcome,) = outcomes(read_records(written(tmp_path / "r.jsonl", (ended, {}))))
+    (outcome,) = score_records(read_records(written(tmp_path / "r.jsonl", (ended, {}))))
     assert (outcome.right, outcome.chance) == (right, 0.5)
-    assert outcome_of(Case(asked), ended) == outcome
+    assert score_case(Case(asked), ended) == outcome
 
 
 def test_an_outcome_as_it_happens_is_that_of_its_record(tmp_path: Path) -> None:
     for number, ended in enumerate((answer(), answer(choice="B"), answer("failed"), answer("unparsed"))):
         path = written(tmp_path / f"{number}.jsonl", (ended, {"k": 8}))
-        assert (outcome_of(Case(QUESTION, {"k": 8}), ended),) == outcomes(read_records(path))
+        assert (score_case(Case(QUESTION, {"k": 8}), ended),) == score_records(read_records(path))
     open_question = Question("What helps?")
-    assert outcome_of(Case(open_question), Answer(open_question, "rag", "answered", "Rest.")).right is None
+    assert score_case(Case(open_question), Answer(open_question, "rag", "answered", "Rest.")).right is None
 
 
 def test_records_of_the_first_version_had_no_condition(tmp_path: Path) -> None:
@@ -76,8 +78,8 @@ def test_records_of_the_first_version_had_no_condition(tmp_path: Path) -> None:
     assert record["schema_version"] == SCHEMA_VERSION == 2
     del record["condition"]
     path.write_text(json.dumps(record) + "\n", encoding="utf-8")
-    assert RecordFile(path, {"model": "m"}).is_done(QUESTION.key)
-    assert outcomes(read_records(path)) == (Outcome(QUESTION.key, {}, "answered", True, 0.5),)
+    assert RecordStore(path, {"model": "m"}).is_done(QUESTION.key)
+    assert score_records(read_records(path)) == (Outcome(QUESTION.key, {}, "answered", True, 0.5),)
 
 
 def test_a_question_whose_right_answer_nobody_knows(tmp_path: Path) -> None:
@@ -86,7 +88,7 @@ def test_a_question_whose_right_answer_nobody_knows(tmp_path: Path) -> None:
     ):
         path = written(tmp_path / f"{number}.jsonl", (Answer(question, "rag", "answered"), {}))
         with pytest.raises(InputError, match="question '9' has no options or no gold letter"):
-            outcomes(read_records(path))
+            score_records(read_records(path))
 
 
 def test_half_a_line_at_the_end_is_left_aside(tmp_path: Path) -> None:
@@ -98,12 +100,16 @@ def test_half_a_line_at_the_end_is_left_aside(tmp_path: Path) -> None:
 
 
 def test_anything_else_is_no_file_of_records(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no such file; name the folder or the file of a run"):
+    with pytest.raises(InputError, match="does not exist: name the folder of a run, or a file of answers"):
         list(read_records(tmp_path / "nowhere"))
     path = tmp_path / "r.jsonl"
-    for text, said in (("{}", "a record"), ("no", "no JSON object"), ('{"key": "1", "answer": 3}', "a record")):
+    for text, said in (
+        ("{}", "a file of answers"),
+        ("no", "a JSON object"),
+        ('{"key": "1", "answer": 3}', "a file of answers"),
+    ):
         path.write_text(text + "\n", encoding="utf-8")
-        with pytest.raises(InputError, match=f"line 1, is .*{said}"):
+        with pytest.raises(InputError, match=f"line 1, .*{said}"):
             list(read_records(path))
 
 
@@ -136,21 +142,23 @@ def test_a_record_that_somebody_changed_is_told_by_its_line(tmp_path: Path, at: 
     else:
         inner[name] = value
     path.write_text(first + json.dumps(record) + "\n", encoding="utf-8")
-    for read in (lambda: RecordFile(path, {"model": "m"}), lambda: list(read_records(path))):
-        with pytest.raises(InputError, match="line 2, is not a record of answers: mend it, or name another file"):
+    for read in (lambda: RecordStore(path, {"model": "m"}), lambda: list(read_records(path))):
+        with pytest.raises(InputError, match="line 2, does not belong to a file of answers: repair or remove the line"):
             read()
 
 
 def test_an_editors_last_line_counts_for_the_run_and_for_its_tables(tmp_path: Path) -> None:
     path = written(tmp_path / "r.jsonl", (answer("failed"), {}), (answer(), {}))
     path.write_bytes(path.read_bytes().removesuffix(b"\n"))
-    assert RecordFile(path, {"model": "m"}).is_done(QUESTION.key)
-    assert [each.state for each in outcomes(read_records(path))] == ["answered"]
+    assert RecordStore(path, {"model": "m"}).is_done(QUESTION.key)
+    assert [each.state for each in score_records(read_records(path))] == ["answered"]
 
 
 def test_without_what_is_volatile_two_tellings_are_one(tmp_path: Path) -> None:
     def told(at: float, calls: int, *notices: Notice, turned: bool = False) -> Any:
-        parts = [Called(f"map {i}", "m", "0", "map@1", 0, 0, "stop", Usage(calls, seconds=at), at) for i in range(2)]
+        parts = [
+            ModelCalled(f"map {i}", "m", "0", "map@1", 0, 0, "stop", Usage(calls, seconds=at), at) for i in range(2)
+        ]
         trace = (*notices, *(parts[::-1] if turned else parts))
         path = written(tmp_path / f"{at}.jsonl", (answer(trace=trace, usage=Usage(2 * calls)), {}))
         return next(read_records(path))
@@ -158,7 +166,6 @@ def test_without_what_is_volatile_two_tellings_are_one(tmp_path: Path) -> None:
     first = told(1.0, 1)
     second = told(2.0, 3, Notice("retried", "twice"), Notice("restarted", "once"), turned=True)
     assert first != second
-    assert without_volatile(first) == without_volatile(second)
+    assert remove_volatile(first) == remove_volatile(second)
     third = told(3.0, 1, Notice("left-out", "1 of 2 parts"))
-    assert without_volatile(first) != without_volatile(third)
-    assert "usage" in first["answer"], "nothing is taken from the record itself"
+    assert remove_volatile(first) != remove_volatile(third)

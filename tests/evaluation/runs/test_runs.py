@@ -12,9 +12,9 @@ import pytest
 
 from epicrisis.answers import Answer, Usage
 from epicrisis.errors import BudgetExceeded, ChatError, ContextOverflow, EndpointUnreachable, InputError, RunStopped
-from epicrisis.evaluation.runs.runner import RecordFile, answer_all
+from epicrisis.evaluation.runs.runner import RecordStore, answer_questions
 from epicrisis.pipeline import Pipeline
-from epicrisis.protocols import ChatReply, ChatRequest, OnDelta
+from epicrisis.protocols import ChatReply, ChatRequest, DeltaCallback
 from epicrisis.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.types import Question
@@ -31,7 +31,7 @@ class Slow(ScriptedModel):
         self._fails, self._wait = fails, wait
         self.in_flight = self.most = self.asked = self.replied = 0
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         number, self.asked = self.asked, self.asked + 1
         self.in_flight += 1
         self.most = max(self.most, self.in_flight)
@@ -49,13 +49,13 @@ class Slow(ScriptedModel):
 
 def run(
     model: Slow, path: Path, questions: list[Question] = QUESTIONS, at_once: int = 1
-) -> tuple[list[tuple[Question, Answer | None]], RecordFile]:
+) -> tuple[list[tuple[Question, Answer | None]], RecordStore]:
     settings = Settings(strategy="closed-book")
 
-    async def all_of_them() -> tuple[list[tuple[Question, Answer | None]], RecordFile]:
+    async def all_of_them() -> tuple[list[tuple[Question, Answer | None]], RecordStore]:
         async with Pipeline(settings, dict.fromkeys(ROLES, model)) as pipeline:
-            records = RecordFile(path, pipeline.recipe())
-            return [pair async for pair in answer_all(pipeline, questions, records, at_once)], records
+            records = RecordStore(path, pipeline.recipe())
+            return [pair async for pair in answer_questions(pipeline, questions, records, at_once)], records
 
     return asyncio.run(all_of_them())
 
@@ -130,8 +130,8 @@ def test_leaving_the_loop_cancels_what_is_in_flight(tmp_path: Path) -> None:
 
     async def first() -> None:
         async with Pipeline(Settings(strategy="closed-book"), dict.fromkeys(ROLES, model)) as pipeline:
-            records = RecordFile(tmp_path / "run.jsonl", pipeline.recipe())
-            async with aclosing(answer_all(pipeline, QUESTIONS, records, 10)) as answers:
+            records = RecordStore(tmp_path / "run.jsonl", pipeline.recipe())
+            async with aclosing(answer_questions(pipeline, QUESTIONS, records, 10)) as answers:
                 async for _ in answers:
                     break
             assert model.in_flight == 0
@@ -147,7 +147,7 @@ def test_a_run_with_another_recipe_is_not_gone_on_with(tmp_path: Path) -> None:
         settings = Settings.model_validate({"strategy": "closed-book", "models": {"writer": {"top_p": 0.5}}})
         async with Pipeline(settings, dict.fromkeys(ROLES, Slow())) as pipeline:
             with pytest.raises(InputError, match=r"other settings \(models\.map\.top_p, .*models\.writer\.top_p\)"):
-                RecordFile(tmp_path / "run.jsonl", pipeline.recipe())
+                RecordStore(tmp_path / "run.jsonl", pipeline.recipe())
 
     asyncio.run(other())
 

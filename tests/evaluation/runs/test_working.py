@@ -8,7 +8,7 @@ from contextlib import aclosing
 import pytest
 
 from epicrisis.errors import BudgetExceeded, EpicrisisError, ScopeViolation, StorageError
-from epicrisis.evaluation.runs.concurrency import worked_off
+from epicrisis.evaluation.runs.concurrency import run_concurrently
 
 
 class Work:
@@ -30,7 +30,9 @@ class Work:
     async def run(self, at_once: int, leave: bool = False) -> None:
         before = asyncio.all_tasks()
         try:
-            async with aclosing(worked_off(range(40), self.do, self.kept.append, lambda _: None, at_once)) as results:
+            async with aclosing(
+                run_concurrently(range(40), self.do, self.kept.append, lambda _: None, at_once)
+            ) as results:
                 async for _ in results:
                     if leave:
                         break

@@ -15,8 +15,14 @@ from hypothesis import strategies as st
 
 from epicrisis.corpus.reader_base import Skipped
 from epicrisis.errors import InputError
-from epicrisis.evaluation.synthesis.example_documents import Held, held, kept, ready_made, solved_in
-from epicrisis.evaluation.synthesis.leaks import Leak, among, leaks
+from epicrisis.evaluation.synthesis.example_documents import (
+    ExampleCount,
+    count_examples,
+    library_examples,
+    read_built_examples,
+    read_examples,
+)
+from epicrisis.evaluation.synthesis.leaks import Leak, find_leaks, find_leaks_among
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import Library
 from epicrisis.retrieval.examples import METADATA, is_itself
@@ -44,20 +50,20 @@ def written(path: Path, *rows: dict[str, Any]) -> Path:
 def filled(folder: Path, *files: Path) -> Library:
     with open_or_create(folder, ENCODER, "hashing", overlap=0) as library:
         for file in files:
-            add_documents(library, ready_made(file), ENCODER)
+            add_documents(library, read_examples(file), ENCODER)
     return Library.open(folder)
 
 
 def test_what_was_solved_becomes_documents_that_the_search_for_examples_reads(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     solved([*questions(3), *open_questions(1)], right, path)
-    documents = [each for each in kept(path) if isinstance(each, Document)]
+    documents = [each for each in read_built_examples(path) if isinstance(each, Document)]
     assert len(path.read_text().splitlines()) == 4, "the open one is answered wrongly, and no document"
     assert [each.id for each in documents] == [f"made/train/q-{i}" for i in range(3)]
     assert documents[1].text == questions(2)[1].text
     assert {*METADATA, "how", "model", "form"} == documents[0].metadata.keys()
     with filled(tmp_path / "library", path) as library:
-        found = {passage.document_id: (passage, example) for passage, example in solved_in(library)}
+        found = {passage.document_id: (passage, example) for passage, example in library_examples(library)}
         assert len(found) == 3
         assert library.count()[1] > 3, "a question longer than the encoder reads is several passages"
         passage, example = found["made/train/q-1"]
@@ -70,7 +76,7 @@ def test_a_half_written_line_is_no_example_and_no_fault(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     solved(questions(2), right, path)
     path.write_bytes(path.read_bytes()[:-9])
-    assert [each.id for each in kept(path) if isinstance(each, Document)] == ["made/train/q-0"]
+    assert [each.id for each in read_built_examples(path) if isinstance(each, Document)] == ["made/train/q-0"]
 
 
 def test_ready_made_ones_need_little(tmp_path: Path) -> None:
@@ -78,7 +84,7 @@ def test_ready_made_ones_need_little(tmp_path: Path) -> None:
     path = written(tmp_path / "own.jsonl", LINE, plain, {**LINE, "id": "l", "options": ["iron", "zinc"], "set": "mine"})
     packed = tmp_path / "own.jsonl.gz"
     packed.write_bytes(gzip.compress(path.read_bytes()))
-    first, open_one, last = ready_made(path)
+    first, open_one, last = read_examples(path)
     assert isinstance(first, Document)
     assert (first.id, first.source) == ("own.jsonl/q-1", "own.jsonl")
     assert (first.metadata["how"], first.metadata["model"], first.metadata["form"]) == ("ready-made", "", "choice")
@@ -86,7 +92,7 @@ def test_ready_made_ones_need_little(tmp_path: Path) -> None:
     assert (open_one.id, open_one.metadata["choice"], open_one.metadata["form"]) == ("own.jsonl/7", None, "open")
     assert isinstance(last, Document)
     assert (last.id, last.metadata["options"]) == ("mine/l", {"A": "iron", "B": "zinc"})
-    assert len(list(ready_made(packed))) == 3
+    assert len(list(read_examples(packed))) == 3
 
 
 @pytest.mark.parametrize(
@@ -104,7 +110,7 @@ def test_ready_made_ones_need_little(tmp_path: Path) -> None:
 def test_a_line_that_is_no_solved_question_is_left_out_and_said(
     changes: dict[str, Any], why: str, tmp_path: Path
 ) -> None:
-    bad, good = ready_made(written(tmp_path / "own.jsonl", {**LINE, **changes}, LINE))
+    bad, good = read_examples(written(tmp_path / "own.jsonl", {**LINE, **changes}, LINE))
     assert isinstance(bad, Skipped)
     assert bad.where == "line 1"
     assert why in bad.reason
@@ -114,7 +120,7 @@ def test_a_line_that_is_no_solved_question_is_left_out_and_said(
 
 def test_lines_that_were_not_kept_are_passed_over(tmp_path: Path) -> None:
     wrong = {"id": "q-2", "set": "x", "state": "wrong"}
-    assert len(list(ready_made(written(tmp_path / "own.jsonl", wrong, {**LINE, "state": "kept"})))) == 1
+    assert len(list(read_examples(written(tmp_path / "own.jsonl", wrong, {**LINE, "state": "kept"})))) == 1
 
 
 def test_they_are_counted_by_set_how_model_and_form(tmp_path: Path) -> None:
@@ -122,10 +128,10 @@ def test_they_are_counted_by_set_how_model_and_form(tmp_path: Path) -> None:
     solved([*questions(3), *open_questions(1)], lambda r: said("A", "vitamin K", "It is vitamin K."), path)
     own = written(tmp_path / "own.jsonl", LINE, {**LINE, "id": "q-2"})
     with filled(tmp_path / "library", path, own) as library:
-        assert held(library) == (
-            Held("made/train", "solved", "solver", "choice", 1),
-            Held("made/train", "solved", "solver", "open", 1),
-            Held("own.jsonl", "ready-made", "", "choice", 2),
+        assert count_examples(library) == (
+            ExampleCount("made/train", "solved", "solver", "choice", 1),
+            ExampleCount("made/train", "solved", "solver", "open", 1),
+            ExampleCount("own.jsonl", "ready-made", "", "choice", 2),
         )
 
 
@@ -133,7 +139,7 @@ def test_a_library_of_anything_else_is_refused(tmp_path: Path) -> None:
     with create(tmp_path / "library") as library:
         add(library, 0, 4)
         with pytest.raises(InputError, match="is no solved question: name a library that `epicrisis examples build`"):
-            held(library)
+            count_examples(library)
 
 
 # -- leaks ------------------------------------------------------------------------------------------------------------
@@ -149,7 +155,7 @@ def test_a_planted_question_is_found_by_its_id_or_by_its_text(tmp_path: Path) ->
     ]
     asked = [Question(stem, id="test-0"), Question("Which?", id="test-1"), Question("Who?", id="12")]
     with filled(tmp_path / "library", written(tmp_path / "own.jsonl", *rows)) as library:
-        assert leaks(library, asked, 0.8) == (
+        assert find_leaks(library, asked, 0.8) == (
             Leak("own.jsonl/test-1", "test-1", True, 0.0),
             Leak("own.jsonl/worded-alike", "test-0", False, 1.0),
         )
@@ -169,7 +175,7 @@ def test_the_index_finds_what_comparing_everybody_with_everybody_finds(
     of_set = [Question(text, id=f"q{i}") for i, text in enumerate(asked)]
     of_library = [(f"e{i}", text, f"q{i + 3}") for i, text in enumerate(texts)]
     everybody = [(e, q.id) for e, text, id_ in of_library for q in of_set if is_itself(q, text, id_, alike)]
-    assert [(leak.example, leak.question) for leak in among(of_library, of_set, alike)] == everybody
+    assert [(leak.example, leak.question) for leak in find_leaks_among(of_library, of_set, alike)] == everybody
 
 
 def test_not_everybody_is_compared_with_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,6 +194,6 @@ def test_not_everybody_is_compared_with_everybody(monkeypatch: pytest.MonkeyPatc
         for _ in range(300)
     ]
     asked = [Question(text, id=f"q{i}") for i, text in enumerate(texts)]
-    found = list(among(((f"e{i}", text, f"e{i}") for i, text in enumerate(texts)), asked, 0.8))
+    found = list(find_leaks_among(((f"e{i}", text, f"e{i}") for i, text in enumerate(texts)), asked, 0.8))
     assert [(leak.example[1:], leak.similarity) for leak in found] == [(str(i), 1.0) for i in range(300)]
     assert len(compared) == 300, "all begin alike, and none but its own is looked at"

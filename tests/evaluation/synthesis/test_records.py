@@ -18,16 +18,15 @@ from typing import Any
 
 import pytest
 
-from epicrisis.answering.extractive import SpanForm
-from epicrisis.answering.reply_parsing import ReplyForm
-from epicrisis.corpus.note_cleaning import cleaned
-from epicrisis.corpus.note_tables import Columns
+from epicrisis.answering.document_answers import SpanFormat
+from epicrisis.answering.reply_parsing import AnswerFormat
+from epicrisis.corpus.note_cleaning import clean_text
+from epicrisis.corpus.note_tables import NoteColumns
 from epicrisis.corpus.questions import read_questions
-from epicrisis.corpus.readers import read
+from epicrisis.corpus.readers import read_sources
 from epicrisis.errors import InputError
-from epicrisis.evaluation.synthesis.patient_records.fact_spans import stated, unmarked
-from epicrisis.evaluation.synthesis.patient_records.facts import ordinal
-from epicrisis.evaluation.synthesis.patient_records.fictional_record import estimated, make_record
+from epicrisis.evaluation.synthesis.patient_records.facts import extract_spans, mark_fact, ordinal
+from epicrisis.evaluation.synthesis.patient_records.fictional_record import estimate_tokens, make_record
 from epicrisis.evaluation.synthesis.patient_records.note_writing import FICTIONAL, KINDS
 from epicrisis.evaluation.synthesis.patient_records.random_draws import Draws
 from epicrisis.evaluation.synthesis.patient_records.record_files import (
@@ -38,12 +37,17 @@ from epicrisis.evaluation.synthesis.patient_records.record_files import (
     write_records,
 )
 from epicrisis.evaluation.synthesis.patient_records.record_questions import CATEGORIES, FORMS, UNSAID
-from epicrisis.evaluation.synthesis.patient_records.vocabulary import acutes, chronics, drugs, labs
+from epicrisis.evaluation.synthesis.patient_records.vocabulary import (
+    acute_conditions,
+    chronic_conditions,
+    drugs,
+    labs,
+)
 from epicrisis.models.chat.embedded import EmbeddedModel
 from epicrisis.prompts import fence, render
 from epicrisis.protocols import ChatRequest, Message
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.testing.reader import keys_of, position_biased_reader
+from epicrisis.testing.reader import find_key_passages, position_biased_reader
 from epicrisis.types import Document, Passage, Question
 
 LENGTHS = (4000, 8000, 16000, 32000)
@@ -87,9 +91,6 @@ def evidence_of(made: Made, line: dict[str, Any]) -> list[str]:
     return [made.texts[each["document_id"]][each["start"] : each["end"]] for each in line["evidence"]]
 
 
-# -- the same everywhere ---------------------------------------------------------------------------------------------
-
-
 def test_the_same_arguments_make_the_same_bytes_in_every_process(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; "
@@ -111,8 +112,8 @@ def test_the_same_arguments_make_the_same_bytes_in_every_process(tmp_path: Path)
 
 def test_draws_are_pinned() -> None:
     draws = Draws("a", 1)
-    assert [draws.whole(1, 100) for _ in range(3)] == [97, 93, 1]
-    assert sorted(Draws("b").several(range(9), 9)) == list(range(9))
+    assert [draws.integer(1, 100) for _ in range(3)] == [97, 93, 1]
+    assert sorted(Draws("b").sample(range(9), 9)) == list(range(9))
     filled = Draws("c").fill("{He} took {2..2} or {0.5..0.5} of {x|x}", He="She")
     assert filled == "She took 2 or 0.5 of x"
 
@@ -121,9 +122,6 @@ def test_a_record_does_not_depend_on_how_many_are_made(made: Made, tmp_path: Pat
     write_records(tmp_path / "one", 1, LENGTHS, questions_each=EACH)
     first = made_in(tmp_path / "one")
     assert first.texts == made.of("fict0-001")
-
-
-# -- notes -----------------------------------------------------------------------------------------------------------
 
 
 def test_every_note_says_that_it_is_fictional_and_has_what_a_reader_needs(made: Made) -> None:
@@ -177,7 +175,7 @@ def test_a_discharge_summary_has_its_sections(made: Made) -> None:
 
 
 def test_cleaning_changes_nothing(made: Made) -> None:
-    assert all(cleaned(text) == text for text in made.texts.values())
+    assert all(clean_text(text) == text for text in made.texts.values())
 
 
 def test_paragraphs_are_not_repeated_but_for_what_is_carried_forward(made: Made) -> None:
@@ -188,20 +186,17 @@ def test_paragraphs_are_not_repeated_but_for_what_is_carried_forward(made: Made)
 
 
 def test_the_reader_of_notes_gives_the_same_texts(made: Made) -> None:
-    columns = Columns("subject_id", ("charttime",), "note_type", "text", "hadm_id", "note_id")
-    items = list(read([made.folder / NOTES], format="notes", columns=columns))
+    columns = NoteColumns("subject_id", ("charttime",), "note_type", "text", "hadm_id", "note_id")
+    items = list(read_sources([made.folder / NOTES], format="notes", columns=columns))
     documents = [item for item in items if isinstance(item, Document)]
     assert {each.id: each.text for each in documents} == made.texts
     assert {each.patient for each in documents} == {row["subject_id"] for row in made.rows}
 
 
-# -- lengths ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("tokens", [4000, 8000, 16000, 50000])
 def test_a_record_is_about_as_long_as_was_asked_for(tokens: int) -> None:
     record = make_record("p", tokens, None, 5)
-    assert record.tokens == sum(estimated(note.text) for note in record.notes)
+    assert record.tokens == sum(estimate_tokens(note.text) for note in record.notes)
     assert 0.9 * tokens <= record.tokens <= 1.05 * tokens
 
 
@@ -216,8 +211,8 @@ def test_stays_can_be_asked_for() -> None:
 
 
 def test_the_estimate_counts_words_digits_and_signs() -> None:
-    assert estimated("Creatinine 1.8 mg/dL\n") == 2 + 3 + 3 + 1
-    assert estimated("") == 0
+    assert estimate_tokens("Creatinine 1.8 mg/dL\n") == 2 + 3 + 3 + 1
+    assert estimate_tokens("") == 0
 
 
 @pytest.mark.models
@@ -233,9 +228,6 @@ def test_the_estimate_is_near_a_chat_models_own_count(model_home: Path, made: Ma
             await model.aclose()
 
     assert asyncio.run(counted()) == pytest.approx(16_000, rel=0.1)
-
-
-# -- questions -------------------------------------------------------------------------------------------------------
 
 
 def test_all_categories_and_forms_are_there(made: Made) -> None:
@@ -374,7 +366,7 @@ def test_questions_are_read_back_and_have_keys_that_stand_in_their_notes(made: M
     assert [(q.id, q.form, q.category, q.gold, len(q.evidence)) for q in questions] == [
         (line["id"], line["form"], line["category"], line["gold"], len(line["evidence"])) for line in made.lines
     ]
-    keys = keys_of(questions, made.texts)
+    keys = find_key_passages(questions, made.texts)
     assert len(keys) == len({q.text for q in questions if q.evidence})
     passages = [passage for several in keys.values() for key in several for passage in key.passages]
     assert all(any(passage in text for text in made.texts.values()) for passage in passages)
@@ -391,7 +383,7 @@ def replied(model: ScriptedModel, question: Question, notes: Iterable[str]) -> d
     texts = list(notes)
     span = question.form == "extractive"
     passages = [Passage(f"n#{i}", "n", i, 0, len(text), text) for i, text in enumerate(texts)]
-    form = SpanForm(passages) if span else ReplyForm(question.options, documents=len(texts))
+    form = SpanFormat(passages) if span else AnswerFormat(question.options, documents=len(texts))
     asked = render(
         "epicrisis.answering.prompts",
         "extract" if span else "rag",
@@ -409,7 +401,7 @@ def replied(model: ScriptedModel, question: Question, notes: Iterable[str]) -> d
 def test_the_reader_answers_from_the_whole_record_and_not_without_its_evidence(made: Made) -> None:
     """Keys of all patients at once: which one is asked of is told by what is in the prompt."""
     questions = [each for each in read_questions(made.folder / QUESTIONS) if isinstance(each, Question)]
-    model = position_biased_reader(keys_of(questions, made.texts), lambda place, documents: 1.0)
+    model = position_biased_reader(find_key_passages(questions, made.texts), lambda place, documents: 1.0)
     for question in questions:
         if question.patient not in ("fict0-001", "fict0-002", "fict0-006"):
             continue
@@ -425,29 +417,28 @@ def test_the_reader_answers_from_the_whole_record_and_not_without_its_evidence(m
         assert replied(model, question, rest or ["Nothing."]) == {"found": False}, question.id
 
 
-# -- parts -----------------------------------------------------------------------------------------------------------
-
-
 def test_marks_travel_and_are_found_again() -> None:
-    text, marks = unmarked(f"Note.\n{stated('a', 'It was 5 mg.', '5 mg')} Then {stated('b', 'none', 'none')}.")
+    text, marks = extract_spans(
+        f"Note.\n{mark_fact('a', 'It was 5 mg.', '5 mg')} Then {mark_fact('b', 'none', 'none')}."
+    )
     assert text == "Note.\nIt was 5 mg. Then none."
     assert [(m.key, text[m.start : m.end], text[m.answer_start : m.answer_end]) for m in marks] == [
         ("a", "It was 5 mg.", "5 mg"),
         ("b", "none", "none"),
     ]
     with pytest.raises(ValueError, match="substring"):
-        stated("a", "It was 5 mg.", "6 mg")
+        mark_fact("a", "It was 5 mg.", "6 mg")
 
 
 def test_the_vocabulary_is_large_and_consistent() -> None:
-    assert len(acutes()) + len(chronics()) >= 40
-    for each in acutes():
+    assert len(acute_conditions()) + len(chronic_conditions()) >= 40
+    for each in acute_conditions():
         assert set(each.labs) <= labs().keys()
         assert set(each.drugs) <= drugs().keys()
-        assert all("[[" in template for template in (each.found, each.detail, each.advice))
-    assert {each.drug for each in chronics()} <= drugs().keys()
-    short = {*(each.abbreviation for each in acutes()), *(each.abbreviation for each in chronics())}
-    assert len(short) == len(acutes()) + len(chronics())
+        assert all("[[" in template for template in (each.finding, each.detail, each.advice))
+    assert {each.drug for each in chronic_conditions()} <= drugs().keys()
+    short = {*(each.abbreviation for each in acute_conditions()), *(each.abbreviation for each in chronic_conditions())}
+    assert len(short) == len(acute_conditions()) + len(chronic_conditions())
 
 
 def test_ordinals() -> None:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from epicrisis.evaluation.analysis.table import Cell, Table
-from epicrisis.evaluation.grading.correctness import MARKING, marked
+from epicrisis.evaluation.grading.correctness import CORRECTNESS_FOLDER, read_correctness_verdicts
 from epicrisis.evaluation.runs.energy import EnergyBasis, SessionEnergy
-from epicrisis.evaluation.runs.outcomes import outcome_of_record
+from epicrisis.evaluation.runs.outcomes import score_record
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
 from epicrisis.settings import EnergySettings
 
@@ -118,13 +118,13 @@ _Arms: TypeAlias = dict[str, _Ended]
 def _ended(run: RecordedRun) -> _Arms:
     arms: _Arms = defaultdict(_Ended)
     folder = run.path.parent
-    verdicts = marked(folder) if (folder / MARKING).is_dir() else {}
+    verdicts = read_correctness_verdicts(folder) if (folder / CORRECTNESS_FOLDER).is_dir() else {}
     for record in run.records():
-        arm = arms[str(record.get("condition", {}).get("arm", ""))]
+        arm = arms[str(record.condition.get("arm", ""))]
         arm.questions += 1
         # An open answer is right where its judges say so.
-        arm.right += outcome_of_record(record).right is True or verdicts.get(record["key"]) == "correct"
-        arm.seconds += record["answer"]["usage"]["seconds"]
+        arm.right += score_record(record).right is True or verdicts.get(record.key) == "correct"
+        arm.seconds += record.answer.usage.seconds
     return arms
 
 

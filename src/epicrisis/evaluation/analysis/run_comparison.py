@@ -33,8 +33,8 @@ from epicrisis.evaluation.analysis.statistics import Difference
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.analysis.table_text import AGAINST
 from epicrisis.evaluation.runs.case import Condition
-from epicrisis.evaluation.runs.outcomes import Outcome, outcome_of_record
-from epicrisis.evaluation.runs.recorded_run import RecordedRun, differing, open_runs, read_back
+from epicrisis.evaluation.runs.outcomes import Outcome, score_record
+from epicrisis.evaluation.runs.recorded_run import RecordedRun, list_differences, open_runs, refuse_mismatched_records
 
 REPEATED = ("place", "repeat")
 """Conditions under which one question is asked again; the values of all others are compared one by one."""
@@ -66,7 +66,7 @@ def findings(paths: Sequence[Path], *, measure: AccuracyMeasure = "right", seed:
 
     Raises InputError where one is named twice, is no run, or holds no record.
     """
-    with read_back(paths):
+    with refuse_mismatched_records(paths):
         return findings_of_runs(open_runs(paths), measure=measure, seed=seed)
 
 
@@ -96,9 +96,9 @@ def findings_of_runs(runs: Sequence[RecordedRun], *, measure: AccuracyMeasure = 
 def _read(run: RecordedRun) -> _Asked:
     found, without = [], 0
     for record in run.records():
-        question = record["answer"]["question"]
-        if question["options"] and question["gold"] is not None:
-            found.append(outcome_of_record(record))
+        question = record.answer.question
+        if question.options and question.gold is not None:
+            found.append(score_record(record))
         else:
             without += 1
     arms = run.manifest.plan.arguments.get("arms", ()) if run.manifest else ()
@@ -245,7 +245,7 @@ def _different(one: _Asked, other: _Asked) -> tuple[str, ...]:
     # What a case's condition says holds, whatever the settings say: an arm is a strategy.
     told = {name for each in (*one.outcomes, *other.outcomes) for name in each.condition}
     overruled = told | ({"strategy"} if "arm" in told else set())
-    settings = (name for name in differing(one.run, other.run) if name not in overruled)
+    settings = (name for name in list_differences(one.run, other.run) if name not in overruled)
     return tuple(dict.fromkeys((*settings, *conditions)))
 
 

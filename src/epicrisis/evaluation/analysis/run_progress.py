@@ -9,7 +9,7 @@ from epicrisis.answers import Answer, Usage
 from epicrisis.evaluation.analysis.grouping import score
 from epicrisis.evaluation.analysis.statistics import Mean, wilson
 from epicrisis.evaluation.runs.case import Case
-from epicrisis.evaluation.runs.outcomes import Outcome, outcome_of
+from epicrisis.evaluation.runs.outcomes import Outcome, score_case
 
 ALL = "all"
 """The arm of a run whose cases have none."""
@@ -35,7 +35,7 @@ class Standing:
     def add(self, case: Case, answer: Answer) -> None:
         """Counts a case that has just ended."""
         self.usage += answer.usage
-        self._count(outcome_of(case, answer))
+        self._count(score_case(case, answer))
 
     def _count(self, outcome: Outcome) -> None:
         arm = str(outcome.condition.get("arm", ALL))

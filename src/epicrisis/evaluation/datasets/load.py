@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import cast
 
 from epicrisis.corpus.questions import read_questions
-from epicrisis.corpus.reader_base import Skipped, is_folder, shown, whole_file
+from epicrisis.corpus.reader_base import Skipped, fingerprint_file, is_folder, printable_path
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets import medq, mirage, prompt_engine, published, pubmedqa
 from epicrisis.evaluation.datasets.catalogue import PinnedSet, SourceFile, catalogue
 from epicrisis.evaluation.datasets.dataset import Dataset, classes_by_gold
-from epicrisis.printable import shell_quoted
+from epicrisis.printable import quote_for_shell
 from epicrisis.types import Question
 
 FOLDER = "datasets"
@@ -38,7 +38,7 @@ def load(name: str, home: Path, place: Path | None = None, *, sets: Mapping[str,
     if len(dataset.questions) != pinned.count or pinned.sha256 not in (None, dataset.sha256):
         raise InputError(
             f"the file read for {name} holds {len(dataset.questions)} questions that are not the {pinned.count} pinned "
-            f"ones: run `epicrisis questions pull {shell_quoted(name)}`, or give your own questions as JSON lines"
+            f"ones: run `epicrisis questions pull {quote_for_shell(name)}`, or give your own questions as JSON lines"
         )
     return dataset
 
@@ -46,10 +46,10 @@ def load(name: str, home: Path, place: Path | None = None, *, sets: Mapping[str,
 def _check_bytes(pinned: PinnedSet, paths: list[Path]) -> None:
     """Raise InputError where a file of a set whose questions are not pinned is not the pinned file."""
     for file, path in zip(pinned.files, paths, strict=True):
-        if file.sha256 not in (None, whole_file(path).sha256):
-            pull = f"epicrisis questions pull {shell_quoted(pinned.name)}"
+        if file.sha256 not in (None, fingerprint_file(path).sha256):
+            pull = f"epicrisis questions pull {quote_for_shell(pinned.name)}"
             raise InputError(
-                f"{shown(path)} is not the pinned file of {pinned.name} ({file.bytes:,} bytes, sha256 {file.sha256}): "
+                f"{printable_path(path)} is not the pinned file of {pinned.name} ({file.bytes:,} bytes, sha256 {file.sha256}): "
                 f"run `{pull}`, or read it as your own by its path"
             )
 
@@ -78,7 +78,7 @@ def _own(name: str, known: Mapping[str, PinnedSet]) -> Dataset:
     if not path.exists():
         raise InputError(f"{name} is neither a question set ({', '.join(known)}) nor a file; check the name")
     questions = published.read(path) or tuple(_read(path))
-    return Dataset(shown(path.name), questions, classes_by_gold(questions))
+    return Dataset(printable_path(path.name), questions, classes_by_gold(questions))
 
 
 def _read(path: Path) -> Iterator[Question]:
@@ -98,9 +98,9 @@ def _find(file: SourceFile, pinned: PinnedSet, place: Path) -> Path:
         places = [place / name, place / file.path]
     found = next((path for path in places if path.is_file()), None)
     if found is None:
-        pull = f"epicrisis questions pull {shell_quoted(pinned.name)}"
+        pull = f"epicrisis questions pull {quote_for_shell(pinned.name)}"
         raise InputError(
-            f"{name} of {pinned.name} is not in {shown(place)}: run `{pull}`, "
+            f"{name} of {pinned.name} is not in {printable_path(place)}: run `{pull}`, "
             "or name the file or folder that holds it (--data)"
         )
     return found

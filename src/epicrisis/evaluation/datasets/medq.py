@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from epicrisis.corpus import sandbox
-from epicrisis.corpus.reader_base import check_file, shown
+from epicrisis.corpus.reader_base import check_file, printable_path
 from epicrisis.errors import InputError
 from epicrisis.types import Question
 
@@ -21,15 +21,19 @@ def read(path: Path) -> tuple[tuple[Question, ...], dict[str, str]]:
     try:
         head, *rows = sandbox.sheet_rows(path)
     except ValueError as error:
-        raise InputError(f"{shown(path)}: not a sheet (.xlsx) that can be read; pull the file again") from error
+        raise InputError(
+            f"{printable_path(path)}: not a sheet (.xlsx) that can be read; pull the file again"
+        ) from error
     if head != COLUMNS:
-        raise InputError(f"{shown(path)}: its columns are not {', '.join(COLUMNS)}; pull the file again")
+        raise InputError(f"{printable_path(path)}: its columns are not {', '.join(COLUMNS)}; pull the file again")
     questions: list[Question] = []
     domains: dict[str, str] = {}
     for number, row in enumerate(rows, 2):
         key, text, answer, domain = (cell.strip() for cell in row)
         if not (key and text and answer and domain) or key in domains:
-            raise InputError(f"{shown(path)}, row {number}: a cell is empty, or its ID was there before; pull it again")
+            raise InputError(
+                f"{printable_path(path)}, row {number}: a cell is empty, or its ID was there before; pull it again"
+            )
         questions.append(Question(text=text, form="open", id=key, gold=answer))
         domains[key] = domain
     return tuple(questions), domains

@@ -11,7 +11,7 @@ from typing import Annotated, Literal, TypeAlias, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from epicrisis.corpus.reader_base import because, check_file, shown
+from epicrisis.corpus.reader_base import check_file, os_error_reason, printable_path
 from epicrisis.errors import InputError
 from epicrisis.types import Question
 
@@ -40,14 +40,16 @@ def read(path: Path, subset: Subset) -> tuple[Question, ...]:
     try:
         entries = benchmark.validate_json(path.read_bytes()).get(subset, {})
     except OSError as error:
-        raise InputError(f"{shown(path)}: {because(error)}; check the path and its permissions") from error
+        raise InputError(
+            f"{printable_path(path)}: {os_error_reason(error)}; check the path and its permissions"
+        ) from error
     except ValidationError as error:
         where = ".".join(map(str, error.errors()[0]["loc"][:3]))
         raise InputError(
-            f"{shown(path)}: not MIRAGE's benchmark.json (at {where or 'the start'}); pull it again"
+            f"{printable_path(path)}: not MIRAGE's benchmark.json (at {where or 'the start'}); pull it again"
         ) from None
     if not entries:
-        raise InputError(f"{shown(path)}: holds no set {subset}; it must be MIRAGE's benchmark.json")
+        raise InputError(f"{printable_path(path)}: holds no set {subset}; it must be MIRAGE's benchmark.json")
     return tuple(_question(path, subset, key, entry) for key, entry in entries.items())
 
 
@@ -58,11 +60,13 @@ def read_subject(path: Path, subject: str) -> tuple[Question, ...]:
 
 def _question(path: Path, subset: Subset, key: str, entry: _Entry) -> Question:
     if entry.answer not in entry.options:
-        raise InputError(f"{shown(path)}: {subset}.{key}: the answer is no letter of the options; pull the file again")
+        raise InputError(
+            f"{printable_path(path)}: {subset}.{key}: the answer is no letter of the options; pull the file again"
+        )
     pmids = [str(pmid) for pmid in entry.pmids] or ([key] if subset == "pubmedqa" else [])
     if subset == "bioasq" and not pmids:
         raise InputError(
-            f"{shown(path)}: {subset}.{key} names no PMID, as in MIRAGE's first version; pull the pinned one"
+            f"{printable_path(path)}: {subset}.{key} names no PMID, as in MIRAGE's first version; pull the pinned one"
         )
     return Question(
         text=entry.question,

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from epicrisis.corpus.reader_base import because, check_file, shown
+from epicrisis.corpus.reader_base import check_file, os_error_reason, printable_path
 from epicrisis.errors import InputError
 from epicrisis.types import Question
 
@@ -40,26 +40,30 @@ def read(path: Path) -> tuple[Question, ...]:
     try:
         entries = TypeAdapter(dict[str, _Entry]).validate_json(path.read_bytes())
     except OSError as error:
-        raise InputError(f"{shown(path)}: {because(error)}; check the path and its permissions") from error
+        raise InputError(
+            f"{printable_path(path)}: {os_error_reason(error)}; check the path and its permissions"
+        ) from error
     except ValidationError as error:
         where = ".".join(map(str, error.errors()[0]["loc"][:3]))
         raise InputError(
-            f"{shown(path)}: not a question file of HPAI-BSC/prompt_engine (at {where or 'the start'}); pull it again"
+            f"{printable_path(path)}: not a question file of HPAI-BSC/prompt_engine (at {where or 'the start'}); pull it again"
         ) from None
     questions = tuple(_question(path, key, entry) for key, entry in entries.items())
     if not questions:
-        raise InputError(f"{shown(path)}: holds no question; pull it again")
+        raise InputError(f"{printable_path(path)}: holds no question; pull it again")
     if len({question.id for question in questions}) < len(questions):
-        raise InputError(f"{shown(path)}: two of its questions have the same id; pull it again")
+        raise InputError(f"{printable_path(path)}: two of its questions have the same id; pull it again")
     return questions
 
 
 def _question(path: Path, key: str, entry: _Entry) -> Question:
     if entry.context is not None:
-        raise InputError(f"{shown(path)}: its questions come with abstracts; ask pubmedqa/test, which keeps them")
+        raise InputError(
+            f"{printable_path(path)}: its questions come with abstracts; ask pubmedqa/test, which keeps them"
+        )
     options = entry.options or {}
     if options and entry.correct_answer not in options:
-        raise InputError(f"{shown(path)}: {key}: the answer is no letter of the options; pull the file again")
+        raise InputError(f"{printable_path(path)}: {key}: the answer is no letter of the options; pull the file again")
     return Question(
         text=entry.question,
         options=options,

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from epicrisis.corpus import jsonl
-from epicrisis.corpus.reader_base import Skipped, because, check_file, shown
+from epicrisis.corpus.reader_base import Skipped, check_file, os_error_reason, printable_path
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets import prompt_engine
 from epicrisis.types import Question
@@ -48,14 +48,14 @@ def read(path: Path) -> tuple[Question, ...] | None:
     for number, (where, row) in enumerate(rows, 1):
         question = _question(path, where, _as_line(row, first), str(number))
         if question.id in questions:
-            raise InputError(f"{shown(path)}, {where}: its id was there before; give each question its own")
+            raise InputError(f"{printable_path(path)}, {where}: its id was there before; give each question its own")
         questions[question.id] = question
     return tuple(questions.values())
 
 
 def _rows(path: Path) -> list[_Row] | None:
     """All rows of a file whose first one is of a known form. Raises InputError where a later one is no object."""
-    lines = jsonl.objects(path)
+    lines = jsonl.read_objects(path)
     head = next(lines)
     if not isinstance(head, Skipped) and _form(head[1]):
         return [(f"line {head[0]}", head[1]), *_sound(lines)]
@@ -79,7 +79,9 @@ def _whole(path: Path) -> Any:
     try:
         return json.loads(path.read_bytes())
     except OSError as error:
-        raise InputError(f"{shown(path)}: {because(error)}; check the path and its permissions") from error
+        raise InputError(
+            f"{printable_path(path)}: {os_error_reason(error)}; check the path and its permissions"
+        ) from error
     except (ValueError, RecursionError):
         return None
 
@@ -103,7 +105,7 @@ def _first_option(path: Path, rows: Iterable[_Row]) -> int:
         return 0
     if ("0" in numbers) == ("4" in numbers):
         raise InputError(
-            f"{shown(path)}: option numbers (cop) from 0 to 3 and from 1 to 4 cannot be told apart in it; give the "
+            f"{printable_path(path)}: option numbers (cop) from 0 to 3 and from 1 to 4 cannot be told apart in it; give the "
             "whole file, or write the letters: JSON lines with text, options and gold"
         )
     return 0 if "0" in numbers else 1
@@ -131,16 +133,17 @@ def _as_line(row: Any, first: int) -> dict[str, Any]:
 def _question(path: Path, where: str, line: dict[str, Any], number: str) -> Question:
     from pydantic import ValidationError
 
-    from epicrisis.corpus.line_schemas import QuestionLine, fault, reason
+    from epicrisis.corpus.json_checks import find_json_fault
+    from epicrisis.corpus.line_schemas import QuestionLine, describe_errors
 
     try:
-        if wrong := fault(line):
-            raise InputError(f"{shown(path)}, {where}: {wrong}; correct or remove it")
+        if wrong := find_json_fault(line):
+            raise InputError(f"{printable_path(path)}, {where}: {wrong}; correct or remove it")
         read = QuestionLine.model_validate(line)
     except ValidationError as error:
-        raise InputError(f"{shown(path)}, {where}: {reason(error)}; correct or remove it") from None
+        raise InputError(f"{printable_path(path)}, {where}: {describe_errors(error)}; correct or remove it") from None
     if not read.options:
-        raise InputError(f"{shown(path)}, {where}: it has no options; correct or remove it")
+        raise InputError(f"{printable_path(path)}, {where}: it has no options; correct or remove it")
     return Question(
         text=read.text,
         options=read.options,

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from epicrisis.corpus import pubmedqa
-from epicrisis.corpus.reader_base import because, check_file, shown
+from epicrisis.corpus.reader_base import check_file, os_error_reason, printable_path
 from epicrisis.errors import InputError
 from epicrisis.types import Document, Question
 
@@ -20,8 +20,12 @@ def read(path: Path, split: Path | None = None) -> tuple[tuple[Question, ...], M
     With `split` (`test_ground_truth.json`) those that it names, in its order. Raises InputError where a file is another
     or broken, or where the two disagree.
     """
-    questions = tuple(pubmedqa.questions(path))
-    documents = {item.id: item for item in pubmedqa.documents(path, pubmedqa.load(path)) if isinstance(item, Document)}
+    questions = tuple(pubmedqa.read_questions(path))
+    documents = {
+        item.id: item
+        for item in pubmedqa.read_documents(path, pubmedqa.load_entries(path))
+        if isinstance(item, Document)
+    }
     if split is None:
         return questions, documents
     by_id = {question.id: question for question in questions}
@@ -29,7 +33,7 @@ def read(path: Path, split: Path | None = None) -> tuple[tuple[Question, ...], M
     wrong = [key for key, decision in decisions.items() if key not in by_id or _decision(by_id[key]) != decision]
     if wrong:
         raise InputError(
-            f"{shown(split)}: {len(wrong)} entries ({wrong[0]!a}, ...) are not as in {shown(path.name)}; pull both"
+            f"{printable_path(split)}: {len(wrong)} entries ({wrong[0]!a}, ...) are not as in {printable_path(path.name)}; pull both"
         )
     chosen = tuple(by_id[key] for key in decisions)
     return chosen, {document: documents[document] for q in chosen for document in q.gold_documents}
@@ -44,9 +48,13 @@ def _split(path: Path) -> dict[str, str]:
     try:
         value = json.loads(path.read_bytes())
     except OSError as error:
-        raise InputError(f"{shown(path)}: {because(error)}; check the path and its permissions") from error
+        raise InputError(
+            f"{printable_path(path)}: {os_error_reason(error)}; check the path and its permissions"
+        ) from error
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict) or not all(isinstance(decision, str) for decision in value.values()):
-        raise InputError(f"{shown(path)}: not PubMedQA's test split, which maps PMIDs to decisions; pull it again")
+        raise InputError(
+            f"{printable_path(path)}: not PubMedQA's test split, which maps PMIDs to decisions; pull it again"
+        )
     return value

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from epicrisis.corpus.sentence_chunking import sentences
+from epicrisis.corpus.chunking import find_sentences
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import Dataset, classes_by_gold
 from epicrisis.types import Passage, Question
@@ -65,7 +65,7 @@ def _find_gaps(passages: Sequence[Passage]) -> Iterator[_Gap]:
     for passage in passages:
         if passage.document_id in documents:
             continue
-        for start, end in sentences(passage.text):
+        for start, end in find_sentences(passage.text):
             sentence = " ".join(passage.text[start:end].split())
             numbers = list(_NUMBER.finditer(sentence))
             if not SHORTEST <= len(sentence) <= LONGEST or len(numbers) != 1:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from epicrisis.components import scope_of
+from epicrisis.components import build_scope
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.load import load
 from epicrisis.evaluation.datasets.sampling import at_random
 from epicrisis.evaluation.experiments.recorded_rankings import Guard, guard_scope
 from epicrisis.evaluation.runs.case import Case
-from epicrisis.evaluation.runs.run_folder import RunPlan, told
+from epicrisis.evaluation.runs.run_folder import RunPlan, describe_dataset
 from epicrisis.overrides import RunOverrides
 from epicrisis.pipeline import WITHOUT_LIBRARY, Pipeline
 from epicrisis.settings import Settings
@@ -41,7 +41,7 @@ def plan_plain_run(
         name=NAME,
         arguments={"guard": guard},
         recipe=pipeline.recipe(),
-        dataset=told(dataset),
+        dataset=describe_dataset(dataset),
         sample={"how": "all"} if n is None else {"how": "at-random", "n": n, "seed": draw},
         seed=settings.seed,
     )
@@ -58,7 +58,7 @@ def _build_case(question: Question, settings: Settings, pipeline: Pipeline, guar
             f"question {question.id!r} names no source document, so nothing can be hidden from it: give it "
             "gold_documents, or leave the leak guard out"
         )
-    scope = guard_scope(question, guard, scope_of(settings.scope, question=question), pipeline.opened.library)
+    scope = guard_scope(question, guard, build_scope(settings.scope, question=question), pipeline.opened.library)
     if scope is None:
         raise InputError(
             f"none of the documents of question {question.id!r} has a date in the library, so older documents cannot be "

@@ -15,7 +15,7 @@ from epicrisis.retrieval.record_context import whole_notes
 from epicrisis.types import Passage, Scope
 
 
-class Notes:
+class NoteTexts:
     """The words of passages, out of a library or as a record keeps them. The last patient's record stays in memory."""
 
     def __init__(self, store: PassageStore | None = None, told: dict[str, Any] | None = None) -> None:

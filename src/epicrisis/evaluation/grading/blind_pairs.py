@@ -16,15 +16,14 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from epicrisis.answering.citations import cite
-from epicrisis.corpus.reader_base import because, shown
+from epicrisis.answers import Answer
+from epicrisis.corpus.reader_base import os_error_reason, printable_path
 from epicrisis.errors import InputError, StorageError
-from epicrisis.evaluation.runs.case import canonical
-from epicrisis.evaluation.runs.outcomes import RunRecord
+from epicrisis.evaluation.runs.record import RunRecord
 from epicrisis.printable import printable_json
 from epicrisis.privacy import open_private
 
@@ -85,7 +84,7 @@ class BlindingKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Paired:
+class BlindPairs:
     """Pairs in the order in which they are handed out, and their key."""
 
     pairs: tuple[BlindPair, ...]
@@ -101,64 +100,62 @@ class Paired:
         return sum(bool(_TELLING.search(pair.first)) != bool(_TELLING.search(pair.second)) for pair in self.pairs)
 
 
-def blinded(text: str) -> str:
+def remove_citations(text: str) -> str:
     """The answer without what names its evidence: `[1]` behind it, and `[doc 2]`, `(finding 3)` in it, which only one
     arm writes. All else is as it was written."""
     bare, _ = cite(text, (), {})
     return _LABEL.sub("", bare).strip()
 
 
-def pairs_of(records: Iterable[RunRecord], arms: tuple[str, str], seed: int) -> Paired:
+def make_pairs(records: Iterable[RunRecord], arms: tuple[str, str], seed: int) -> BlindPairs:
     """The pairs of these arms (the condition `arm`, else the strategy), of one or several runs.
 
     Each arm stands first in half of the pairs (the odd one is drawn); which ones, and the order of the pairs, depend on
     seed and question keys alone. Raises InputError where an arm has no record at all, or answered a question twice.
     """
-    answers: dict[str, dict[str, Mapping[str, Any]]] = {}
+    answers: dict[str, dict[str, Answer]] = {}
     writers: dict[str, None] = {}
     for record in records:
-        condition = record.get("condition", {})
-        arm = condition.get(_ARM, record["answer"]["strategy"])
+        arm, key = record.arm, record.question_key
         if arm not in arms:
             continue
-        key = record["key"].removesuffix(f" {canonical(condition)}") if condition else record["key"]
         if arm in answers.setdefault(key, {}):
             raise InputError(
-                f"{arm} answered question {record['answer']['question']['id']!r} twice: name runs of one model that "
+                f"{arm} answered question {record.answer.question.id!r} twice: name runs of one model that "
                 "ask each question once an arm"
             )
         # Not its trace: that of thousands of answers would fill the memory.
-        answers[key][arm] = {name: record["answer"][name] for name in ("question", "state", "text")}
-        writers |= {model["name"]: None for model in record["recipe"]["models"].values()}
+        answers[key][arm] = replace(record.answer, trace=(), partials=())
+        writers |= {model["name"]: None for model in record.recipe["models"].values()}
     if missing := [arm for arm in arms if not any(arm in each for each in answers.values())]:
         raise InputError(f"no record of {' and '.join(missing)}: name runs of both {' and '.join(arms)}")
     return _paired(answers, arms, seed, tuple(writers))
 
 
 def _paired(
-    answers: Mapping[str, Mapping[str, Mapping[str, Any]]], arms: tuple[str, str], seed: int, writers: tuple[str, ...]
-) -> Paired:
+    answers: Mapping[str, Mapping[str, Answer]], arms: tuple[str, str], seed: int, writers: tuple[str, ...]
+) -> BlindPairs:
     states = {
-        key: {arm: each[arm]["state"] if arm in each else NOT_ASKED for arm in arms} for key, each in answers.items()
+        key: {arm: each[arm].state if arm in each else NOT_ASKED for arm in arms} for key, each in answers.items()
     }
     both = [key for key, ended in states.items() if set(ended.values()) == {"answered"}]
-    texts = {key: {arm: blinded(answers[key][arm]["text"]) for arm in arms} for key in both}
+    texts = {key: {arm: remove_citations(answers[key][arm].text) for arm in arms} for key in both}
     same = [key for key in both if len({" ".join(text.split()).casefold() for text in texts[key].values()}) == 1]
     # By a hash of its own for each purpose: the place in the file must not tell which arm stands first.
     ordered = sorted(set(both) - set(same), key=lambda key: _hash(seed, "first", key))
     first = {key: arms[(place + _hash(seed, "start", "")[0]) % 2] for place, key in enumerate(ordered)}
     pairs: dict[str, BlindPair] = {}
     for key in sorted(ordered, key=lambda key: _hash(seed, "place", key)):
-        question = answers[key][arms[0]]["question"]["text"].strip()
+        question = answers[key][arms[0]].question.text.strip()
         shown_first, shown_second = (texts[key][arm] for arm in sorted(arms, key=lambda arm: arm != first[key]))
         pairs[key] = BlindPair(_id(seed, question, shown_first, shown_second), question, shown_first, shown_second)
-    return Paired(
+    return BlindPairs(
         tuple(pairs.values()),
         BlindingKey(
             arms=arms,
             seed=seed,
             writers=writers,
-            patients=any(a["question"]["patient"] is not None for each in answers.values() for a in each.values()),
+            patients=any(a.question.patient is not None for each in answers.values() for a in each.values()),
             first={pair.id: first[key] for key, pair in pairs.items()},
             questions={pair.id: key for key, pair in pairs.items()},
             same=tuple(same),
@@ -179,7 +176,7 @@ def _id(seed: int, *texts: str) -> str:
 # -- files ------------------------------------------------------------------------------------------------------------
 
 
-def write(paired: Paired, folder: Path) -> None:
+def write_pairs(paired: BlindPairs, folder: Path) -> None:
     """The three files, the key last, each its owner's alone to read until it is handed out. Raises InputError where one
     of them is there already: people may have written into it; StorageError where the disk does not take them."""
     texts = {
@@ -220,8 +217,8 @@ def _row(pair: BlindPair) -> dict[str, str]:
     return {**dict(zip(_FIELDS, values, strict=True)), "verdict": "", "reviewer": "", "why": ""}
 
 
-def read(folder: Path) -> Paired:
-    """What `write` wrote. Raises InputError where a file is missing, or no longer as it was written."""
+def read_pairs(folder: Path) -> BlindPairs:
+    """What `write_pairs` wrote. Raises InputError where a file is missing, or no longer as it was written."""
     changed = InputError(
         f"{JSONL} and {KEY} in {folder} are not as they were written: make the pairs anew in another folder"
     )
@@ -236,11 +233,11 @@ def read(folder: Path) -> Paired:
         key = BlindingKey(**{**values, **{name: tuple(values[name]) for name in ("arms", "writers", "same")}})
     except OSError as error:
         raise InputError(
-            f"{shown(error.filename)}: {because(error)}; name a folder that `epicrisis open-ended pairs` wrote"
+            f"{printable_path(error.filename)}: {os_error_reason(error)}; name a folder that `epicrisis open-ended pairs` wrote"
         ) from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise changed from None
     whole = all(_id(key.seed, pair.question, pair.first, pair.second) == pair.id for pair in pairs)
     if not whole or {pair.id for pair in pairs} != key.first.keys():
         raise changed
-    return Paired(pairs, key)
+    return BlindPairs(pairs, key)

@@ -15,21 +15,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from epicrisis.answering.structured_request import ModelClient
 from epicrisis.answers import Usage
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.correlation import correlation
 from epicrisis.evaluation.analysis.statistics import Interval, Mean, mean_of
 from epicrisis.evaluation.grading import preference
-from epicrisis.evaluation.grading.answer_notes import Notes
-from epicrisis.evaluation.grading.grader_replies import ReplyFile
-from epicrisis.evaluation.grading.human_scores import Preferred, Summary
+from epicrisis.evaluation.grading.answer_notes import NoteTexts
+from epicrisis.evaluation.grading.grader import GradeStore
+from epicrisis.evaluation.grading.human_scores import PreferencePair, Summary
 from epicrisis.evaluation.grading.human_verdicts import PreferredAnswer
-from epicrisis.evaluation.grading.measure_file import Measurement, file_name, read_measures
-from epicrisis.evaluation.grading.measurers import JUDGED_NOTES, Measurer, judge, judge_of_notes, metric
-from epicrisis.evaluation.grading.preference import ORDERS, PreferenceReply, PresentationOrder, verdict_file
+from epicrisis.evaluation.grading.measurements import Measurement, read_measurements, store_name
+from epicrisis.evaluation.grading.measurers import JUDGED_NOTES, Measurer, metric_name, notes_measurer, rubric_measurer
+from epicrisis.evaluation.grading.preference import ORDERS, PairGrade, PresentationOrder, open_preference_store
 from epicrisis.evaluation.grading.rubric import recipe
-from epicrisis.evaluation.grading.run_measures import measure, measure_file
-from epicrisis.evaluation.grading.structured_requests import Asker
+from epicrisis.evaluation.grading.run_measures import measure_answers, open_measure_store
 from epicrisis.printable import printable_json
 from epicrisis.privacy import open_private
 from epicrisis.serialization import to_json
@@ -50,7 +50,7 @@ _COUNTED: tuple[tuple[str, str, bool], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class WithPeople:
+class HumanAgreement:
     """How far one aspect of a judge goes with what people counted; both so that more is better."""
 
     aspect: str
@@ -70,7 +70,7 @@ class WithPeople:
 
 
 @dataclass(frozen=True, slots=True)
-class Choices:
+class ChoiceAccuracy:
     """A judge's choices in one subset, or in all: each pair in both orders."""
 
     subset: str
@@ -93,61 +93,66 @@ class Choices:
 
 
 @dataclass(frozen=True, slots=True)
-class JudgeCalibration:
+class GraderCalibration:
     """All that is known of one judge."""
 
     model: str
     judge: Mapping[str, Any]
     """`rubric.recipe`: another prompt is another judge."""
     sample: Mapping[str, Any]
-    with_people: tuple[WithPeople, ...]
-    choices: tuple[Choices, ...]
+    with_people: tuple[HumanAgreement, ...]
+    choices: tuple[ChoiceAccuracy, ...]
     """All pairs first, then by subset."""
     usage: Usage = field(default_factory=Usage)
 
 
-async def calibrate(
-    asker: Asker,
+async def calibrate_grader(
+    asker: ModelClient,
     folder: Path,
     summaries: Sequence[Summary],
-    pairs: Sequence[Preferred],
+    pairs: Sequence[PreferencePair],
     *,
     against_talk: bool = False,
     sample: Mapping[str, Any] | None = None,
-    tell: Callable[[Measurement | PreferenceReply], None] = lambda _: None,
-) -> JudgeCalibration:
+    tell: Callable[[Measurement | PairGrade], None] = lambda _: None,
+) -> GraderCalibration:
     """Asks what has no reply in the folder yet, and sums all up in its file CALIBRATION. `against_talk`: each summary
     is judged against the conversation too, which costs as many calls again.
 
     Raises InputError where the folder holds another judge's files, and as `worked_off` does.
     """
-    measurers = [judge(asker), *([judge_of_notes(asker, Notes())] if against_talk else [])]
+    measurers = [rubric_measurer(asker), *([notes_measurer(asker, NoteTexts())] if against_talk else [])]
     usage = Usage()
     for measurer in measurers:
-        file = measure_file(folder, measurer)
-        async for made in measure((each.response for each in summaries), measurer, file):
+        file = open_measure_store(folder, measurer)
+        async for made in measure_answers((each.response for each in summaries), measurer, file):
             tell(made)
         usage += file.usage
-    replies = verdict_file(folder / "pairs.jsonl", asker)
-    async for reply in preference.judge([each.pair for each in pairs], asker, replies):
+    replies = open_preference_store(folder / "pairs.jsonl", asker)
+    async for reply in preference.grade_pairs([each.pair for each in pairs], asker, replies):
         tell(reply)
-    model = str(asker.told["name"])
+    model = str(asker.model_recipe["name"])
     grades = _grades(folder, measurers)
-    found = JudgeCalibration(
+    found = GraderCalibration(
         model,
         recipe(asker),
         sample or {},
-        with_people(grades, summaries, model),
-        choices(replies, pairs),
+        compare_grades(grades, summaries, model),
+        compare_choices(replies, pairs),
         usage + replies.usage,
     )
     _write(folder / CALIBRATION, found)
     return found
 
 
-def left(asker: Asker, folder: Path, summaries: Sequence[Summary], pairs: Sequence[Preferred]) -> tuple[int, int]:
+def count_missing(
+    asker: ModelClient, folder: Path, summaries: Sequence[Summary], pairs: Sequence[PreferencePair]
+) -> tuple[int, int]:
     """How many summaries, and verdicts on pairs, have to be asked for still."""
-    file, replies = measure_file(folder, judge(asker)), verdict_file(folder / "pairs.jsonl", asker)
+    file, replies = (
+        open_measure_store(folder, rubric_measurer(asker)),
+        open_preference_store(folder / "pairs.jsonl", asker),
+    )
     return (
         sum(not file.is_done(each.response.key, each.response.of) for each in summaries),
         sum(not replies.is_done((each.pair.id, order)) for each in pairs for order in ORDERS),
@@ -157,7 +162,7 @@ def left(asker: Asker, folder: Path, summaries: Sequence[Summary], pairs: Sequen
 def _grades(folder: Path, measurers: Sequence[Measurer]) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
     for measurer in measurers:
-        for key, made in read_measures(folder / file_name(measurer.name))[1].items():
+        for key, made in read_measurements(folder / store_name(measurer.name))[1].items():
             found.setdefault(key, {}).update(made.values)
     return found
 
@@ -165,14 +170,14 @@ def _grades(folder: Path, measurers: Sequence[Measurer]) -> dict[str, dict[str, 
 # -- arithmetic -------------------------------------------------------------------------------------------------------
 
 
-def with_people(
+def compare_grades(
     grades: Mapping[str, Mapping[str, float]], summaries: Sequence[Summary], model: str
-) -> tuple[WithPeople, ...]:
+) -> tuple[HumanAgreement, ...]:
     """`grades`: the judge's, by summary and metric. An aspect that was not asked for has no row."""
     asked = {name for each in grades.values() for name in each}
     rows = []
     for aspect, counted, less in _COUNTED:
-        name = metric(f"judge-{aspect}", model)
+        name = metric_name(f"judge-{aspect}", model)
         if name not in asked:
             continue
         said = [grades.get(each.response.key, {}).get(name) for each in summaries]
@@ -183,7 +188,7 @@ def with_people(
         often = Counter(figure for figure, grade in zip(people, said, strict=True) if None not in (figure, grade))
         same = max(often.values()) / rank.n if rank.n else None
         rows.append(
-            WithPeople(
+            HumanAgreement(
                 aspect, counted, rank.n, rank.unscored, rank.value, rank.interval, steps.value, steps.interval, same
             )
         )
@@ -200,7 +205,7 @@ def _step(share: float | None) -> float | None:
     return None if share is None else 1.0 + int(4 * share + 0.5)
 
 
-def choices(replies: ReplyFile[PreferenceReply], pairs: Sequence[Preferred]) -> tuple[Choices, ...]:
+def compare_choices(replies: GradeStore[PairGrade], pairs: Sequence[PreferencePair]) -> tuple[ChoiceAccuracy, ...]:
     """Of all pairs, then of each subset."""
     if not pairs:
         return ()
@@ -209,7 +214,7 @@ def choices(replies: ReplyFile[PreferenceReply], pairs: Sequence[Preferred]) -> 
     return tuple(_choices(name, part, replies) for name, part in parts.items())
 
 
-def _choices(name: str, pairs: Sequence[Preferred], replies: ReplyFile[PreferenceReply]) -> Choices:
+def _choices(name: str, pairs: Sequence[PreferencePair], replies: GradeStore[PairGrade]) -> ChoiceAccuracy:
     scores: list[float | None] = []
     kinds: Counter[str] = Counter()
     first = 0
@@ -224,7 +229,7 @@ def _choices(name: str, pairs: Sequence[Preferred], replies: ReplyFile[Preferenc
         scores.append(sum(points) / len(points))
         kinds[_kind(points)] += 1
     accuracy = mean_of(scores) if kinds else None
-    return Choices(
+    return ChoiceAccuracy(
         name,
         len(pairs),
         sum(kinds.values()),
@@ -252,7 +257,7 @@ def _kind(points: Sequence[float]) -> str:
 # -- files ------------------------------------------------------------------------------------------------------------
 
 
-def _write(path: Path, calibration: JudgeCalibration) -> None:
+def _write(path: Path, calibration: GraderCalibration) -> None:
     told = json.dumps({"format": FORMAT, **to_json(calibration)}, indent=2, ensure_ascii=False)
     text = printable_json(told) + "\n"
     part = path.with_name(f"{path.name}.partial")
@@ -261,13 +266,13 @@ def _write(path: Path, calibration: JudgeCalibration) -> None:
     part.replace(path)
 
 
-def read_calibration(path: Path) -> JudgeCalibration:
+def read_calibration(path: Path) -> GraderCalibration:
     """Raises InputError where the file holds something else."""
     try:
         told = json.loads(path.read_bytes())
         if told.pop("format") != FORMAT:
             raise ValueError("another format")
-        return JudgeCalibration(
+        return GraderCalibration(
             told["model"],
             told["judge"],
             told["sample"],
@@ -281,16 +286,16 @@ def read_calibration(path: Path) -> JudgeCalibration:
         raise InputError(f"{path} is no calibration of a judge: make it anew (epicrisis judge calibrate)") from None
 
 
-def _with_people(told: Mapping[str, Any]) -> WithPeople:
-    return WithPeople(
+def _with_people(told: Mapping[str, Any]) -> HumanAgreement:
+    return HumanAgreement(
         **{**told, "interval": _interval(told["interval"]), "kappa_interval": _interval(told["kappa_interval"])}
     )
 
 
-def _of_choices(told: Mapping[str, Any]) -> Choices:
+def _of_choices(told: Mapping[str, Any]) -> ChoiceAccuracy:
     accuracy = told["accuracy"]
     mean = None if accuracy is None else Mean(**{**accuracy, "interval": Interval(**accuracy["interval"])})
-    return Choices(**{**told, "accuracy": mean})
+    return ChoiceAccuracy(**{**told, "accuracy": mean})
 
 
 def _interval(told: Mapping[str, Any] | None) -> Interval | None:

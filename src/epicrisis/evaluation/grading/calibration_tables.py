@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from epicrisis.evaluation.analysis.table import Table
-from epicrisis.evaluation.grading.calibration import JudgeCalibration
+from epicrisis.evaluation.grading.calibration import GraderCalibration
 
 
-def tables(calibration: JudgeCalibration) -> tuple[Table, ...]:
+def calibration_tables(calibration: GraderCalibration) -> tuple[Table, ...]:
     """Its grades beside what people counted, and its choices beside theirs; a table without a row is left out."""
     return tuple(each for each in (_with_people(calibration), _choices(calibration)) if each.rows)
 
 
-def _with_people(calibration: JudgeCalibration) -> Table:
+def _with_people(calibration: GraderCalibration) -> Table:
     columns = (
         "aspect",
         "counted by people",
@@ -47,7 +47,7 @@ def _with_people(calibration: JudgeCalibration) -> Table:
     return Table(f"{calibration.model} and people: grades", columns, rows, notes)
 
 
-def _choices(calibration: JudgeCalibration) -> Table:
+def _choices(calibration: GraderCalibration) -> Table:
     columns = (
         "pairs of",
         "n",

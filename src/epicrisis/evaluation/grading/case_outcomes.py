@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Literal, TypeAlias, get_args
 
-from epicrisis.evaluation.runs.outcomes import RunRecord
+from epicrisis.evaluation.runs.record import RunRecord
 
 Ending: TypeAlias = Literal["answered", "abstained", "empty", "refused", "unparsed", "over-window", "failed"]
 """`empty`: nothing came back; `refused`: withheld by the endpoint, or refused in words; `over-window`: the prompt was
@@ -34,29 +34,29 @@ _REFUSAL = re.compile(
 )
 
 
-def ending_of(record: RunRecord) -> Ending:
+def classify_ending(record: RunRecord) -> Ending:
     """How the case of this record ended.
 
     An open or extractive answer that begins by refusing ("I'm sorry, but I cannot help with ...", "As an AI ...") is
     `refused`; a refusal in other words, or further on in an answer, is not seen.
     """
-    answer = record["answer"]
-    state, text = answer["state"], answer["text"]
-    kind = (answer.get("failure") or {}).get("kind", "")
+    answer = record.answer
+    state, text = answer.state, answer.text
+    kind = "" if answer.failure is None else answer.failure.kind
     if state != "answered" and kind in _KINDS:
         return _KINDS[kind]
-    if withheld := answer.get("withheld"):
+    if answer.withheld is not None:
         # A refusal quotes nothing, and so is withheld from the reader.
-        text = withheld["text"]
-    said = state in ("answered", "unparsed") or withheld is not None
-    if not answer["question"]["options"] and said and refuses(text):
+        text = answer.withheld.text
+    said = state in ("answered", "unparsed") or answer.withheld is not None
+    if not answer.question.options and said and is_refusal(text):
         return "refused"
     if state == "answered":
-        return "answered" if text.strip() or answer["choice"] is not None else "empty"
+        return "answered" if text.strip() or answer.choice is not None else "empty"
     found: Ending = next(each for each in ENDINGS if each == state)
     return found
 
 
-def refuses(text: str) -> bool:
+def is_refusal(text: str) -> bool:
     """Whether the text begins by refusing to answer."""
     return _REFUSAL.match(text) is not None

@@ -16,21 +16,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
-from epicrisis.answering.reply_parsing import Unreadable
-from epicrisis.answers import Failure, Usage
+from epicrisis.answering.structured_request import JsonFormat, ModelClient, Unreadable, read_object, text_schema
+from epicrisis.answers import ExamplesFound, Failure, Usage
 from epicrisis.errors import InputError
-from epicrisis.evaluation.grading.blind_pairs import blinded
-from epicrisis.evaluation.grading.grader_replies import STATES, GradingState, ReplyFile, read_replies
-from epicrisis.evaluation.grading.structured_requests import Asker, GraderReplyFormat, read_object, text_of
-from epicrisis.evaluation.runs.concurrency import worked_off
-from epicrisis.evaluation.runs.outcomes import Outcome, RunRecord, outcome_of_record, read_records
+from epicrisis.evaluation.grading.blind_pairs import remove_citations
+from epicrisis.evaluation.grading.grader import STATES, GradeState, GradeStore, read_grades
+from epicrisis.evaluation.runs.concurrency import run_concurrently
+from epicrisis.evaluation.runs.outcomes import Outcome, score_record
+from epicrisis.evaluation.runs.record import RunRecord, read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.prompts import Prompt, fence, render
 from epicrisis.serialization import to_json
 
 PROMPTS = "epicrisis.evaluation.grading.prompts"
 REASON_CHARACTERS = 400
-MARKING = "marking"
+CORRECTNESS_FOLDER = "marking"
 """The folder beside a run's records that its judges' files lie in, JUDGE.jsonl each."""
 
 CorrectnessVerdict: TypeAlias = Literal["correct", "incorrect", "cannot be said"]
@@ -66,14 +66,14 @@ class OpenCase:
 
 
 @dataclass(frozen=True, slots=True)
-class CorrectnessMark:
+class CorrectnessGrade:
     """What came of one call of one judge."""
 
     key: str
     """Of the case."""
     of: str
     """`OpenCase.of`."""
-    state: GradingState
+    state: GradeState
     verdict: CorrectnessVerdict | None = None
     """`None` unless the state is `judged`: neither an unreadable reply nor a failed call says anything."""
     reason: str = ""
@@ -82,25 +82,25 @@ class CorrectnessMark:
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class JudgeGrades:
     """One judge's file."""
 
     model: str
-    marks: Mapping[str, CorrectnessMark]
+    marks: Mapping[str, CorrectnessGrade]
     """By case key."""
 
     @property
     def verdicts(self) -> dict[str, CorrectnessVerdict]:
         """By case key, where it could be read."""
-        return {key: mark.verdict for key, mark in self.marks.items() if mark.verdict is not None}
+        return {key: grade_cases.verdict for key, grade_cases in self.marks.items() if grade_cases.verdict is not None}
 
 
 @dataclass(frozen=True, slots=True)
-class Marking:
+class CorrectnessGrades:
     """The open cases of one run, and what each judge says of them."""
 
     cases: tuple[OpenCase, ...]
-    judges: Mapping[str, Judge] = field(default_factory=dict)
+    judges: Mapping[str, JudgeGrades] = field(default_factory=dict)
     """By name: the model's, and the file's where two share one."""
     models: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """By what they did (WROTE, SCORED, EXAMPLES): the models' names."""
@@ -147,14 +147,14 @@ def _marked(outcome: Outcome, verdict: CorrectnessVerdict | None) -> Outcome:
 # -- asking -----------------------------------------------------------------------------------------------------------
 
 
-def prompt_of(question: str, reference: str, answer: str) -> Prompt:
+def render_prompt(question: str, reference: str, answer: str) -> Prompt:
     """The prompt for one case: the three texts in one fence, in this order."""
     return render(PROMPTS, "correctness", documents=fence([question, reference, answer]))
 
 
-def recipe(asker: Asker) -> dict[str, Any]:
+def recipe(asker: ModelClient) -> dict[str, Any]:
     """What decides the marks, beside the answers."""
-    return {"judge": to_json(asker.told), "prompt": prompt_of("", "", "").template, "seed": asker.seed}
+    return {"judge": to_json(asker.model_recipe), "prompt": render_prompt("", "", "").template, "seed": asker.seed}
 
 
 def _read(reply: str) -> tuple[CorrectnessVerdict, str]:
@@ -165,26 +165,28 @@ def _read(reply: str) -> tuple[CorrectnessVerdict, str]:
     return verdict, str(value.get("reason", ""))
 
 
-FORM: GraderReplyFormat[tuple[CorrectnessVerdict, str]] = GraderReplyFormat(
-    {"reason": text_of(REASON_CHARACTERS), "verdict": {"enum": list(VERDICTS)}}, REASON_CHARACTERS, _read
+FORM: JsonFormat[tuple[CorrectnessVerdict, str]] = JsonFormat(
+    {"reason": text_schema(REASON_CHARACTERS), "verdict": {"enum": list(VERDICTS)}}, REASON_CHARACTERS, _read
 )
 
 
-async def mark(
-    cases: Iterable[OpenCase], asker: Asker, file: ReplyFile[CorrectnessMark]
-) -> AsyncGenerator[CorrectnessMark, None]:
-    """The marks that were not there yet, as they come. Raises as `worked_off` does."""
+async def grade_cases(
+    cases: Iterable[OpenCase], asker: ModelClient, file: GradeStore[CorrectnessGrade]
+) -> AsyncGenerator[CorrectnessGrade, None]:
+    """The marks that were not there yet, as they come. Raises as `run_concurrently` does."""
     left = [case for case in cases if case.to_mark and not file.is_done(case.key)]
 
-    async def work(case: OpenCase) -> CorrectnessMark:
-        said = await asker.ask(prompt_of(case.question, case.reference or "", case.answer), FORM)
+    async def work(case: OpenCase) -> CorrectnessGrade:
+        said = await asker.request(render_prompt(case.question, case.reference or "", case.answer), FORM)
         if said.value is None:
-            state: GradingState = "failed" if said.failure else "unparsed"
-            return CorrectnessMark(case.key, case.of, state, None, said.unreadable or "", said.failure, said.usage)
-        return CorrectnessMark(case.key, case.of, "judged", *said.value, usage=said.usage)
+            state: GradeState = "failed" if said.failure else "unparsed"
+            return CorrectnessGrade(case.key, case.of, state, None, said.unreadable or "", said.failure, said.usage)
+        return CorrectnessGrade(case.key, case.of, "judged", *said.value, usage=said.usage)
 
     # Left half-way it must end what it works on now, not when it is collected.
-    async with aclosing(worked_off(left, work, file.append, lambda mark: mark.failure, asker.at_once)) as marks:
+    async with aclosing(
+        run_concurrently(left, work, file.append, lambda mark: mark.failure, asker.concurrency)
+    ) as marks:
         async for each in marks:
             yield each
 
@@ -192,53 +194,53 @@ async def mark(
 # -- files ------------------------------------------------------------------------------------------------------------
 
 
-def open_cases(run: Path) -> tuple[OpenCase, ...]:
+def read_open_cases(run: Path) -> tuple[OpenCase, ...]:
     """Those of a run's folder, or of its records, in the order of the records. Raises InputError."""
     return _read_run(run)[0]
 
 
-def mark_file(path: Path, asker: Asker, cases: Iterable[OpenCase]) -> ReplyFile[CorrectnessMark]:
+def open_correctness_store(path: Path, asker: ModelClient, cases: Iterable[OpenCase]) -> GradeStore[CorrectnessGrade]:
     """This judge's file, to be added to. Raises InputError as ReplyFile does, and where its marks are of others."""
-    file = ReplyFile(path, recipe(asker), _mark)
+    file = GradeStore(path, recipe(asker), _mark)
     _check(path, file.replies.values(), cases)
     return file
 
 
-def marking_of(run: Path, files: Sequence[Path] | None = None) -> Marking:
+def read_correctness(run: Path, files: Sequence[Path] | None = None) -> CorrectnessGrades:
     """A run's open cases with the marks in these files, else in all files of its folder MARKING.
 
     Raises InputError where a file holds something else, or marks of other answers.
     """
     cases, models, unknown = _read_run(run)
-    folder = (run if run.is_dir() else run.parent) / MARKING
-    judges: dict[str, Judge] = {}
+    folder = (run if run.is_dir() else run.parent) / CORRECTNESS_FOLDER
+    judges: dict[str, JudgeGrades] = {}
     for path in sorted(folder.glob("*.jsonl")) if files is None else files:
-        made, marks = read_replies(path, _mark)
+        made, marks = read_grades(path, _mark)
         _check(path, marks.values(), cases)
         model = str(made["judge"]["name"])
-        judges[f"{model} ({path.name})" if model in judges else model] = Judge(
+        judges[f"{model} ({path.name})" if model in judges else model] = JudgeGrades(
             model, {each.key: each for each in marks.values()}
         )
-    return Marking(cases, judges, models, unknown)
+    return CorrectnessGrades(cases, judges, models, unknown)
 
 
-def marked(run: Path) -> dict[str, CorrectnessVerdict | None]:
+def read_correctness_verdicts(run: Path) -> dict[str, CorrectnessVerdict | None]:
     """By the key of each open case: the verdict of the judges whose files lie in the run's folder MARKING, by majority;
     `None` where there is none, or nothing to mark. Raises InputError."""
-    marking = marking_of(run)
+    marking = read_correctness(run)
     return {case.key: marking.verdict(case.key) if case.to_mark else None for case in marking.cases}
 
 
-def _mark(**told: Any) -> CorrectnessMark:
+def _mark(**told: Any) -> CorrectnessGrade:
     """Raises TypeError, ValueError."""
-    made = CorrectnessMark(**told)
+    made = CorrectnessGrade(**told)
     said = made.verdict in VERDICTS if made.state == "judged" else made.verdict is None
     if not said or made.state not in STATES or not isinstance(made.key, str):
         raise ValueError("no mark")
     return made
 
 
-def _check(path: Path, marks: Iterable[CorrectnessMark], cases: Iterable[OpenCase]) -> None:
+def _check(path: Path, marks: Iterable[CorrectnessGrade], cases: Iterable[OpenCase]) -> None:
     known = {case.key: case.of for case in cases if case.to_mark}
     if others := sum(known.get(each.key) != each.of for each in marks):
         raise InputError(f"{path} holds {others} marks of other answers: name another file, or the run they are of")
@@ -251,26 +253,25 @@ def _read_run(run: Path) -> tuple[tuple[OpenCase, ...], dict[str, frozenset[str]
     models: dict[str, set[str]] = {WROTE: set(), SCORED: set(), EXAMPLES: set()}
     # Not the records themselves: the traces of thousands would fill the memory.
     for record in read_records(run / RECORDS if run.is_dir() else run):
-        if record["answer"]["question"]["options"]:
+        if record.answer.question.options:
             continue
         cases.append(_open_case(record))
-        for role, model in record["recipe"].get("models", {}).items():
+        for role, model in record.recipe.get("models", {}).items():
             models[SCORED if role == "reward" else WROTE].add(str(model["name"]))
-        for event in record["answer"]["trace"]:
-            if event["event"] == "examples":
-                models[EXAMPLES].update(event["models"])
+        for event in record.answer.trace:
+            if isinstance(event, ExamplesFound):
+                models[EXAMPLES].update(event.models)
     known = {did: frozenset(names - {""}) for did, names in models.items()}
     return tuple(cases), known, "" in models[EXAMPLES]
 
 
 def _open_case(record: RunRecord) -> OpenCase:
-    answer = record["answer"]
-    question = answer["question"]
+    answer, question = record.answer, record.answer.question
     return OpenCase(
-        key=record["key"],
-        outcome=outcome_of_record(record),
-        question=question["text"].strip(),
-        reference=question["gold"] or None,
-        answer=blinded(answer["text"]),
-        patient=question["patient"] is not None,
+        key=record.key,
+        outcome=score_record(record),
+        question=question.text.strip(),
+        reference=question.gold or None,
+        answer=remove_citations(answer.text),
+        patient=question.patient is not None,
     )

@@ -15,7 +15,7 @@ from epicrisis.evaluation.analysis.grouping import INTERVALS, AccuracyMeasure, m
 from epicrisis.evaluation.analysis.run_comparison import REPEATED
 from epicrisis.evaluation.analysis.statistics import Mean
 from epicrisis.evaluation.analysis.table import Cell, Table
-from epicrisis.evaluation.grading.correctness import VERDICTS, Marking, OpenCase
+from epicrisis.evaluation.grading.correctness import VERDICTS, CorrectnessGrades, OpenCase
 from epicrisis.evaluation.runs.case import Condition
 from epicrisis.evaluation.runs.outcomes import STATES
 
@@ -36,7 +36,9 @@ _AGREEMENT = (
 )
 
 
-def tables(markings: Mapping[str, Marking], *, more: Sequence[str] = (), seed: int = 0) -> tuple[Table, ...]:
+def correctness_tables(
+    markings: Mapping[str, CorrectnessGrades], *, more: Sequence[str] = (), seed: int = 0
+) -> tuple[Table, ...]:
     """Of marked runs, by the name of their model: how the open questions ended, the share marked correct by judge and
     condition, and the judges' agreement. `more`: notes for each table."""
     names = _telling(markings)
@@ -48,7 +50,7 @@ def tables(markings: Mapping[str, Marking], *, more: Sequence[str] = (), seed: i
     return tuple(replace(table, notes=(*table.notes, *more)) for table in made)
 
 
-def conclusions(markings: Mapping[str, Marking], *, seed: int = 0) -> tuple[str, ...]:
+def correctness_conclusions(markings: Mapping[str, CorrectnessGrades], *, seed: int = 0) -> tuple[str, ...]:
     """Plain sentences: the share correct by the majority, or by the one judge; how far several agree; and which judge
     had a part in what it judges."""
     names = _telling(markings)
@@ -64,7 +66,7 @@ def conclusions(markings: Mapping[str, Marking], *, seed: int = 0) -> tuple[str,
     return (*said, *_parts(markings))
 
 
-def remarks(marking: Marking, judge: str | None = None) -> tuple[str, ...]:
+def correctness_remarks(marking: CorrectnessGrades, judge: str | None = None) -> tuple[str, ...]:
     """Notes for tables of right and wrong that are made of `marking.outcomes(judge)`."""
     to_mark = [case for case in marking.cases if case.to_mark]
     said = Counter(marking.verdict(case.key, judge) for case in to_mark)
@@ -77,12 +79,12 @@ def remarks(marking: Marking, judge: str | None = None) -> tuple[str, ...]:
     )
 
 
-def _who(marking: Marking) -> str:
+def _who(marking: CorrectnessGrades) -> str:
     judges = tuple(marking.judges)
     return f"majority of {len(judges)} judges" if len(judges) > 1 else "".join(judges) or "nobody"
 
 
-def _parts(markings: Mapping[str, Marking]) -> tuple[str, ...]:
+def _parts(markings: Mapping[str, CorrectnessGrades]) -> tuple[str, ...]:
     """Which judge had a part in what it judges, and where nobody can say so."""
     found = [
         f"Warning: {judge} judges answers and {did}: a model may prefer its own words; let another one judge as well "
@@ -102,7 +104,7 @@ def _parts(markings: Mapping[str, Marking]) -> tuple[str, ...]:
 # -- conditions -------------------------------------------------------------------------------------------------------
 
 
-def _telling(markings: Mapping[str, Marking]) -> tuple[str, ...]:
+def _telling(markings: Mapping[str, CorrectnessGrades]) -> tuple[str, ...]:
     """Conditions that tell parts of a run apart."""
     runs = [[case.outcome.condition for case in each.cases] for each in markings.values()]
     names = dict.fromkeys(name for run in runs for condition in run for name in condition)
@@ -130,7 +132,7 @@ def _place(condition: Condition, name: str) -> tuple[float, str]:
 # -- the tables -------------------------------------------------------------------------------------------------------
 
 
-def _answers(markings: Mapping[str, Marking], names: Sequence[str]) -> Table:
+def _answers(markings: Mapping[str, CorrectnessGrades], names: Sequence[str]) -> Table:
     there = {case.outcome.state for each in markings.values() for case in each.cases}
     states = [state for state in STATES if state != "over-window" or state in there]
     rows: list[tuple[Cell, ...]] = []
@@ -146,7 +148,7 @@ def _answers(markings: Mapping[str, Marking], names: Sequence[str]) -> Table:
     return Table("How the open questions ended", columns, tuple(rows), (note,))
 
 
-def _marks(markings: Mapping[str, Marking], names: Sequence[str], seed: int) -> Table:
+def _marks(markings: Mapping[str, CorrectnessGrades], names: Sequence[str], seed: int) -> Table:
     rows = tuple(
         (model, *labels, *cells)
         for model, marking in markings.items()
@@ -170,7 +172,7 @@ def _marks(markings: Mapping[str, Marking], names: Sequence[str], seed: int) -> 
     return Table("Marked against the reference", columns, rows, notes)
 
 
-def _judged(marking: Marking, seed: int) -> Iterator[tuple[Cell, ...]]:
+def _judged(marking: CorrectnessGrades, seed: int) -> Iterator[tuple[Cell, ...]]:
     """A row for each judge, and one for the majority of several."""
     keys = [case.key for case in marking.cases if case.to_mark]
     for name, judge in marking.judges.items():
@@ -188,21 +190,23 @@ def _judged(marking: Marking, seed: int) -> Iterator[tuple[Cell, ...]]:
         yield (_who(marking), *_verdicts(marking, None, keys, seed), without, None, None, None)
 
 
-def _verdicts(marking: Marking, judge: str | None, keys: Sequence[str], seed: int) -> tuple[Cell, ...]:
+def _verdicts(marking: CorrectnessGrades, judge: str | None, keys: Sequence[str], seed: int) -> tuple[Cell, ...]:
     said = Counter(marking.verdict(key, judge) for key in keys)
-    shares = (share(marking, measure, judge, seed) for measure in ("right", "right-of-answered"))
+    shares = (correct_share(marking, measure, judge, seed) for measure in ("right", "right-of-answered"))
     return (*shares, *(said[verdict] for verdict in VERDICTS))
 
 
-def share(marking: Marking, measure: AccuracyMeasure, judge: str | None = None, seed: int = 0) -> Mean | None:
+def correct_share(
+    marking: CorrectnessGrades, measure: AccuracyMeasure, judge: str | None = None, seed: int = 0
+) -> Mean | None:
     """The share marked correct by this judge, else by the majority; `None` where nothing is scored."""
     found = mean(marking.outcomes(judge), measure, seed)
     return found if found.n else None
 
 
-def _shares(model: str, marking: Marking, names: Sequence[str], seed: int) -> Iterator[str]:
+def _shares(model: str, marking: CorrectnessGrades, names: Sequence[str], seed: int) -> Iterator[str]:
     for labels, cases in _strata(marking.cases, names).items() if marking.judges else ():
-        found = share(replace(marking, cases=cases), "right", seed=seed)
+        found = correct_share(replace(marking, cases=cases), "right", seed=seed)
         if found is not None:
             where = " ".join(map(str, (model, *(label for label in labels if label is not None))))
             low, high = 100 * found.interval.low, 100 * found.interval.high
@@ -212,7 +216,7 @@ def _shares(model: str, marking: Marking, names: Sequence[str], seed: int) -> It
             )
 
 
-def _agreements(markings: Mapping[str, Marking], seed: int) -> Table:
+def _agreements(markings: Mapping[str, CorrectnessGrades], seed: int) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for model, marking in markings.items():
         questions = {case.key: case.outcome.question for case in marking.cases}
@@ -232,7 +236,7 @@ def _agreements(markings: Mapping[str, Marking], seed: int) -> Table:
     return Table("How far the judges agree", columns, tuple(rows), _AGREEMENT)
 
 
-def _compared(marking: Marking) -> Iterator[tuple[str, list[Mapping[str, str]]]]:
+def _compared(marking: CorrectnessGrades) -> Iterator[tuple[str, list[Mapping[str, str]]]]:
     """Each two judges, and all where there are more."""
     said = {name: judge.verdicts for name, judge in marking.judges.items()}
     for place, name in enumerate(said):

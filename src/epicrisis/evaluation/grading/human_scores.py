@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from epicrisis.corpus.reader_base import check_file, shown
+from epicrisis.corpus.reader_base import check_file, printable_path
 from epicrisis.errors import InputError
 from epicrisis.evaluation.grading.blind_pairs import BlindPair
 from epicrisis.evaluation.grading.human_verdicts import PreferredAnswer
-from epicrisis.evaluation.grading.responses import ScoredAnswer
+from epicrisis.evaluation.grading.scored_answers import ScoredAnswer
 from epicrisis.types import Passage
 
 SUMMARIES = "MTS-Dialog-Automatic-Summaries-ValidationSet.csv"
@@ -46,7 +46,7 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
-class Preferred:
+class PreferencePair:
     """Two answers to one instruction, of which people prefer one."""
 
     pair: BlindPair
@@ -63,14 +63,14 @@ def read_summaries(folder: Path) -> tuple[Summary, ...]:
     """
     texts, scores = _rows(folder / SUMMARIES), _rows(folder / SCORES)
     if len(texts) != len(scores) or not texts:
-        raise InputError(f"{shown(folder)}: {SUMMARIES} and {SCORES} differ in length: fetch both again")
+        raise InputError(f"{printable_path(folder)}: {SUMMARIES} and {SCORES} differ in length: fetch both again")
     made = []
     for number, (row, counted) in enumerate(zip(texts, scores, strict=True), 1):
         try:
             made.append(_summary(number, row, {name: float(counted[name]) for name in RATES}))
         except (KeyError, ValueError):
             raise InputError(
-                f"{shown(folder)}, row {number}: is no summary with its scores: fetch both again"
+                f"{printable_path(folder)}, row {number}: is no summary with its scores: fetch both again"
             ) from None
     return tuple(made)
 
@@ -92,15 +92,17 @@ def _summary(number: int, row: Mapping[str, str], scores: Mapping[str, float]) -
     return Summary(response, row["ID"], {name: score for name, score in scores.items() if score >= 0})
 
 
-def read_pairs(folder: Path) -> tuple[Preferred, ...]:
+def read_preference_pairs(folder: Path) -> tuple[PreferencePair, ...]:
     """The 419 pairs, by subset. Raises InputError where a file is missing or broken."""
     found = sorted((folder / PAIRS).glob("**/dataset.json"))
     if not found:
-        raise InputError(f"{shown(folder)}: has no {PAIRS.as_posix()}: name the folder that holds LLMBar's files")
+        raise InputError(
+            f"{printable_path(folder)}: has no {PAIRS.as_posix()}: name the folder that holds LLMBar's files"
+        )
     return tuple(each for path in found for each in _preferred(path, folder / PAIRS))
 
 
-def _preferred(path: Path, root: Path) -> Iterator[Preferred]:
+def _preferred(path: Path, root: Path) -> Iterator[PreferencePair]:
     subset = path.parent.relative_to(root).as_posix()
     try:
         rows: list[Any] = json.loads(path.read_bytes())
@@ -108,12 +110,12 @@ def _preferred(path: Path, root: Path) -> Iterator[Preferred]:
             texts = row["input"], row["output_1"], row["output_2"]
             right: PreferredAnswer = {1: "1", 2: "2"}[row["label"]]  # type: ignore[assignment]
             digest = hashlib.sha256(json.dumps(texts).encode()).hexdigest()[:8]
-            yield Preferred(BlindPair(f"{subset}:{number}:{digest}", *map(str, texts)), right, subset)
+            yield PreferencePair(BlindPair(f"{subset}:{number}:{digest}", *map(str, texts)), right, subset)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        raise InputError(f"{shown(path)}: is no list of judged pairs: fetch it again") from None
+        raise InputError(f"{printable_path(path)}: is no list of judged pairs: fetch it again") from None
 
 
-def drawn(items: Sequence[T], n: int | None, seed: int) -> tuple[T, ...]:
+def sample_items(items: Sequence[T], n: int | None, seed: int) -> tuple[T, ...]:
     """`n` of the items by seed, in their order; a smaller sample is part of a larger one. All without `n`, or where
     there are not so many."""
     if n is None or n >= len(items):
@@ -127,4 +129,4 @@ def _rows(path: Path) -> list[dict[str, str]]:
     try:
         return list(csv.DictReader(io.StringIO(path.read_bytes().decode("utf-8-sig"), newline=""), strict=True))
     except (UnicodeDecodeError, csv.Error):
-        raise InputError(f"{shown(path)}: is no CSV file in UTF-8: fetch it again") from None
+        raise InputError(f"{printable_path(path)}: is no CSV file in UTF-8: fetch it again") from None

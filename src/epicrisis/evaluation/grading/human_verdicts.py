@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 from epicrisis.corpus import jsonl
-from epicrisis.corpus.reader_base import Skipped, check_file, shown
+from epicrisis.corpus.reader_base import Skipped, check_file, printable_path
 from epicrisis.errors import InputError
 
 PreferredAnswer: TypeAlias = Literal["1", "2", "tie"]
@@ -61,7 +61,7 @@ def _verdict(path: Path, where: str, row: Mapping[str, Any], pairs: Collection[s
     choice = next((each for each in CHOICES if each == cells["verdict"].casefold()), None)
     if choice is None:
         raise InputError(f"{where}: the verdict is none of {', '.join(CHOICES)}: write one of them, or nothing")
-    return HumanVerdict(cells["pair"], cells["reviewer"] or shown(path.stem), choice, cells["why"])
+    return HumanVerdict(cells["pair"], cells["reviewer"] or printable_path(path.stem), choice, cells["why"])
 
 
 def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -70,12 +70,12 @@ def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     if path.suffix.lower() == ".csv":
         yield from _csv_rows(path)
     elif path.suffix.lower() == ".jsonl":
-        for item in jsonl.objects(path):
+        for item in jsonl.read_objects(path):
             if isinstance(item, Skipped):
                 raise InputError(f"{item.path}, {item.where}: {item.reason}")
-            yield f"{shown(path)}, line {item[0]}", item[1]
+            yield f"{printable_path(path)}, line {item[0]}", item[1]
     else:
-        raise InputError(f"{shown(path)}: verdicts come as .csv or .jsonl: save the sheet as CSV (UTF-8)")
+        raise InputError(f"{printable_path(path)}: verdicts come as .csv or .jsonl: save the sheet as CSV (UTF-8)")
 
 
 def _csv_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -85,24 +85,26 @@ def _csv_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
         rows = csv.reader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=head.count), strict=True)
         names = [name.strip().casefold() for name in next(rows, [])]
         if missing := [name for name in _COLUMNS if name not in names]:
-            raise InputError(f"{shown(path)}: has no column {' and '.join(missing)}: keep the first row as it was")
+            raise InputError(
+                f"{printable_path(path)}: has no column {' and '.join(missing)}: keep the first row as it was"
+            )
         # The sheet's own numbers: a cell may hold several lines of the file.
         for number, row in enumerate(rows, 2):
             if any(row):
-                yield f"{shown(path)}, row {number}", dict(zip(names, row, strict=False))
+                yield f"{printable_path(path)}, row {number}", dict(zip(names, row, strict=False))
     except UnicodeDecodeError:
-        raise InputError(f"{shown(path)}: is not UTF-8: save the sheet as CSV (UTF-8)") from None
+        raise InputError(f"{printable_path(path)}: is not UTF-8: save the sheet as CSV (UTF-8)") from None
     except csv.Error as error:
-        raise InputError(f"{shown(path)}: is no CSV file ({error}): save the sheet as CSV (UTF-8)") from None
+        raise InputError(f"{printable_path(path)}: is no CSV file ({error}): save the sheet as CSV (UTF-8)") from None
 
 
-def majority(choices: Sequence[PreferredAnswer]) -> PreferredAnswer:
+def majority_choice(choices: Sequence[PreferredAnswer]) -> PreferredAnswer:
     """What more than half of the reviewers say, else a tie."""
     choice, count = Counter(choices).most_common(1)[0]
     return choice if 2 * count > len(choices) else "tie"
 
 
-def by_reviewer(verdicts: Iterable[HumanVerdict]) -> dict[str, dict[str, PreferredAnswer]]:
+def choices_by_reviewer(verdicts: Iterable[HumanVerdict]) -> dict[str, dict[str, PreferredAnswer]]:
     """Each reviewer's choices by pair."""
     found: dict[str, dict[str, PreferredAnswer]] = {}
     for verdict in verdicts:
@@ -110,10 +112,10 @@ def by_reviewer(verdicts: Iterable[HumanVerdict]) -> dict[str, dict[str, Preferr
     return found
 
 
-def joined(raters: Iterable[Mapping[str, PreferredAnswer]]) -> dict[str, PreferredAnswer]:
+def majority_choices(raters: Iterable[Mapping[str, PreferredAnswer]]) -> dict[str, PreferredAnswer]:
     """The majority's choice of every pair that one of them judged."""
     choices: dict[str, list[PreferredAnswer]] = {}
     for rater in raters:
         for pair, choice in rater.items():
             choices.setdefault(pair, []).append(choice)
-    return {pair: majority(given) for pair, given in choices.items()}
+    return {pair: majority_choice(given) for pair, given in choices.items()}

@@ -9,23 +9,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from epicrisis.evaluation.grading.calibration import CALIBRATION, JudgeCalibration, read_calibration
-from epicrisis.evaluation.grading.correctness import Judge, marking_of
-from epicrisis.evaluation.grading.measure_file import file_name
-from epicrisis.evaluation.grading.measurers import plain_model
-from epicrisis.evaluation.grading.run_measures import folder_of, recipes
-from epicrisis.printable import shell_quoted
+from epicrisis.evaluation.grading.calibration import CALIBRATION, GraderCalibration, read_calibration
+from epicrisis.evaluation.grading.correctness import JudgeGrades, read_correctness
+from epicrisis.evaluation.grading.measurements import store_name
+from epicrisis.evaluation.grading.measurers import short_model_name
+from epicrisis.evaluation.grading.run_measures import measures_folder, read_recipes
+from epicrisis.printable import quote_for_shell
 
-JUDGES = "judges"
+CALIBRATIONS_FOLDER = "judges"
 """The folder of the program's home that calibrations lie in, a folder each."""
 
 
 def calibration_folder(home: Path, model: str) -> Path:
     """Where the calibration of this model lies."""
-    return home / JUDGES / file_name(plain_model(model)).removesuffix(".jsonl")
+    return home / CALIBRATIONS_FOLDER / store_name(short_model_name(model)).removesuffix(".jsonl")
 
 
-def keep_calibrations(run: Path, home: Path) -> None:
+def copy_calibrations(run: Path, home: Path) -> None:
     """Puts the calibration of each of the run's judges beside its measures, where there is one by the same prompt."""
     for made in _judges(run):
         path = calibration_folder(home, made["judge"]["name"]) / CALIBRATION
@@ -33,10 +33,10 @@ def keep_calibrations(run: Path, home: Path) -> None:
             shutil.copy(path, _kept(run, made["judge"]["name"]))
 
 
-def calibrations(run: Path) -> dict[str, JudgeCalibration | None]:
+def read_calibrations(run: Path) -> dict[str, GraderCalibration | None]:
     """By the model of each of the run's judges: how far it goes with people; `None` where nobody has found out.
     Raises InputError."""
-    found: dict[str, JudgeCalibration | None] = {}
+    found: dict[str, GraderCalibration | None] = {}
     for made in _judges(run):
         path = _kept(run, made["judge"]["name"])
         known = read_calibration(path) if path.is_file() else None
@@ -44,19 +44,19 @@ def calibrations(run: Path) -> dict[str, JudgeCalibration | None]:
     return found
 
 
-def remarks(run: Path) -> tuple[str, ...]:
+def judge_remarks(run: Path) -> tuple[str, ...]:
     """Sentences for the tables of a run that models have judged; none for others. Raises InputError."""
     judges = [str(made["judge"]["name"]) for made in _judges(run)]
     if not judges:
         return ()
-    marking = replace(marking_of(run, []), judges={name: Judge(name, {}) for name in judges})
+    marking = replace(read_correctness(run, []), judges={name: JudgeGrades(name, {}) for name in judges})
     parts = [
-        f"Warning: {plain_model(name)} judges answers and {did}: a model may prefer its own words; let one of another "
+        f"Warning: {short_model_name(name)} judges answers and {did}: a model may prefer its own words; let one of another "
         "family judge as well (errata E4)."
         for name in judges
         for did in marking.did(name)
     ]
-    people = [_with_people(plain_model(name), found) for name, found in calibrations(run).items()]
+    people = [_with_people(short_model_name(name), found) for name, found in read_calibrations(run).items()]
     reference = (
         "Judged against the reference alone, true details beyond it count as unfaithful (errata E4): "
         "judge-faithful-to-notes is against the notes."
@@ -64,9 +64,11 @@ def remarks(run: Path) -> tuple[str, ...]:
     return (*parts, *people, reference)
 
 
-def _with_people(name: str, found: JudgeCalibration | None) -> str:
+def _with_people(name: str, found: GraderCalibration | None) -> str:
     if found is None:
-        return f"How far {name} goes with people is not known: epicrisis judge calibrate --model {shell_quoted(name)}."
+        return (
+            f"How far {name} goes with people is not known: epicrisis judge calibrate --model {quote_for_shell(name)}."
+        )
     told = [
         f"{each.aspect} with {each.counted} {'not defined' if each.spearman is None else format(each.spearman, '.2f')}"
         + ("" if each.interval is None else f" ({each.interval.low:.2f} to {each.interval.high:.2f})")
@@ -87,11 +89,11 @@ def _with_people(name: str, found: JudgeCalibration | None) -> str:
 
 def _judges(run: Path) -> Iterator[Mapping[str, Any]]:
     """The recipes of those that judge against the reference."""
-    return (made for made in recipes(run) if "judge" in made and "library" not in made)
+    return (made for made in read_recipes(run) if "judge" in made and "library" not in made)
 
 
 def _kept(run: Path, model: str) -> Path:
-    return folder_of(run) / f"{file_name(plain_model(model)).removesuffix('.jsonl')}-{CALIBRATION}"
+    return measures_folder(run) / f"{store_name(short_model_name(model)).removesuffix('.jsonl')}-{CALIBRATION}"
 
 
 def _same(known: Mapping[str, Any], made: Mapping[str, Any]) -> bool:

@@ -21,9 +21,9 @@ from epicrisis.evaluation.analysis.statistics import Difference, mean_of, paired
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.datasets.patient_records.lengths import BINS, K
 from epicrisis.evaluation.grading.case_outcomes import ENDINGS
-from epicrisis.evaluation.grading.run_measures import Measured
+from epicrisis.evaluation.grading.run_measures import MeasuredCase
 
-MeasuredCases: TypeAlias = Sequence[Measured]
+MeasuredCases: TypeAlias = Sequence[MeasuredCase]
 
 ACCURACY, NUMBERS = "accuracy", "numbers"
 RECALL, ABSTAINED, UNSCORED, SCORE = "evidence recall", "abstained rightly", "answered, not scored", "score"
@@ -72,7 +72,7 @@ class MeasuredRow:
     against: MeasuredCases = ()
 
 
-def score(case: Measured, metric: str) -> float | None:
+def case_score(case: MeasuredCase, metric: str) -> float | None:
     """The case's value; where it abstained or cannot be read 0 in the metrics of ZERO; `None` where it has none, or
     nothing is to be found.
 
@@ -85,7 +85,7 @@ def score(case: Measured, metric: str) -> float | None:
     return 0.0 if case.ending in _NO_ANSWER and _name(metric) in ZERO else None
 
 
-def _fits(case: Measured, metric: str) -> bool:
+def _fits(case: MeasuredCase, metric: str) -> bool:
     return not case.unanswerable and (metric == ACCURACY) == (case.form == "choice")
 
 
@@ -93,7 +93,7 @@ def _name(metric: str) -> str:
     return metric.partition("[")[0]
 
 
-def metrics_of(cases: Iterable[Measured]) -> tuple[str, ...]:
+def list_metrics(cases: Iterable[MeasuredCase]) -> tuple[str, ...]:
     """The metrics that some case has, what arms are tested by first."""
     found = dict.fromkeys(name for case in cases for name in case.values if name not in FROM_RECORD)
     return tuple(sorted(found, key=lambda name: (_place(name), name)))
@@ -104,13 +104,13 @@ def _place(metric: str) -> int:
     return PRIMARY.index(name) if name in PRIMARY else len(PRIMARY)
 
 
-def measures_of(row: MeasuredRow) -> tuple[str, ...]:
+def select_measures(row: MeasuredRow) -> tuple[str, ...]:
     """What the row is tested by, at most one for each sort of question: accuracy of those with options, the first other
     by the order of PRIMARY that both sides were measured by."""
     sides = [cases for cases in (row.cases, row.against) if cases]
     found = [
         name
-        for name in metrics_of(case for cases in sides for case in cases)
+        for name in list_metrics(case for cases in sides for case in cases)
         if _place(name) < len(PRIMARY) and all(_is_measured(cases, name) for cases in sides)
     ]
     others = [name for name in found if name != ACCURACY]
@@ -123,7 +123,7 @@ def _is_measured(cases: MeasuredCases, metric: str) -> bool:
     return not due or any(metric in case.values for case in due)
 
 
-def _due(cases: MeasuredCases, metric: str) -> list[Measured]:
+def _due(cases: MeasuredCases, metric: str) -> list[MeasuredCase]:
     """The answers that this metric is about."""
     return [case for case in cases if case.ending == "answered" and _fits(case, metric)]
 
@@ -142,7 +142,7 @@ class _Scored:
     """What the difference is of."""
 
 
-def table(
+def metrics_table(
     title: str,
     labels: Sequence[str],
     rows: Sequence[MeasuredRow],
@@ -153,15 +153,15 @@ def table(
 ) -> Table:
     """One row each: how its cases ended, every metric, the evidence it had, and its difference to the baseline by the
     first of PRIMARY."""
-    metrics = metrics_of(case for row in rows for case in row.cases)
+    metrics = list_metrics(case for row in rows for case in row.cases)
     scored = [
-        _Scored(tuple(_metric(row.cases, name, seed) for name in metrics), metrics, measures_of(row)[:1])
+        _Scored(tuple(_metric(row.cases, name, seed) for name in metrics), metrics, select_measures(row)[:1])
         for row in rows
     ]
     return _table(title, labels, metrics, rows, scored, baseline, remarks, seed)
 
 
-def pooled(
+def pooled_table(
     title: str,
     labels: Sequence[str],
     rows: Sequence[MeasuredRow],
@@ -170,10 +170,10 @@ def pooled(
     remarks: Sequence[str] = (),
     seed: int = 0,
 ) -> Table:
-    """As `table`, with one score a case in place of all metrics, so that questions of every form stand in one row."""
+    """As `metrics_table`, with one score a case in place of all metrics, so that questions of every form stand in one row."""
     scored = []
     for row in rows:
-        measures = measures_of(row)
+        measures = select_measures(row)
         mean = _mean(row.cases, partial(_value, measures=measures), seed)
         scored.append(_Scored((mean,), measures, measures))
     return _table(title, labels, (SCORE,), rows, scored, baseline, (_POOLED, *remarks), seed)
@@ -222,14 +222,14 @@ def _endings(cases: MeasuredCases) -> tuple[int, ...]:
 
 
 def _metric(cases: MeasuredCases, metric: str, seed: int) -> Cell:
-    return _mean(cases, partial(score, metric=metric), seed) if _is_measured(cases, metric) else None
+    return _mean(cases, partial(case_score, metric=metric), seed) if _is_measured(cases, metric) else None
 
 
-def _value(case: Measured, measures: Sequence[str]) -> float | None:
-    return next((score(case, metric) for metric in measures if _fits(case, metric)), None)
+def _value(case: MeasuredCase, measures: Sequence[str]) -> float | None:
+    return next((case_score(case, metric) for metric in measures if _fits(case, metric)), None)
 
 
-def _mean(cases: MeasuredCases, value: Callable[[Measured], float | None], seed: int) -> Cell:
+def _mean(cases: MeasuredCases, value: Callable[[MeasuredCase], float | None], seed: int) -> Cell:
     """`None` where no case has a value: the metric was not measured here."""
     scores = [value(case) for case in cases]
     clusters = [case.cluster for case in cases]
@@ -271,29 +271,29 @@ def _patients(row: MeasuredRow, difference: Difference | None) -> int | None:
 # -- which rows -------------------------------------------------------------------------------------------------------
 
 
-def grouped(cases: Iterable[Measured], names: Sequence[str]) -> dict[tuple[Cell, ...], list[Measured]]:
+def group_cases(cases: Iterable[MeasuredCase], names: Sequence[str]) -> dict[tuple[Cell, ...], list[MeasuredCase]]:
     """The cases by these conditions, in the order in which the groups are met, bins by length."""
-    groups: dict[tuple[Cell, ...], list[Measured]] = {}
+    groups: dict[tuple[Cell, ...], list[MeasuredCase]] = {}
     for case in cases:
         groups.setdefault(tuple(case.condition.get(name, "") for name in names), []).append(case)
     return groups
 
 
-def rows_by(model: str, cases: MeasuredCases, names: Sequence[str], baseline: str) -> list[MeasuredRow]:
+def group_rows(model: str, cases: MeasuredCases, names: Sequence[str], baseline: str) -> list[MeasuredRow]:
     """A row for each value of these conditions and each arm, compared with the baseline arm of the same values."""
-    parts = grouped(_in_order(cases, names), names)
+    parts = group_cases(_in_order(cases, names), names)
     return [
         MeasuredRow((model, *labels, arm), own, () if arm == baseline else by_arm.get((baseline,), ()))
         for labels, part in parts.items()
-        for by_arm in [grouped(part, ("arm",))]
+        for by_arm in [group_cases(part, ("arm",))]
         for (arm,), own in by_arm.items()
     ]
 
 
-def _in_order(cases: MeasuredCases, names: Sequence[str]) -> list[Measured]:
+def _in_order(cases: MeasuredCases, names: Sequence[str]) -> list[MeasuredCase]:
     """By these conditions, bins by length and all else by name; arms stay as they come."""
 
-    def place(case: Measured) -> list[tuple[int, str]]:
+    def place(case: MeasuredCase) -> list[tuple[int, str]]:
         values = [str(case.condition.get(name, "")) for name in names]
         return [(BINS.index(value) if value in BINS else -1, value) for value in values]
 
@@ -308,7 +308,7 @@ def lengths_table(runs: Mapping[str, MeasuredCases], remarks: Sequence[str] = ()
     4.2). `estimated`: the tokens were estimated from characters, for want of that model's tokenizer."""
     rows: list[tuple[Cell, ...]] = []
     for model, cases in runs.items():
-        for (of,), part in grouped(cases, ("set",)).items():
+        for (of,), part in group_cases(cases, ("set",)).items():
             tokens = _tokens(part)
             for name in (*BINS, "all"):
                 here = {p: n for p, n in tokens.items() if name in ("all", _bin(part, p))}
@@ -327,7 +327,7 @@ def distribution_table(runs: Mapping[str, MeasuredCases], steps: int = 16) -> Ta
     """Patients by the length of their record, in steps that double (Figures 6 and 7)."""
     rows: list[tuple[Cell, ...]] = []
     for model, cases in runs.items():
-        for (of,), part in grouped(cases, ("set",)).items():
+        for (of,), part in group_cases(cases, ("set",)).items():
             lengths = _tokens(part).values()
             ends = [250 * 2**step for step in range(steps)]
             counts = [sum(end // 2 < n <= end for n in lengths) for end in ends]

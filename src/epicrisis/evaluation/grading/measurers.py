@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from epicrisis.answering.structured_request import ModelClient, StructuredReply
 from epicrisis.errors import InputError
-from epicrisis.evaluation.grading.answer_notes import Notes
-from epicrisis.evaluation.grading.grader_replies import GradingState
-from epicrisis.evaluation.grading.measure_file import Measurement, checked
-from epicrisis.evaluation.grading.responses import ScoredAnswer
-from epicrisis.evaluation.grading.rubric import ASPECTS, Grades, grade, grade_against_notes, recipe
-from epicrisis.evaluation.grading.structured_requests import Asker, Said
+from epicrisis.evaluation.grading.answer_notes import NoteTexts
+from epicrisis.evaluation.grading.grader import GradeState
+from epicrisis.evaluation.grading.measurements import Measurement, check_shares
+from epicrisis.evaluation.grading.rubric import ASPECTS, RubricGrades, grade, grade_against_notes, recipe
+from epicrisis.evaluation.grading.scored_answers import ScoredAnswer
 from epicrisis.evaluation.metrics.unscored import Unscored
-from epicrisis.privacy import without_secrets
+from epicrisis.privacy import strip_secrets
 from epicrisis.protocols import NliModel
 from epicrisis.types import Scope
 
@@ -44,7 +44,7 @@ class Measurer:
     @property
     def model(self) -> str | None:
         """Return the whole name of the model that measures, with its address; None where none does."""
-        return model_of_recipe(self.recipe)
+        return recipe_model(self.recipe)
 
     @property
     def told(self) -> dict[str, Any]:
@@ -52,14 +52,14 @@ class Measurer:
         return {"measurer": self.name, "metrics": list(self.metrics), **self.recipe}
 
 
-def model_of_recipe(recipe: Mapping[str, Any]) -> str | None:
+def recipe_model(recipe: Mapping[str, Any]) -> str | None:
     """Return the whole name of the model that a recipe tells of; None where it tells of none."""
-    judge = recipe.get("judge")
-    name = judge.get("name") if isinstance(judge, Mapping) else recipe.get("model")
+    rubric_measurer = recipe.get("judge")
+    name = rubric_measurer.get("name") if isinstance(rubric_measurer, Mapping) else recipe.get("model")
     return None if name is None else str(name)
 
 
-def plain_model(name: str) -> str:
+def short_model_name(name: str) -> str:
     """Return a model as a metric's name has it: an endpoint's by its model's name, a file by its own.
 
     An endpoint whose model nobody named has its host, port and path: what it serves is not told by its address, and
@@ -73,25 +73,25 @@ def plain_model(name: str) -> str:
     return address.rstrip("/").rpartition("/")[2] or name
 
 
-def check_names(which: str, models: Sequence[str]) -> None:
+def check_model_names(which: str, models: Sequence[str]) -> None:
     """Raise InputError where two of these models would go by one name, and so share a file and a column."""
     by_name: dict[str, str] = {}
     for model in models:
-        name = plain_model(model)
+        name = short_model_name(model)
         if by_name.setdefault(name, model) != model:
-            both = f"{without_secrets(by_name[name])} and {without_secrets(model)}"
+            both = f"{strip_secrets(by_name[name])} and {strip_secrets(model)}"
             raise InputError(f"two {which} go by the name {name} ({both}): give one another name (URL#NAME)")
 
 
-def metric(name: str, model: str) -> str:
-    """`judge-correctness[MODEL]`."""
-    return f"{name}[{plain_model(model)}]"
+def metric_name(name: str, model: str) -> str:
+    """`rubric_measurer-correctness[MODEL]`."""
+    return f"{name}[{short_model_name(model)}]"
 
 
 # -- arithmetic and networks ------------------------------------------------------------------------------------------
 
 
-def words() -> Measurer:
+def word_measurer() -> Measurer:
     """Exact match and token F1."""
     from epicrisis.evaluation.metrics.text import exact_match, token_f1
 
@@ -102,18 +102,18 @@ def words() -> Measurer:
     return _plain("words", ("exact-match", "token-f1"), values)
 
 
-def entailment(name: str, home: Path, threads: int | None = None) -> Measurer:
+def entailment_measurer(name: str, home: Path, threads: int | None = None) -> Measurer:
     """By the model of that catalogue name, or in that folder. Raises ModelMissing or ModelFileInvalid."""
     from epicrisis.models.nli import load_nli
 
-    return entailment_by(load_nli(name, home, threads), name)
+    return entailment_measurer_for(load_nli(name, home, threads), name)
 
 
-def entailment_by(model: NliModel, name: str) -> Measurer:
+def entailment_measurer_for(model: NliModel, name: str) -> Measurer:
     """The reference as premise, the answer as hypothesis; of several right answers the best counts."""
     from epicrisis.evaluation.metrics.entailment import entailments
 
-    metrics = metric("nli-entailment", name), metric("nli-non-contradiction", name)
+    metrics = metric_name("nli-entailment", name), metric_name("nli-non-contradiction", name)
 
     def values(response: ScoredAnswer) -> dict[str, float] | Unscored:
         found = entailments(model, [(reference, response.answer) for reference in response.references])
@@ -123,10 +123,10 @@ def entailment_by(model: NliModel, name: str) -> Measurer:
         best = max(each.entailment for each in scored), max(each.non_contradiction for each in scored)
         return dict(zip(metrics, best, strict=True))
 
-    return _plain(f"nli {plain_model(name)}", metrics, values, {"model": name})
+    return _plain(f"nli {short_model_name(name)}", metrics, values, {"model": name})
 
 
-def numbers() -> Measurer:
+def number_measurer() -> Measurer:
     """Measure whether answer and right answer state the same quantities: F1, precision and recall.
 
     The best over several right answers; a right answer without a number has no value, an answer without one no
@@ -144,7 +144,7 @@ def numbers() -> Measurer:
     return _plain("numbers", ("numbers-f1", "numbers-precision", "numbers-recall"), values)
 
 
-def meteor() -> Measurer:
+def meteor_measurer() -> Measurer:
     """METEOR with the stages that are at hand. Raises ModelMissing without nltk."""
     from epicrisis.evaluation.metrics.meteor import load_meteor
 
@@ -164,12 +164,12 @@ def _plain(
         found = values(response)
         if isinstance(found, Unscored):
             return Measurement(response.key, response.of, "unparsed", reason=found.reason)
-        return Measurement(response.key, response.of, "judged", checked(found))
+        return Measurement(response.key, response.of, "judged", check_shares(found))
 
     return Measurer(name, metrics, measure, recipe or {})
 
 
-def bertscore(name: str, home: Path, threads: int | None = None) -> Measurer:
+def bertscore_measurer(name: str, home: Path, threads: int | None = None) -> Measurer:
     """F1 of the token vectors of this encoder; of several right answers the best counts. Raises ModelMissing or
     ModelFileInvalid."""
     from epicrisis.evaluation.metrics.bertscore import bert_scores, bertscore_name
@@ -191,22 +191,24 @@ def bertscore(name: str, home: Path, threads: int | None = None) -> Measurer:
 # -- judges -----------------------------------------------------------------------------------------------------------
 
 
-def judge(asker: Asker) -> Measurer:
+def rubric_measurer(asker: ModelClient) -> Measurer:
     """The five-point rubric against the reference; of several right answers the first is shown."""
-    name = str(asker.told["name"])
-    metrics = {aspect: metric(f"judge-{aspect}", name) for aspect in ASPECTS}
+    name = str(asker.model_recipe["name"])
+    metrics = {aspect: metric_name(f"judge-{aspect}", name) for aspect in ASPECTS}
 
     async def measure(response: ScoredAnswer) -> Measurement:
         said = await grade(asker, response.question, response.references[0], response.answer)
         return _graded(response, said, metrics)
 
-    return Measurer(f"judge {plain_model(name)}", tuple(metrics.values()), measure, recipe(asker), asker.at_once)
+    return Measurer(
+        f"judge {short_model_name(name)}", tuple(metrics.values()), measure, recipe(asker), asker.concurrency
+    )
 
 
-def judge_of_notes(asker: Asker, notes: Notes) -> Measurer:
+def notes_measurer(asker: ModelClient, notes: NoteTexts) -> Measurer:
     """Faithfulness to the notes: those that the answer cites, else those that it was given."""
-    name = str(asker.told["name"])
-    metrics = {"faithfulness": metric(f"judge-{JUDGED_NOTES}", name)}
+    name = str(asker.model_recipe["name"])
+    metrics = {"faithfulness": metric_name(f"judge-{JUDGED_NOTES}", name)}
 
     async def measure(response: ScoredAnswer) -> Measurement:
         shown, passages = ("cited", response.cited) if response.cited else ("given", response.given)
@@ -219,12 +221,14 @@ def judge_of_notes(asker: Asker, notes: Notes) -> Measurer:
         )
 
     made = {**recipe(asker, against_notes=True), "library": notes.told}
-    return Measurer(f"judge-notes {plain_model(name)}", tuple(metrics.values()), measure, made, asker.at_once)
+    return Measurer(f"judge-notes {short_model_name(name)}", tuple(metrics.values()), measure, made, asker.concurrency)
 
 
-def _graded(response: ScoredAnswer, said: Said[Grades], metrics: Mapping[str, str], shown: str = "") -> Measurement:
+def _graded(
+    response: ScoredAnswer, said: StructuredReply[RubricGrades], metrics: Mapping[str, str], shown: str = ""
+) -> Measurement:
     if said.value is None:
-        state: GradingState = "failed" if said.failure else "unparsed"
+        state: GradeState = "failed" if said.failure else "unparsed"
         return Measurement(
             response.key,
             response.of,

@@ -19,9 +19,9 @@ from epicrisis.evaluation.analysis.grouping import P, corrected_p
 from epicrisis.evaluation.analysis.statistics import Difference, mean_of, paired_difference
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.grading.case_outcomes import ENDINGS
-from epicrisis.evaluation.grading.run_measures import Measured
+from epicrisis.evaluation.grading.run_measures import MeasuredCase
 
-ScoredCases: TypeAlias = Sequence[Measured]
+ScoredCases: TypeAlias = Sequence[MeasuredCase]
 
 HIGH, LOW = 0.7, 0.3
 """Above the first a metric says good, as in the study's Table 6; below the second bad, which the study does not fix."""
@@ -43,29 +43,34 @@ _NOT_METRICS = ("evidence", "citations-verified", "evidence-recall", "abstained-
 """Values of another thing: of places, or of questions with options."""
 
 
-def tables(cases: ScoredCases, *, seed: int = 0) -> tuple[Table, ...]:
-    """All of them, of the settings that show notes, for each of `populations`; a table without a row is left out."""
-    made = [each for of, part in populations(with_notes(cases)).items() for each in _tables(part, of, seed)]
+def agreement_tables(cases: ScoredCases, *, seed: int = 0) -> tuple[Table, ...]:
+    """All of them, of the settings that show notes, for each of `split_populations`; a table without a row is left out."""
+    made = [each for of, part in split_populations(with_notes(cases)).items() for each in _tables(part, of, seed)]
     return tuple(each for each in made if each.rows)
 
 
 def _tables(shown: ScoredCases, of: str, seed: int) -> Iterator[Table]:
     before, behind = (f"{of}, ", f": {of}") if of else ("", "")
-    yield from correlations(shown, f"{before}all settings that show notes", seed=seed)
-    if judges := named(shown, CORRECTNESS):
-        which = f"{before}correctness above 50 by {model_of(judges[0])}, records of 16K tokens and more"
-        yield from correlations(long_and_right(shown, judges[0]), which, seed=seed)
-    for each in (contradicted(shown), judges_apart(shown, seed=seed), missed(shown), on_numbers(shown)):
+    yield from correlation_tables(shown, f"{before}all settings that show notes", seed=seed)
+    if judges := metrics_named(shown, CORRECTNESS):
+        which = f"{before}correctness above 50 by {metric_model(judges[0])}, records of 16K tokens and more"
+        yield from correlation_tables(long_and_right(shown, judges[0]), which, seed=seed)
+    for each in (
+        contradiction_table(shown),
+        judge_disagreement_table(shown, seed=seed),
+        missed_table(shown),
+        numbers_table(shown),
+    ):
         yield replace(each, title=f"{each.title}{behind}")
 
 
 # -- which cases and metrics ------------------------------------------------------------------------------------------
 
 
-def populations(cases: Iterable[Measured]) -> dict[str, list[Measured]]:
+def split_populations(cases: Iterable[MeasuredCase]) -> dict[str, list[MeasuredCase]]:
     """The cases by what is never compared (errata E5): the set (condition `set`), and open and extractive answers apart
     where a set has both. By name; a single population that no set names is called ``."""
-    sets: dict[str, dict[str, list[Measured]]] = {}
+    sets: dict[str, dict[str, list[MeasuredCase]]] = {}
     for case in cases:
         sets.setdefault(str(case.condition.get("set", "")), {}).setdefault(case.form, []).append(case)
     return {
@@ -75,34 +80,34 @@ def populations(cases: Iterable[Measured]) -> dict[str, list[Measured]]:
     }
 
 
-def with_notes(cases: Iterable[Measured]) -> list[Measured]:
+def with_notes(cases: Iterable[MeasuredCase]) -> list[MeasuredCase]:
     """The open answers of the settings that show notes ("non-exclude"), where there is a right answer."""
     return [case for case in open_answers(cases) if not str(case.condition.get("arm", "")).startswith("exclude-")]
 
 
-def open_answers(cases: Iterable[Measured]) -> list[Measured]:
+def open_answers(cases: Iterable[MeasuredCase]) -> list[MeasuredCase]:
     """The cases that have something to measure: answered, without options, and not right to abstain."""
     return [case for case in cases if case.ending == "answered" and case.form != "choice" and not case.unanswerable]
 
 
-def long_and_right(cases: Iterable[Measured], judge: str) -> list[Measured]:
+def long_and_right(cases: Iterable[MeasuredCase], judge: str) -> list[MeasuredCase]:
     """Those of Figure 10, by the correctness of this judge. A case whose record's length is not known is none."""
     return [
         case for case in cases if float(case.condition.get("tokens", 0)) >= LONG and case.values.get(judge, 0.0) > RIGHT
     ]
 
 
-def metrics_of(cases: Iterable[Measured]) -> tuple[str, ...]:
+def list_metrics(cases: Iterable[MeasuredCase]) -> tuple[str, ...]:
     """The metrics that some case has, by name."""
     return tuple(sorted({name for case in cases for name in case.values if name not in _NOT_METRICS}))
 
 
-def named(cases: Iterable[Measured], name: str) -> tuple[str, ...]:
+def metrics_named(cases: Iterable[MeasuredCase], name: str) -> tuple[str, ...]:
     """Those of them that are called so, by whatever model: `judge-correctness[MODEL]`."""
-    return tuple(each for each in metrics_of(cases) if each.partition("[")[0] == name)
+    return tuple(each for each in list_metrics(cases) if each.partition("[")[0] == name)
 
 
-def model_of(metric: str) -> str:
+def metric_model(metric: str) -> str:
     """What stands in the brackets."""
     return metric.partition("[")[2].removesuffix("]")
 
@@ -110,11 +115,11 @@ def model_of(metric: str) -> str:
 # -- Figures 9 and 10 -------------------------------------------------------------------------------------------------
 
 
-def correlations(
+def correlation_tables(
     cases: ScoredCases, of: str, *, coefficient: CorrelationName = "spearman", seed: int = 0
 ) -> tuple[Table, Table]:
     """The matrix of all metrics, and the same pair by pair with intervals; `of` says which cases these are."""
-    metrics, clusters = metrics_of(cases), [case.cluster for case in cases]
+    metrics, clusters = list_metrics(cases), [case.cluster for case in cases]
     values = {name: [case.values.get(name) for case in cases] for name in metrics}
     found = {
         (one, other): correlation(values[one], values[other], coefficient, clusters, seed)
@@ -154,17 +159,17 @@ def _matrix(
 # -- Table 6 ----------------------------------------------------------------------------------------------------------
 
 
-def contradicted(cases: ScoredCases) -> Table:
+def contradiction_table(cases: ScoredCases) -> Table:
     """Answers that a judge finds correct and that the NLI model finds to contradict the reference, both above HIGH."""
     rows: list[tuple[Cell, ...]] = []
-    for nli in named(cases, CONSISTENT):
-        for judge in named(cases, CORRECTNESS):
+    for nli in metrics_named(cases, CONSISTENT):
+        for judge in metrics_named(cases, CORRECTNESS):
             both = [case for case in cases if nli in case.values and judge in case.values]
             found = [case for case in both if 1 - case.values[nli] > HIGH and case.values[judge] > HIGH]
             rows.append(
                 (
-                    model_of(judge),
-                    model_of(nli),
+                    metric_model(judge),
+                    metric_model(nli),
                     len(both),
                     len(cases) - len(both),
                     len(found),
@@ -191,18 +196,18 @@ def _examples(cases: ScoredCases) -> str:
     return ", ".join(list(dict.fromkeys(_id(case) for case in cases))[:EXAMPLES])
 
 
-def _id(case: Measured) -> str:
+def _id(case: MeasuredCase) -> str:
     return case.question.rpartition(":")[0] or case.question
 
 
 # -- Table 7 ----------------------------------------------------------------------------------------------------------
 
 
-def judges_apart(cases: ScoredCases, *, seed: int = 0) -> Table:
+def judge_disagreement_table(cases: ScoredCases, *, seed: int = 0) -> Table:
     """Each two judges: how often their correctness lies APART or more, and which of them is the milder."""
     rows: list[tuple[Cell, ...]] = []
     tested: list[Difference | None] = []
-    for first, second in combinations(named(cases, CORRECTNESS), 2):
+    for first, second in combinations(metrics_named(cases, CORRECTNESS), 2):
         both = [case for case in cases if first in case.values and second in case.values]
         far = [case for case in both if abs(case.values[first] - case.values[second]) >= APART]
         milder = [
@@ -213,8 +218,8 @@ def judges_apart(cases: ScoredCases, *, seed: int = 0) -> Table:
         tested.append(difference)
         rows.append(
             (
-                model_of(first),
-                model_of(second),
+                metric_model(first),
+                metric_model(second),
                 len(both),
                 len(cases) - len(both),
                 len(far),
@@ -258,11 +263,11 @@ def _milder(cases: ScoredCases, first: str, second: str, seed: int) -> Differenc
 # -- Table 11 ---------------------------------------------------------------------------------------------------------
 
 
-def missed(cases: ScoredCases) -> Table:
+def missed_table(cases: ScoredCases) -> Table:
     """What each metric misses of what a judge finds correct, and what it rewards that the judge finds wrong."""
     rows: list[tuple[Cell, ...]] = []
-    for judge in named(cases, CORRECTNESS):
-        for metric in metrics_of(cases):
+    for judge in metrics_named(cases, CORRECTNESS):
+        for metric in list_metrics(cases):
             if metric.partition("[")[0] in (CORRECTNESS, CROWDED):
                 continue
             both = [case for case in cases if judge in case.values and metric in case.values]
@@ -272,7 +277,7 @@ def missed(cases: ScoredCases) -> Table:
             wrong = sum(case.values[judge] < LOW for case in both)
             rows.append(
                 (
-                    model_of(judge),
+                    metric_model(judge),
                     metric,
                     len(both),
                     len(cases) - len(both),
@@ -308,10 +313,10 @@ def missed(cases: ScoredCases) -> Table:
 # -- Table 12 ---------------------------------------------------------------------------------------------------------
 
 
-def on_numbers(cases: ScoredCases) -> Table:
+def numbers_table(cases: ScoredCases) -> Table:
     """Where the reference holds numbers: does a metric tell answers with the right ones from those with others?"""
     numeric = [case for case in cases if _recall_of_numbers(case) is not None]
-    metrics = [metric for metric in metrics_of(numeric) if not metric.startswith(_NUMBERS_BEFORE)]
+    metrics = [metric for metric in list_metrics(numeric) if not metric.startswith(_NUMBERS_BEFORE)]
     rows = tuple(_on_numbers(metric, numeric) for metric in metrics)
     columns = (
         "metric",
@@ -332,7 +337,7 @@ def on_numbers(cases: ScoredCases) -> Table:
     return Table("Answers with numbers", columns, rows, notes)
 
 
-def _recall_of_numbers(case: Measured) -> float | None:
+def _recall_of_numbers(case: MeasuredCase) -> float | None:
     return case.values.get(NUMBERS, case.values.get(_NUMBERS_BEFORE))
 
 
@@ -368,11 +373,11 @@ def _apart(right: Sequence[float], wrong: Sequence[float]) -> float | None:
 # -- one run ----------------------------------------------------------------------------------------------------------
 
 
-def overview(cases: ScoredCases) -> Table:
+def overview_table(cases: ScoredCases) -> Table:
     """Every metric of the cases that were answered: the mean, and why some have none."""
     answered = [case for case in cases if case.ending == "answered"]
     measured = open_answers(cases)
-    rows = tuple(_overview(metric, measured) for metric in metrics_of(measured))
+    rows = tuple(_overview(metric, measured) for metric in list_metrics(measured))
     columns = ("metric", "mean", "n", "no value", "call failed", "not measured")
     notes = (
         f"Of {len(cases)} cases {len(answered)} were answered, {len(measured)} of them openly; the others have no "
@@ -388,7 +393,7 @@ def _overview(metric: str, cases: ScoredCases) -> tuple[Cell, ...]:
     return metric, _mean(scored, metric), len(scored), why.count("unparsed"), why.count("failed"), why.count(None)
 
 
-def endings(cases: ScoredCases) -> Iterator[tuple[str, int]]:
+def count_endings(cases: ScoredCases) -> Iterator[tuple[str, int]]:
     """How the cases ended, those endings alone that there are."""
     for ending in ENDINGS:
         if n := sum(case.ending == ending for case in cases):

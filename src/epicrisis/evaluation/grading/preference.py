@@ -12,14 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
-from epicrisis.answering.reply_parsing import Unreadable
+from epicrisis.answering.structured_request import JsonFormat, ModelClient, Unreadable, read_object, text_schema
 from epicrisis.answers import Failure, Usage
 from epicrisis.errors import InputError
 from epicrisis.evaluation.grading.blind_pairs import BlindPair
-from epicrisis.evaluation.grading.grader_replies import STATES, GradingState, ReplyFile, read_replies
+from epicrisis.evaluation.grading.grader import STATES, GradeState, GradeStore, read_grades
 from epicrisis.evaluation.grading.human_verdicts import CHOICES, PreferredAnswer
-from epicrisis.evaluation.grading.structured_requests import Asker, GraderReplyFormat, read_object, text_of
-from epicrisis.evaluation.runs.concurrency import worked_off
+from epicrisis.evaluation.runs.concurrency import run_concurrently
 from epicrisis.prompts import Prompt, fence, render
 from epicrisis.serialization import to_json
 
@@ -34,12 +33,12 @@ _OTHER: Mapping[PreferredAnswer, PreferredAnswer] = {"1": "2", "2": "1", "tie": 
 
 
 @dataclass(frozen=True, slots=True)
-class PreferenceReply:
+class PairGrade:
     """What came of one call."""
 
     pair: str
     order: PresentationOrder
-    state: GradingState
+    state: GradeState
     choice: PreferredAnswer | None = None
     """Of the answers as they stood in this order."""
     reason: str = ""
@@ -52,14 +51,14 @@ class PreferenceReply:
 
 
 @dataclass(frozen=True, slots=True)
-class PairJudgement:
+class PairVerdict:
     """A judge's verdict on one pair: what both orders say, and a tie where they say two things."""
 
-    shown: PreferenceReply
-    swapped: PreferenceReply
+    shown: PairGrade
+    swapped: PairGrade
 
     @property
-    def state(self) -> GradingState:
+    def state(self) -> GradeState:
         """`failed` where one of the calls failed, `unparsed` where one reply could not be read: neither is a tie."""
         states = {self.shown.state, self.swapped.state}
         return "failed" if "failed" in states else "unparsed" if "unparsed" in states else "judged"
@@ -77,12 +76,12 @@ class PairJudgement:
         return (self.shown.choice if self.consistent else "tie") if self.state == "judged" else None
 
 
-def recipe(asker: Asker) -> dict[str, Any]:
+def recipe(asker: ModelClient) -> dict[str, Any]:
     """What decides the verdicts, beside the answers."""
-    return {"judge": to_json(asker.told), "prompt": prompt_of("", "", "").template, "seed": asker.seed}
+    return {"judge": to_json(asker.model_recipe), "prompt": render_prompt("", "", "").template, "seed": asker.seed}
 
 
-def prompt_of(question: str, first: str, second: str) -> Prompt:
+def render_prompt(question: str, first: str, second: str) -> Prompt:
     """The prompt that shows the two answers in this order."""
     return render(PROMPTS, "judge", question=question, answers=fence([first, second]))
 
@@ -95,62 +94,62 @@ def _read(reply: str) -> tuple[PreferredAnswer, str]:
     return choice, str(value.get("reason", ""))
 
 
-FORM: GraderReplyFormat[tuple[PreferredAnswer, str]] = GraderReplyFormat(
-    {"reason": text_of(REASON_CHARACTERS), "verdict": {"enum": list(CHOICES)}}, REASON_CHARACTERS, _read
+FORM: JsonFormat[tuple[PreferredAnswer, str]] = JsonFormat(
+    {"reason": text_schema(REASON_CHARACTERS), "verdict": {"enum": list(CHOICES)}}, REASON_CHARACTERS, _read
 )
 
 
-def verdict_file(path: Path, asker: Asker) -> ReplyFile[PreferenceReply]:
+def open_preference_store(path: Path, asker: ModelClient) -> GradeStore[PairGrade]:
     """This judge's file, to be added to. Raises InputError as ReplyFile does."""
-    return ReplyFile(path, recipe(asker), _reply)
+    return GradeStore(path, recipe(asker), _reply)
 
 
-def _reply(**told: Any) -> PreferenceReply:
+def _reply(**told: Any) -> PairGrade:
     """Raises TypeError, ValueError."""
-    reply = PreferenceReply(**told)
+    reply = PairGrade(**told)
     judged = reply.choice in CHOICES
     if reply.order not in ORDERS or reply.state not in STATES or judged != (reply.state == "judged"):
         raise ValueError("no verdict on a pair")
     return reply
 
 
-async def judge(
-    pairs: Iterable[BlindPair], asker: Asker, file: ReplyFile[PreferenceReply]
-) -> AsyncGenerator[PreferenceReply, None]:
-    """The replies that were not there yet, as they come. Raises as `worked_off` does."""
+async def grade_pairs(
+    pairs: Iterable[BlindPair], asker: ModelClient, file: GradeStore[PairGrade]
+) -> AsyncGenerator[PairGrade, None]:
+    """The replies that were not there yet, as they come. Raises as `run_concurrently` does."""
     left = [(pair, order) for pair in pairs for order in ORDERS if not file.is_done((pair.id, order))]
 
-    async def work(item: tuple[BlindPair, PresentationOrder]) -> PreferenceReply:
+    async def work(item: tuple[BlindPair, PresentationOrder]) -> PairGrade:
         return await _asked(asker, *item)
 
     # Left half-way it must end what it works on now, not when it is collected.
-    async with aclosing(worked_off(left, work, file.append, lambda reply: reply.failure, asker.at_once)) as replies:
+    async with aclosing(
+        run_concurrently(left, work, file.append, lambda reply: reply.failure, asker.concurrency)
+    ) as replies:
         async for reply in replies:
             yield reply
 
 
-async def _asked(asker: Asker, pair: BlindPair, order: PresentationOrder) -> PreferenceReply:
+async def _asked(asker: ModelClient, pair: BlindPair, order: PresentationOrder) -> PairGrade:
     answers = (pair.first, pair.second) if order == "shown" else (pair.second, pair.first)
-    said = await asker.ask(prompt_of(pair.question, *answers), FORM)
+    said = await asker.request(render_prompt(pair.question, *answers), FORM)
     if said.value is None:
-        state: GradingState = "failed" if said.failure else "unparsed"
-        return PreferenceReply(
-            pair.id, order, state, reason=said.unreadable or "", failure=said.failure, usage=said.usage
-        )
+        state: GradeState = "failed" if said.failure else "unparsed"
+        return PairGrade(pair.id, order, state, reason=said.unreadable or "", failure=said.failure, usage=said.usage)
     choice, reason = said.value
-    return PreferenceReply(pair.id, order, "judged", choice, reason, usage=said.usage)
+    return PairGrade(pair.id, order, "judged", choice, reason, usage=said.usage)
 
 
-def read_judged(path: Path, pairs: Sequence[BlindPair]) -> tuple[dict[str, Any], dict[str, PairJudgement]]:
+def read_pair_verdicts(path: Path, pairs: Sequence[BlindPair]) -> tuple[dict[str, Any], dict[str, PairVerdict]]:
     """A judge's recipe, and its verdicts by pair, of those that were asked in both orders.
 
     Raises InputError where the file holds something else, replies of several judges, or of a pair that is not there.
     """
-    made, replies = read_replies(path, _reply)
+    made, replies = read_grades(path, _reply)
     if {reply.pair for reply in replies.values()} - {pair.id for pair in pairs}:
         raise InputError(f"{path} holds verdicts on other pairs: name the folder of the pairs that were judged")
     return made, {
-        pair.id: PairJudgement(replies[pair.id, "shown"], replies[pair.id, "swapped"])
+        pair.id: PairVerdict(replies[pair.id, "shown"], replies[pair.id, "swapped"])
         for pair in pairs
         if all((pair.id, order) in replies for order in ORDERS)
     }

@@ -11,9 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from epicrisis.answering.reply_parsing import Unreadable
+from epicrisis.answering.structured_request import (
+    JsonFormat,
+    ModelClient,
+    StructuredReply,
+    Unreadable,
+    read_object,
+    text_schema,
+)
 from epicrisis.answers import Failure, Usage
-from epicrisis.evaluation.grading.structured_requests import Asker, GraderReplyFormat, Said, read_object, text_of
 from epicrisis.prompts import Prompt, fence, fence_passages, render
 from epicrisis.serialization import to_json
 from epicrisis.types import Passage, Scope
@@ -26,7 +32,7 @@ LOWEST, HIGHEST = 1, 5
 
 
 @dataclass(frozen=True, slots=True)
-class Grades:
+class RubricGrades:
     """What a judge says of one answer."""
 
     grades: Mapping[str, int]
@@ -39,33 +45,31 @@ class Grades:
         return {aspect: (grade - LOWEST) / (HIGHEST - LOWEST) for aspect, grade in self.grades.items()}
 
 
-def prompt_of(question: str, reference: str, answer: str) -> Prompt:
+def render_prompt(question: str, reference: str, answer: str) -> Prompt:
     """The prompt for one answer: the three texts in one fence, in this order."""
     return render(PROMPTS, "rubric", documents=fence([question, reference, answer]))
 
 
-def notes_prompt_of(question: str, answer: str, notes: Sequence[Passage], scope: Scope) -> Prompt:
+def render_notes_prompt(question: str, answer: str, notes: Sequence[Passage], scope: Scope) -> Prompt:
     """The prompt for one answer and the notes that it was given, these first, so that prompts about one record begin
     alike. Raises ScopeViolation where a note lies outside the scope."""
     fenced = fence_passages(notes, scope)
     return render(PROMPTS, "rubric_notes", notes=fenced, judged=fence([question, answer], "answer"))
 
 
-def recipe(asker: Asker, *, against_notes: bool = False) -> dict[str, Any]:
+def recipe(asker: ModelClient, *, against_notes: bool = False) -> dict[str, Any]:
     """What decides the grades, beside the texts."""
-    prompt = notes_prompt_of("", "", (), Scope()) if against_notes else prompt_of("", "", "")
-    return {"judge": to_json(asker.told), "prompt": prompt.template, "seed": asker.seed}
+    prompt = render_notes_prompt("", "", (), Scope()) if against_notes else render_prompt("", "", "")
+    return {"judge": to_json(asker.model_recipe), "prompt": prompt.template, "seed": asker.seed}
 
 
-def _form(aspects: Sequence[str]) -> GraderReplyFormat[Grades]:
-    def read(reply: str) -> Grades:
+def _form(aspects: Sequence[str]) -> JsonFormat[RubricGrades]:
+    def read(reply: str) -> RubricGrades:
         value = read_object(reply, aspects[-1])
-        return Grades({aspect: _grade(value, aspect) for aspect in aspects}, str(value.get("reason", "")))
+        return RubricGrades({aspect: _grade(value, aspect) for aspect in aspects}, str(value.get("reason", "")))
 
     grades = {aspect: {"type": "integer", "enum": list(range(LOWEST, HIGHEST + 1))} for aspect in aspects}
-    return GraderReplyFormat(
-        {"reason": text_of(REASON_CHARACTERS), **grades}, REASON_CHARACTERS + 40 * len(aspects), read
-    )
+    return JsonFormat({"reason": text_schema(REASON_CHARACTERS), **grades}, REASON_CHARACTERS + 40 * len(aspects), read)
 
 
 def _grade(value: Mapping[str, Any], aspect: str) -> int:
@@ -80,23 +84,23 @@ FORM = _form(ASPECTS)
 NOTES_FORM = _form(ASPECTS[-1:])
 
 
-async def grade(asker: Asker, question: str, reference: str, answer: str) -> Said[Grades]:
+async def grade(asker: ModelClient, question: str, reference: str, answer: str) -> StructuredReply[RubricGrades]:
     """The three grades against the reference; in the third state where the texts do not fit the judge's window."""
-    return await _asked(asker, prompt_of(question, reference, answer), FORM)
+    return await _asked(asker, render_prompt(question, reference, answer), FORM)
 
 
 async def grade_against_notes(
-    asker: Asker, question: str, answer: str, notes: Sequence[Passage], scope: Scope
-) -> Said[Grades]:
+    asker: ModelClient, question: str, answer: str, notes: Sequence[Passage], scope: Scope
+) -> StructuredReply[RubricGrades]:
     """Faithfulness to these notes. Notes that do not fit the judge's window are not cut: then there is no grade.
 
     Raises ScopeViolation where a note lies outside the scope.
     """
-    return await _asked(asker, notes_prompt_of(question, answer, notes, scope), NOTES_FORM)
+    return await _asked(asker, render_notes_prompt(question, answer, notes, scope), NOTES_FORM)
 
 
-async def _asked(asker: Asker, prompt: Prompt, form: GraderReplyFormat[Grades]) -> Said[Grades]:
+async def _asked(asker: ModelClient, prompt: Prompt, form: JsonFormat[RubricGrades]) -> StructuredReply[RubricGrades]:
     if await asker.fits(prompt, form):
-        return await asker.ask(prompt, form)
+        return await asker.request(prompt, form)
     told = "the texts do not fit the judge's window: name a judge that reads more"
-    return Said(None, Usage(), Failure("ContextOverflow", told))
+    return StructuredReply(None, Usage(), Failure("ContextOverflow", told))

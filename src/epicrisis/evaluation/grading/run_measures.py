@@ -15,18 +15,18 @@ from typing import Any
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.grading.case_outcomes import Ending
-from epicrisis.evaluation.grading.grader_replies import GradingState
-from epicrisis.evaluation.grading.measure_file import MEASURES, MeasureFile, Measurement, file_name, read_measures
-from epicrisis.evaluation.grading.measurers import Measurer, model_of_recipe
-from epicrisis.evaluation.grading.responses import ScoredAnswer, responses
+from epicrisis.evaluation.grading.grader import GradeState
+from epicrisis.evaluation.grading.measurements import MEASURES, Measurement, MeasureStore, read_measurements, store_name
+from epicrisis.evaluation.grading.measurers import Measurer, recipe_model
+from epicrisis.evaluation.grading.scored_answers import ScoredAnswer, read_answers
 from epicrisis.evaluation.metrics.ranking import evidence_recall
 from epicrisis.evaluation.runs.case import Condition
-from epicrisis.evaluation.runs.concurrency import worked_off
+from epicrisis.evaluation.runs.concurrency import run_concurrently
 from epicrisis.types import QuestionForm
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredCase:
     """One case and all that its measurers say of it: what tables are made from."""
 
     key: str
@@ -36,7 +36,7 @@ class Measured:
     ending: Ending
     values: Mapping[str, float] = field(default_factory=dict)
     """By metric, 0 to 1, higher is better; what is not there was not measured, which is no 0."""
-    states: Mapping[str, GradingState] = field(default_factory=dict)
+    states: Mapping[str, GradeState] = field(default_factory=dict)
     """By metric: why it has no value, where a measurer said so (`unparsed`, `failed`)."""
     form: QuestionForm = "open"
     category: str = ""
@@ -51,34 +51,34 @@ class Measured:
         return self.patient or self.question
 
 
-def folder_of(run: Path) -> Path:
+def measures_folder(run: Path) -> Path:
     """Where the measures of a run's folder, or of its records, lie."""
     return (run if run.is_dir() else run.parent) / MEASURES
 
 
-def measure_file(folder: Path, measurer: Measurer) -> MeasureFile:
+def open_measure_store(folder: Path, measurer: Measurer) -> MeasureStore:
     """Return this measurer's file, to be added to.
 
     Raises InputError as MeasureFile does, and where the file holds what another model of the same name has measured.
     """
-    path = folder / file_name(measurer.name)
-    before = model_of_recipe(read_measures(path)[0])
+    path = folder / store_name(measurer.name)
+    before = recipe_model(read_measurements(path)[0])
     if None not in (before, measurer.model) and before != measurer.model:
         raise InputError(
             f"{path} holds what {before} has measured, and {measurer.model} goes by the same name: give one of them "
             "another name (URL#NAME), or move the file away"
         )
-    return MeasureFile(path, measurer.told)
+    return MeasureStore(path, measurer.told)
 
 
-async def measure(
-    answers: Iterable[ScoredAnswer], measurer: Measurer, file: MeasureFile
+async def measure_answers(
+    answers: Iterable[ScoredAnswer], measurer: Measurer, file: MeasureStore
 ) -> AsyncGenerator[Measurement, None]:
-    """The measures that were not there yet, as they come. Raises as `worked_off` does."""
+    """The measures that were not there yet, as they come. Raises as `run_concurrently` does."""
     left = (each for each in answers if each.measurable and not file.is_done(each.key, each.of))
     # Left half-way it must end what it works on now, not when it is collected.
     async with aclosing(
-        worked_off(left, measurer.measure, file.append, lambda made: made.failure, measurer.at_once)
+        run_concurrently(left, measurer.measure, file.append, lambda made: made.failure, measurer.at_once)
     ) as made:
         async for each in made:
             yield each
@@ -86,20 +86,20 @@ async def measure(
 
 async def measure_run(
     run: Path, measurers: Sequence[Measurer], tell: Callable[[Measurement], None] = lambda _: None
-) -> dict[str, MeasureFile]:
+) -> dict[str, MeasureStore]:
     """Measures every answer of a run's folder, or of its records, that has no measure yet; the files by measurer.
 
     `tell` hears of each measure when it is kept. Raises InputError, and as `worked_off` does.
     """
     files = {}
     for measurer in measurers:
-        file = files[measurer.name] = measure_file(folder_of(run), measurer)
-        async for made in measure(responses(run), measurer, file):
+        file = files[measurer.name] = open_measure_store(measures_folder(run), measurer)
+        async for made in measure_answers(read_answers(run), measurer, file):
             tell(made)
     return files
 
 
-def measured(run: Path) -> tuple[Measured, ...]:
+def read_measured_cases(run: Path) -> tuple[MeasuredCase, ...]:
     """Every case of a run with what its measurers said of it as it stands now, in the order of the records.
 
     Of the record itself are `accuracy` (of questions with options, where the record holds the answer),
@@ -109,20 +109,22 @@ def measured(run: Path) -> tuple[Measured, ...]:
     `evidence` (does a verified citation lie at such a place) and `citations-verified` (the share of the citations whose
     words were found). Raises InputError.
     """
-    files = [read_measures(path) for path in sorted(folder_of(run).glob("*.jsonl"))]
-    return tuple(_measured(response, files) for response in responses(run))
+    files = [read_measurements(path) for path in sorted(measures_folder(run).glob("*.jsonl"))]
+    return tuple(_measured(response, files) for response in read_answers(run))
 
 
-def recipes(run: Path) -> Iterator[Mapping[str, Any]]:
+def read_recipes(run: Path) -> Iterator[Mapping[str, Any]]:
     """What made the measures of a run, a measurer each: `measurer`, `metrics`, `judge`... Raises InputError."""
-    for path in sorted(folder_of(run).glob("*.jsonl")):
-        if recipe := read_measures(path)[0]:
+    for path in sorted(measures_folder(run).glob("*.jsonl")):
+        if recipe := read_measurements(path)[0]:
             yield recipe
 
 
-def _measured(response: ScoredAnswer, files: Sequence[tuple[Mapping[str, Any], Mapping[str, Measurement]]]) -> Measured:
+def _measured(
+    response: ScoredAnswer, files: Sequence[tuple[Mapping[str, Any], Mapping[str, Measurement]]]
+) -> MeasuredCase:
     values = _of_record(response)
-    states: dict[str, GradingState] = {}
+    states: dict[str, GradeState] = {}
     for recipe, made in files:
         each = made.get(response.key)
         if each is None or each.of != response.of or not response.measurable:
@@ -130,7 +132,7 @@ def _measured(response: ScoredAnswer, files: Sequence[tuple[Mapping[str, Any], M
         values |= each.values
         if each.state != "judged":
             states |= dict.fromkeys(recipe["metrics"], each.state)
-    return Measured(
+    return MeasuredCase(
         response.key,
         response.question_key,
         response.condition,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from epicrisis.dates import may_meet, moment
+from epicrisis.dates import may_overlap, time_range
 from epicrisis.evaluation.metrics.quantities import DATE, SYSTOLIC, Quantity, quantities
 from epicrisis.evaluation.metrics.text import normalised
 
@@ -252,10 +252,10 @@ def _slack(gold: Quantity, answer: Quantity) -> float:
 def _dates(gold: Quantity, answer: Quantity) -> NumberMatch:
     """The same if the answer's date, in one of its readings, lies within the right one; vague if it is wider."""
     met = [
-        (moment(wanted), moment(given))
+        (time_range(wanted), time_range(given))
         for wanted in gold.readings
         for given in answer.readings
-        if may_meet(moment(wanted), moment(given))
+        if may_overlap(time_range(wanted), time_range(given))
     ]
     if any(wanted[0] <= given[0] and given[1] <= wanted[1] for wanted, given in met):
         return "same"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from epicrisis.dates import dates_in
+from epicrisis.dates import find_dates
 from epicrisis.evaluation.metrics.units import NAMES, UNIT, base_of
 
 SYSTOLIC, DIASTOLIC = "mmHg systolic", "mmHg diastolic"
@@ -137,12 +137,12 @@ def _meet(a: Quantity, b: Quantity) -> bool:
 
 
 def _dates(text: str) -> Iterator[Quantity]:
-    for each in dates_in(text):
+    for each in find_dates(text):
         yield Quantity(text[each.start : each.end], each.start, 0, 0, DATE, readings=each.readings)
 
 
 def _clocks(text: str) -> Iterator[Quantity]:
-    dates = dates_in(text)
+    dates = find_dates(text)
     for match in _CLOCK.finditer(text):
         hour, minute, half = int(match[1]), int(match[2] or 0), (match[3] or match[4] or "").lower()
         free = all(each.end <= match.start() or match.end() <= each.start for each in dates)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from epicrisis.overrides import AS_SET, RunOverrides
+from epicrisis.overrides import NO_OVERRIDES, RunOverrides
 from epicrisis.types import Question
 
 Condition: TypeAlias = Mapping[str, str | int | float | bool]
@@ -21,7 +21,7 @@ class Case:
 
     question: Question
     condition: Condition = field(default_factory=dict)
-    treatment: RunOverrides = AS_SET
+    treatment: RunOverrides = NO_OVERRIDES
 
     @property
     def key(self) -> str:
@@ -30,9 +30,9 @@ class Case:
 
 def case_key(question_key: str, condition: Condition) -> str:
     """The question's key, and the condition in canonical form where there is one."""
-    return f"{question_key} {canonical(condition)}" if condition else question_key
+    return f"{question_key} {canonical_condition(condition)}" if condition else question_key
 
 
-def canonical(condition: Condition) -> str:
+def canonical_condition(condition: Condition) -> str:
     """The same text for the same condition, whatever its order."""
     return json.dumps(dict(condition), sort_keys=True, separators=(",", ":"), ensure_ascii=False)

@@ -19,7 +19,7 @@ _OF_ONE_PROMPT = {ContextOverflow.__name__, ReplyTruncated.__name__, ReplyWithhe
 """Failures that say nothing of the next call."""
 
 
-async def worked_off(
+async def run_concurrently(
     items: Iterable[T],
     work: Callable[[T], Coroutine[Any, Any, R]],
     keep: Callable[[R], None],

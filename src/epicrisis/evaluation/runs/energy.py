@@ -16,7 +16,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Literal, Self, TypeAlias
 
-from epicrisis.privacy import host_of, outside
+from epicrisis.privacy import parse_host, remote_host
 from epicrisis.settings import Settings
 
 EnergyBasis: TypeAlias = Literal["measured", "estimated", "unknown"]
@@ -58,7 +58,7 @@ class SessionEnergy:
         return cls(**{**values, "parts": tuple(EquipmentEnergy(**part) for part in values["parts"])})
 
 
-class Untold(Exception):
+class MeterUnavailable(Exception):
     """A meter does not tell, or not any more: why, and what would help."""
 
 
@@ -77,7 +77,7 @@ class Rapl:
         # Cores and uncore are within their package, and psys around it.
         wanted = {zone: name for zone, name in zones.items() if name.startswith("package") or name == "dram"}
         if not any(name.startswith("package") for name in wanted.values()):
-            raise Untold("this machine shows no energy counter of its processors (RAPL)")
+            raise MeterUnavailable("this machine shows no energy counter of its processors (RAPL)")
         self._last = {zone: _microjoules(zone / "energy_uj") for zone in wanted}
         for zone in _shown_twice(wanted, self._last):
             del self._last[zone]
@@ -91,7 +91,7 @@ class Rapl:
             now = _microjoules(zone / "energy_uj")
             if now < before:
                 if not self._ranges[zone].isdecimal():
-                    raise Untold("a counter of RAPL began anew and does not tell its range")
+                    raise MeterUnavailable("a counter of RAPL began anew and does not tell its range")
                 self._taken += int(self._ranges[zone])
             self._taken += now - before
             self._last[zone] = now
@@ -125,12 +125,12 @@ def _microjoules(path: Path) -> int:
     try:
         return int(path.read_text(encoding="utf-8"))
     except PermissionError:
-        raise Untold(
+        raise MeterUnavailable(
             f"RAPL's counters are root's alone to read: let this user read {path.name} below /sys/class/powercap, or "
             "run as root"
         ) from None
     except (OSError, ValueError):
-        raise Untold(f"RAPL's counter {path.parent.name} cannot be read") from None
+        raise MeterUnavailable(f"RAPL's counter {path.parent.name} cannot be read") from None
 
 
 class Nvml:
@@ -144,7 +144,7 @@ class Nvml:
         try:
             self._nvml: Any = import_module("pynvml")
         except ImportError:
-            raise Untold(
+            raise MeterUnavailable(
                 "this machine's NVIDIA cards tell what they take with the extra: pip install 'epicrisis[energy]'"
             ) from None
         with self._told():
@@ -155,7 +155,7 @@ class Nvml:
         self._sampled = [card for card, counter in counters if counter is None]
         self._joules, self._clock, self._at = 0.0, clock, clock()
         if not cards:
-            raise Untold("this machine has no NVIDIA card that it shows")
+            raise MeterUnavailable("this machine has no NVIDIA card that it shows")
         by = f"power, looked at every {LOOK_SECONDS:g} s" if self._sampled else "counter"
         self.how = f"NVML, {len(cards)} NVIDIA card{'s' * (len(cards) > 1)} by {by}; {_OF_WHOLE}"
 
@@ -166,7 +166,7 @@ class Nvml:
             counted = [self._nvml.nvmlDeviceGetTotalEnergyConsumption(card) - first for card, first in self._counted]
             watts = sum(self._nvml.nvmlDeviceGetPowerUsage(card) for card in self._sampled) / 1e3
         if any(each < 0 for each in counted):
-            raise Untold("the counter of an NVIDIA card began anew: its driver was loaded again")
+            raise MeterUnavailable("the counter of an NVIDIA card began anew: its driver was loaded again")
         self._joules += watts * (now - self._at)
         self._at = now
         return float(sum(counted)) / 1e3 + self._joules
@@ -183,7 +183,7 @@ class Nvml:
         try:
             yield
         except self._nvml.NVMLError as error:
-            raise Untold(f"NVML does not tell: {error}") from None
+            raise MeterUnavailable(f"NVML does not tell: {error}") from None
 
 
 class _Watched:
@@ -194,14 +194,14 @@ class _Watched:
         self.meter: Rapl | Nvml | None = None
         try:
             self.meter = made()
-        except Untold as why:
+        except MeterUnavailable as why:
             self.lost = str(why)
 
     def look(self) -> None:
         if self.meter is not None:
             try:
                 self.joules = self.meter.look()
-            except Untold as why:
+            except MeterUnavailable as why:
                 self.meter, self.lost = None, str(why)
 
 
@@ -257,8 +257,8 @@ class Meter:
     def _of_endpoints(self, seconds: float) -> EquipmentEnergy | None:
         """What answers on the network, if anything was asked."""
         asked, watts = _endpoints(self._settings) if self.calls else (), self._settings.energy.endpoint_watts
-        elsewhere = [host for address in asked if (host := outside(address)) is not None]
-        hosts = " and ".join(dict.fromkeys(elsewhere or filter(None, map(host_of, asked))))
+        elsewhere = [host for address in asked if (host := remote_host(address)) is not None]
+        hosts = " and ".join(dict.fromkeys(elsewhere or filter(None, map(parse_host, asked))))
         if not asked or (watts is None and not elsewhere and self._processors.meter is not None):
             return None
         if watts is not None:
@@ -277,7 +277,7 @@ def _endpoints(settings: Settings) -> tuple[str, ...]:
 
 
 @contextmanager
-def metered(settings: Settings, keep: Callable[[SessionEnergy], None], root: Path = ROOT) -> Iterator[Meter]:
+def measure_energy(settings: Settings, keep: Callable[[SessionEnergy], None], root: Path = ROOT) -> Iterator[Meter]:
     """What the block takes, handed to `keep` however it ends. The counters are looked at every LOOK_SECONDS."""
     meter, over = Meter(settings, root), Event()
 

@@ -1,6 +1,16 @@
-"""A file of JSON lines that only grows, each on the disk before it counts; one process at a time adds to it.
+"""A resumable store of JSON lines: a process that was killed loses no line, and the next one continues the file.
 
-Knows nothing of what a line says.
+class Reply(StoredLine):
+    id: str
+    text: str
+
+    @property
+    def identity(self) -> str:
+        return self.id
+
+store = JsonlStore(path, Reply, recipe, content="replies")
+if "7" not in store.lines:
+    store.append(Reply(recipe=store.recipe, id="7", text="Yes."))
 """
 
 from __future__ import annotations
@@ -8,51 +18,145 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from filelock import FileLock, Timeout
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from epicrisis.errors import InputError, StorageError
-from epicrisis.printable import printable_json
+from epicrisis.evaluation.runs.recipe_differences import changed
+from epicrisis.printable import printable_json, replace_surrogates
 from epicrisis.privacy import open_private
-from epicrisis.surrogates import without_halves
+from epicrisis.serialization import to_json
 
 _BLOCK = 1 << 16
-_DIGITS = 18
-"""Of the largest whole number that a line may hold."""
+_MAX_DIGITS = 18
+"""Digits of the largest integer that a line may hold."""
+
+OtherRecipePolicy: TypeAlias = Literal["refuse", "skip"]
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One object of the file."""
+    """One JSON object of a file."""
 
     number: int
     """From 1."""
     start: int
-    """Bytes before it."""
+    """Offset of its first byte."""
     value: dict[str, Any]
 
 
-def read_lines(path: Path) -> Iterator[Line]:
-    """The file's objects in their order; none where there is no file.
+class StoredLine(BaseModel):
+    """One line of a store. Its fields are the keys on disk; a field with an alias is stored under the alias.
 
-    Blank lines are passed over, and so is what a kill left half-written behind the last line; a last line that an
-    editor left without its end counts. The file stays as it is. Raises InputError where another line is no JSON object,
-    and where it cannot be read.
+    Fields may be dataclasses of the package. Keys that the class does not have are ignored.
+    """
+
+    model_config = ConfigDict(populate_by_name=True, allow_inf_nan=False)
+
+    recipe: dict[str, Any]
+    """The settings that decide the other fields, as JSON data."""
+
+    @property
+    def identity(self) -> Hashable:
+        """The subject of the line. Of several lines with one identity, the last is valid."""
+        raise NotImplementedError
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the line as JSON data, without fields that were not set."""
+        value: dict[str, Any] = {}
+        for name, field in type(self).model_fields.items():
+            if name in self.model_fields_set:
+                value[field.alias or name] = to_json(getattr(self, name))
+        return value
+
+
+L = TypeVar("L", bound=StoredLine)
+
+
+class JsonlStore(Generic[L]):
+    """A file of lines of one type, made by one recipe. Only this process adds to it while the object exists."""
+
+    def __init__(
+        self,
+        path: Path,
+        line_type: type[L],
+        recipe: Mapping[str, Any],
+        *,
+        content: str,
+        other_recipes: OtherRecipePolicy = "refuse",
+        lock: FileLock | None = None,
+    ) -> None:
+        """Lock the file and read the lines it has.
+
+        `content` names the lines in error messages, in the plural. With `other_recipes="skip"`, lines of another recipe
+        stay in the file and are ignored. `lock` is a lock that the caller already holds. Raises InputError if the file
+        holds anything else or lines of another recipe, or if another process uses it.
+        """
+        self.path = path
+        self.recipe: dict[str, Any] = to_json(recipe)
+        self.lines: dict[Hashable, L] = {}
+        """The valid line of each identity, in the order in which the identities first appear."""
+        self._lock = lock or acquire_lock(path)
+        for line in read_stored_lines(path, line_type, content):
+            if line.recipe == self.recipe:
+                self.remember(line)
+            elif other_recipes == "refuse":
+                raise InputError(
+                    f"{path} holds {content} made with other settings ({changed(line.recipe, self.recipe)}): use the "
+                    "same settings, or name another file with -o"
+                )
+
+    def remember(self, line: L) -> None:
+        """Take into account a line that is in the file. Subclasses override this to keep totals, or to keep less."""
+        self.lines[line.identity] = line
+
+    def append(self, line: L) -> None:
+        """Append a line. It is on the disk when this returns. Raises StorageError if the disk refuses it."""
+        append_line(self.path, line.to_json())
+        self.remember(line)
+
+
+def read_stored_lines(path: Path, line_type: type[L], content: str) -> Iterator[L]:
+    """Yield every line of a file in its order, superseded ones included; nothing if there is no file.
+
+    Raises InputError for a line that is not of this type, and as `read_lines` does.
+    """
+    for line in read_lines(path):
+        yield parse_line(path, line, line_type, content)
+
+
+def parse_line(path: Path, line: Line, line_type: type[L], content: str) -> L:
+    """Return the line as an instance of its type. Raises InputError, without quoting the line."""
+    try:
+        return line_type.model_validate(line.value)
+    except ValidationError:
+        raise InputError(
+            f"{path}, line {line.number}, does not belong to a file of {content}: repair or remove the line, or name "
+            "another file"
+        ) from None
+
+
+def read_lines(path: Path) -> Iterator[Line]:
+    """Yield the JSON objects of a file in order; nothing if there is no file. The file is not changed.
+
+    Skips blank lines and an incomplete last line, which a killed process leaves. A complete last line without a
+    newline counts. Raises InputError if another line is not a JSON object, or if the file cannot be read.
     """
     start = 0
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
-                value = _object(line)
+                value = _parse_object(line)
                 if value is not None:
                     yield Line(number, start, value)
-                elif line.strip() and not _is_half(line):
-                    raise InputError(f"{path}, line {number}, is no JSON object: mend it, or name another file")
+                elif line.strip() and not _is_incomplete(line):
+                    raise InputError(f"{path}, line {number}, is not a JSON object: repair it, or name another file")
                 start += len(line)
     except FileNotFoundError:
         return
@@ -60,22 +164,36 @@ def read_lines(path: Path) -> Iterator[Line]:
         raise InputError(f"{path} cannot be read ({error.strerror}): name another file") from error
 
 
-def append_line(path: Path, value: Mapping[str, Any]) -> None:
-    """Durable when it returns, in a file that is its owner's alone. The caller holds its lock.
+def read_latest_lines(path: Path, identity: Callable[[dict[str, Any]], Hashable]) -> Iterator[Line]:
+    """Yield the last line of each identity, in the order of the first lines, one at a time in memory.
 
-    Takes back what was left half-written before. Raises StorageError where the disk does not take the line: then
-    nothing of it is there.
+    Raises InputError as `read_lines` does.
+    """
+    latest: dict[Hashable, tuple[int, int]] = {}
+    for line in read_lines(path):
+        latest[identity(line.value)] = line.number, line.start
+    with path.open("rb") as file:
+        for number, start in latest.values():
+            file.seek(start)
+            yield Line(number, start, _parse_object(file.readline()) or {})
+
+
+def append_line(path: Path, value: Mapping[str, Any]) -> None:
+    """Append one line. It is on the disk when this returns, and only the owner may read the file.
+
+    The caller holds the lock. Removes an incomplete last line first. Raises StorageError if the disk refuses the line;
+    then the file holds nothing of it.
     """
     text = printable_json(json.dumps(value, ensure_ascii=False)) + "\n"
     try:
         with io.FileIO(open_private(path, os.O_RDWR | os.O_APPEND), "r+") as file:
-            whole = _mended(file)
+            size = _repair_end(file)
             try:
-                # Half a surrogate pair, as a model may write it, is no text; escaped it is still JSON.
-                _write(file, text.encode(errors="backslashreplace"))
+                # A model may write half of a surrogate pair, which has no UTF-8. Escaped, it is still JSON.
+                _write_all(file, text.encode(errors="backslashreplace"))
                 os.fsync(file.fileno())
             except OSError:
-                file.truncate(whole)
+                file.truncate(size)
                 raise
     except OSError as error:
         raise StorageError(
@@ -83,16 +201,16 @@ def append_line(path: Path, value: Mapping[str, Any]) -> None:
         ) from error
 
 
-def sort_lines(path: Path, place: Callable[[Line], int]) -> None:
-    """Put the file's lines in the order of their places, whole or not at all; those of one place keep their order.
+def sort_lines(path: Path, sort_key: Callable[[Line], int]) -> None:
+    """Sort the lines of a file, completely or not at all. The order of lines with equal keys does not change.
 
-    A file that is in order, or is no regular one, stays as it is. The caller holds its lock. Raises InputError as
-    `read_lines`, and StorageError.
+    The caller holds the lock. A file that is sorted, or is not a regular file, is not touched. Raises InputError as
+    `read_lines` does, and StorageError.
     """
     target = path.resolve()
     if not target.is_file():
         return
-    starts = [(place(line), line.start) for line in read_lines(target)]
+    starts = [(sort_key(line), line.start) for line in read_lines(target)]
     if starts == sorted(starts):
         return
     new = target.with_name(f".{target.name}.sorted")
@@ -100,86 +218,87 @@ def sort_lines(path: Path, place: Callable[[Line], int]) -> None:
         with target.open("rb") as old, io.FileIO(open_private(new, os.O_RDWR | os.O_TRUNC), "r+") as file:
             for _, start in sorted(starts):
                 old.seek(start)
-                _write(file, old.readline().rstrip(b"\n") + b"\n")
+                _write_all(file, old.readline().rstrip(b"\n") + b"\n")
             os.fsync(file.fileno())
         new.replace(target)
     except OSError as error:
-        raise StorageError(f"{path} cannot be put in order ({error.strerror}): free some space") from error
+        raise StorageError(f"{path} cannot be sorted ({error.strerror}): free some space") from error
     finally:
         new.unlink(missing_ok=True)
 
 
-def alone(path: Path, lock: FileLock | None = None) -> FileLock:
-    """The lock of whoever adds to that file or folder, taken; the system frees it when the process ends, however it
-    ends. By itself it lies beside the file (`.NAME.lock`), and whoever asks again in this process has it too.
+def acquire_lock(path: Path, lock: FileLock | None = None) -> FileLock:
+    """Return the lock of the process that adds to a file or folder. The system releases it when the process ends.
 
-    Raises InputError where another process holds it, StorageError where the disk takes none.
+    Without `lock` it is `.NAME.lock` next to the file, and a second call in this process returns the same lock. Raises
+    InputError if another process holds it, and StorageError if it cannot be created.
     """
-    beside = path.with_name(f".{path.name}.lock")
-    taken = lock or FileLock(beside, timeout=0, thread_local=False, is_singleton=True)
+    lock_path = path.with_name(f".{path.name}.lock")
+    lock = lock or FileLock(lock_path, timeout=0, thread_local=False, is_singleton=True)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        taken.acquire()
+        lock.acquire()
     except Timeout:
-        raise InputError(f"another process is at work on {path}: wait until it ends, or stop it") from None
+        raise InputError(f"another process is using {path}: wait until it ends, or stop it") from None
     except OSError as error:
         raise StorageError(f"{path} cannot be written ({error.strerror}): free some space, or name another") from error
-    return taken
+    return lock
 
 
-def _object(line: bytes) -> dict[str, Any] | None:
+def parse_json(text: str | bytes) -> Any:
+    """Return the JSON value of a text.
+
+    Raises ValueError if the text is not JSON or holds a number that no record can hold, and RecursionError if it is
+    nested too deeply.
+    """
+    return json.loads(text, parse_int=_parse_integer, parse_float=_parse_finite, parse_constant=_parse_finite)
+
+
+def _parse_object(line: bytes) -> dict[str, Any] | None:
     try:
         # Earlier versions wrote halves of surrogate pairs, escaped, as models had written them.
-        value = parsed(without_halves(line.decode("utf-8-sig", "surrogatepass")))
+        value = parse_json(replace_surrogates(line.decode("utf-8-sig", "surrogatepass")))
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
 
-def parsed(text: str | bytes) -> Any:
-    """Return the JSON value. Raises ValueError where it is none or holds a number that no record holds, and
-    RecursionError for one that is nested too deep."""
-    return json.loads(text, parse_int=_integer, parse_float=_finite, parse_constant=_finite)
-
-
-def _integer(digits: str) -> int:
-    """Return the number. Raises ValueError for one that no counter of ours can hold: sums of it would overflow."""
-    if len(digits) > _DIGITS:
+def _parse_integer(digits: str) -> int:
+    if len(digits) > _MAX_DIGITS:
         raise ValueError("a number is too large")
     return int(digits)
 
 
-def _finite(text: str) -> float:
-    """Return the number. Raises ValueError for `NaN`, `Infinity` and what is as large: no record holds them."""
+def _parse_finite(text: str) -> float:
     value = float(text)
     if not isfinite(value):
         raise ValueError("a number is not finite")
     return value
 
 
-def _is_half(line: bytes) -> bool:
+def _is_incomplete(line: bytes) -> bool:
     return line.startswith(b"{") and not line.endswith(b"\n")
 
 
-def _mended(file: io.FileIO) -> int:
-    """Bytes of the file, now that nothing half-written stands behind its last line and that one has its end."""
-    end = at = file.seek(0, os.SEEK_END)
+def _repair_end(file: io.FileIO) -> int:
+    """Remove an incomplete last line, or end a complete one with a newline. Return the size of the file."""
+    end = position = file.seek(0, os.SEEK_END)
     tail = b""
-    while at and b"\n" not in tail:
-        size = min(_BLOCK, at)
-        at -= size
-        file.seek(at)
+    while position and b"\n" not in tail:
+        size = min(_BLOCK, position)
+        position -= size
+        file.seek(position)
         tail = file.read(size) + tail
     tail = tail.rpartition(b"\n")[2]
     if not tail:
         return end
-    if _is_half(tail) and _object(tail) is None:
+    if _is_incomplete(tail) and _parse_object(tail) is None:
         return file.truncate(end - len(tail))
-    _write(file, b"\n")
+    _write_all(file, b"\n")
     return end + 1
 
 
-def _write(file: io.FileIO, content: bytes) -> None:
-    left = memoryview(content)
-    while left:
-        left = left[file.write(left) :]
+def _write_all(file: io.FileIO, content: bytes) -> None:
+    remaining = memoryview(content)
+    while remaining:
+        remaining = remaining[file.write(remaining) :]

@@ -1,188 +1,162 @@
-"""The form of a record: what each line of a run's records must hold before anything reads it.
-
-    check_record({"key": ..., "recipe": ..., "answer": ...})
-
-It raises ValueError where a field is missing or of a wrong type.
-
-Fields that this version does not know are passed over, and those that earlier versions did not write are optional.
-"""
+"""The record of one answered case: a line of a run's `records.jsonl`, or of the output of `epicrisis ask --file`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import fields
-from typing import Any, ClassVar, Literal
+import dataclasses
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    InstanceOf,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 
-from epicrisis.answers import Citation, Usage
+from epicrisis.answers import EVENT_NAMES, Answer, MapFinished, Retrieved, Vote, Voted
 from epicrisis.dates import last_day
-from epicrisis.evaluation.runs.case import canonical
-from epicrisis.types import AnswerState, EvidenceSpan, Passage
+from epicrisis.errors import InputError
+from epicrisis.evaluation.runs.case import canonical_condition
+from epicrisis.evaluation.runs.jsonl_store import StoredLine, parse_line, read_latest_lines
+from epicrisis.types import Question
 
-_Scalar = str | int | float | bool | None
+SCHEMA_VERSION = 2
+"""Version 1 had no condition."""
+
+CONTENT = "answers"
+"""The lines of a file of records, in error messages."""
+
+_REQUIRED = {"question", "text", "choice", "usage", "partials", "trace"}
+_REQUIRED_OF_QUESTION = {"options", "gold", "patient"}
+_EVENT_TYPES = {name: event_type for event_type, name in EVENT_NAMES.items()}
+_HEX_DIGITS = tuple("0123456789abcdef")
+
+
+def _read_answer(value: Any) -> Answer:
+    """Return the answer of a record's JSON. Raises ValueError for a missing, an unknown or a malformed field."""
+    if isinstance(value, Answer):
+        return value
+    try:
+        if _REQUIRED - value.keys() or _REQUIRED_OF_QUESTION - value["question"].keys():
+            raise ValueError("a field of the answer is missing")
+        fields = {
+            **value,
+            "question": _validate(Question, value["question"]),
+            "partials": tuple(map(_without_verified, value["partials"])),
+            "votes": tuple(map(_read_vote, value.get("votes", ()))),
+            "trace": tuple(map(_read_event, value["trace"])),
+        }
+    except (AttributeError, KeyError, TypeError):
+        raise ValueError("a field of the answer has the wrong type") from None
+    answer: Answer = _validate(Answer, fields)
+    return answer
+
+
+def _read_vote(value: Mapping[str, Any]) -> Vote:
+    vote: Vote = _validate(Vote, value)
+    return vote
+
+
+def _read_event(value: Mapping[str, Any]) -> Any:
+    event_type = _EVENT_TYPES[value["event"]]
+    fields = {name: field for name, field in value.items() if name != "event"}
+    if event_type is MapFinished:
+        fields["partial"] = _without_verified(value["partial"])
+    elif event_type is Voted:
+        fields["vote"] = _read_vote(value["vote"])
+    elif event_type is Retrieved:
+        fields["ranking"] = {**value["ranking"], "hits": list(map(_complete_hit, value["ranking"]["hits"]))}
+    return _validate(event_type, fields)
+
+
+def _without_verified(partial: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON of a partial without `verified`, which is computed from the other fields of a quotation."""
+    quotations = []
+    for quotation in partial.get("quotations", ()):
+        quotations.append({name: field for name, field in quotation.items() if name != "verified"})
+    return {**partial, "quotations": quotations}
+
+
+def _complete_hit(hit: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON of a hit without `marks`, which are computed, and with a text: runs store none."""
+    fields = {name: field for name, field in hit.items() if name != "marks"}
+    return {**fields, "passage": {"text": "", **hit["passage"]}}
+
+
+def _validate(value_type: Any, data: Mapping[str, Any]) -> Any:
+    """Return the dataclass with this JSON form. Raises ValueError for a key that it does not have."""
+    names = {field.metadata.get("json", field.name): field.name for field in dataclasses.fields(value_type)}
+    (value,) = _adapter(value_type).validate_python(({names.get(key, key): item for key, item in data.items()},))
+    return value
+
+
+@cache
+def _adapter(value_type: Any) -> TypeAdapter[Any]:
+    # pydantic takes no configuration for a plain dataclass, but passes it on through the tuple.
+    return TypeAdapter(tuple[value_type], config=ConfigDict(extra="forbid", allow_inf_nan=False))
+
+
+class RunRecord(StoredLine):
+    """The answer of one case, with the recipe that it was made by."""
+
+    schema_version: int = SCHEMA_VERSION
+    key: str
+    """`Case.key`."""
+    condition: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    answer: Annotated[InstanceOf[Answer], BeforeValidator(_read_answer)]
+    """The texts of its passages are empty in a run folder."""
+
+    @property
+    def identity(self) -> str:
+        return self.key
+
+    @property
+    def question_key(self) -> str:
+        """`Question.key`."""
+        if not self.condition:
+            return self.key
+        return self.key.removesuffix(f" {canonical_condition(self.condition)}")
+
+    @property
+    def arm(self) -> str:
+        """The arm of an experiment, or else the strategy of the answer."""
+        return str(self.condition.get("arm", self.answer.strategy))
+
+    @model_validator(mode="after")
+    def _check(self) -> RunRecord:
+        suffix = f" {canonical_condition(self.condition)}" if self.condition else _HEX_DIGITS
+        if not self.key.endswith(suffix):
+            raise ValueError("the key is not that of a question under this condition")
+        for event in self.answer.trace:
+            for hit in event.ranking.hits if isinstance(event, Retrieved) else ():
+                if hit.passage.date is not None:
+                    last_day(hit.passage.date)
+        check_recipe(self.recipe)
+        return self
+
+
+def read_records(path: Path) -> Iterator[RunRecord]:
+    """Yield the last record of each case, in the order of the cases' first records, one at a time in memory.
+
+    Raises InputError for a file that does not exist, cannot be read, or holds anything but records.
+    """
+    if not path.is_file():
+        raise InputError(f"{path} does not exist: name the folder of a run, or a file of answers")
+    for line in read_latest_lines(path, lambda value: str(value.get("key"))):
+        yield parse_line(path, line, RunRecord, CONTENT)
 
 
 class _Part(BaseModel):
-    """What is read of one object. Numbers are numbers and texts are texts: nothing is converted."""
-
     model_config = ConfigDict(extra="ignore", strict=True)
 
 
-class _Value(_Part):
-    """An object that is read as a value of a class of ours: a field that the class has not is refused."""
-
-    read_as: ClassVar[type[Any]]
-
-    @model_validator(mode="before")
-    @classmethod
-    def _has_its_fields_alone(cls, value: Any) -> Any:
-        names = {each.name for each in fields(cls.read_as)}
-        if isinstance(value, Mapping) and not names.issuperset(value):
-            raise ValueError("a field that no version wrote")
-        return value
-
-
-class _Usage(_Value):
-    read_as = Usage
-
-    calls: int = 0
-    failed_calls: int = 0
-    uncounted_calls: int = 0
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    completion_tokens: int = 0
-    reasoning_tokens: int = 0
-    seconds: float = 0.0
-    cost: float | None = 0.0
-    replayed_calls: int = 0
-    replayed_tokens: int = 0
-
-
-class _Failure(_Part):
-    kind: str
-    message: str
-
-
-class _Place(_Value):
-    read_as = EvidenceSpan
-
-    document_id: str
-    start: int
-    end: int
-    fact: str = ""
-
-
-class _Question(_Part):
-    id: str
-    text: str
-    gold: str | None
-    patient: str | None
-    options: dict[str, str]
-    form: Literal["choice", "extractive", "open"] = "open"
-    gold_documents: list[str] = []
-    also: list[str] = []
-    evidence: list[_Place] = []
-    category: str = ""
-
-
-class _Quotation(_Part):
-    passage_id: str
-    text: str
-    start: int | None = None
-    end: int | None = None
-
-
-class _Partial(_Part):
-    partition: int
-    passages: list[str]
-    state: Literal["relevant", "nothing", "failed"]
-    text: str = ""
-    choice: str | None = None
-    quotations: list[_Quotation] = []
-
-
-class _Citation(_Value):
-    read_as = Citation
-
-    number: int
-    passage_id: str
-    document_id: str
-    title: str
-    source: str
-    date: str | None
-    start: int
-    end: int
-    quotation: str
-    verified: bool
-    marks: list[str] = []
-
-
-class _Passage(_Value):
-    read_as = Passage
-
-    id: str
-    document_id: str
-    ordinal: int
-    start: int
-    end: int
-    text: str = ""
-    title: str = ""
-    source: str = ""
-    date: str | None = None
-    patient: str | None = None
-    metadata: dict[str, Any] = {}
-
-
-class _Hit(_Part):
-    passage: _Passage
-    score: float
-    rank: int
-
-
-class _Ranking(_Part):
-    hits: list[_Hit]
-    parameters: dict[str, Any]
-
-
-class _Event(_Part):
-    event: str
-    kind: str = ""
-    message: str = ""
-    stage: str = ""
-    usage: _Usage | None = None
-    ranking: _Ranking | None = None
-    models: list[str] = []
-
-
-class _Vote(_Part):
-    state: AnswerState
-    choice: str | None = None
-
-
-class _Answer(_Part):
-    question: _Question
-    strategy: str
-    state: AnswerState
-    text: str
-    choice: str | None
-    usage: _Usage
-    partials: list[_Partial]
-    trace: list[_Event]
-    citations: list[_Citation] = []
-    votes: list[_Vote] = []
-    distribution: dict[str, float] = {}
-    failure: _Failure | None = None
-
-
-class _Record(_Part):
-    key: str
-    recipe: dict[str, Any]
-    answer: _Answer
-    condition: dict[str, _Scalar] = {}
-
-
-class _Named(_Part):
+class _Model(_Part):
     name: str
 
 
@@ -194,42 +168,13 @@ class _Library(_Part):
 
 class _Recipe(_Part):
     settings: dict[str, Any] = {}
-    models: dict[str, _Named] = {}
+    models: dict[str, _Model] = {}
     library: _Library | None = None
 
 
-_NEEDED = {"retrieved": "ranking", "called": "usage"}
-"""What an event of this name cannot lack."""
-
-
-def check_record(value: Mapping[str, Any]) -> None:
-    """Raise ValueError unless this is a whole record of one answer under the key that belongs to it."""
-    record = _checked(value)
-    condition = value.get("condition", {})
-    if not record.key.endswith(f" {canonical(condition)}" if condition else tuple("0123456789abcdef")):
-        raise ValueError("the key is not that of a question under this condition")
-    for event in record.answer.trace:
-        needed = _NEEDED.get(event.event)
-        if needed is not None and getattr(event, needed) is None:
-            raise ValueError(f"an event {event.event} lacks its {needed}")
-        for hit in event.ranking.hits if event.ranking is not None else ():
-            if hit.passage.date is not None:
-                last_day(hit.passage.date)
-    check_recipe(record.recipe)
-
-
-def _checked(value: Mapping[str, Any]) -> _Record:
-    try:
-        return _Record.model_validate(value)
-    except ValidationError as error:
-        # Its own message would quote the record.
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-
-
 def check_recipe(recipe: Mapping[str, Any]) -> None:
-    """Raise ValueError unless what reports read of a recipe is of its kind."""
+    """Raise ValueError unless the fields of a recipe that reports read have the right types."""
     try:
         _Recipe.model_validate(recipe)
     except ValidationError:
-        raise ValueError("the recipe is none of this program") from None
+        raise ValueError("the recipe was not written by this program") from None

@@ -13,7 +13,7 @@ from typing import Any
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.findings import RunSummary
-from epicrisis.evaluation.runs.outcomes import RunRecord, read_records
+from epicrisis.evaluation.runs.record import RunRecord, read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS, RunManifest, read_manifest
 from epicrisis.serialization import to_json
 
@@ -96,11 +96,11 @@ def open_runs(paths: Sequence[Path]) -> tuple[RecordedRun, ...]:
     """
     if len(set(map(Path.resolve, paths))) < len(paths):
         raise InputError("a run is named twice: name each once")
-    return tuple(map(open_run, paths, names_of(paths)))
+    return tuple(map(open_run, paths, name_runs(paths)))
 
 
 @contextmanager
-def read_back(paths: Sequence[Path]) -> Iterator[None]:
+def refuse_mismatched_records(paths: Sequence[Path]) -> Iterator[None]:
     """Map what damaged records raise in the arithmetic of tables to InputError.
 
     Each line was checked when it was read. What a check cannot see, such as the records of one experiment under the
@@ -116,7 +116,7 @@ def read_back(paths: Sequence[Path]) -> Iterator[None]:
         ) from error
 
 
-def names_of(paths: Sequence[Path]) -> tuple[str, ...]:
+def name_runs(paths: Sequence[Path]) -> tuple[str, ...]:
     """A name for each folder or file: its own, and its whole path where another is called so."""
     names = [path.resolve().name if path.is_dir() else path.stem for path in paths]
     return tuple(name if names.count(name) == 1 else str(path) for path, name in zip(paths, names, strict=True))
@@ -129,11 +129,11 @@ def open_run(path: Path, name: str) -> RecordedRun:
         if (path / RECORDS).exists():
             return RecordedRun(name, path / RECORDS, manifest.plan.recipe, manifest)
     elif first := next(read_records(path), None):
-        return RecordedRun(name, path, first.get("recipe", {}))
+        return RecordedRun(name, path, first.recipe)
     raise InputError(f"{path} holds no record yet: run it first, by the command that made it")
 
 
-def differing(first: RecordedRun, second: RecordedRun) -> tuple[str, ...]:
+def list_differences(first: RecordedRun, second: RecordedRun) -> tuple[str, ...]:
     """The names of what the two were not made with alike.
 
     Where one reads no library, by its strategy, the library is no difference of its own; nor is a run's seed that is

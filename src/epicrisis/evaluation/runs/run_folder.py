@@ -31,14 +31,14 @@ from epicrisis.errors import InputError, StorageError
 from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.energy import SessionEnergy
-from epicrisis.evaluation.runs.jsonl_store import alone, parsed
+from epicrisis.evaluation.runs.jsonl_store import acquire_lock, parse_json
 from epicrisis.evaluation.runs.recipe_differences import changed
 from epicrisis.evaluation.runs.record import check_recipe
-from epicrisis.evaluation.runs.runner import RecordFile
-from epicrisis.evaluation.runs.versions import commit, packages
+from epicrisis.evaluation.runs.runner import RecordStore
+from epicrisis.evaluation.runs.versions import git_commit, package_versions
 from epicrisis.library.manifest import sync_folder
 from epicrisis.printable import printable_json
-from epicrisis.privacy import close_to_others, open_private
+from epicrisis.privacy import open_private, restrict_to_owner
 from epicrisis.serialization import to_json
 
 MANIFEST, RECORDS, LOCK = "manifest.json", "records.jsonl", "run.lock"
@@ -59,7 +59,7 @@ class RunPlan:
     recipe: Mapping[str, Any]
     """`Pipeline.recipe()`: settings, models, the library's identity and size, prompts, version."""
     dataset: Mapping[str, Any]
-    """See `told`."""
+    """See `describe_dataset`."""
     sample: Mapping[str, Any]
     """How the questions were drawn from it: `how`, `n`, `seed`."""
     seed: int
@@ -98,7 +98,7 @@ class RunManifest:
     format: int = FORMAT
 
 
-def told(dataset: Dataset) -> dict[str, Any]:
+def describe_dataset(dataset: Dataset) -> dict[str, Any]:
     """What a plan says of its question set, before any sample is drawn."""
     return {"name": dataset.name, "sha256": dataset.sha256, "n": len(dataset.questions), "licence": dataset.licence}
 
@@ -107,7 +107,7 @@ class Run:
     """A run's folder, open to add records. Use as a context manager; what it holds when left is in the manifest."""
 
     def __init__(
-        self, folder: Path, manifest: RunManifest, records: RecordFile, lock: FileLock, keys: set[str]
+        self, folder: Path, manifest: RunManifest, records: RecordStore, lock: FileLock, keys: set[str]
     ) -> None:
         """Not for callers: use `open`. `lock` is held."""
         self.folder = folder
@@ -129,15 +129,15 @@ class Run:
         with _kept(folder):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Not per thread: whoever closes the run frees the lock.
-        lock = alone(folder, FileLock(folder / LOCK, timeout=0, thread_local=False))
+        lock = acquire_lock(folder, FileLock(folder / LOCK, timeout=0, thread_local=False))
         with ExitStack() as held:
             held.callback(lock.release)
             plan = replace(plan, **{each.name: to_json(getattr(plan, each.name)) for each in dataclasses.fields(plan)})
             known = read_manifest(folder) if (folder / MANIFEST).exists() else None
             _check(folder, known, plan)
             # It may have been there before, empty and open to others.
-            close_to_others(folder)
-            records = RecordFile(folder / RECORDS, plan.recipe, texts=False, lock=lock)
+            restrict_to_owner(folder)
+            records = RecordStore(folder / RECORDS, plan.recipe, texts=False, lock=lock)
             sessions = (*(known.sessions if known else ()), _begun())
             run = cls(folder, RunManifest(plan, len(cases), sessions), records, lock, keys)
             run._write()
@@ -189,7 +189,7 @@ def read_manifest(folder: Path) -> RunManifest:
     """Raises InputError where the folder holds no run, or one of another format."""
     path = folder / MANIFEST
     try:
-        values = parsed(path.read_bytes())
+        values = parse_json(path.read_bytes())
         # A library's manifest has the same name.
         if (made := values["format"]) != FORMAT and "library_id" not in values:
             raise InputError(f"{path} has format {made}, this program knows {FORMAT}: use the one that made it")
@@ -261,8 +261,8 @@ def _check(folder: Path, known: RunManifest | None, plan: RunPlan) -> None:
 
 
 def _begun() -> Session:
-    found = commit()
-    return Session(_now(), packages(), commit=found[0] if found else None, dirty=found[1] if found else None)
+    found = git_commit()
+    return Session(_now(), package_versions(), commit=found[0] if found else None, dirty=found[1] if found else None)
 
 
 def _now() -> str:

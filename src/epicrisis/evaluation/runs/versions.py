@@ -14,7 +14,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]+")
 _SOURCE = Path(__file__).resolve().parents[1]
 
 
-def packages() -> Mapping[str, str]:
+def package_versions() -> Mapping[str, str]:
     """Versions of epicrisis, of what it requires as far as that is installed, and of Python."""
     required = [found[0] for each in metadata.requires("epicrisis") or () if (found := _NAME.match(each))]
     versions = {"python": platform.python_version()}
@@ -27,7 +27,7 @@ def packages() -> Mapping[str, str]:
     return versions
 
 
-def commit(source: Path = _SOURCE) -> tuple[str, bool] | None:
+def git_commit(source: Path = _SOURCE) -> tuple[str, bool] | None:
     """(commit, whether the package's files differ from it); `None` where they are in no git checkout, or git is not
     there to ask."""
     if _git(source, "ls-files", "--error-unmatch", "__init__.py") is None:

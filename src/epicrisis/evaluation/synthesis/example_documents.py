@@ -16,8 +16,15 @@ from typing import Any, TypeAlias
 from pydantic import ValidationError
 
 from epicrisis.corpus import jsonl
-from epicrisis.corpus.line_schemas import Filled, Name, QuestionLine, Text, fault, reason
-from epicrisis.corpus.reader_base import Skipped, check_file, shown
+from epicrisis.corpus.json_checks import find_json_fault
+from epicrisis.corpus.line_schemas import (
+    Identifier,
+    NonBlank,
+    NullableText,
+    QuestionLine,
+    describe_errors,
+)
+from epicrisis.corpus.reader_base import Skipped, check_file, printable_path
 from epicrisis.evaluation.runs.jsonl_store import read_lines
 from epicrisis.library.library import Library
 from epicrisis.library.passage_table import PassageTable
@@ -35,16 +42,16 @@ Numbered: TypeAlias = tuple[int, Mapping[str, Any]]
 class _Line(QuestionLine):
     """A solved question; `gold` is not looked at."""
 
-    choice: Name | None = None
-    answer: Filled
-    reasoning: Text = ""
-    set: Text = ""
-    how: Text = ""
-    model: Text = ""
+    choice: Identifier | None = None
+    answer: NonBlank
+    reasoning: NullableText = ""
+    set: NullableText = ""
+    how: NullableText = ""
+    model: NullableText = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ExampleCount:
     """Solved questions of a library that were made alike."""
 
     set: str
@@ -54,7 +61,7 @@ class Held:
     count: int
 
 
-def ready_made(path: Path) -> Iterator[Document | Skipped]:
+def read_examples(path: Path) -> Iterator[Document | Skipped]:
     """The solved questions of a file of one's own, in its order.
 
     JSON lines (`.jsonl`, `.jsonl.gz`): `id`, `question` and `answer` are required, and with `options` (letters with
@@ -63,10 +70,10 @@ def ready_made(path: Path) -> Iterator[Document | Skipped]:
     broken line is left out and said, and so is one of a patient. Raises InputError for a path that is no such file.
     """
     check_file(path)
-    return _documents(jsonl.objects(path), path)
+    return _documents(jsonl.read_objects(path), path)
 
 
-def kept(path: Path) -> Iterator[Document | Skipped]:
+def read_built_examples(path: Path) -> Iterator[Document | Skipped]:
     """Those of a file that `epicrisis examples build` writes; what a kill left half-written at its end is no line."""
     return _documents(((line.number, line.value) for line in read_lines(path)), path)
 
@@ -83,10 +90,10 @@ def _document(number: int, value: Mapping[str, Any], path: Path) -> Document | S
     try:
         line = _Line.model_validate(value)
     except ValidationError as error:
-        return Skipped(shown(path), f"line {number}", reason(error))
-    if wrong := fault(dict(value)) or _unfit(line):
-        return Skipped(shown(path), f"line {number}", wrong)
-    name = line.set or shown(path.name)
+        return Skipped(printable_path(path), f"line {number}", describe_errors(error))
+    if wrong := find_json_fault(dict(value)) or _unfit(line):
+        return Skipped(printable_path(path), f"line {number}", wrong)
+    name = line.set or printable_path(path.name)
     told = {
         "question": line.text,
         "question_id": line.id,
@@ -111,7 +118,7 @@ def _unfit(line: _Line) -> str | None:
     return None
 
 
-def solved_in(library: Library) -> Iterator[tuple[Passage, Example]]:
+def library_examples(library: Library) -> Iterator[tuple[Passage, Example]]:
     """Every solved question of the library once, in no order, with its first passage.
 
     Raises InputError where the library holds anything else.
@@ -120,10 +127,10 @@ def solved_in(library: Library) -> Iterator[tuple[Passage, Example]]:
         yield from ((stored.passage, example_of(stored.passage)) for stored in batch if stored.passage.ordinal == 0)
 
 
-def held(library: Library) -> tuple[Held, ...]:
-    """How many by set, how, model and form, in the order of these. Raises InputError as `solved_in` does."""
+def count_examples(library: Library) -> tuple[ExampleCount, ...]:
+    """How many by set, how, model and form, in the order of these. Raises InputError as `library_examples` does."""
     counts: Counter[tuple[str, str, str, str]] = Counter()
-    for passage, _ in solved_in(library):
+    for passage, _ in library_examples(library):
         how, model, form = (str(passage.metadata.get(name, "")) for name in ("how", "model", "form"))
         counts[passage.source, how, model, form] += 1
-    return tuple(Held(*made, count) for made, count in sorted(counts.items()))
+    return tuple(ExampleCount(*made, count) for made, count in sorted(counts.items()))

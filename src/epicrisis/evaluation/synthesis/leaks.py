@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from epicrisis.evaluation.synthesis.example_documents import solved_in
+from epicrisis.evaluation.synthesis.example_documents import library_examples
 from epicrisis.library.library import Library
 from epicrisis.retrieval.examples import is_itself, shingles, similarity
 from epicrisis.types import Question
@@ -32,15 +32,15 @@ class Leak:
     """Of their texts, 0 to 1."""
 
 
-def leaks(library: Library, questions: Sequence[Question], leak_similarity: float) -> tuple[Leak, ...]:
-    """Every example with every question that it is, by the example's id. Raises InputError as `solved_in` does."""
-    examples = solved_in(library)
+def find_leaks(library: Library, questions: Sequence[Question], leak_similarity: float) -> tuple[Leak, ...]:
+    """Every example with every question that it is, by the example's id. Raises InputError as `library_examples` does."""
+    examples = library_examples(library)
     texts = ((each.id, each.text, str(passage.metadata.get("question_id", ""))) for passage, each in examples)
-    found = among(texts, questions, leak_similarity)
+    found = find_leaks_among(texts, questions, leak_similarity)
     return tuple(sorted(found, key=lambda leak: (leak.example, leak.question)))
 
 
-def among(
+def find_leaks_among(
     examples: Iterable[tuple[str, str, str]], questions: Sequence[Question], leak_similarity: float
 ) -> Iterator[Leak]:
     """The leaks among examples, each (its id, its text, its question's id), in their order; `leak_similarity` > 0."""

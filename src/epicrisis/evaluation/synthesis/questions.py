@@ -26,19 +26,25 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from epicrisis.answering.citations import locate
-from epicrisis.answering.reply_parsing import Unreadable
+from epicrisis.answering.structured_request import (
+    JsonFormat,
+    ModelClient,
+    Unreadable,
+    object_schema,
+    read_object,
+    text_schema,
+)
 from epicrisis.answers import Failure, Quotation, Usage
-from epicrisis.corpus.character_splitting import split
-from epicrisis.corpus.reader_base import Skipped, shown
-from epicrisis.corpus.readers import read
+from epicrisis.corpus.chunking import split_by_characters
+from epicrisis.corpus.reader_base import Skipped, printable_path
+from epicrisis.corpus.readers import read_sources
 from epicrisis.errors import InputError
-from epicrisis.evaluation.grading.structured_requests import Asker, GraderReplyFormat, object_of, read_object, text_of
-from epicrisis.evaluation.runs.concurrency import worked_off
-from epicrisis.evaluation.runs.jsonl_store import alone, append_line, read_lines
+from epicrisis.evaluation.runs.concurrency import run_concurrently
+from epicrisis.evaluation.runs.jsonl_store import acquire_lock, append_line, read_lines
 from epicrisis.library.library import Library
 from epicrisis.library.manifest import NAME as MANIFEST
 from epicrisis.library.passage_lookup import at_random
-from epicrisis.prompts import Prompt, fence_passages, passage_text, render
+from epicrisis.prompts import Prompt, fence_passages, format_passage, render
 from epicrisis.serialization import to_json
 from epicrisis.types import Document, Passage, Scope
 
@@ -82,7 +88,7 @@ _COMMON = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class PassageSample:
     """Passages to make questions of, and what could not be read."""
 
     passages: tuple[Passage, ...]
@@ -113,7 +119,7 @@ class GeneratedQuestion:
 # -- drawing ----------------------------------------------------------------------------------------------------------
 
 
-def draw(sources: Sequence[Path], n: int, seed: int, scope: Scope) -> Drawn:
+def draw_passages(sources: Sequence[Path], n: int, seed: int, scope: Scope) -> PassageSample:
     """`n` passages of one library, or of files and folders, at random: those whose `sha256("<seed>:<id>")` is least, in
     that order, so that a larger n begins with the passages of a smaller one. All where there are fewer.
 
@@ -124,14 +130,16 @@ def draw(sources: Sequence[Path], n: int, seed: int, scope: Scope) -> Drawn:
         raise InputError(f"{libraries[0]} is a library: name it alone, or name files and folders of documents")
     if libraries:
         with Library.open(libraries[0]) as library:
-            drawn = Drawn(at_random(library, n, seed, scope))
+            drawn = PassageSample(at_random(library, n, seed, scope))
     else:
         skipped: list[Skipped] = []
         passages = (each for each in _passages(sources, skipped) if scope.admits(each))
-        drawn = Drawn(tuple(heapq.nsmallest(n, passages, key=lambda each: _place(seed, each.id))), tuple(skipped))
+        drawn = PassageSample(
+            tuple(heapq.nsmallest(n, passages, key=lambda each: _place(seed, each.id))), tuple(skipped)
+        )
     if not drawn.passages:
         raise InputError(
-            f"{', '.join(map(shown, sources))}: no passage to make a question of (patients' records are left aside): "
+            f"{', '.join(map(printable_path, sources))}: no passage to make a question of (patients' records are left aside): "
             "name documents with text"
         )
     return drawn
@@ -139,12 +147,12 @@ def draw(sources: Sequence[Path], n: int, seed: int, scope: Scope) -> Drawn:
 
 def _passages(sources: Sequence[Path], skipped: list[Skipped]) -> Iterator[Passage]:
     seen: set[str] = set()
-    for item in read(sources):
+    for item in read_sources(sources):
         if isinstance(item, Skipped):
             skipped.append(item)
         elif isinstance(item, Document) and item.id not in seen:
             seen.add(item.id)
-            yield from split(item, CHARACTERS, 0)
+            yield from split_by_characters(item, CHARACTERS, 0)
 
 
 def _place(seed: int, passage_id: str) -> bytes:
@@ -154,16 +162,16 @@ def _place(seed: int, passage_id: str) -> bytes:
 # -- asking -----------------------------------------------------------------------------------------------------------
 
 
-def prompt_of(passage: Passage, scope: Scope) -> Prompt:
+def render_prompt(passage: Passage, scope: Scope) -> Prompt:
     """The prompt for one passage."""
     return render(PROMPTS, "pico", documents=fence_passages([passage], scope))
 
 
-def _form(passage: Passage) -> GraderReplyFormat[Proposal | None]:
-    found = {"found": {"type": "boolean", "enum": [True]}, **{name: text_of(n) for name, n in _FIELDS.items()}}
+def _form(passage: Passage) -> JsonFormat[Proposal | None]:
+    found = {"found": {"type": "boolean", "enum": [True]}, **{name: text_schema(n) for name, n in _FIELDS.items()}}
     nothing = {"found": {"type": "boolean", "enum": [False]}}
-    result = {"anyOf": [object_of(found), object_of(nothing)]}
-    return GraderReplyFormat({"result": result}, sum(_FIELDS.values()) + 200, lambda reply: _read(reply, passage))
+    result = {"anyOf": [object_schema(found), object_schema(nothing)]}
+    return JsonFormat({"result": result}, sum(_FIELDS.values()) + 200, lambda reply: _read(reply, passage))
 
 
 def _read(reply: str, passage: Passage) -> Proposal | None:
@@ -180,7 +188,7 @@ def _read(reply: str, passage: Passage) -> Proposal | None:
     quotation = locate(values["quote"], passage)
     if not quotation.verified:
         raise Unreadable(_NOT_VERBATIM)
-    if not (_words(values["question"]) - _of_the_form()) & _words(passage_text(passage)):
+    if not (_words(values["question"]) - _of_the_form()) & _words(format_passage(passage)):
         raise Unreadable(_NAMES_NOTHING)
     return Proposal(values["question"], values["answer"], {name: values[name] for name in _PICO}, quotation)
 
@@ -196,8 +204,8 @@ def _words(text: str) -> set[str]:
     return set(_WORD.findall(text.casefold()))
 
 
-async def _made(asker: Asker, passage: Passage, scope: Scope) -> GeneratedQuestion:
-    said = await asker.ask(prompt_of(passage, scope), _form(passage))
+async def _made(asker: ModelClient, passage: Passage, scope: Scope) -> GeneratedQuestion:
+    said = await asker.request(render_prompt(passage, scope), _form(passage))
     reason: RejectionReason | None = None
     if said.unreadable is not None:
         reason = _REASONS.get(said.unreadable, "unparsed")
@@ -206,8 +214,8 @@ async def _made(asker: Asker, passage: Passage, scope: Scope) -> GeneratedQuesti
     return GeneratedQuestion(passage, said.value, reason, said.failure, said.usage)
 
 
-async def generate(
-    passages: Sequence[Passage], asker: Asker, file: QuestionFile, scope: Scope
+async def generate_questions(
+    passages: Sequence[Passage], asker: ModelClient, file: QuestionStore, scope: Scope
 ) -> AsyncGenerator[GeneratedQuestion, None]:
     """What comes of the passages that have no line yet, each kept before it is yielded; failures are not kept. Raises
     as `worked_off` does."""
@@ -217,7 +225,9 @@ async def generate(
         return await _made(asker, passage, scope)
 
     # Left half-way it must end what it works on now, not when it is collected.
-    async with aclosing(worked_off(left, work, file.append, lambda made: made.failure, asker.at_once)) as proposals:
+    async with aclosing(
+        run_concurrently(left, work, file.append, lambda made: made.failure, asker.concurrency)
+    ) as proposals:
         async for made in proposals:
             yield made
 
@@ -225,18 +235,22 @@ async def generate(
 # -- the file ---------------------------------------------------------------------------------------------------------
 
 
-def recipe(asker: Asker) -> dict[str, Any]:
+def recipe(asker: ModelClient) -> dict[str, Any]:
     """What decides the proposals, beside the documents."""
-    return {"model": to_json(asker.told), "prompt": render(PROMPTS, "pico", documents="").template, "seed": asker.seed}
+    return {
+        "model": to_json(asker.model_recipe),
+        "prompt": render(PROMPTS, "pico", documents="").template,
+        "seed": asker.seed,
+    }
 
 
-class QuestionFile:
+class QuestionStore:
     """The file of proposals, this process's to add to while the object lives. Raises InputError where it holds anything
     else, proposals made otherwise, or where another process is at work on it."""
 
     def __init__(self, path: Path, recipe: Mapping[str, Any]) -> None:
         self._path = path
-        self._lock = alone(path)
+        self._lock = acquire_lock(path)
         self._recipe = to_json(recipe)
         self.passages: set[str] = set()
         """Ids of those that were asked about."""

@@ -25,37 +25,38 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from epicrisis.answering.baselines import PROMPTS as ANSWERING
-from epicrisis.answering.reply_parsing import (
-    ANSWER_CHARACTERS,
-    REASONING_CHARACTERS,
-    ReplyForm,
+from epicrisis.answering.reply_parsing import ANSWER_CHARACTERS, REASONING_CHARACTERS, REPLY_KEYS, AnswerFormat
+from epicrisis.answering.strategy_context import PROMPTS as ANSWERING
+from epicrisis.answering.structured_request import (
+    SECOND_TRY_TEMPERATURE,
+    JsonFormat,
+    ModelClient,
     Unreadable,
     json_objects,
+    text_schema,
 )
-from epicrisis.answering.strategy_context import SECOND_TRY_TEMPERATURE
 from epicrisis.answers import Failure, Usage
-from epicrisis.corpus.line_schemas import fault
+from epicrisis.corpus.json_checks import find_json_fault
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.evaluation.datasets.sampling import at_random
-from epicrisis.evaluation.grading.structured_requests import Asker, GraderReplyFormat, text_of
-from epicrisis.evaluation.runs.concurrency import worked_off
-from epicrisis.evaluation.runs.jsonl_store import alone, append_line, read_lines
+from epicrisis.evaluation.runs.concurrency import run_concurrently
+from epicrisis.evaluation.runs.jsonl_store import acquire_lock, append_line, read_lines
 from epicrisis.prompts import Prompt, render
+from epicrisis.question_options import is_same_option
 from epicrisis.serialization import to_json
-from epicrisis.types import Question, same_option
+from epicrisis.types import Question
 
 PROMPTS = "epicrisis.evaluation.grading.prompts"
 
-How: TypeAlias = Literal["solved", "chain-of-thought", "tree-of-thought"]
+SolvingMethod: TypeAlias = Literal["solved", "chain-of-thought", "tree-of-thought"]
 SolutionState: TypeAlias = Literal["kept", "wrong", "abstained", "unparsed"]
 """How the last try of a question ended; only what is `kept` is an example."""
 SkipReason: TypeAlias = Literal["no known answer", "of a patient", "asks for one of its options"]
 """Why a question is not asked: it could not be checked, must not be shown to others, or is none without its options."""
 
-TRIES = 3
-_REASONING_CHARACTERS: Mapping[How, int] = {
+ATTEMPTS = 3
+_REASONING_CHARACTERS: Mapping[SolvingMethod, int] = {
     "solved": REASONING_CHARACTERS,
     "chain-of-thought": 2500,
     "tree-of-thought": 4000,
@@ -96,7 +97,7 @@ class Solution:
 
 
 @dataclass(frozen=True, slots=True)
-class Solved:
+class SolvedQuestion:
     """What came of one question: a state, with a solution where it is kept; or a failure, which is asked again."""
 
     question: Question
@@ -108,13 +109,13 @@ class Solved:
     """Of all tries."""
 
 
-def taken(dataset: Dataset, n: int | None, seed: int, *, openly: bool = False) -> SelectedQuestions:
+def select_questions(dataset: Dataset, n: int | None, seed: int, *, openly: bool = False) -> SelectedQuestions:
     """Those with a known answer and of no patient; with `n` so many of them, drawn by the seed (`datasets.sampling`).
 
     `openly` all are asked without options, but for those that make no sense so. Raises InputError where there are none,
     or fewer than `n`.
     """
-    read = [opened(each) if openly else each for each in dataset.questions]
+    read = [without_options(each) if openly else each for each in dataset.questions]
     left_aside = Counter(reason for question in read if (reason := _reason(question, openly)))
     fit = replace(dataset, questions=tuple(each for each in read if _reason(each, openly) is None))
     if not fit.questions:
@@ -126,7 +127,7 @@ def taken(dataset: Dataset, n: int | None, seed: int, *, openly: bool = False) -
     return SelectedQuestions(dataset.name, (fit if n is None else at_random(fit, n, seed)).questions, left_aside)
 
 
-def opened(question: Question) -> Question:
+def without_options(question: Question) -> Question:
     """The question without its options, the right one's text its known answer; itself where it cannot be asked so.
 
     "Which of the following is the ..." becomes "What is the ...", and so with "are" and before "most"; all other words
@@ -152,7 +153,7 @@ def _reason(question: Question, openly: bool) -> SkipReason | None:
 # -- asking -----------------------------------------------------------------------------------------------------------
 
 
-def prompt_of(question: Question, how: How) -> Prompt:
+def render_prompt(question: Question, how: SolvingMethod) -> Prompt:
     """The prompt for one question; that of `solved` is the strategy's own, so both share their kept replies."""
     asked = {"question": question.text, "options": question.options}
     if how == "solved":
@@ -160,26 +161,24 @@ def prompt_of(question: Question, how: How) -> Prompt:
     return render(PROMPTS, f"solve_{how.replace('-', '_')}", **asked, gold=question.gold)
 
 
-def _form(question: Question, how: How) -> GraderReplyFormat[Solution]:
-    form = ReplyForm(question.options, reasoning=True)
+def _form(question: Question, how: SolvingMethod) -> JsonFormat[Solution]:
+    form = AnswerFormat(question.options, reasoning=True)
     characters = _REASONING_CHARACTERS[how]
     # Of `solved` the same request as the strategy's, to the letter.
-    properties = {**form.schema()["properties"], "reasoning": text_of(characters)}
-    return GraderReplyFormat(
-        properties, characters + ANSWER_CHARACTERS, lambda reply: _read(reply, form, how != "solved")
-    )
+    properties = {**form.schema()["properties"], "reasoning": text_schema(characters)}
+    return JsonFormat(properties, characters + ANSWER_CHARACTERS, lambda reply: _read(reply, form, how != "solved"))
 
 
-def _read(text: str, form: ReplyForm, concludes: bool) -> Solution:
+def _read(text: str, form: AnswerFormat, concludes: bool) -> Solution:
     """With `concludes` the reasoning must come to no other choice than the reply states. Raises Unreadable."""
     reply = form.read(text)
     if not reply.found:
         return Solution(False)
     said = [each["reasoning"] for each in json_objects(text, frozenset({"reasoning"}))]
     reasoning = next((each.strip() for each in said if isinstance(each, str)), "")
-    if not reasoning and json_objects(text):
+    if not reasoning and json_objects(text, REPLY_KEYS):
         raise Unreadable("the reply has no reasoning")
-    if wrong := fault([reasoning, reply.text]):
+    if wrong := find_json_fault([reasoning, reply.text]):
         raise Unreadable(f"the reply {wrong}")
     if concludes and form.options and _concluded(reasoning, form.options) not in (None, reply.choice):
         raise Unreadable("the reasoning comes to another choice than the reply states")
@@ -188,7 +187,7 @@ def _read(text: str, form: ReplyForm, concludes: bool) -> Solution:
 
 def _concluded(reasoning: str, options: Mapping[str, str]) -> str | None:
     """The last choice that the reasoning says is the answer; `None` where it says it of none, and only weighs them."""
-    form = ReplyForm(options)
+    form = AnswerFormat(options)
     sentences = re.split(r"(?<=[.!?])\s+|\n+", reasoning)
     for sentence in reversed([each for each in sentences if _CONCLUDES.search(each)]):
         try:
@@ -204,13 +203,13 @@ def _state(question: Question, solution: Solution | None) -> SolutionState:
     if not solution.found:
         return "abstained"
     if question.options:
-        right = same_option(question.options, solution.choice, question.gold)
+        right = is_same_option(question.options, solution.choice, question.gold)
     else:
-        right = arrives(solution.answer, question.gold or "")
+        right = contains_answer(solution.answer, question.gold or "")
     return "kept" if right else "wrong"
 
 
-def arrives(answer: str, gold: str) -> bool:
+def contains_answer(answer: str, gold: str) -> bool:
     """Whether the words of the known answer stand in this one, all of them one after the other, whatever case and
     punctuation. A negation before them is not seen, other words for the same are not known."""
     said, known = _words(answer), _words(gold)
@@ -221,21 +220,21 @@ def _words(text: str) -> list[str]:
     return re.findall(r"\w+", text.casefold())
 
 
-async def _solved(asker: Asker, question: Question, how: How, tries: int) -> Solved:
-    prompt, form = prompt_of(question, how), _form(question, how)
+async def _solved(asker: ModelClient, question: Question, how: SolvingMethod, tries: int) -> SolvedQuestion:
+    prompt, form = render_prompt(question, how), _form(question, how)
     usage, state = Usage(), _state(question, None)
     for number in range(1, tries + 1):
-        said = await _drawn(asker, number).ask(prompt, form)
+        said = await _drawn(asker, number).request(prompt, form)
         usage += said.usage
         if said.failure is not None:
-            return Solved(question, number, failure=said.failure, usage=usage)
+            return SolvedQuestion(question, number, failure=said.failure, usage=usage)
         state = _state(question, said.value)
         if state == "kept":
-            return Solved(question, number, state, said.value, usage=usage)
-    return Solved(question, number, state, usage=usage)
+            return SolvedQuestion(question, number, state, said.value, usage=usage)
+    return SolvedQuestion(question, number, state, usage=usage)
 
 
-def _drawn(asker: Asker, number: int) -> Asker:
+def _drawn(asker: ModelClient, number: int) -> ModelClient:
     """The model as it draws for this try, from 1. Each has two seeds: an unreadable reply is asked for once more."""
     if number == 1:
         return asker
@@ -244,9 +243,9 @@ def _drawn(asker: Asker, number: int) -> Asker:
     return replace(asker, sampling=sampling, seed=asker.seed + 2 * (number - 1))
 
 
-async def solve(
-    questions: Iterable[Question], asker: Asker, file: SolvedFile, how: How, tries: int = TRIES
-) -> AsyncGenerator[Solved, None]:
+async def solve_questions(
+    questions: Iterable[Question], asker: ModelClient, file: SolutionStore, how: SolvingMethod, tries: int = ATTEMPTS
+) -> AsyncGenerator[SolvedQuestion, None]:
     """What comes of the questions that have no line yet, each kept before it is yielded; failures are not kept.
 
     `tries` are those of a written solution; `solved` has one. Raises as `worked_off` does, and InputError where a
@@ -254,11 +253,13 @@ async def solve(
     """
     left = [question for question in questions if not file.has(question)]
 
-    async def work(question: Question) -> Solved:
+    async def work(question: Question) -> SolvedQuestion:
         return await _solved(asker, question, how, 1 if how == "solved" else tries)
 
     # Left half-way it must end what it works on now, not when it is collected.
-    async with aclosing(worked_off(left, work, file.append, lambda each: each.failure, asker.at_once)) as ended:
+    async with aclosing(
+        run_concurrently(left, work, file.append, lambda each: each.failure, asker.concurrency)
+    ) as ended:
         async for each in ended:
             yield each
 
@@ -266,21 +267,21 @@ async def solve(
 # -- the file ---------------------------------------------------------------------------------------------------------
 
 
-def recipe(asker: Asker, how: How, tries: int = TRIES) -> dict[str, Any]:
+def recipe(asker: ModelClient, how: SolvingMethod, tries: int = ATTEMPTS) -> dict[str, Any]:
     """What decides the solutions, beside the questions."""
-    template = prompt_of(Question("", gold=""), how).template
-    told = {"how": how, "model": to_json(asker.told), "prompt": template, "seed": asker.seed}
+    template = render_prompt(Question("", gold=""), how).template
+    told = {"how": how, "model": to_json(asker.model_recipe), "prompt": template, "seed": asker.seed}
     return told if how == "solved" else {**told, "tries": tries}
 
 
-class SolvedFile:
+class SolutionStore:
     """The file of what came of each question, this process's to add to while the object lives; it may hold several
     sets. Raises InputError where it holds anything else, solutions made otherwise, or where another process is at work
     on it."""
 
     def __init__(self, path: Path, set_name: str, recipe: Mapping[str, Any]) -> None:
         self._path = path
-        self._lock = alone(path)
+        self._lock = acquire_lock(path)
         self._set = set_name
         self._recipe = recipe
         self._asked: dict[str, str] = {}
@@ -302,7 +303,7 @@ class SolvedFile:
             )
         return asked is not None
 
-    def append(self, solved: Solved) -> None:
+    def append(self, solved: SolvedQuestion) -> None:
         """Durable when it returns. A failure is left aside."""
         if solved.failure is None:
             line = to_json(self._line(solved))
@@ -314,7 +315,7 @@ class SolvedFile:
             self._asked[str(line["id"])] = str(line["asked"])
             self.states[str(line["state"])] += 1
 
-    def _line(self, solved: Solved) -> dict[str, Any]:
+    def _line(self, solved: SolvedQuestion) -> dict[str, Any]:
         question, solution = solved.question, solved.solution
         line = {
             "id": question.id,

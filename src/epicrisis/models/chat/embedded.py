@@ -20,10 +20,10 @@ from typing import Any
 
 from epicrisis.errors import ModelFileInvalid
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
-from epicrisis.models.gguf import gguf_parts, read_gguf
-from epicrisis.models.hardware import available_memory, idle_cores, usable_cores
-from epicrisis.models.model_files import sha256_of
-from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, Message, OnDelta
+from epicrisis.models.gguf import list_gguf_parts, read_gguf_header
+from epicrisis.models.hardware import count_idle_cores, count_usable_cores, measure_available_memory
+from epicrisis.models.model_files import compute_sha256
+from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message
 
 WINDOW = 8192
 BATCH_TOKENS = 256
@@ -77,7 +77,7 @@ class EmbeddedModel:
     def name(self) -> str:
         return self._name
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         # Streamed, asked for or not: llama.cpp does not look whether anybody waits for a whole reply.
         return await (await self._running()).complete(request, on_delta or _nothing)
 
@@ -107,9 +107,9 @@ class EmbeddedModel:
         with self._starting:
             if self._client is not None:
                 return self._client
-            window = min(self._context_tokens, read_gguf(self._path).context_tokens or self._context_tokens)
-            need = memory_needed(self._path, window)
-            left = available_memory() - need.all
+            window = min(self._context_tokens, read_gguf_header(self._path).context_tokens or self._context_tokens)
+            need = estimate_memory(self._path, window)
+            left = measure_available_memory() - need.all
             if left < 0:
                 raise ModelFileInvalid(_too_large(self._path, need, left, window))
             cached = min(left / CACHED_SHARE, CACHED_BYTES) if self._prefix_cache else None
@@ -156,9 +156,9 @@ def _params(path: Path, name: str, key: str, window: int, threads: int | None, c
     params.n_ctx, params.n_parallel = window, 1
     params.n_batch = params.n_ubatch = BATCH_TOKENS
     # Threads that spin, or one more than there are free cores, make every other one wait on a busy machine.
-    free = threads or idle_cores()
+    free = threads or count_idle_cores()
     params.cpuparams_batch.n_threads = free
-    params.cpuparams.n_threads = threads or max(1, min(free, usable_cores() - 1))
+    params.cpuparams.n_threads = threads or max(1, min(free, count_usable_cores() - 1))
     params.cpuparams.poll = params.cpuparams_batch.poll = 0
     # With 0 every prompt is kept that another one takes the slot from, however alike the two are.
     params.cache_prompt, params.slot_prompt_similarity = cached is not None, 0.0
@@ -192,7 +192,7 @@ def _serve(params: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryNeeded:
+class MemoryEstimate:
     """Bytes. `window`: the keys and values of all its tokens; `work`: what computing one batch takes."""
 
     weights: int
@@ -204,16 +204,16 @@ class MemoryNeeded:
         return self.weights + self.window + self.work
 
 
-def memory_needed(path: Path, window: int) -> MemoryNeeded:
+def estimate_memory(path: Path, window: int) -> MemoryEstimate:
     """Of a model with a window of so many tokens. Raises ModelFileInvalid where it is no model, or not all of it."""
-    return MemoryNeeded(
-        weights=sum(part.stat().st_size for part in gguf_parts(path)),
-        window=window * read_gguf(path).kv_bytes,
+    return MemoryEstimate(
+        weights=sum(part.stat().st_size for part in list_gguf_parts(path)),
+        window=window * read_gguf_header(path).kv_bytes,
         work=WORKING_BYTES + 4 * BATCH_TOKENS * window,
     )
 
 
-def _too_large(path: Path, need: MemoryNeeded, left: float, window: int) -> str:
+def _too_large(path: Path, need: MemoryEstimate, left: float, window: int) -> str:
     fits = int(window * (1 + left / need.window)) if need.window else 0
     cure = "use a smaller model"
     if fits > 0:
@@ -226,7 +226,7 @@ def _too_large(path: Path, need: MemoryNeeded, left: float, window: int) -> str:
 
 def _weights_sha256(path: Path) -> str:
     """Of a split model: over the hashes of its parts."""
-    hashes = [sha256_of(part) for part in gguf_parts(path)]
+    hashes = [compute_sha256(part) for part in list_gguf_parts(path)]
     return hashes[0] if len(hashes) == 1 else sha256("".join(hashes).encode()).hexdigest()
 
 

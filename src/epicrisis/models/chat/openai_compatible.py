@@ -1,7 +1,8 @@
-"""A ChatModel over any OpenAI-compatible endpoint: OpenAI, Azure, Bedrock, vLLM, llama.cpp, Ollama and their like.
+"""A ChatModel over any OpenAI-compatible endpoint: OpenAI, Azure, Bedrock, vLLM, llama.cpp, Ollama and others.
 
-One request, one call: it does not retry, cache or bound (the layers around it do), except that an endpoint which
-refuses a parameter is asked again without. Knows nothing of prompts or answers.
+One request is one call: `layers` retry, cache and limit calls. The only exception: if an endpoint rejects a parameter,
+the call is repeated without it. A request passes through `endpoints.request`, `connection`, `reply` and `usage`;
+`failures` maps its errors.
 """
 
 from __future__ import annotations
@@ -17,21 +18,25 @@ from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from epicrisis.answers import Usage
-from epicrisis.errors import ChatError, EndpointRejected, EpicrisisError, ReplyInvalid, ReplyWithheld
-from epicrisis.models.chat.endpoints import counting
-from epicrisis.models.chat.endpoints.body import body_of, notes_of, refused_parameter
+from epicrisis.errors import ChatError, EndpointRejected, EpicrisisError, ReplyInvalid
 from epicrisis.models.chat.endpoints.endpoint import Endpoint, parse_endpoint
-from epicrisis.models.chat.endpoints.failures import FAILED, chat_error, foreign_errors, refusal_of
-from epicrisis.models.chat.endpoints.logprobs import option_logprobs as renormalised
+from epicrisis.models.chat.endpoints.failures import FAILED_CALL, get_foreign_errors, map_error, read_error_response
 from epicrisis.models.chat.endpoints.probing import EndpointProbe
-from epicrisis.models.chat.endpoints.receiving import CompletedReply, receive_stream, receive_whole, thought_too_long
-from epicrisis.models.chat.endpoints.schemas import checker
-from epicrisis.models.chat.endpoints.thinking import THINKING_MARKS
-from epicrisis.models.chat.endpoints.usage import usage_of
-from epicrisis.models.chat.estimates import UNTOLD
-from epicrisis.models.chat.prices import listed_cost
-from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, Message, OnDelta, OptionLogprobs
-from epicrisis.surrogates import REPAIRED
+from epicrisis.models.chat.endpoints.reply import (
+    THINKING_MARKS,
+    CompletedReply,
+    build_schema_check,
+    check_answer,
+    compute_option_logprobs,
+    read_streamed_reply,
+    read_whole_reply,
+)
+from epicrisis.models.chat.endpoints.request import build_body, find_rejected_parameter, list_notes
+from epicrisis.models.chat.endpoints.usage import is_prompt_truncated, measure_usage
+from epicrisis.models.chat.prices import look_up_cost
+from epicrisis.models.chat.token_estimates import UNKNOWN_USAGE
+from epicrisis.printable import SURROGATES_REPLACED
+from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message, OptionLogprobs
 
 if TYPE_CHECKING:
     from epicrisis.models.chat.endpoints.connection import Connection
@@ -39,53 +44,50 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_BROKEN = ("abort", "error")
-"""How vLLM, SGLang and gateways end a reply that its engine did not finish."""
-
 PROBE_SECONDS = 30.0
-"""The most that a question about the endpoint itself may take."""
+"""The time limit of a question about the endpoint itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Session:
-    """The client of one event loop, its lock for questions about the endpoint, and what ends each call in flight."""
+    """The client of one event loop, its lock for questions about the endpoint, and a timeout for each call."""
 
     loop: asyncio.AbstractEventLoop
     lock: asyncio.Lock
     connection: Connection
-    ends: set[asyncio.Timeout] = field(default_factory=set)
+    timeouts: set[asyncio.Timeout] = field(default_factory=set)
 
 
-def _outward(call: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """What leaves brings nothing with it: the errors below ours hold requests, with their prompts and keys."""
+def _drop_causes(call: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Decorate a method to raise exceptions without causes: those of the client hold prompts and keys."""
 
     @wraps(call)
-    async def outward(*arguments: P.args, **named: P.kwargs) -> T:
+    async def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
-            return await call(*arguments, **named)
+            return await call(*args, **kwargs)
         except EpicrisisError as error:
             error.__cause__ = error.__context__ = None
             raise error.with_traceback(None) from None
 
-    return outward
+    return wrapper
 
 
 class OpenAICompatibleModel:
     """One model of one endpoint. Nothing is contacted before the first call.
 
-    `endpoint`: an address in one of the forms of `parse_endpoint`; where neither it nor `model` names a model, it is
-    the first the endpoint lists. `api_key` is asked for its value when a client is made. `timeout_seconds` is for a
-    whole reply, or between two pieces of a streamed one; `None` waits for ever. `context_tokens` is the window where
-    the endpoint does not tell, and a limit where it does. `name` stands in messages instead of the host.
+    `endpoint` is an address as `parse_endpoint` reads it. If neither it nor `model` names a model, the first model the
+    endpoint lists is used. `api_key` is called when a client is created. `timeout_seconds` limits a whole reply, or the
+    wait between two pieces of a streamed one; None waits without limit. `context_tokens` is the window if the endpoint
+    does not report one, and an upper limit if it does. `name` replaces the host in messages.
 
-    `concurrency`: how many calls at once there may be at least. `json_schema` and `option_logprobs`: what it can do,
-    where that is known, which goes before what it seems to do. `price`: US dollars of a usage; where it is not given
-    this machine costs nothing and others what the installed list says. `extra`: parameters sent with every call.
+    `concurrency` is the number of simultaneous calls to allow for. `json_schema` and `option_logprobs` declare what the
+    endpoint supports and override what it reports. `price` returns US dollars for a usage; by default this machine
+    costs nothing and other hosts cost what the installed price list says. `extra` holds parameters of every call.
 
-    Usage is the endpoint's own where it can be believed, else counted by its tokenizer, else estimated from above and
-    `uncounted_calls` says so. Thinking that is shown without its tokens being told is counted in the same way.
+    Usage is the endpoint's own if it is credible, else counted by its tokenizer, else an upper estimate that counts in
+    `uncounted_calls`. Thinking without a reported number of tokens is counted in the same way.
 
-    `aclose` ends the calls in flight, with a ChatError; so does every later call end.
+    `aclose` ends the calls in flight, and every later call, with a ChatError.
     """
 
     def __init__(
@@ -113,9 +115,9 @@ class OpenAICompatibleModel:
         self._json_schema = json_schema
         self._price = price
         self._extra = dict(extra or {})
-        self._refused = frozenset({"response_format"} if json_schema is False else ())
-        self._tells_logprobs = option_logprobs
-        self._probing = EndpointProbe(self._endpoint.root, self._fetch, lambda: self._connected().lock, context_tokens)
+        self._rejected = frozenset({"response_format"} if json_schema is False else ())
+        self._reports_logprobs = option_logprobs
+        self._probe = EndpointProbe(self._endpoint.root, self._fetch, lambda: self._open_session().lock, context_tokens)
         self._session: _Session | None = None
         self._closed = False
         self._secrets: tuple[str, ...] = ()
@@ -124,221 +126,204 @@ class OpenAICompatibleModel:
     def name(self) -> str:
         return self._name
 
-    @_outward
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
-        started = time.monotonic()
+    @_drop_causes
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
+        start = time.monotonic()
         try:
             reply = await self._complete(request, on_delta)
         except EpicrisisError as error:
-            error.usage = self._timed(error.usage, started)
+            error.usage = self._add_seconds(error.usage, start)
             raise
-        return replace(reply, usage=self._timed(reply.usage, started))
+        return replace(reply, usage=self._add_seconds(reply.usage, start))
 
-    @_outward
+    @_drop_causes
     async def count_tokens(self, messages: Sequence[Message]) -> int:
-        return (await self._probing.count(await self._model_name(), messages))[0]
+        count, _ = await self._probe.count(await self._get_model(), messages)
+        return count
 
-    @_outward
+    @_drop_causes
     async def capabilities(self) -> Capabilities:
-        model = await self._model_name()
-        window, counter = await self._probing.window(model), await self._probing.counter(model)
-        return Capabilities(window, "response_format" not in self._refused, counter != "estimate", self._tells_logprobs)
+        model = await self._get_model()
+        window, counter = await self._probe.get_window(model), await self._probe.get_counter(model)
+        supports_schema = "response_format" not in self._rejected
+        return Capabilities(window, supports_schema, counter != "estimate", self._reports_logprobs)
 
-    @_outward
+    @_drop_causes
     async def fingerprint(self) -> str:
-        told: dict[str, Any] = {"kind": self._endpoint.kind, "endpoint": self._endpoint.base_url}
-        told |= {"model": await self._model_name()}
-        told |= {"api-version": version} if (version := self._endpoint.query.get("api-version")) else {}
-        # Not as they are: somebody's gateway may want a key among them.
-        extra = json.dumps(self._extra, sort_keys=True, default=str)
-        told |= {"extra": hashlib.sha256(extra.encode()).hexdigest()} if self._extra else {}
-        told |= {"json_schema": False} if self._json_schema is False else {}
-        return json.dumps(told, sort_keys=True)
+        parts: dict[str, Any] = {
+            "kind": self._endpoint.kind,
+            "endpoint": self._endpoint.base_url,
+            "model": await self._get_model(),
+        }
+        if version := self._endpoint.query.get("api-version"):
+            parts["api-version"] = version
+        if self._extra:
+            # Hashed, since a gateway's key may be among them.
+            extra = json.dumps(self._extra, sort_keys=True, default=str)
+            parts["extra"] = hashlib.sha256(extra.encode()).hexdigest()
+        if self._json_schema is False:
+            parts["json_schema"] = False
+        return json.dumps(parts, sort_keys=True)
 
     async def aclose(self) -> None:
         self._closed = True
-        kept, self._session = self._session, None
-        if kept is not None and kept.loop is asyncio.get_running_loop():
-            # A client that is closed forgets its calls: whoever reads a reply would wait for ever.
-            for end in kept.ends:
-                end.reschedule(kept.loop.time())
-            await kept.connection.close()
+        session, self._session = self._session, None
+        if session is not None and session.loop is asyncio.get_running_loop():
+            # A closed client forgets its calls: without this, readers of a reply would wait forever.
+            for timeout in session.timeouts:
+                timeout.reschedule(session.loop.time())
+            await session.connection.close()
 
-    # -- one call ---------------------------------------------------------------------------------------------------
-
-    async def _complete(self, request: ChatRequest, on_delta: OnDelta | None) -> ChatReply:
-        if request.options and self._tells_logprobs is False:
-            raise self._no_logprobs(Usage())
-        conforms = None if request.schema is None else checker(request.schema)
-        model = await self._model_name()
-        received, failed, refused = await self._tried(request, model, None if request.options else on_delta)
-        price = partial(self._cost, model=model)
-        usage = failed + await usage_of(received, request, model, self._probing, price)
-        in_vain = replace(usage, failed_calls=usage.failed_calls + 1)
-        if received.flaw:
-            raise ReplyInvalid(received.flaw, usage=in_vain)
-        logprobs = self._logprobs(received, request, in_vain) if request.options else None
-        if not request.options:
-            self._judge(received, in_vain)
-        notes = notes_of(refused, request)
-        if received.thinking and not request.max_reasoning_tokens:
-            notes += ("the model thinks, in the room of its answer: set max_reasoning_tokens",)
-        if received.repaired:
-            notes += (REPAIRED,)
-        if counting.must_be_cut(request, usage.prompt_tokens):
-            read = f"the endpoint read {usage.prompt_tokens} tokens, too few for this prompt"
-            notes += (f"{read}: its window cut it (Ollama: raise num_ctx, and set context_tokens)",)
+    async def _complete(self, request: ChatRequest, on_delta: DeltaCallback | None) -> ChatReply:
+        if request.options and self._reports_logprobs is False:
+            raise self._reject_logprobs(Usage())
+        conforms = None if request.schema is None else build_schema_check(request.schema)
+        model = await self._get_model()
+        reply, failed_usage, rejected = await self._send_adapted(request, model, None if request.options else on_delta)
+        compute_cost = partial(self._compute_cost, model=model)
+        usage = failed_usage + await measure_usage(reply, request, model, self._probe, compute_cost)
+        usage_if_invalid = replace(usage, failed_calls=usage.failed_calls + 1)
+        if reply.flaw:
+            raise ReplyInvalid(reply.flaw, usage=usage_if_invalid)
+        logprobs = None
+        if request.options:
+            logprobs = self._read_option_logprobs(reply, request, usage_if_invalid)
+        else:
+            check_answer(reply, self._host, usage_if_invalid)
         return ChatReply(
-            text="" if request.options else received.text,
-            finish_reason=received.finish or "stop",
-            model=received.model or model,
+            text="" if request.options else reply.text,
+            finish_reason=reply.finish or "stop",
+            model=reply.model or model,
             usage=usage,
-            reasoning=received.thinking,
-            conforms=conforms and conforms(received.text),
+            reasoning=reply.thinking,
+            conforms=conforms and conforms(reply.text),
             option_logprobs=logprobs,
-            notes=notes,
+            notes=_list_reply_notes(reply, request, rejected, usage),
         )
 
-    async def _tried(
-        self, request: ChatRequest, model: str, on_delta: OnDelta | None
+    async def _send_adapted(
+        self, request: ChatRequest, model: str, on_delta: DeltaCallback | None
     ) -> tuple[CompletedReply, Usage, frozenset[str]]:
-        """The reply; the usage of the calls that were refused because of a parameter, each asked again without; and all
-        that it was asked without."""
-        extra, failed = self._extra | dict(request.extra), Usage()
-        while True:
-            refused = self._refused
-            body = body_of(request, model, extra, refused, stream=on_delta is not None)
-            try:
-                return await self._sent(body, request, on_delta), failed, refused
-            except ChatError as error:
-                error.usage = failed + error.usage
-                raise
-            except foreign_errors() as error:
-                refusal = refusal_of(error)
-                # What is extra is never left out: whoever wrote it meant it.
-                ours = {name: value for name, value in body.items() if name not in extra}
-                name = refusal and refused_parameter(refusal, ours)
-                if not name or (name == "response_format" and self._json_schema):
-                    secrets = [message.content for message in request.messages]
-                    mapped = chat_error(error, self._host, self._timeout, [*secrets, *self._secrets])
-                    mapped.usage = failed + mapped.usage
-                    raise mapped from None
-            failed += FAILED
-            if name == "logprobs":
-                raise self._no_logprobs(failed)
-            self._refused |= {name}
+        """Send the request until no parameter is rejected.
 
-    async def _sent(self, body: dict[str, Any], request: ChatRequest, on_delta: OnDelta | None) -> CompletedReply:
-        async with self._until_closed(UNTOLD) as connection:
+        Return the reply, the usage of the rejected calls, and all parameters that were left out.
+        """
+        extra, failed_usage = self._extra | dict(request.extra), Usage()
+        while True:
+            rejected = self._rejected
+            body = build_body(request, model, extra, rejected, stream=on_delta is not None)
+            try:
+                return await self._send(body, request, on_delta), failed_usage, rejected
+            except ChatError as error:
+                error.usage = failed_usage + error.usage
+                raise
+            except get_foreign_errors() as error:
+                parameter = self._find_rejected(error, body, extra)
+                if parameter is None:
+                    secrets = [message.content for message in request.messages]
+                    chat_error = map_error(error, self._host, self._timeout, [*secrets, *self._secrets])
+                    chat_error.usage = failed_usage + chat_error.usage
+                    raise chat_error from None
+            failed_usage += FAILED_CALL
+            if parameter == "logprobs":
+                raise self._reject_logprobs(failed_usage)
+            self._rejected |= {parameter}
+
+    def _find_rejected(self, error: Exception, body: Mapping[str, Any], extra: Mapping[str, Any]) -> str | None:
+        """Return the parameter to leave out, if any. Those in `extra`, and a declared schema, are never left out."""
+        response = read_error_response(error)
+        if response is None:
+            return None
+        own = {name: value for name, value in body.items() if name not in extra}
+        parameter = find_rejected_parameter(response, own)
+        return None if parameter == "response_format" and self._json_schema else parameter
+
+    async def _send(self, body: dict[str, Any], request: ChatRequest, on_delta: DeltaCallback | None) -> CompletedReply:
+        async with self._connect(UNKNOWN_USAGE) as connection:
             if on_delta is not None and body.get("stream"):
-                events = connection.events("/chat/completions", body)
-                return await receive_stream(events, request, on_delta, self._host, self._timeout)
+                events = connection.stream("/chat/completions", body)
+                return await read_streamed_reply(events, request, on_delta, self._host, self._timeout)
             async with asyncio.timeout(self._timeout):
                 raw = await connection.post("/chat/completions", body)
-        received = receive_whole(raw, request, self._host)
-        if on_delta is not None and received.text:
-            on_delta(received.text)
-        return received
+        reply = read_whole_reply(raw, request, self._host)
+        if on_delta is not None and reply.text:
+            on_delta(reply.text)
+        return reply
 
-    def _judge(self, received: CompletedReply, usage: Usage) -> None:
-        """Raises what keeps this reply from being one. A text that ended by length is the caller's to judge."""
-        if received.finish == "content_filter" or received.refusal:
-            who = "the model refuses to answer" if received.refusal else "a content filter keeps the reply back"
-            raise ReplyWithheld(f"{who} at {self._host}: ask anew, or use another model", usage=usage)
-        if received.finish in _BROKEN:
-            raise ReplyInvalid(
-                f"{self._host} gave up in the middle of its reply: try again, or see its log", usage=usage
-            )
-        if received.text.strip():
-            return
-        if received.finish == "length" and (received.thinking or usage.reasoning_tokens):
-            error = thought_too_long(self._host, usage.reasoning_tokens)
-            error.usage = usage
-            raise error
-        if received.finish != "length":
-            what = "only thinks, without an answer" if received.thinking else "answers with an empty text"
-            raise ReplyInvalid(f"{self._host} {what}: try again, or use another model", usage=usage)
-
-    # -- the probabilities of options -------------------------------------------------------------------------------
-
-    def _logprobs(self, received: CompletedReply, request: ChatRequest, usage: Usage) -> OptionLogprobs:
-        first = next(iter(received.logprobs), None)
-        if received.thinking or (first is not None and first.token.strip() in THINKING_MARKS):
+    def _read_option_logprobs(self, reply: CompletedReply, request: ChatRequest, usage: Usage) -> OptionLogprobs:
+        first = next(iter(reply.logprobs), None)
+        if reply.thinking or (first is not None and first.token.strip() in THINKING_MARKS):
             raise EndpointRejected(
-                f"the model at {self._host} thinks before it answers, so that its next token is none of the options: "
+                f"the model at {self._host} thinks before it answers, so its next token is none of the options: "
                 "turn its thinking off (extra), or use a strategy that reads the reply",
                 usage=usage,
             )
         if first is None:
-            raise self._no_logprobs(usage)
-        self._tells_logprobs = True
-        return renormalised(request.options, [(token.token, token.logprob) for token in first.likely])
+            raise self._reject_logprobs(usage)
+        self._reports_logprobs = True
+        return compute_option_logprobs(request.options, [(token.token, token.logprob) for token in first.candidates])
 
-    def _no_logprobs(self, usage: Usage) -> EndpointRejected:
-        self._tells_logprobs = False
+    def _reject_logprobs(self, usage: Usage) -> EndpointRejected:
+        self._reports_logprobs = False
         return EndpointRejected(
-            f"the model at {self._host} tells no probabilities of tokens: use another model, or a strategy that reads "
+            f"the model at {self._host} reports no token probabilities: use another model, or a strategy that reads "
             "the reply",
             usage=usage,
         )
 
-    # -- what it cost -----------------------------------------------------------------------------------------------
-
-    def _cost(self, usage: Usage, model: str) -> float | None:
+    def _compute_cost(self, usage: Usage, model: str) -> float | None:
         if self._price is not None:
             return self._price(usage)
-        return 0.0 if self._endpoint.local else listed_cost(usage, model, self._endpoint.base_url)
+        return 0.0 if self._endpoint.local else look_up_cost(usage, model, self._endpoint.base_url)
 
-    def _timed(self, usage: Usage, started: float) -> Usage:
-        free = usage.cost is None and self._endpoint.local and self._price is None
-        return replace(usage, seconds=time.monotonic() - started, cost=0.0 if free else usage.cost)
+    def _add_seconds(self, usage: Usage, start: float) -> Usage:
+        is_free = usage.cost is None and self._endpoint.local and self._price is None
+        return replace(usage, seconds=time.monotonic() - start, cost=0.0 if is_free else usage.cost)
 
-    # -- the connection ---------------------------------------------------------------------------------------------
-
-    async def _model_name(self) -> str:
+    async def _get_model(self) -> str:
         if self._model is None:
-            self._model = await self._probing.first_model()
+            self._model = await self._probe.get_first_model()
         if self._model is None:
             raise EndpointRejected(f"{self._host} lists no model: load one there, or name it as {self._host}#NAME")
         return self._model
 
     async def _fetch(self, path: str, body: Mapping[str, Any] | None) -> object:
-        """For questions about the endpoint, which are no calls: their failures cost nothing."""
+        """Return the answer to a question about the endpoint. Failures of such questions cost nothing."""
         limit = PROBE_SECONDS if self._timeout is None else min(PROBE_SECONDS, self._timeout)
         try:
-            async with self._until_closed(Usage()) as connection, asyncio.timeout(limit):
+            async with self._connect(Usage()) as connection, asyncio.timeout(limit):
                 return await (connection.get(path) if body is None else connection.post(path, body))
-        except foreign_errors() as error:
-            mapped = chat_error(error, self._host, limit, [*_texts(body or {}), *self._secrets])
-            mapped.usage = Usage()
-            raise mapped from None
+        except get_foreign_errors() as error:
+            chat_error = map_error(error, self._host, limit, [*_list_texts(body or {}), *self._secrets])
+            chat_error.usage = Usage()
+            raise chat_error from None
 
     @asynccontextmanager
-    async def _until_closed(self, lost: Usage) -> AsyncIterator[Connection]:
-        """The connection. Where the model is closed, what runs within ends in ChatError, and has used `lost`."""
-        session = self._connected()
-        end = asyncio.timeout(None)
-        session.ends.add(end)
+    async def _connect(self, usage_if_closed: Usage) -> AsyncIterator[Connection]:
+        """Yield the connection. If the model is closed meanwhile, raise ChatError with this usage."""
+        session = self._open_session()
+        timeout = asyncio.timeout(None)
+        session.timeouts.add(timeout)
         try:
-            async with end:
+            async with timeout:
                 yield session.connection
         except (TimeoutError, RuntimeError):
-            # A client that was closed right before it sends raises the second.
-            if not (end.expired() or self._closed):
+            # A client closed right before it sends raises RuntimeError.
+            if not (timeout.expired() or self._closed):
                 raise
-            raise self._is_closed(lost) from None
+            raise self._make_closed_error(usage_if_closed) from None
         finally:
-            session.ends.discard(end)
+            session.timeouts.discard(timeout)
 
-    def _is_closed(self, lost: Usage) -> ChatError:
-        return ChatError(f"{self._name} was closed: open the model anew, and ask again", usage=lost)
+    def _make_closed_error(self, usage: Usage) -> ChatError:
+        return ChatError(f"{self._name} was closed: open the model again, and repeat the call", usage=usage)
 
-    def _connected(self) -> _Session:
-        """One client for each event loop, as its connections belong to one."""
+    def _open_session(self) -> _Session:
+        """Return the session of the running event loop: connections cannot be shared between loops."""
         from epicrisis.models.chat.endpoints.connection import Connection
 
         if self._closed:
-            raise self._is_closed(Usage())
+            raise self._make_closed_error(Usage())
         loop = asyncio.get_running_loop()
         if self._session is None or self._session.loop is not loop:
             key = self._api_key()
@@ -348,7 +333,23 @@ class OpenAICompatibleModel:
         return self._session
 
 
-def _texts(body: Mapping[str, Any]) -> list[str]:
-    """Of a question about texts."""
-    messages = [message["content"] for message in body.get("messages", ())]
-    return [*messages, *(body[name] for name in ("content", "prompt") if name in body)]
+def _list_reply_notes(
+    reply: CompletedReply, request: ChatRequest, rejected: frozenset[str], usage: Usage
+) -> tuple[str, ...]:
+    notes = list(list_notes(rejected, request))
+    if reply.thinking and not request.max_reasoning_tokens:
+        notes.append("the model thinks, in the room of its answer: set max_reasoning_tokens")
+    if reply.repaired:
+        notes.append(SURROGATES_REPLACED)
+    if is_prompt_truncated(request, usage.prompt_tokens):
+        notes.append(
+            f"the endpoint read {usage.prompt_tokens} tokens, too few for this prompt: its window cut it (Ollama: "
+            "raise num_ctx, and set context_tokens)"
+        )
+    return tuple(notes)
+
+
+def _list_texts(body: Mapping[str, Any]) -> list[str]:
+    """Return the texts in the body of a question about the endpoint."""
+    texts = [message["content"] for message in body.get("messages", ())]
+    return texts + [body[name] for name in ("content", "prompt") if name in body]

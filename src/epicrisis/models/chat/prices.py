@@ -1,6 +1,6 @@
-"""What tokens cost: by the settings, else by the price list that is installed. Contacts nothing.
+"""The cost of tokens, by the price in the settings, else by the installed price list.
 
-A price that nobody tells is unknown, never 0; a model on this machine charges nothing.
+An unknown price is None, never 0. A model on this machine costs nothing.
 """
 
 from __future__ import annotations
@@ -14,30 +14,31 @@ from epicrisis.settings import ModelSettings, Price
 MILLION = 1_000_000
 
 
-def price_of(settings: ModelSettings) -> Callable[[Usage], float | None]:
-    """US dollars of a usage of that model; `None` where the price is unknown.
+def build_cost_function(settings: ModelSettings) -> Callable[[Usage], float | None]:
+    """Return a function from a usage of that model to US dollars, or to None if the price is unknown.
 
-    The settings' price goes first, on this machine too. A model that the address does not name has no known price.
+    A price in the settings comes first, on this machine too. Without one, the price of a model that the address does
+    not name is unknown.
     """
     price = settings.price
     if price is not None:
-        return lambda usage: stated_cost(usage, price)
+        return lambda usage: compute_cost(usage, price)
     endpoint = parse_endpoint(settings.name) if settings.is_endpoint else None
     if endpoint is None or endpoint.local:
         return lambda usage: 0.0
     model, address = endpoint.model, endpoint.base_url
-    return lambda usage: listed_cost(usage, model, address) if model else None
+    return lambda usage: look_up_cost(usage, model, address) if model else None
 
 
-def stated_cost(usage: Usage, price: Price) -> float:
-    """By the settings; cached tokens cost what others do where they have no price of their own."""
+def compute_cost(usage: Usage, price: Price) -> float:
+    """Return the US dollars of a usage. Cached tokens without a price of their own cost what other prompt tokens do."""
     cached = price.input if price.cached is None else price.cached
     fresh = usage.prompt_tokens - usage.cached_tokens
     return (fresh * price.input + usage.cached_tokens * cached + usage.completion_tokens * price.output) / MILLION
 
 
-def listed_cost(usage: Usage, model: str, address: str) -> float | None:
-    """By the installed list; `None` where it does not know the endpoint or the model."""
+def look_up_cost(usage: Usage, model: str, address: str) -> float | None:
+    """Return the US dollars of a usage by the installed price list, or None if it lacks the endpoint or the model."""
     from genai_prices import Usage as PricedUsage
     from genai_prices import calc_price
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from epicrisis.corpus.reader_base import Item
+from epicrisis.corpus.reader_base import ReaderItem
 from epicrisis.evaluation.datasets.patient_records import squad
 from epicrisis.evaluation.datasets.patient_records.source import RecordSource
 from epicrisis.types import Document
@@ -34,7 +34,7 @@ def read(path: Path) -> RecordSource:
             answers.append(found)
             questions.append(squad.question(asked, found, patient, f"note:{patient}", found.place))
 
-    def notes() -> Iterator[Item]:
+    def notes() -> Iterator[ReaderItem]:
         for article in squad.read(path, _WHAT):
             for paragraph in article.paragraphs:
                 patient = f"covid_qa:{paragraph.document_id}"

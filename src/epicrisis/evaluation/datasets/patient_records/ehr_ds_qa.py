@@ -17,9 +17,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, documents
-from epicrisis.corpus.note_tables import TYPES
-from epicrisis.corpus.reader_base import Item, shown
+from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, build_documents
+from epicrisis.corpus.note_tables import MIMIC_NOTE_TYPES
+from epicrisis.corpus.reader_base import ReaderItem, printable_path
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.patient_records import mimic
 from epicrisis.evaluation.datasets.patient_records.source import RecordSource, read_json
@@ -75,11 +75,11 @@ def read(path: Path) -> RecordSource:
     files = mimic.note_files(path)
     patients = frozenset(question.patient or "" for question in questions)
 
-    def notes() -> Iterator[Item]:
+    def notes() -> Iterator[ReaderItem]:
         if files:
             yield from mimic.patients_notes(files, patients)
         else:
-            yield from documents(path, path.name, lambda: map(_as_note, _verified(path)), NoteCleaning(True))
+            yield from build_documents(path, path.name, lambda: map(_as_note, _verified(path)), NoteCleaning(True))
 
     reviewed = sum(pair.correct is not None for note in verified for pair in note.qa_pairs)
     notices = [f"{len(questions)} of {reviewed} pairs that were looked at are marked correct; the rest is left out"]
@@ -93,7 +93,7 @@ def read(path: Path) -> RecordSource:
 
 
 def _as_note(note: _Note) -> ClinicalNote:
-    kind = TYPES.get(note.note_type, note.note_type)
+    kind = MIMIC_NOTE_TYPES.get(note.note_type, note.note_type)
     return ClinicalNote("", note.subject_id, note.note, (), kind, note.hadm_id or "", note.note_id)
 
 
@@ -108,10 +108,12 @@ def _verified(path: Path) -> list[_Note]:
         except ValidationError as error:
             wrong = error.errors(include_url=False, include_input=False)[0]["loc"]
             raise InputError(
-                f"{shown(path)}, note {number}: wrong at {'.'.join(map(str, wrong))}; fetch it again"
+                f"{printable_path(path)}, note {number}: wrong at {'.'.join(map(str, wrong))}; fetch it again"
             ) from None
         if note.note_id in seen:
-            raise InputError(f"{shown(path)}, note {number}: its note_id was there before; give each note once")
+            raise InputError(
+                f"{printable_path(path)}, note {number}: its note_id was there before; give each note once"
+            )
         seen.add(note.note_id)
         found.append(note)
     return found
@@ -121,7 +123,7 @@ def _entries(path: Path) -> Iterator[Any]:
     if path.suffix.casefold() != ".csv":
         value = read_json(path, _WHAT)
         if not isinstance(value, list):
-            raise InputError(f"{shown(path)}: not {_WHAT}: it is no list of notes; fetch it again")
+            raise InputError(f"{printable_path(path)}: not {_WHAT}: it is no list of notes; fetch it again")
         yield from value
         return
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))

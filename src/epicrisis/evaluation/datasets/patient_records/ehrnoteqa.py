@@ -16,8 +16,8 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from epicrisis.corpus import jsonl
-from epicrisis.corpus.note_documents import ClinicalNote, identifier
-from epicrisis.corpus.reader_base import Skipped, shown
+from epicrisis.corpus.note_documents import ClinicalNote, normalize_id
+from epicrisis.corpus.reader_base import Skipped, printable_path
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.patient_records import mimic
 from epicrisis.evaluation.datasets.patient_records.source import RecordSource
@@ -49,7 +49,7 @@ def read(path: Path, asked: str = "ehrnoteqa") -> RecordSource:
     files = mimic.note_files(path)
     if not files:
         raise InputError(
-            f"{shown(path.name)}: no notes beside it: put MIMIC-IV-Note's discharge.csv.gz, and radiology.csv.gz for "
+            f"{printable_path(path.name)}: no notes beside it: put MIMIC-IV-Note's discharge.csv.gz, and radiology.csv.gz for "
             "the rest of the record, into its folder"
         )
     lines = _lines(path)
@@ -81,7 +81,7 @@ def read(path: Path, asked: str = "ehrnoteqa") -> RecordSource:
 
 def _lines(path: Path) -> list[_Line]:
     lines, seen = [], set()
-    for item in jsonl.objects(path):
+    for item in jsonl.read_objects(path):
         if isinstance(item, Skipped):
             raise InputError(f"{item.path}, {item.where}: {item.reason}")
         number, value = item
@@ -90,10 +90,12 @@ def _lines(path: Path) -> list[_Line]:
         except ValidationError as error:
             wrong = error.errors(include_url=False, include_input=False)[0]["loc"]
             raise InputError(
-                f"{shown(path)}, line {number}: not a question of EHRNoteQA: wrong at {'.'.join(map(str, wrong))}"
+                f"{printable_path(path)}, line {number}: not a question of EHRNoteQA: wrong at {'.'.join(map(str, wrong))}"
             ) from None
         if line.patient_id in seen:
-            raise InputError(f"{shown(path)}, line {number}: its patient was there before; the set asks once a patient")
+            raise InputError(
+                f"{printable_path(path)}, line {number}: its patient was there before; the set asks once a patient"
+            )
         seen.add(line.patient_id)
         lines.append(line)
     return lines
@@ -103,7 +105,7 @@ def _summaries(files: Sequence[Path], patients: frozenset[str]) -> dict[str, tup
     """The patients' discharge summaries by chart time: ids alone, their texts are not kept."""
 
     def wanted(note: ClinicalNote) -> bool:
-        return identifier(note.patient) in patients and mimic.is_kind(note, mimic.DISCHARGE)
+        return normalize_id(note.patient) in patients and mimic.is_kind(note, mimic.DISCHARGE)
 
     timed: dict[str, list[tuple[str, str]]] = {}
     for item in (item for path in files for item in mimic.notes(path, wanted)):

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from epicrisis.corpus.questions import read_questions
-from epicrisis.corpus.reader_base import Skipped, shown
+from epicrisis.corpus.reader_base import Skipped, printable_path
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.patient_records import mimic
 from epicrisis.evaluation.datasets.patient_records.source import RecordSource
@@ -24,14 +24,16 @@ def read(path: Path) -> RecordSource:
     question of a patient, and where no notes lie beside it."""
     notes = path.with_name(NOTES)
     if not notes.is_file():
-        raise InputError(f"{shown(path)}: no {NOTES} beside it: make both with epicrisis synthesize-record -o DIR")
+        raise InputError(
+            f"{printable_path(path)}: no {NOTES} beside it: make both with epicrisis synthesize-record -o DIR"
+        )
     questions = []
     for item in read_questions(path):
         if isinstance(item, Skipped):
             raise InputError(f"{', '.join(filter(None, (item.path, item.where)))}: {item.reason}")
         if item.patient is None:
             raise InputError(
-                f"{shown(path)}: question {item.id!a} names no patient: give each the patient of its record"
+                f"{printable_path(path)}: question {item.id!a} names no patient: give each the patient of its record"
             )
         questions.append(item)
     patients = frozenset(question.patient or "" for question in questions)

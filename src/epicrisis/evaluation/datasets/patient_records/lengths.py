@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from epicrisis.corpus.reader_base import Item
+from epicrisis.corpus.reader_base import ReaderItem
 from epicrisis.types import Document
 
 K = 1000
@@ -16,7 +16,7 @@ BINS = ("0-8K", "8-16K", "16-32K", "32-128K", "over 128K")
 _BEGINS = (0, 8 * K, 16 * K, 32 * K, 128 * K + 1)
 
 
-def notes_by_patient(notes: Iterable[Item]) -> dict[str, list[str]]:
+def notes_by_patient(notes: Iterable[ReaderItem]) -> dict[str, list[str]]:
     """Each patient's texts, in the order of the notes."""
     texts: dict[str, list[str]] = {}
     for item in notes:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Set
 from pathlib import Path
 
-from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, documents, identifier
-from epicrisis.corpus.note_tables import notes_of
-from epicrisis.corpus.reader_base import Item, Skipped
+from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, build_documents, normalize_id
+from epicrisis.corpus.note_tables import note_source
+from epicrisis.corpus.reader_base import ReaderItem, Skipped
 
 FILES = ("discharge.csv", "radiology.csv", "noteevents.csv")
 DISCHARGE, RADIOLOGY = "discharge summary", "radiology"
@@ -26,21 +26,21 @@ def note_files(place: Path) -> tuple[Path, ...]:
     return tuple(path for path in sorted(folder.iterdir()) if path.name.casefold() in known and path.is_file())
 
 
-def patients_notes(files: tuple[Path, ...], patients: Set[str]) -> Iterator[Item]:
+def patients_notes(files: tuple[Path, ...], patients: Set[str]) -> Iterator[ReaderItem]:
     """The notes of these patients, in the order of the files; what cannot be read is said. Raises InputError for a file
     that is none of MIMIC's."""
     for path in files:
-        yield from notes(path, lambda note: identifier(note.patient) in patients)
+        yield from notes(path, lambda note: normalize_id(note.patient) in patients)
 
 
-def notes(path: Path, wanted: Callable[[ClinicalNote], bool]) -> Iterator[Item]:
+def notes(path: Path, wanted: Callable[[ClinicalNote], bool]) -> Iterator[ReaderItem]:
     """Those notes of the file that are wanted. Raises InputError for a file that is none of MIMIC's."""
-    every = notes_of(path)
+    every = note_source(path)
 
     def read() -> Iterator[ClinicalNote | Skipped]:
         return (note for note in every() if isinstance(note, Skipped) or wanted(note))
 
-    return documents(path, path.name, read, NoteCleaning(keep_boilerplate=True))
+    return build_documents(path, path.name, read, NoteCleaning(keep_boilerplate=True))
 
 
 def is_kind(note: ClinicalNote, kind: str) -> bool:

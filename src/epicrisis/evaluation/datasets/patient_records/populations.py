@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.patient_records.lengths import K
 from epicrisis.evaluation.datasets.patient_records.source import RecordSource
+from epicrisis.question_options import is_unanswerable
 from epicrisis.types import Question
-from epicrisis.unanswerable import is_unanswerable
 
 ALL, ANSWERABLE = "all", "answerable"
 STUDIED = ("table-1", "table-2", "table-3", "table-4")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from epicrisis.corpus.reader_base import Item, is_folder, shown
+from epicrisis.corpus.reader_base import ReaderItem, is_folder, printable_path
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.patient_records import (
     cliniqg4qa,
@@ -37,7 +37,7 @@ class RecordSet:
 
     name: str
     questions: tuple[Question, ...]
-    notes: Callable[[], Iterator[Item]]
+    notes: Callable[[], Iterator[ReaderItem]]
     """The notes of the patients asked about, and what could not be read of them; read anew at each call."""
     related: Mapping[str, frozenset[str]]
     """Question id -> ids of the notes that "include related" keeps, and "exclude related" leaves out."""
@@ -51,7 +51,10 @@ class RecordSet:
     @property
     def sha256(self) -> str:
         """Of what is asked and what is right, in order; not of the notes."""
-        rows = [[q.id, q.text, dict(q.options), q.gold, q.gold_documents, q.also, q.patient] for q in self.questions]
+        rows = [
+            [q.id, q.text, dict(q.options), q.gold, q.gold_documents, q.other_answers, q.patient]
+            for q in self.questions
+        ]
         return hashlib.sha256(json.dumps(rows, ensure_ascii=False, separators=(",", ":")).encode()).hexdigest()
 
 
@@ -66,15 +69,17 @@ def load_records(place: Path, name: str | None = None, population: str = "all") 
     source = read()
     questions = populations.of_any_length(name, source, population)
     if not questions:
-        raise InputError(f"{shown(place)}: no question of {name} is in the population {population}; take another")
+        raise InputError(
+            f"{printable_path(place)}: no question of {name} is in the population {population}; take another"
+        )
     ids = [question.id for question in source.questions]
     if len(set(ids)) < len(ids):
         raise InputError(
-            f"{shown(place)}: {len(ids) - len(set(ids))} question ids were there before; give each its own"
+            f"{printable_path(place)}: {len(ids) - len(set(ids))} question ids were there before; give each its own"
         )
     patients = {question.patient for question in questions}
 
-    def notes() -> Iterator[Item]:
+    def notes() -> Iterator[ReaderItem]:
         yield from (item for item in source.notes() if getattr(item, "patient", None) in {None, *patients})
 
     related = {question.id: source.related.get(question.id, frozenset()) for question in questions}
@@ -97,4 +102,4 @@ def _reader(place: Path, name: str | None) -> tuple[str, Callable[[], RecordSour
             return called, partial(ehrnoteqa.read, path, called)
         return called, partial(reader.read, path)
     wanted = f"no file of {name} in it" if name else f"no set of records ({', '.join(NAMES)}) in it"
-    raise InputError(f"{shown(place)}: {wanted}; the files are called as published, see docs/questions.md")
+    raise InputError(f"{printable_path(place)}: {wanted}; the files are called as published, see docs/questions.md")

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from epicrisis.corpus.reader_base import Item
+from epicrisis.corpus.reader_base import ReaderItem
 from epicrisis.evaluation.datasets.patient_records import linking, mimic, squad
 from epicrisis.evaluation.datasets.patient_records.source import RecordSource
 from epicrisis.types import Document, Question
@@ -74,7 +74,7 @@ def source(
         )
     patients = frozenset(linked.patient for linked in links.values())
 
-    def notes() -> Iterator[Item]:
+    def notes() -> Iterator[ReaderItem]:
         if files:
             yield from mimic.patients_notes(files, patients)
         else:

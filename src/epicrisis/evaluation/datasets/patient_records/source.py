@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from epicrisis.corpus.reader_base import Item, because, check_file, shown
+from epicrisis.corpus.reader_base import ReaderItem, check_file, os_error_reason, printable_path
 from epicrisis.errors import InputError
 from epicrisis.types import Question
 
@@ -20,7 +20,7 @@ class RecordSource:
     """A set as its files hold it, all of it."""
 
     questions: tuple[Question, ...]
-    notes: Callable[[], Iterator[Item]]
+    notes: Callable[[], Iterator[ReaderItem]]
     """The records of all patients asked about, read anew at each call."""
     related: Mapping[str, frozenset[str]]
     """Question id -> ids of the notes that the set marks as holding the answer."""
@@ -37,9 +37,11 @@ def read_json(path: Path, what: str) -> Any:
     try:
         return json.loads(path.read_bytes().decode("utf-8-sig"))
     except OSError as error:
-        raise InputError(f"{shown(path)}: {because(error)}; check the path and its permissions") from error
+        raise InputError(
+            f"{printable_path(path)}: {os_error_reason(error)}; check the path and its permissions"
+        ) from error
     except (ValueError, RecursionError):
-        raise InputError(f"{shown(path)}: not {what}: it is no JSON in UTF-8; fetch it again") from None
+        raise InputError(f"{printable_path(path)}: not {what}: it is no JSON in UTF-8; fetch it again") from None
 
 
 def find(place: Path, *names: str) -> Path | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from epicrisis.corpus.reader_base import shown
+from epicrisis.corpus.reader_base import printable_path
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.patient_records.source import read_json
 from epicrisis.types import EvidenceSpan, Question
@@ -70,7 +70,7 @@ def read(path: Path, what: str) -> list[Article]:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         at = ".".join(map(str, first["loc"])) or "its top"
-        raise InputError(f"{shown(path)}: not {what}: wrong at {at}; fetch it again") from None
+        raise InputError(f"{printable_path(path)}: not {what}: wrong at {at}; fetch it again") from None
 
 
 def answered(asked: SquadQuestion, context: str) -> GoldSpans:
@@ -98,7 +98,7 @@ def question(
         form="extractive",
         id=asked.id,
         gold=found.texts[0] if found.texts else "",
-        also=found.texts[1:],
+        other_answers=found.texts[1:],
         gold_documents=(note,),
         patient=patient,
         evidence=() if place is None else (EvidenceSpan(note, *place),),

@@ -1,6 +1,6 @@
-"""Notes from a patient's story: what each kind of note looks like. Facts stand in them as marked statements.
+"""The notes of a fictional patient, one layout for each kind of note. Facts are marked statements in their text.
 
-A note's words depend on the note alone, never on which other notes are written. Knows no questions and no lengths.
+The words of a note depend on this note alone, never on the other notes.
 """
 
 from __future__ import annotations
@@ -8,13 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
-from epicrisis.evaluation.synthesis.patient_records.fact_spans import FactSpan, stated, unmarked
-from epicrisis.evaluation.synthesis.patient_records.facts import Fact, sentence_case
+from epicrisis.evaluation.synthesis.patient_records.facts import (
+    Fact,
+    FactSpan,
+    extract_spans,
+    mark_fact,
+    sentence_case,
+)
 from epicrisis.evaluation.synthesis.patient_records.fictional_patient import FictionalPatient, FictionalStay
 from epicrisis.evaluation.synthesis.patient_records.random_draws import Draws
-from epicrisis.evaluation.synthesis.patient_records.vocabulary import drugs, table
+from epicrisis.evaluation.synthesis.patient_records.vocabulary import drugs, read_table
 
 FICTIONAL = "FICTIONAL RECORD - invented patient, no real person"
 KINDS: Mapping[str, str] = {
@@ -37,11 +41,23 @@ _CODES = {
     "clinic": "OL",
     "laboratory": "LR",
 }
+_CONSULTANTS = (
+    "Geriatrics",
+    "Nutrition",
+    "Physical therapy",
+    "Palliative care",
+    "Psychiatry",
+    "Pharmacy",
+    "Pain service",
+    "Social work",
+    "Wound care",
+    "Hematology",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class NotePlan:
-    """One note that may be written: what kind, of which stay and day, and which of that day's."""
+    """A note to write: its kind, stay and day, and its number among the notes of this kind on the day."""
 
     kind: str
     stay: int
@@ -51,7 +67,7 @@ class NotePlan:
 
 @dataclass(frozen=True, slots=True)
 class FictionalNote:
-    """A note as it stands in the file. `time` is ISO to the minute; `encounter` is empty outside a stay."""
+    """A note as in the file. `time` is ISO to the minute; `encounter` is empty outside a stay."""
 
     id: str
     kind: str
@@ -59,11 +75,11 @@ class FictionalNote:
     encounter: str
     stay: FictionalStay
     text: str
-    marks: tuple[FactSpan, ...]
+    spans: tuple[FactSpan, ...]
 
 
-class Writer:
-    """Writes the notes of one patient. `facts` are all that the record may state."""
+class NoteWriter:
+    """Writes the notes of one patient. `facts` are all facts the record may state."""
 
     def __init__(self, patient: FictionalPatient, facts: Iterable[Fact], draws: Draws) -> None:
         self._patient = patient
@@ -73,50 +89,48 @@ class Writer:
             self._facts.setdefault((fact.stay, fact.place), []).append(fact)
 
     def places(self) -> Iterable[tuple[int, str]]:
-        """Of all facts the stay and the part of its notes."""
+        """Return the number of the stay and the place of all facts."""
         return self._facts.keys()
 
     def write(self, plan: NotePlan) -> FictionalNote:
-        """The note of this plan; the same whenever it is asked for."""
+        """Write the note of this plan. The same plan always gives the same note."""
         stay = self._patient.stays[plan.stay - 1]
-        draws = self._draws.at("note", plan.kind, plan.stay, plan.day, plan.slot)
+        draws = self._draws.substream("note", plan.kind, plan.stay, plan.day, plan.slot)
         code = f"{_CODES[plan.kind]}-{plan.stay}-{plan.day}" + (f"-{plan.slot}" if plan.slot else "")
         note_id = f"{self._patient.id}-{code}"
-        time = _time(plan, stay, draws)
-        page = _Page(self._patient, stay, plan, time, draws, self._facts)
-        body = getattr(page, plan.kind)()
-        head = f"{FICTIONAL}. Note {note_id}, {KINDS[plan.kind].lower()}."
-        text, marks = unmarked("\n".join((head, *body)).strip())
+        time = _draw_time(plan, stay, draws)
+        layout = _NoteLayout(self._patient, stay, plan, time, draws, self._facts)
+        lines = [f"{FICTIONAL}. Note {note_id}, {KINDS[plan.kind].lower()}.", *layout.lines()]
+        text, spans = extract_spans("\n".join(lines).strip())
         encounter = "" if plan.kind == "clinic" else f"{self._patient.id}-S{stay.number}"
-        return FictionalNote(
-            note_id, KINDS[plan.kind], time.isoformat(timespec="minutes"), encounter, stay, text, marks
-        )
+        iso_time = time.isoformat(timespec="minutes")
+        return FictionalNote(note_id, KINDS[plan.kind], iso_time, encounter, stay, text, spans)
 
 
-def _time(plan: NotePlan, stay: FictionalStay, draws: Draws) -> datetime:
-    """Within the stay, but for letters, which are written after it."""
+def _draw_time(plan: NotePlan, stay: FictionalStay, draws: Draws) -> datetime:
+    """Draw the time of a note within the stay. Outpatient letters are written after it."""
     day = stay.admitted.replace(hour=0, minute=0) + timedelta(days=plan.day)
-    minute = timedelta(minutes=draws.whole(0, 59))
+    minute = timedelta(minutes=draws.integer(0, 59))
     match plan.kind:
         case "discharge":
             return stay.discharged
         case "clinic":
-            return day + timedelta(hours=draws.whole(9, 16)) + minute
+            return day + timedelta(hours=draws.integer(9, 16)) + minute
         case "admission" | "radiology" | "laboratory" if plan.day == 0:
             after = {"laboratory": 5, "radiology": 20, "admission": 40}[plan.kind]
-            return stay.admitted + timedelta(minutes=after + draws.whole(0, 14))
+            return stay.admitted + timedelta(minutes=after + draws.integer(0, 14))
         case "laboratory":
             return day + timedelta(hours=5) + minute
         case "progress":
-            return day + timedelta(hours=draws.whole(7, 10)) + minute
+            return day + timedelta(hours=draws.integer(7, 10)) + minute
         case "nursing":
             return day + timedelta(hours=(6, 14, 22)[plan.slot % 3]) + minute
         case _:
-            return day + timedelta(hours=draws.whole(11, 17)) + minute
+            return day + timedelta(hours=draws.integer(11, 17)) + minute
 
 
-class _Page:
-    """One note while it is written."""
+class _NoteLayout:
+    """The lines of one note. Every kind of note has a method of its name."""
 
     def __init__(
         self,
@@ -128,14 +142,8 @@ class _Page:
         facts: Mapping[tuple[int, str], Sequence[Fact]],
     ) -> None:
         condition = stay.condition
-        self._patient, self._stay, self._plan, self._time, self._draws, self._all = (
-            patient,
-            stay,
-            plan,
-            time,
-            draws,
-            facts,
-        )
+        self._patient, self._stay, self._plan = patient, stay, plan
+        self._time, self._draws, self._all_facts = time, draws, facts
         self._words = {
             **patient.words,
             "name": patient.name,
@@ -151,51 +159,53 @@ class _Page:
             "days": str(plan.day - stay.days),
         }
 
-    # -- what the kinds share ------------------------------------------------------------------------------------------
+    def lines(self) -> list[str]:
+        """Return the lines below the head of the note."""
+        lines: list[str] = getattr(self, self._plan.kind)()
+        return lines
 
-    def _say(self, group: str, bank: str, n: int = 1, **more: str) -> str:
-        options: Sequence[str] = table("phrases")[group][bank]
-        said = []
-        for template in self._draws.several(options, n):
+    def _phrases(self, group: str, bank: str, n: int = 1, **words: str) -> str:
+        """Draw `n` phrases of a bank and join them."""
+        templates: Sequence[str] = read_table("phrases")[group][bank]
+        phrases = []
+        for template in self._draws.sample(templates, n):
             lab = self._draws.pick(self._stay.condition.labs)
-            ago = self._time - timedelta(minutes=self._draws.whole(10, 400))
-            said.append(self._filled(template, lab=lab, ago=f"{ago:%H:%M}", **more))
-        return " ".join(said)
+            ago = self._time - timedelta(minutes=self._draws.integer(10, 400))
+            phrases.append(self._fill(template, lab=lab, ago=f"{ago:%H:%M}", **words))
+        return " ".join(phrases)
 
-    def _filled(self, template: str, **more: str) -> str:
-        words: dict[str, Any] = {**self._words, **more}
-        # Twice, for a slot may stand in one of the words that another picks.
-        return self._draws.fill(self._draws.fill(template, **words), **words)
+    def _fill(self, template: str, **words: str) -> str:
+        all_words = self._words | words
+        # Fill twice: a word drawn for a slot may contain another slot.
+        return self._draws.fill(self._draws.fill(template, **all_words), **all_words)
 
     def _facts(self, place: str) -> list[str]:
-        return [fact.marked for fact in self._all.get((self._stay.number, place), ())]
+        return [fact.marked_sentence for fact in self._all_facts.get((self._stay.number, place), ())]
 
     def _history(self) -> list[str]:
-        return [
-            f"- {stated(f'history:{each.abbreviation}', f'{each.abbreviation}, known since {year}', each.abbreviation)}"
-            for each, year in self._patient.chronic
-        ]
+        lines = []
+        for condition, year in self._patient.chronic:
+            short = condition.abbreviation
+            lines.append(f"- {mark_fact(f'history:{short}', f'{short}, known since {year}', short)}")
+        return lines
 
     def _vitals(self) -> str:
-        return self._filled(
-            "T {36.1..37.9} BP {104..158}/{52..90} HR {58..108} RR {12..22} SpO2 {91..99}% {RA|on 2L NC}"
-        )
+        return self._fill("T {36.1..37.9} BP {104..158}/{52..90} HR {58..108} RR {12..22} SpO2 {91..99}% {RA|on 2L NC}")
 
     def _exam(self, n: int) -> list[str]:
-        parts = list(table("phrases")["exam"])
-        chosen = sorted(self._draws.several(parts, n), key=parts.index)
-        return [f"{part.upper()}: {self._say('exam', part)}." for part in chosen]
-
-    # -- the kinds -----------------------------------------------------------------------------------------------------
+        parts = list(read_table("phrases")["exam"])
+        selection = sorted(self._draws.sample(parts, n), key=parts.index)
+        return [f"{part.upper()}: {self._phrases('exam', part)}." for part in selection]
 
     def admission(self) -> list[str]:
-        condition, history = self._stay.condition, self._draws.several(self._stay.condition.history, 2)
-        once = self._facts("admission")
-        reporting = self._draws.several(table("phrases")["admission"]["reports"], 2)
-        reports = [
-            self._filled(said, history=self._filled(each)) for said, each in zip(reporting, history, strict=True)
-        ]
-        story = " ".join((self._say("admission", "opening"), self._say("admission", "timing"), *reports))
+        condition, social_history = self._stay.condition, self._facts("admission")
+        history = self._draws.sample(condition.history, 2)
+        reports = []
+        for template, symptom in zip(
+            self._draws.sample(read_table("phrases")["admission"]["reports"], 2), history, strict=True
+        ):
+            reports.append(self._fill(template, history=self._fill(symptom)))
+        story = " ".join((self._phrases("admission", "opening"), self._phrases("admission", "timing"), *reports))
         return [
             f"Admitted: {self._stay.admitted:%Y-%m-%d %H:%M}   Service: {condition.service}   Attending: "
             f"{self._stay.doctor}",
@@ -207,13 +217,13 @@ class _Page:
             "HISTORY OF PRESENT ILLNESS:",
             story,
             *self._facts("history"),
-            f"{self._say('admission', 'emergency')} {self._say('admission', 'floor')}",
-            self._say("admission", "denies", 2),
+            f"{self._phrases('admission', 'emergency')} {self._phrases('admission', 'floor')}",
+            self._phrases("admission", "denies", 2),
             "",
             "PAST MEDICAL HISTORY:",
             *self._history(),
             "",
-            *(["SOCIAL AND FAMILY HISTORY:", *once, ""] if once else []),
+            *(["SOCIAL AND FAMILY HISTORY:", *social_history, ""] if social_history else []),
             "HOME MEDICATIONS:",
             *(f"- {drug} {dose} {drugs()[drug].how}" for drug, dose in self._stay.home.items()),
             "",
@@ -221,74 +231,79 @@ class _Page:
             f"VS: {self._vitals()}",
             *self._facts("arrival"),
             *self._exam(7),
-            f"FOCUSED: {self._filled(sentence_case('; '.join(condition.exam)))}.",
+            f"FOCUSED: {self._fill(sentence_case('; '.join(condition.exam)))}.",
             "",
             "ASSESSMENT AND PLAN:",
-            f"# {sentence_case(condition.name)}: {self._say('admission', 'plan')}",
+            f"# {sentence_case(condition.name)}: {self._phrases('admission', 'plan')}",
             *self._problems(3),
-            self._say("admission", "usual"),
+            self._phrases("admission", "usual"),
         ]
 
     def _problems(self, n: int) -> list[str]:
-        chosen = self._draws.several(self._patient.chronic, n)
-        return [self._say("progress", "chronic", chronic=one.abbreviation, drug=one.drug) for one, _ in chosen]
+        lines = []
+        for condition, _ in self._draws.sample(self._patient.chronic, n):
+            lines.append(self._phrases("progress", "chronic", chronic=condition.abbreviation, drug=condition.drug))
+        return lines
 
     def progress(self) -> list[str]:
         return [
             f"{self._time:%Y-%m-%d %H:%M}  {self._stay.condition.service} daily note, HD {self._plan.day + 1}",
             "",
-            f"INTERVAL: {self._say('progress', 'overnight', 2)}",
-            f"S: {self._say('progress', 'subjective', self._draws.whole(3, 5))}",
+            f"INTERVAL: {self._phrases('progress', 'overnight', 2)}",
+            f"S: {self._phrases('progress', 'subjective', self._draws.integer(3, 5))}",
             "",
             f"O: {self._vitals()}",
-            self._filled("I/O {600..2900}/{500..3100}"),
-            *self._exam(self._draws.whole(5, 8)),
+            self._fill("I/O {600..2900}/{500..3100}"),
+            *self._exam(self._draws.integer(5, 8)),
             "",
             "A/P:",
-            self._say("progress", "acute"),
-            *self._problems(self._draws.whole(2, 4)),
-            self._say("progress", "closing", 2),
+            self._phrases("progress", "acute"),
+            *self._problems(self._draws.integer(2, 4)),
+            self._phrases("progress", "closing", 2),
         ]
 
     def nursing(self) -> list[str]:
         shift = ("Night", "Day", "Evening")[self._plan.slot % 3]
-        parts = list(table("phrases")["nursing"])
-        chosen = sorted(self._draws.several(parts[:-1], self._draws.whole(6, 9)), key=parts.index)
-        told = [self._say("nursing", part, 1 if part == "pain" else self._draws.whole(1, 2)) for part in chosen]
-        once = self._facts(f"nursing:{self._plan.day}") if self._plan.slot == 0 else []
-        at = self._draws.whole(1, len(told) - 1)
+        parts = list(read_table("phrases")["nursing"])
+        selection = sorted(self._draws.sample(parts[:-1], self._draws.integer(6, 9)), key=parts.index)
+        phrases = []
+        for part in selection:
+            phrases.append(self._phrases("nursing", part, 1 if part == "pain" else self._draws.integer(1, 2)))
+        facts = self._facts(f"nursing:{self._plan.day}") if self._plan.slot == 0 else []
+        middle = self._draws.integer(1, len(phrases) - 1)
         head = f"{self._time:%Y-%m-%d %H:%M}  {shift} shift, HD {self._plan.day + 1}"
-        return [head, " ".join(told[:at]), *once, " ".join(told[at:]), f"PLAN: {self._say('nursing', 'plan')}"]
+        plan = f"PLAN: {self._phrases('nursing', 'plan')}"
+        return [head, " ".join(phrases[:middle]), *facts, " ".join(phrases[middle:]), plan]
 
     def radiology(self) -> list[str]:
-        found, denied = self._facts("radiology")
+        finding, denial = self._facts("radiology")
         return [
             f"EXAM: {sentence_case(self._stay.condition.study)}   DATE: {self._time:%Y-%m-%d %H:%M}",
             f"INDICATION: {self._words['age']} y/o with {self._stay.condition.complaint}.",
-            f"TECHNIQUE: {self._say('radiology', 'technique', 2)}",
-            f"COMPARISON: {self._say('radiology', 'comparison')}",
+            f"TECHNIQUE: {self._phrases('radiology', 'technique', 2)}",
+            f"COMPARISON: {self._phrases('radiology', 'comparison')}",
             "",
-            f"FINDINGS: {found} {self._say('radiology', 'other', 3)}",
+            f"FINDINGS: {finding} {self._phrases('radiology', 'other', 3)}",
             "",
-            f"IMPRESSION: {denied}",
-            f"Findings as described above. {self._say('radiology', 'read')}",
+            f"IMPRESSION: {denial}",
+            f"Findings as described above. {self._phrases('radiology', 'read')}",
         ]
 
     def consult(self) -> list[str]:
-        advice = self._draws.several(table("phrases")["consult"]["advice"], self._draws.whole(3, 5))
+        advice = self._draws.sample(read_table("phrases")["consult"]["advice"], self._draws.integer(3, 5))
         lab = self._draws.pick(self._stay.condition.labs)
-        once = self._facts("consult") if self._plan.slot == 0 else []
+        facts = self._facts("consult") if self._plan.slot == 0 else []
         return [
             f"{self._time:%Y-%m-%d %H:%M}  {self._draws.pick(_CONSULTANTS)} consult",
-            f"{self._say('consult', 'thanks')} {self._say('consult', 'summary', 2)}",
-            *once,
+            f"{self._phrases('consult', 'thanks')} {self._phrases('consult', 'summary', 2)}",
+            *facts,
             "",
             f"EXAM: {self._vitals()}",
             *self._exam(4),
             "",
             "RECOMMENDATIONS:",
-            *(f"{number}. {self._filled(each, lab=lab)}" for number, each in enumerate(advice, 1)),
-            self._say("consult", "bye"),
+            *(f"{number}. {self._fill(template, lab=lab)}" for number, template in enumerate(advice, 1)),
+            self._phrases("consult", "bye"),
         ]
 
     def laboratory(self) -> list[str]:
@@ -299,26 +314,27 @@ class _Page:
         ]
 
     def clinic(self) -> list[str]:
+        hospital = read_table("nuggets")["names"]["hospital"]
         return [
-            f"{table('nuggets')['names']['hospital']}, {self._stay.condition.service} clinic, {self._time:%Y-%m-%d}",
+            f"{hospital}, {self._stay.condition.service} clinic, {self._time:%Y-%m-%d}",
             "",
-            f"{self._say('clinic', 'opening')} {self._say('clinic', 'interval', self._draws.whole(2, 4))}",
+            f"{self._phrases('clinic', 'opening')} {self._phrases('clinic', 'interval', self._draws.integer(2, 4))}",
             *self._facts("clinic"),
             "",
             f"On exam: {self._vitals()}",
             *self._exam(4),
             "",
-            self._say("clinic", "plan", self._draws.whole(2, 3)),
+            self._phrases("clinic", "plan", self._draws.integer(2, 3)),
             f"With kind regards, {self._stay.doctor}",
         ]
 
     def discharge(self) -> list[str]:
         stay, condition, chronic = self._stay, self._stay.condition, self._patient.chronic
-        history = self._filled(self._draws.pick(condition.history))
+        history = self._fill(self._draws.pick(condition.history))
         first, last = self._facts("laboratory:0"), self._facts(f"laboratory:{stay.days}")
-        found, denied = self._facts("radiology")
-        apart = self._draws.several(chronic, 2)
-        course = " ".join((self._say("discharge", "course"), *self._facts("course")))
+        finding, denial = self._facts("radiology")
+        other_conditions = self._draws.sample(chronic, 2)
+        course = " ".join((self._phrases("discharge", "course"), *self._facts("course")))
         return [
             f"Name: {self._patient.name}   Unit No: {self._patient.id}",
             "",
@@ -336,8 +352,8 @@ class _Page:
             sentence_case(condition.complaint),
             "",
             "History of Present Illness:",
-            f"{self._say('admission', 'opening')} {self._say('admission', 'reports', history=history)} "
-            f"{self._say('admission', 'emergency')}",
+            f"{self._phrases('admission', 'opening')} {self._phrases('admission', 'reports', history=history)} "
+            f"{self._phrases('admission', 'emergency')}",
             "",
             "Past Medical History:",
             *self._history(),
@@ -351,48 +367,34 @@ class _Page:
             *first[:3],
             *last[:3],
             *self._facts("results"),
-            found,
-            denied,
+            finding,
+            denial,
             "",
             "Hospital Course:",
             course,
-            *(self._say("discharge", "chronic", chronic=one.abbreviation) for one, _ in apart),
+            *(self._phrases("discharge", "chronic", chronic=other.abbreviation) for other, _ in other_conditions),
             "",
             "Medications on Admission:",
             *(f"{n}. {drug} {dose} {drugs()[drug].how}" for n, (drug, dose) in enumerate(stay.home.items(), 1)),
             "",
             "Discharge Medications:",
-            *(f"{number}. {each}" for number, each in enumerate(self._facts("medications"), 1)),
+            *(f"{n}. {fact}" for n, fact in enumerate(self._facts("medications"), 1)),
             "",
             "Discharge Disposition:",
             *self._facts("disposition"),
             "",
             "Discharge Diagnosis:",
             *self._facts("diagnosis"),
-            f"Secondary: {', '.join(each.abbreviation for each, _ in chronic[:3])}",
+            f"Secondary: {', '.join(other.abbreviation for other, _ in chronic[:3])}",
             "",
             "Discharge Condition:",
             *self._facts("condition"),
             "",
             "Discharge Instructions:",
-            self._say("discharge", "letter"),
+            self._phrases("discharge", "letter"),
             *self._facts("instructions"),
-            self._say("discharge", "warn", 2),
+            self._phrases("discharge", "warn", 2),
             "",
             "Followup Instructions:",
             *self._facts("followup"),
         ]
-
-
-_CONSULTANTS = (
-    "Geriatrics",
-    "Nutrition",
-    "Physical therapy",
-    "Palliative care",
-    "Psychiatry",
-    "Pharmacy",
-    "Pain service",
-    "Social work",
-    "Wound care",
-    "Hematology",
-)

@@ -1,4 +1,4 @@
-"""Draws by hash: the same on every machine, Python and hash seed. Knows nothing of what is drawn for."""
+"""Pseudo-random draws by hash: the same on every machine, with every Python version and hash seed."""
 
 from __future__ import annotations
 
@@ -14,41 +14,51 @@ _RANGE = re.compile(r"(\d+(?:\.\d+)?)\.\.(\d+(?:\.\d+)?)")
 
 
 class Draws:
-    """A stream of draws that depends on the names given to it alone, and on how many draws were made before."""
+    """A stream of draws. Each draw depends on the names of the stream and on the number of draws before it."""
 
-    def __init__(self, *of: object) -> None:
-        self._of = of
-        self._key = "\0".join(map(str, of)).encode()
+    def __init__(self, *names: object) -> None:
+        self._names = names
+        self._key = "\0".join(map(str, names)).encode()
         self._count = 0
 
-    def at(self, *of: object) -> Draws:
-        """A stream of its own: what is drawn from it changes nothing here."""
-        return Draws(*self._of, *of)
+    def substream(self, *names: object) -> Draws:
+        """Return an independent stream. Drawing from it does not change this one."""
+        return Draws(*self._names, *names)
 
-    def whole(self, low: int, high: int) -> int:
-        """A whole number from low to high, both included."""
+    def integer(self, low: int, high: int) -> int:
+        """Return a whole number from `low` to `high`, both included."""
         self._count += 1
         digest = hashlib.sha256(self._key + b"\0%d" % self._count).digest()
         return low + int.from_bytes(digest[:8], "big") % (high - low + 1)
 
     def chance(self, percent: int) -> bool:
-        return self.whole(1, 100) <= percent
+        """Return True with a probability of `percent`."""
+        return self.integer(1, 100) <= percent
 
     def pick(self, options: Sequence[T]) -> T:
-        return options[self.whole(0, len(options) - 1)]
+        """Return one of the options."""
+        return options[self.integer(0, len(options) - 1)]
 
-    def several(self, options: Sequence[T], n: int) -> list[T]:
-        """`n` of them in a drawn order, or all where there are fewer."""
-        left = list(options)
-        return [left.pop(self.whole(0, len(left) - 1)) for _ in range(min(n, len(left)))]
+    def sample(self, options: Sequence[T], n: int) -> list[T]:
+        """Return `n` different options in random order, or all of them if there are fewer."""
+        remaining = list(options)
+        sample = []
+        for _ in range(min(n, len(remaining))):
+            sample.append(remaining.pop(self.integer(0, len(remaining) - 1)))
+        return sample
+
+    def shuffle(self, options: Sequence[T]) -> list[T]:
+        """Return all options in random order."""
+        return self.sample(options, len(options))
 
     def fill(self, template: str, **words: str) -> str:
-        """The template with a number for `{6..14}` or `{1.2..4.8}`, one of them for `{a|b}`, a word for `{name}`."""
-        return _SLOT.sub(lambda found: self._slot(found[1], words), template)
+        """Fill the slots of a template: `{6..14}` or `{1.2..4.8}` with a number, `{a|b}` with one of the texts,
+        `{name}` with the word of this name."""
+        return _SLOT.sub(lambda match: self._slot_text(match[1], words), template)
 
-    def _slot(self, slot: str, words: dict[str, str]) -> str:
+    def _slot_text(self, slot: str, words: dict[str, str]) -> str:
         if bounds := _RANGE.fullmatch(slot):
             decimals = len(bounds[1].partition(".")[2])
             low, high = (round(float(bound) * 10**decimals) for bound in bounds.groups())
-            return f"{self.whole(low, high) / 10**decimals:.{decimals}f}"
+            return f"{self.integer(low, high) / 10**decimals:.{decimals}f}"
         return self.pick(slot.split("|")) if "|" in slot else words[slot]

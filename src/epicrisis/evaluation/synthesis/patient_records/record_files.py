@@ -1,9 +1,7 @@
-"""The folder of generated records: notes.csv, questions.jsonl and README.md, all of them or none.
+"""Write fictional records to a folder: notes.csv, questions.jsonl and README.md, all of them or none.
 
-One record is held at a time.
-
-Offsets of questions count in the text of notes.csv as it stands: line feeds, no blanks at the ends of lines, no two
-blank lines together. Knows no command line.
+Offsets of questions refer to the texts in notes.csv: lines end with line feeds, no line ends with blanks, and no two
+empty lines follow each other.
 """
 
 from __future__ import annotations
@@ -17,18 +15,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from epicrisis.corpus.reader_base import because, shown
+from epicrisis.corpus.reader_base import os_error_reason, printable_path
 from epicrisis.errors import InputError, StorageError
 from epicrisis.evaluation.synthesis.patient_records.fictional_record import FictionalRecord, check_length, make_record
 from epicrisis.evaluation.synthesis.patient_records.note_writing import FictionalNote
 from epicrisis.evaluation.synthesis.patient_records.random_draws import Draws
-from epicrisis.evaluation.synthesis.patient_records.record_questions import CATEGORIES, RecordQuestion, ask
+from epicrisis.evaluation.synthesis.patient_records.record_questions import CATEGORIES, RecordQuestion, draw_questions
 from epicrisis.printable import printable_json
 from epicrisis.serialization import to_json
-from epicrisis.temporary_folders import Scratch, sweep
+from epicrisis.temporary_folders import TemporaryFolder, remove_abandoned_folders
 
 NOTES, QUESTIONS, README = "notes.csv", "questions.jsonl", "README.md"
-_PREFIX = ".records-"
+_SCRATCH_PREFIX = ".records-"
 COLUMNS = (
     "subject_id",
     "hadm_id",
@@ -42,17 +40,17 @@ COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenRecord:
-    """One record that was written."""
+class RecordSummary:
+    """The sizes of one record in the folder."""
 
     patient: str
     stays: int
     notes: int
     characters: int
     tokens: int
-    """Estimated without a model, see `record.estimated`."""
+    """From `fictional_record.estimate_tokens`."""
     questions: int
-    """Fewer than were asked for where the record gives no more."""
+    """Fewer than requested if the record offers no more."""
 
 
 def write_records(
@@ -62,90 +60,96 @@ def write_records(
     stays: int | None = None,
     seed: int = 0,
     questions_each: int = 21,
-) -> tuple[WrittenRecord, ...]:
-    """So many records, the lengths in turn. The same arguments make the same bytes.
+) -> tuple[RecordSummary, ...]:
+    """Write the records of `patients` patients, with the lengths in `tokens` in turn.
 
-    Nothing is left in the folder where one of them cannot be made. Raises InputError where the folder holds anything,
-    or a length does not fit the stays, StorageError where the folder cannot be written.
+    The same arguments give the same bytes. If one record fails, the folder stays empty. Raise InputError if the folder
+    is not empty or a length does not fit the stays, and StorageError if the folder cannot be written.
     """
     for length in tokens:
         check_length(length)
     try:
-        sweep(_PREFIX, folder)
+        remove_abandoned_folders(_SCRATCH_PREFIX, folder)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise InputError(f"{shown(folder)} is there already: name a new or empty folder (-o)")
-        with _whole(folder) as place:
-            return _written(place, patients, tokens, stays, seed, questions_each)
+            raise InputError(f"{printable_path(folder)} exists already: choose a new or empty folder (-o)")
+        with _all_or_nothing(folder) as scratch:
+            return _write_files(scratch, patients, tokens, stays, seed, questions_each)
     except OSError as error:
         raise StorageError(
-            f"{shown(folder)} cannot be written ({because(error)}): free some space, or name another folder (-o)"
+            f"{printable_path(folder)} cannot be written ({os_error_reason(error)}): free some space, or choose another folder (-o)"
         ) from error
 
 
 @contextmanager
-def _whole(folder: Path) -> Iterator[Path]:
-    """A place on the folder's disk to write into. What was written moves into the folder when all of it is there."""
-    beside = folder if folder.exists() else folder.parent
-    beside.mkdir(parents=True, exist_ok=True)
-    with Scratch(_PREFIX, beside) as place:
-        yield place
+def _all_or_nothing(folder: Path) -> Iterator[Path]:
+    """Yield a scratch folder on the same disk. On success, move its files into `folder`."""
+    parent = folder if folder.exists() else folder.parent
+    parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryFolder(_SCRATCH_PREFIX, parent) as scratch:
+        yield scratch
         folder.mkdir(exist_ok=True)
         for name in (README, NOTES, QUESTIONS):
-            (place / name).rename(folder / name)
+            (scratch / name).rename(folder / name)
 
 
-def _written(
+def _write_files(
     folder: Path, patients: int, tokens: Sequence[int], stays: int | None, seed: int, questions_each: int
-) -> tuple[WrittenRecord, ...]:
-    made: list[WrittenRecord] = []
+) -> tuple[RecordSummary, ...]:
+    summaries: list[RecordSummary] = []
     kinds: Counter[str] = Counter()
-    letter = 0
+    choices = 0
     with (
-        (folder / NOTES).open("w", encoding="utf-8", newline="") as notes,
-        (folder / QUESTIONS).open("w", encoding="utf-8", newline="\n") as questions,
+        (folder / NOTES).open("w", encoding="utf-8", newline="") as notes_file,
+        (folder / QUESTIONS).open("w", encoding="utf-8", newline="\n") as questions_file,
     ):
-        rows = csv.writer(notes, lineterminator="\n")
+        rows = csv.writer(notes_file, lineterminator="\n")
         rows.writerow(COLUMNS)
         for number in range(patients):
             record = make_record(f"fict{seed}-{number + 1:03d}", tokens[number % len(tokens)], stays, seed)
-            asked = ask(record, questions_each, Draws("questions", seed, record.patient.id), letter)
-            letter += sum(bool(each.question.options) for each in asked)
-            rows.writerows(_row(record, note) for note in record.notes)
-            questions.writelines(f"{printable_json(json.dumps(_line(each), ensure_ascii=False))}\n" for each in asked)
-            kinds.update(each.question.category for each in asked)
-            sizes = len(record.patient.stays), len(record.notes), record.characters, record.tokens, len(asked)
-            made.append(WrittenRecord(record.patient.id, *sizes))
-    told = _README.format(patients=patients, seed=seed, kinds=", ".join(f"{kinds[c]} {c}" for c in CATEGORIES))
-    (folder / README).write_text(told, encoding="utf-8", newline="\n")
-    return tuple(made)
+            draws = Draws("questions", seed, record.patient.id)
+            questions = draw_questions(record, questions_each, draws, choices)
+            for note in record.notes:
+                rows.writerow(_note_row(record, note))
+            for question in questions:
+                questions_file.write(f"{_question_line(question)}\n")
+                kinds[question.question.category] += 1
+                choices += bool(question.question.options)
+            sizes = len(record.patient.stays), len(record.notes), record.characters, record.tokens, len(questions)
+            summaries.append(RecordSummary(record.patient.id, *sizes))
+    counts = ", ".join(f"{kinds[category]} {category}" for category in CATEGORIES)
+    text = _README_TEMPLATE.format(patients=patients, seed=seed, kinds=counts)
+    (folder / README).write_text(text, encoding="utf-8", newline="\n")
+    return tuple(summaries)
 
 
-def _row(record: FictionalRecord, note: FictionalNote) -> tuple[str, ...]:
-    stay = note.stay
-    times = (stay.admitted, stay.discharged) if note.encounter else ()
-    told = [time.isoformat(timespec="minutes") for time in times] or ["", ""]
-    return (record.patient.id, note.encounter, note.id, note.time, note.kind, note.text, *told)
+def _note_row(record: FictionalRecord, note: FictionalNote) -> tuple[str, ...]:
+    admitted = discharged = ""
+    if note.encounter:
+        admitted = note.stay.admitted.isoformat(timespec="minutes")
+        discharged = note.stay.discharged.isoformat(timespec="minutes")
+    patient = record.patient.id
+    return (patient, note.encounter, note.id, note.time, note.kind, note.text, admitted, discharged)
 
 
-def _line(asked: RecordQuestion) -> dict[str, Any]:
-    question = asked.question
-    return {
-        "id": question.id,
-        "text": question.text,
-        "form": question.form,
-        **({"options": dict(question.options)} if question.options else {}),
+def _question_line(record_question: RecordQuestion) -> str:
+    question = record_question.question
+    line: dict[str, Any] = {"id": question.id, "text": question.text, "form": question.form}
+    if question.options:
+        line["options"] = dict(question.options)
+    line |= {
         "gold": question.gold,
-        "also": list(question.also),
+        "also": list(question.other_answers),
         "category": question.category,
-        "about": asked.about,
+        "about": record_question.about,
         "patient": question.patient,
         "gold_documents": list(question.gold_documents),
-        "evidence": [to_json(place) for place in question.evidence],
-        "depth": asked.depth,
+        "evidence": list(map(to_json, question.evidence)),
+        "depth": record_question.depth,
     }
+    return printable_json(json.dumps(line, ensure_ascii=False))
 
 
-_README = """# Fictional patient records
+_README_TEMPLATE = """# Fictional patient records
 
 Everything here is invented: no note, no patient and no value is of a real person, and nothing here is medical advice.
 Made by `epicrisis synthesize-record` ({patients} patients, seed {seed}); the same command makes the same files.

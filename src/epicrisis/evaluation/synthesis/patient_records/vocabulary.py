@@ -1,4 +1,4 @@
-"""What fictional patients can have, take and be told, read from the files beside. Knows no patient."""
+"""Conditions, drugs, laboratory tests and phrases of fictional patients, from the TOML files of this package."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-HOME = "epicrisis.evaluation.synthesis.patient_records"
+PACKAGE = "epicrisis.evaluation.synthesis.patient_records"
 
 
 @dataclass(frozen=True, slots=True)
-class Acute:
-    """A condition that leads to an admission; texts may hold slots (`Draws.fill`) and one `[[answer]]`."""
+class AcuteCondition:
+    """A reason for admission. Texts may contain slots (`Draws.fill`) and one `[[answer]]`."""
 
     name: str
     abbreviation: str
@@ -28,8 +28,8 @@ class Acute:
     drugs: tuple[str, ...]
     treatment: str
     study: str
-    found: str
-    denied: str
+    finding: str
+    ruled_out: str
     procedure: str
     detail: str
     complication: str
@@ -37,8 +37,8 @@ class Acute:
 
 
 @dataclass(frozen=True, slots=True)
-class Chronic:
-    """A condition of the past medical history and the drug for it."""
+class ChronicCondition:
+    """A condition of the past medical history and its drug."""
 
     name: str
     abbreviation: str
@@ -48,7 +48,7 @@ class Chronic:
 
 @dataclass(frozen=True, slots=True)
 class Drug:
-    """Three doses, low to high, how it is taken, and why a dose was lowered or raised."""
+    """A drug with three doses from low to high, its directions, and reasons to lower or raise the dose."""
 
     name: str
     doses: tuple[str, str, str]
@@ -59,7 +59,7 @@ class Drug:
 
 @dataclass(frozen=True, slots=True)
 class Lab:
-    """An analyte with its unit, its range, and values when ill and when better."""
+    """A laboratory test with its unit, its normal range, and typical values of an ill and a recovered patient."""
 
     name: str
     unit: str
@@ -69,14 +69,14 @@ class Lab:
     ill: float
     better: float
 
-    def told(self, value: float) -> str:
-        """The value as a report tells it, with the unit."""
+    def format(self, value: float) -> str:
+        """Return a value with its unit as in a laboratory report."""
         return f"{value:.{self.decimals}f} {self.unit}".strip()
 
 
 @dataclass(frozen=True, slots=True)
-class Once:
-    """What stands once in a record: in which kind of note, how it is asked, how it is said with its `[[answer]]`."""
+class SingleMention:
+    """A fact stated once in a record: its kind of note, its question, and its sentence with an `[[answer]]`."""
 
     note: str
     ask: str
@@ -84,8 +84,8 @@ class Once:
 
 
 @dataclass(frozen=True, slots=True)
-class Absent:
-    """What no record says: the question, a word that must not stand in the record, and options that sound right."""
+class UnansweredTopic:
+    """A question without an answer in any record, a word that must not occur in the record, and plausible options."""
 
     ask: str
     word: str
@@ -93,48 +93,48 @@ class Absent:
 
 
 @cache
-def table(name: str) -> Mapping[str, Any]:
-    """One of the files, as it is."""
-    return tomllib.loads(resources.files(HOME).joinpath(f"{name}.toml").read_text(encoding="utf-8"))
+def read_table(name: str) -> Mapping[str, Any]:
+    """Read one of the TOML files."""
+    return tomllib.loads(resources.files(PACKAGE).joinpath(f"{name}.toml").read_text(encoding="utf-8"))
 
 
 @cache
-def acutes() -> tuple[Acute, ...]:
-    """In the file's order."""
-    rows: list[dict[str, Any]] = table("conditions")["acute"]
-    return tuple(Acute(**{key: _frozen(value) for key, value in row.items()}) for row in rows)
+def acute_conditions() -> tuple[AcuteCondition, ...]:
+    """Return the acute conditions in the order of the file."""
+    conditions = []
+    for row in read_table("conditions")["acute"]:
+        values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
+        conditions.append(AcuteCondition(**values))
+    return tuple(conditions)
 
 
 @cache
-def chronics() -> tuple[Chronic, ...]:
-    """In the file's order."""
-    return tuple(Chronic(*row) for row in table("conditions")["chronic"][0]["list"])
+def chronic_conditions() -> tuple[ChronicCondition, ...]:
+    """Return the chronic conditions in the order of the file."""
+    return tuple(ChronicCondition(*row) for row in read_table("conditions")["chronic"][0]["list"])
 
 
 @cache
 def drugs() -> Mapping[str, Drug]:
-    """By name."""
-    rows = table("drugs")["drugs"].items()
-    return {name: Drug(name, (row[0], row[1], row[2]), row[3], row[4], row[5]) for name, row in rows}
+    """Return the drugs by name."""
+    rows = read_table("drugs")["drugs"].items()
+    return {name: Drug(name, (row[0], row[1], row[2]), *row[3:]) for name, row in rows}
 
 
 @cache
 def labs() -> Mapping[str, Lab]:
-    """By name."""
-    return {name: Lab(name, *row) for name, row in table("drugs")["labs"].items()}
+    """Return the laboratory tests by name."""
+    return {name: Lab(name, *row) for name, row in read_table("drugs")["labs"].items()}
 
 
 @cache
-def once() -> tuple[Once, ...]:
-    """In the file's order."""
-    return tuple(Once(**row) for row in table("nuggets")["once"])
+def single_mentions() -> tuple[SingleMention, ...]:
+    """Return the facts that a record states once, in the order of the file."""
+    return tuple(SingleMention(**row) for row in read_table("nuggets")["once"])
 
 
 @cache
-def absent() -> tuple[Absent, ...]:
-    """In the file's order."""
-    return tuple(Absent(ask, word, tuple(options)) for ask, word, options in table("nuggets")["absent"]["topics"])
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+def unanswered_topics() -> tuple[UnansweredTopic, ...]:
+    """Return the questions without an answer, in the order of the file."""
+    rows = read_table("nuggets")["absent"]["topics"]
+    return tuple(UnansweredTopic(ask, word, tuple(options)) for ask, word, options in rows)

@@ -1,7 +1,4 @@
-"""Where a chat model answers, from what a user writes: the forms of address there are, and where a key comes from.
-
-Knows no client: it opens nothing but the file of a key.
-"""
+"""The address of a chat endpoint, parsed from what a user writes, and its key."""
 
 from __future__ import annotations
 
@@ -16,102 +13,109 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 from epicrisis.errors import ModelMissing, SettingsError
 from epicrisis.privacy import is_local
 
-_AZURE = (".azure.com", ".azure.us", ".azure.cn")
+_AZURE_DOMAINS = (".azure.com", ".azure.us", ".azure.cn")
 _DEPLOYMENT = re.compile(r"/openai/deployments/([^/]+)$")
 _BEDROCK = re.compile(r"(?:^|\.)bedrock-(runtime|mantle)(?:-fips)?\.([a-z]{2}(?:-[a-z]+)+-\d+)\.")
 _REGION = re.compile(r"[a-z]{2}(?:-[a-z]+)+-\d+")
-_CURE = "write http://HOST:PORT/v1#MODEL"
+_REMEDY = "write http://HOST:PORT/v1#MODEL"
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An address taken apart. What may be secret (`query`, `login`) is in no other field and in no representation."""
+    """A parsed address. Only `query` and `login` may contain secrets; its representation leaves them out."""
 
     kind: Literal["openai", "azure", "bedrock"]
-    """How a call proves who sends it: a bearer token, Azure's `api-key`, or AWS's signature where there is no key."""
+    """How calls are authenticated: a bearer token, Azure's `api-key`, or AWS's signature if there is no key."""
     base_url: str
-    """As OpenAI's clients take it, without login, query and fragment."""
+    """The base URL for OpenAI's client, without login, query and fragment."""
     host: str
-    """As messages name it."""
+    """The name of the endpoint in messages."""
     local: bool
     model: str | None = None
     query: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Sent with every call (`api-version`)."""
+    """Parameters of every call (`api-version`)."""
     login: tuple[str, str] | None = field(default=None, repr=False)
-    """User and password of the address, for HTTP's basic authentication."""
+    """User and password for HTTP basic authentication."""
     region: str | None = None
-    """Of AWS, for Bedrock."""
+    """The AWS region of a Bedrock endpoint."""
 
     @property
     def root(self) -> str:
-        """Where servers keep what OpenAI has no path for (`/props`, `/tokenize`)."""
+        """The URL above `/v1`, for paths outside OpenAI's API (`/props`, `/tokenize`)."""
         return self.base_url.removesuffix("/v1")
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What no message may repeat, in both forms in which it can be written."""
-        plain = (*self.query.values(), *((self.login[1],) if self.login else ()))
-        return tuple({form for secret in plain for form in (secret, quote(secret, safe=""))})
+        """Texts that no message may repeat, plain and percent-encoded."""
+        secrets = set(self.query.values())
+        if self.login:
+            secrets.add(self.login[1])
+        return tuple(secrets.union(quote(secret, safe="") for secret in secrets))
 
 
 def parse_endpoint(address: str) -> Endpoint:
-    """The endpoint at this address: `URL#MODEL`, `URL?model=MODEL`, or without a model, which is then the first listed.
+    """Parse `URL#MODEL`, `URL?model=MODEL`, or a URL without a model. The model is then the first the endpoint lists.
 
-    * any compatible server: `http://127.0.0.1:8000/v1#qwen3`; `/v1` is added where the URL has no path;
+    * any compatible server: `http://127.0.0.1:8000/v1#qwen3`; `/v1` is added to a URL without a path;
     * Azure: `https://NAME.openai.azure.com/openai/v1#DEPLOYMENT`, or the older
       `https://NAME.openai.azure.com/openai/deployments/DEPLOYMENT?api-version=2024-10-21`;
     * Bedrock: `bedrock://REGION#MODEL`, or its own URLs (`https://bedrock-runtime.REGION.amazonaws.com/openai/v1`).
 
-    Raises ModelMissing with the cure; no message repeats the address, which may hold a password.
+    Raise ModelMissing with a remedy. No message repeats the address, since it may contain a password.
     """
     try:
         parts = urlsplit(address)
         host, port = parts.hostname, parts.port
     except ValueError:
-        raise ModelMissing(f"the URL of the model cannot be read: {_CURE}") from None
+        raise ModelMissing(f"the URL of the model cannot be parsed: {_REMEDY}") from None
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
-    named = query.pop("model", "")
-    model = parts.fragment or named or None
+    query_model = query.pop("model", "")
+    model = parts.fragment or query_model or None
     if parts.scheme == "bedrock":
-        return _bedrock(host or "", model)
+        return _build_bedrock_endpoint(host or "", model)
     if parts.scheme not in ("http", "https") or not host:
-        raise ModelMissing(f"the URL of the model has no host, or another scheme than http and https: {_CURE}")
+        raise ModelMissing(f"the URL of the model has no host, or its scheme is not http or https: {_REMEDY}")
     path = parts.path.rstrip("/").removesuffix("/chat/completions")
     deployment = _DEPLOYMENT.search(path)
     if deployment and "api-version" not in query:
         raise ModelMissing("the URL of an Azure deployment needs its API version: add ?api-version=2024-10-21 to it")
-    azure = deployment is not None or host.endswith(_AZURE)
     bedrock = _BEDROCK.search(host)
-    shown = f"[{host}]" if ":" in host else host
-    origin = f"{parts.scheme}://{shown}" + (f":{port}" if port is not None else "")
-    login = (unquote(parts.username or ""), unquote(parts.password or "")) if "@" in parts.netloc else None
+    kind: Literal["openai", "azure", "bedrock"] = "bedrock" if bedrock else "openai"
+    if deployment is not None or host.endswith(_AZURE_DOMAINS):
+        kind = "azure"
+    origin = f"{parts.scheme}://[{host}]" if ":" in host else f"{parts.scheme}://{host}"
+    if port is not None:
+        origin += f":{port}"
+    default_path = "/v1" if kind == "openai" else "/openai/v1"
+    if model is None and deployment:
+        model = unquote(deployment[1])
     return Endpoint(
-        kind="azure" if azure else "bedrock" if bedrock else "openai",
-        base_url=origin + (path or ("/openai/v1" if azure or bedrock else "/v1")),
+        kind=kind,
+        base_url=origin + (path or default_path),
         host=origin,
         local=is_local(host),
-        model=model or (unquote(deployment[1]) if deployment else None),
+        model=model,
         query=query,
-        login=login,
+        login=(unquote(parts.username or ""), unquote(parts.password or "")) if "@" in parts.netloc else None,
         region=bedrock[2] if bedrock else None,
     )
 
 
-def _bedrock(region: str, model: str | None) -> Endpoint:
+def _build_bedrock_endpoint(region: str, model: str | None) -> Endpoint:
     if not _REGION.fullmatch(region):
-        raise ModelMissing("bedrock:// is followed by a region of AWS: write bedrock://us-east-1#MODEL")
+        raise ModelMissing("bedrock:// needs an AWS region: write bedrock://us-east-1#MODEL")
     domain = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
     origin = f"https://bedrock-runtime.{region}.{domain}"
     return Endpoint("bedrock", f"{origin}/openai/v1", origin, local=False, model=model, region=region)
 
 
 def read_key(file: Path | None, variable: str) -> str | None:
-    """The endpoint's key: what the file holds, else the environment variable, else none. Blanks around it are no part.
+    """Return the endpoint's key from the file, else from the environment variable, else None; without blanks around it.
 
-    Raises SettingsError where the file cannot be read, or what is there can be no key. No message repeats it.
+    Raise SettingsError if the file cannot be read or the key is invalid. No message repeats the key.
     """
     if file is None:
-        return _checked(os.environ.get(variable, ""), f"the environment variable {variable}") or None
+        return _validate_key(os.environ.get(variable, ""), f"the environment variable {variable}") or None
     path = file.expanduser()
     try:
         text = path.read_text(encoding="ascii")
@@ -119,16 +123,16 @@ def read_key(file: Path | None, variable: str) -> str | None:
         text = "no key"
     except OSError as error:
         raise SettingsError(
-            f"api_key_file {path} cannot be read ({error.strerror}): name a file with the key"
+            f"api_key_file {path} cannot be read ({error.strerror}): set it to a file with the key"
         ) from None
-    key = _checked(text, f"api_key_file {path}")
+    key = _validate_key(text, f"api_key_file {path}")
     if not key:
-        raise SettingsError(f"api_key_file {path} is empty: write the key into it, or leave api_key_file out")
+        raise SettingsError(f"api_key_file {path} is empty: write the key into it, or remove api_key_file")
     return key
 
 
-def _checked(text: str, place: str) -> str:
+def _validate_key(text: str, place: str) -> str:
     key = text.strip()
     if not re.fullmatch(r"[!-~]*", key):
-        raise SettingsError(f"{place} holds something that can be no key: it is one line of letters, digits and signs")
+        raise SettingsError(f"{place} does not hold a key: a key is one line of ASCII characters without blanks")
     return key

@@ -1,16 +1,19 @@
-"""Foreign errors of a chat call, mapped to the tree of errors: the one table.
+"""Errors of a chat call, mapped to the package's own exceptions, and the wait an endpoint asks for.
 
-Messages name the host and the cure. What a server says is passed on only where it repeats neither the prompt nor a
-key. Every error says what its call may have cost: tokens that were perhaps computed and that nobody told are uncounted,
-and their price is unknown.
+Messages name the host and the remedy. They quote the server only if its words repeat neither the prompt nor a key.
+Every exception carries the usage of its call: if tokens may have been computed without a report, they are uncounted and
+their cost is unknown.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import ssl
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -26,11 +29,10 @@ from epicrisis.errors import (
     NetworkRefused,
     ReplyInvalid,
 )
-from epicrisis.models.chat.endpoints.retry_after import retry_after
-from epicrisis.models.chat.estimates import UNTOLD
+from epicrisis.models.chat.token_estimates import UNKNOWN_USAGE
 
-FAILED = Usage(calls=1, failed_calls=1)
-"""A call that surely was not worked on."""
+FAILED_CALL = Usage(calls=1, failed_calls=1)
+"""The usage of a call that the endpoint certainly did not process."""
 
 _OVERFLOW_CODES = ("exceed_context_size_error", "context_length_exceeded")
 _OVERFLOW_WORDS = re.compile(
@@ -40,44 +42,45 @@ _OVERFLOW_WORDS = re.compile(
 )
 _FILTER_CODES = ("content_filter", "content_policy_violation", "ResponsibleAIPolicyViolation")
 _GATEWAY_TIMEOUTS = (408, 504, 524)
-"""Somebody between us and the model gave up; the model perhaps did not."""
+"""A gateway gave up; the model behind it may still be working."""
 
-_NOT_THERE = (501, 505)
-"""Above 500, and yet asking again changes nothing."""
+_PERMANENT_SERVER_ERRORS = (501, 505)
+"""Status codes of 500 and above that a second try does not change."""
 
-_QUOTED = 200
-"""Characters of a server's words that are passed on at most."""
+_MAX_QUOTE = 200
+"""Characters of a server's message that are quoted."""
 
-_ECHO = 16
-"""A server's words that share this many characters with the prompt are not passed on."""
+_ECHO_LENGTH = 16
+"""A server's message is not quoted if it shares this many characters with a secret."""
+
+_MAX_MESSAGE = 10_000
+"""Characters of a server's message that are read. Its subject is in the first of them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """What a server says of a call that it does not answer. `status` is None where nobody says it."""
+class ErrorResponse:
+    """A server's refusal of a call. `status` is None if neither the response nor its body has one."""
 
     status: int | None
     body: Mapping[str, Any]
-    """The error's own object, where there is one."""
-    said: str
+    """The error object of the response, or an empty mapping."""
+    message: str
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-_LONGEST_SAID = 10_000
-"""Characters of an error's message that are looked at: it says what it is about in the first."""
-
-
-class ErrorWithin(ValueError):
-    """An error where a reply, or an event of it, should be; not ours yet, as it may repeat what it was sent."""
+class ErrorInReply(ValueError):
+    """An error object in the place of a reply or of a stream's event. Its text may repeat the prompt."""
 
     def __init__(self, body: object) -> None:
         super().__init__("an error within a reply")
         self.body = body
 
 
-def foreign_errors() -> tuple[type[Exception], ...]:
-    """What a call over OpenAI's client may raise that is not of our tree: the client's, its transports', and those of
-    reading what came. A group comes from connecting to several addresses of a host."""
+def get_foreign_errors() -> tuple[type[Exception], ...]:
+    """Return the exceptions outside the package's own that a call may raise: the client's, its transports', parsing's.
+
+    A group is raised after failed connections to several addresses of a host.
+    """
     import aiohttp
     import httpx2
     import openai
@@ -94,107 +97,118 @@ def foreign_errors() -> tuple[type[Exception], ...]:
     )
 
 
-def refusal_of(error: Exception) -> Refusal | None:
-    """What the server says, where the error carries it."""
+def read_error_response(error: Exception) -> ErrorResponse | None:
+    """Return the server's refusal that the exception carries, if any."""
     import openai
 
-    if isinstance(error, ErrorWithin):
-        return refusal_in(error.body)
+    if isinstance(error, ErrorInReply):
+        return parse_error_body(error.body)
     if not isinstance(error, openai.APIError) or isinstance(error, openai.APIConnectionError):
         return None
+    refusal = parse_error_body(error.body, getattr(error, "status_code", None))
+    message = refusal.message
+    if not message and error.body is None:
+        message = error.message[:_MAX_MESSAGE]
     response = getattr(error, "response", None)
-    refusal = refusal_in(error.body, getattr(error, "status_code", None))
-    said = refusal.said or ("" if error.body is not None else error.message[:_LONGEST_SAID])
-    return Refusal(refusal.status, refusal.body, said, {} if response is None else response.headers)
+    headers = {} if response is None else response.headers
+    return ErrorResponse(refusal.status, refusal.body, message, headers)
 
 
-def refusal_in(body: object, status: int | None = None) -> Refusal:
-    """What the JSON of an error says, in the forms of OpenAI, vLLM, FastAPI (`detail`) and Google (a list of one)."""
+def parse_error_body(body: object, status: int | None = None) -> ErrorResponse:
+    """Parse the JSON of an error as OpenAI, vLLM, FastAPI (`detail`) or Google (a list of one object) writes it."""
     if isinstance(body, list) and body:
         body = body[0]
     if isinstance(body, dict) and isinstance(body.get("error"), dict):
         body = body["error"]
     if not isinstance(body, dict):
-        return Refusal(status, {}, body[:_LONGEST_SAID] if isinstance(body, str) else "")
-    said = body.get("message") or body.get("detail") or body.get("error") or ""
-    return Refusal(status or _number(body.get("code")), body, str(said)[:_LONGEST_SAID])
+        return ErrorResponse(status, {}, body[:_MAX_MESSAGE] if isinstance(body, str) else "")
+    message = body.get("message") or body.get("detail") or body.get("error") or ""
+    return ErrorResponse(status or _parse_number(body.get("code")), body, str(message)[:_MAX_MESSAGE])
 
 
-def chat_error(error: Exception, host: str, timeout: float | None, secrets: Sequence[str]) -> EpicrisisError:
-    """The error of the tree for one of openai's, of its transport, of JSON or of pydantic, with the usage of one call.
+def map_error(error: Exception, host: str, timeout: float | None, secrets: Sequence[str]) -> EpicrisisError:
+    """Return the package's exception for one of `get_foreign_errors`, with the usage of one call.
 
-    `secrets`: texts no message may repeat.
+    No message repeats one of `secrets`.
     """
     import aiohttp
     import openai
 
-    chain = list(causes(error))
-    if refused := next((cause for cause in chain if isinstance(cause, NetworkRefused)), None):
-        return refused
-    if (refusal := refusal_of(error)) is not None:
-        return refused_call(refusal, host, secrets, begun=not isinstance(error, openai.APIStatusError))
-    if any(isinstance(cause, ssl.SSLError) for cause in chain):
-        message = f"{host} cannot prove who it is (TLS): check the URL, or point SSL_CERT_FILE to its authority"
-        return EndpointRejected(message, usage=FAILED)
-    if any(isinstance(cause, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)) for cause in chain):
-        message = f"nothing answers at {host}: is the server running? name another with --model"
-        return EndpointUnreachable(message, usage=FAILED)
-    if any(isinstance(cause, TimeoutError) for cause in chain):
+    causes = list(walk_causes(error))
+
+    def is_caused_by(*kinds: type[BaseException]) -> bool:
+        return any(isinstance(cause, kinds) for cause in causes)
+
+    for cause in causes:
+        if isinstance(cause, NetworkRefused):
+            return cause
+    if (refusal := read_error_response(error)) is not None:
+        return map_error_response(refusal, host, secrets, partial=not isinstance(error, openai.APIStatusError))
+    if is_caused_by(ssl.SSLError):
+        message = f"{host} failed the TLS check: correct the URL, or set SSL_CERT_FILE to its certificate authority"
+        return EndpointRejected(message, usage=FAILED_CALL)
+    if is_caused_by(aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
+        message = f"nothing answers at {host}: start the server, or choose another endpoint with --model"
+        return EndpointUnreachable(message, usage=FAILED_CALL)
+    if is_caused_by(TimeoutError):
         within = f" in {timeout:g} s" if timeout else ""
         message = f"no answer from {host}{within}: is it overloaded? raise timeout_seconds"
-        return EndpointTimeout(message, usage=UNTOLD)
+        return EndpointTimeout(message, usage=UNKNOWN_USAGE)
     if isinstance(error, (openai.APIConnectionError, ExceptionGroup)):
-        return EndpointUnreachable(f"{host} broke off the connection: try again, or see its log", usage=UNTOLD)
+        message = f"{host} broke off the connection: try again, or see its log"
+        return EndpointUnreachable(message, usage=UNKNOWN_USAGE)
     if isinstance(error, openai.OpenAIError):
-        message = f"{host} cannot be asked: no credentials were found, set those of AWS, or api_key_file"
-        return EndpointRejected(message, usage=FAILED)
-    message = f"{host} answers with something that is no chat reply: is its URL right (does it end in /v1)?"
-    return ReplyInvalid(message, usage=UNTOLD)
+        message = f"no credentials were found for {host}: set those of AWS, or api_key_file"
+        return EndpointRejected(message, usage=FAILED_CALL)
+    message = f"{host} did not send a chat reply: is its URL right (does it end in /v1)?"
+    return ReplyInvalid(message, usage=UNKNOWN_USAGE)
 
 
-def refused_call(refusal: Refusal, host: str, secrets: Sequence[str], *, begun: bool = False) -> ChatError:
-    """By what the server says and its status. `begun`: it had begun to answer."""
-    error = _by_status(refusal, host, _quotable(refusal.said, secrets))
-    unsure = begun or refusal.status is None or refusal.status in _GATEWAY_TIMEOUTS
-    error.usage = UNTOLD if unsure else FAILED
+def map_error_response(
+    response: ErrorResponse, host: str, secrets: Sequence[str], *, partial: bool = False
+) -> ChatError:
+    """Return the exception for a server's refusal. `partial`: the server had already begun its reply."""
+    error = _map_status(response, host, _quote(response.message, secrets))
+    uncertain = partial or response.status is None or response.status in _GATEWAY_TIMEOUTS
+    error.usage = UNKNOWN_USAGE if uncertain else FAILED_CALL
     if isinstance(error, EndpointBusy):
-        error.retry_after = retry_after(refusal.headers, refusal.said, limited=refusal.status == 429)
+        error.retry_after = read_retry_after(response.headers, response.message, limited=response.status == 429)
     return error
 
 
-def _by_status(refusal: Refusal, host: str, reason: str) -> ChatError:
-    status = refusal.status
-    if is_overflow(refusal):
+def _map_status(response: ErrorResponse, host: str, reason: str) -> ChatError:
+    status = response.status
+    if is_overflow(response):
         return ContextOverflow(
-            f"the prompt, with room for its reply, does not fit the window of the model at {host}"
-            f"{_counts(refusal.body)}: use fewer documents (-k), smaller partitions, or a model with a larger window"
+            f"prompt and reply do not fit the context window of the model at {host}{_format_counts(response.body)}: "
+            "use fewer documents (-k), smaller partitions, or a model with a larger window"
         )
-    if _is_filtered(refusal.body):
-        return EndpointRejected(f"the content filter of {host} refuses the prompt: use another model, or reword it")
-    if refusal.body.get("code") == "insufficient_quota":
-        return EndpointRejected(f"the account at {host} has nothing left to spend ({status}): see its billing")
+    if _is_filtered(response.body):
+        return EndpointRejected(f"the content filter of {host} rejects the prompt: use another model, or reword it")
+    if response.body.get("code") == "insufficient_quota":
+        return EndpointRejected(f"the account at {host} has no credit left ({status}): check its billing")
     if status == 429:
-        return EndpointBusy(f"{host} takes no more calls for now (429){reason}: lower the concurrency or wait")
-    if status is None or (status >= 500 and status not in _NOT_THERE) or status == 408:
+        return EndpointBusy(f"{host} accepts no more calls for now (429){reason}: lower the concurrency or wait")
+    if status is None or (status >= 500 and status not in _PERMANENT_SERVER_ERRORS) or status == 408:
         return EndpointBusy(f"{host} failed ({status or 'within the reply'}){reason}: try again, or see its log")
     if status in (401, 403):
         return EndpointRejected(
-            f"{host} refuses the key ({status}): check the variable that api_key_env names, or api_key_file"
+            f"{host} rejects the key ({status}): check the variable that api_key_env names, or api_key_file"
         )
     if status == 404:
-        return EndpointRejected(f"{host} knows no such model or path (404){reason}: check the URL and the model's name")
+        return EndpointRejected(f"{host} has no such model or path (404){reason}: check the URL and the model's name")
     if status < 400:
-        return EndpointRejected(f"{host} sends calls on{_place(refusal.headers)} ({status}): name that address")
-    return EndpointRejected(f"{host} refuses the request ({status}){reason}: check the model's name and parameters")
+        return EndpointRejected(f"{host} redirects to {_read_location(response.headers)} ({status}): use that address")
+    return EndpointRejected(f"{host} rejects the request ({status}){reason}: check the model's name and parameters")
 
 
-def is_overflow(refusal: Refusal) -> bool:
-    """Whether the prompt is too long; parameters are often named in the same breath (`max_tokens` is too large)."""
-    if refusal.body.get("type") in _OVERFLOW_CODES or refusal.body.get("code") in _OVERFLOW_CODES:
+def is_overflow(response: ErrorResponse) -> bool:
+    """Return whether the prompt is too long. Such messages often name a parameter too (`max_tokens` is too large)."""
+    if response.body.get("type") in _OVERFLOW_CODES or response.body.get("code") in _OVERFLOW_CODES:
         return True
-    if refusal.status == 413:
+    if response.status == 413:
         return True
-    return refusal.status in (400, 422) and _OVERFLOW_WORDS.search(refusal.said) is not None
+    return response.status in (400, 422) and _OVERFLOW_WORDS.search(response.message) is not None
 
 
 def _is_filtered(body: Mapping[str, Any]) -> bool:
@@ -202,46 +216,139 @@ def _is_filtered(body: Mapping[str, Any]) -> bool:
     return body.get("code") in _FILTER_CODES or (isinstance(inner, dict) and inner.get("code") in _FILTER_CODES)
 
 
-def _counts(body: Mapping[str, Any]) -> str:
+def _format_counts(body: Mapping[str, Any]) -> str:
     prompt, window = body.get("n_prompt_tokens"), body.get("n_ctx")
-    return f" ({prompt} tokens, the window holds {window})" if _number(prompt) and _number(window) else ""
+    if not (_parse_number(prompt) and _parse_number(window)):
+        return ""
+    return f" ({prompt} tokens, the window holds {window})"
 
 
-def _place(headers: Mapping[str, str]) -> str:
+def _read_location(headers: Mapping[str, str]) -> str:
     try:
         parts = urlsplit(headers.get("location", ""))
-        return f" to {parts.scheme}://{parts.hostname}" if parts.hostname else " to another address"
+        return f"{parts.scheme}://{parts.hostname}" if parts.hostname else "another address"
     except ValueError:
-        return " to another address"
+        return "another address"
 
 
-def _number(value: object) -> int | None:
-    return int(value) if isinstance(value, (int, str)) and re.fullmatch(r"\d{1,9}", str(value), re.ASCII) else None
+def _parse_number(value: object) -> int | None:
+    if isinstance(value, (int, str)) and re.fullmatch(r"\d{1,9}", str(value), re.ASCII):
+        return int(value)
+    return None
 
 
-def _quotable(said: str, secrets: Sequence[str]) -> str:
-    """`: what the server says`, one line, or nothing where it is markup, escaped, or repeats a secret."""
-    # A secret may begin where the quotation ends.
-    line = " ".join(said.split())[: _QUOTED + _ECHO]
-    windows = [line[start : start + _ECHO] for start in range(max(1, len(line) - _ECHO + 1))]
-    echoes = any(
-        (4 <= len(secret) <= _ECHO and secret in line) or any(window in secret for window in windows)
-        for secret in (" ".join(secret.split()) for secret in secrets)
-    )
-    unreadable = "<" in line or "\\u" in line or not line.isprintable()
-    return "" if not line or unreadable or echoes else f": {line[:_QUOTED]}"
+def _quote(message: str, secrets: Sequence[str]) -> str:
+    """Return `: MESSAGE` on one line, or nothing if it is markup, escaped, or repeats a secret."""
+    # A secret may begin at the end of the quotation.
+    line = " ".join(message.split())[: _MAX_QUOTE + _ECHO_LENGTH]
+    if not line or "<" in line or "\\u" in line or not line.isprintable():
+        return ""
+    if any(_repeats(line, " ".join(secret.split())) for secret in secrets):
+        return ""
+    return f": {line[:_MAX_QUOTE]}"
 
 
-def causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and all that caused it, groups opened: the guard's refusal comes wrapped in the client's errors."""
-    seen: set[int] = set()
-    waiting: list[BaseException | None] = [error]
-    while waiting:
-        cause = waiting.pop()
-        if cause is None or id(cause) in seen:
+def _repeats(line: str, secret: str) -> bool:
+    if 4 <= len(secret) <= _ECHO_LENGTH and secret in line:
+        return True
+    starts = range(max(1, len(line) - _ECHO_LENGTH + 1))
+    return any(line[start : start + _ECHO_LENGTH] in secret for start in starts)
+
+
+def walk_causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield the exception, its causes and contexts, and the members of groups.
+
+    The client wraps a connection refused under --local-only in its own errors.
+    """
+    visited: set[int] = set()
+    queue: list[BaseException | None] = [error]
+    while queue:
+        cause = queue.pop()
+        if cause is None or id(cause) in visited:
             continue
-        seen.add(id(cause))
+        visited.add(id(cause))
         yield cause
-        waiting += [cause.__cause__, cause.__context__]
+        queue += [cause.__cause__, cause.__context__]
         if isinstance(cause, BaseExceptionGroup):
-            waiting += cause.exceptions
+            queue += cause.exceptions
+
+
+_NUMBER = r"\d{1,400}+(?:\.\d{1,400}+)?"
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION_PART = re.compile(
+    rf"(?<![\d.])({_NUMBER})\s*+(ms|milliseconds?|s|seconds?|secs?|m|minutes?|mins?|h|hours?|d|days?)(?![a-z])", re.I
+)
+_RETRY_HINT = re.compile(rf"\b(?:again|retry)\s++(?:in|after)\s++((?:{_NUMBER}\s*+[a-z]++[\s,]*+)++)", re.IGNORECASE)
+_RATE_LIMITS = (
+    ("x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"),
+    ("x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"),
+)
+
+
+def read_retry_after(headers: Mapping[str, str], message: str = "", *, limited: bool = True) -> float | None:
+    """Return the seconds to wait by the headers and message of a refusal, or None. There is no upper limit.
+
+    Header names are case-insensitive if the mapping is. The first readable of these counts: `retry-after-ms`;
+    `retry-after` in seconds, or as a date (0 if it is past); "try again in 1.2s" in the message; for a `limited` call,
+    the reset of the exhausted rate limit, else the earliest reset. Nonsense and negative numbers are ignored.
+    """
+    retry_after = headers.get("retry-after", "")
+    waits = [
+        _parse_scaled(headers.get("retry-after-ms", ""), 0.001),
+        _parse_scaled(retry_after, 1.0),
+        _parse_date(retry_after, headers.get("date", "")),
+    ]
+    if hint := _RETRY_HINT.search(message):
+        waits.append(_sum_parts(_DURATION_PART.findall(hint[1])))
+    if limited:
+        # Endpoints send these headers with every reply, failures included.
+        waits.append(_read_reset(headers))
+    return next((wait for wait in waits if wait is not None), None)
+
+
+def _parse_scaled(text: str, unit: float) -> float | None:
+    return _finite(float(text.strip()) * unit) if re.fullmatch(_NUMBER, text.strip(), re.ASCII) else None
+
+
+def _parse_date(text: str, now: str) -> float | None:
+    """Return the seconds until a date by the server's clock, if `now` tells its time, else by this machine's."""
+    try:
+        end = parsedate_to_datetime(text).timestamp()
+    except (TypeError, ValueError, OverflowError):
+        return None
+    try:
+        start = parsedate_to_datetime(now).timestamp()
+    except (TypeError, ValueError, OverflowError):
+        start = time.time()
+    return max(0.0, end - start)
+
+
+def _read_reset(headers: Mapping[str, str]) -> float | None:
+    resets, exhausted = [], []
+    for remaining_header, reset_header in _RATE_LIMITS:
+        seconds = _parse_duration(headers.get(reset_header, ""))
+        if seconds is None:
+            continue
+        resets.append(seconds)
+        if headers.get(remaining_header, "").strip() == "0":
+            exhausted.append(seconds)
+    return max(exhausted) if exhausted else min(resets, default=None)
+
+
+def _parse_duration(text: str) -> float | None:
+    """Parse `6m0s`, `120ms`, or a number of seconds."""
+    if re.fullmatch(rf"(?:{_NUMBER}(?:ms|[smhd]))+", text.strip(), re.ASCII):
+        return _sum_parts(_DURATION_PART.findall(text))
+    return _parse_scaled(text, 1.0)
+
+
+def _sum_parts(parts: Iterable[tuple[str, str]]) -> float | None:
+    amounts = []
+    for number, word in parts:
+        unit = "ms" if word.lower().startswith(("ms", "milli")) else word[0].lower()
+        amounts.append(float(number) * _UNITS[unit])
+    return _finite(sum(amounts)) if amounts else None
+
+
+def _finite(seconds: float) -> float | None:
+    return seconds if math.isfinite(seconds) else None

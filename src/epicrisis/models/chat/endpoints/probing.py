@@ -1,7 +1,7 @@
-"""What an endpoint tells of itself: its models, its window, and how many tokens a prompt has.
+"""Questions to an endpoint about itself: its models, its context window, and the tokens of a prompt.
 
-OpenAI has a path for the first alone; llama.cpp and vLLM have others of their own. Whatever is asked for in vain is not
-there; whatever fails in a way that may pass raises, until it has failed too often in a row. Knows no client.
+OpenAI defines a path for the list of models only; llama.cpp and vLLM have others. A path that the endpoint refuses does
+not exist there. A failure that may pass raises, until it has happened too often in a row.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from epicrisis.errors import (
     ContextOverflow,
@@ -20,26 +20,80 @@ from epicrisis.errors import (
     EndpointUnreachable,
     ReplyInvalid,
 )
-from epicrisis.models.chat.endpoints import wire
-from epicrisis.models.chat.estimates import likely_prompt_tokens
+from epicrisis.models.chat.endpoints.reply import CleanText
+from epicrisis.models.chat.endpoints.request import build_messages
+from epicrisis.models.chat.token_estimates import estimate_prompt_tokens
 from epicrisis.protocols import Message
 
 T = TypeVar("T", bound=BaseModel)
 
 Fetch: TypeAlias = Callable[[str, Mapping[str, Any] | None], Awaitable[object]]
-"""JSON from a path, by GET, or by POST where there is a body. Raises ChatError."""
+"""Returns the JSON at a path: by POST if there is a body, else by GET. Raises ChatError."""
 
-Counter: TypeAlias = Literal["llama.cpp", "vllm", "estimate"]
+TokenCounter: TypeAlias = Literal["llama.cpp", "vllm", "estimate"]
 
 PATIENCE = 5
-"""What fails as often in a row, in ways that may pass, counts as not there."""
+"""A path that fails so often in a row, in ways that may pass, is treated as missing."""
 
-_PASSING = (EndpointBusy, EndpointTimeout, EndpointUnreachable)
+_TRANSIENT = (EndpointBusy, EndpointTimeout, EndpointUnreachable)
+
+
+class ModelMeta(BaseModel):
+    """llama.cpp's additions to the list of models."""
+
+    n_ctx: int | None = None
+
+
+class ListedModel(BaseModel):
+    """An entry of `/v1/models`; `max_model_len` is vLLM's."""
+
+    id: CleanText
+    max_model_len: int | None = None
+    meta: ModelMeta | None = None
+
+
+class ModelList(BaseModel):
+    """The reply of `/v1/models`."""
+
+    data: list[ListedModel] = Field(default_factory=list)
+
+
+class GenerationSettings(BaseModel):
+    """llama.cpp's default_generation_settings; the window is that of one slot."""
+
+    n_ctx: int | None = None
+
+
+class ServerProperties(BaseModel):
+    """The reply of llama.cpp's `/props`."""
+
+    default_generation_settings: GenerationSettings
+
+
+class TemplateReply(BaseModel):
+    """The reply of llama.cpp's `/apply-template`."""
+
+    prompt: str
+
+
+class TokenizeReply(BaseModel):
+    """The reply of llama.cpp's `/tokenize`."""
+
+    tokens: list[int]
+
+
+class TokenCountReply(BaseModel):
+    """The reply of vLLM's `/tokenize`."""
+
+    count: int
 
 
 class EndpointProbe:
-    """Asks each question once and remembers the answer; of many who want to know at once one asks, under `lock`, which
-    is the running loop's. `context_tokens`: the window where the endpoint does not tell, and a limit where it does."""
+    """Asks an endpoint about itself, each question once, and remembers the answers.
+
+    Concurrent callers wait under `lock`, which belongs to the running loop, while one of them asks. `context_tokens` is
+    the window if the endpoint does not report one, and an upper limit if it does.
+    """
 
     def __init__(self, root: str, fetch: Fetch, lock: Callable[[], asyncio.Lock], context_tokens: int | None) -> None:
         self._root = root
@@ -47,95 +101,97 @@ class EndpointProbe:
         self._lock = lock
         self._limit = context_tokens
         self._failures: dict[str, int] = {}
-        self._models: wire.ModelList | None = None
-        self._told_window: tuple[int | None] | None = None
-        self._counter: Counter | None = None
+        self._models: ModelList | None = None
+        self._reported_window: tuple[int | None] | None = None
+        """A tuple once the endpoint was asked; None within it if the endpoint does not report a window."""
+        self._counter: TokenCounter | None = None
 
-    async def first_model(self) -> str | None:
-        """The first the endpoint lists. Raises ChatError: a name is needed."""
+    async def get_first_model(self) -> str | None:
+        """Return the first model the endpoint lists. Raise ChatError if the list cannot be fetched."""
         async with self._lock():
             if self._models is None or not self._models.data:
-                listed = await self._fetch("/models", None)
+                listing = await self._fetch("/models", None)
                 try:
-                    self._models = wire.ModelList.model_validate(listed)
+                    self._models = ModelList.model_validate(listing)
                 except ValidationError:
                     return None
         return self._models.data[0].id if self._models.data else None
 
-    async def window(self, model: str) -> int | None:
-        """In tokens; `None` where nobody says."""
+    async def get_window(self, model: str) -> int | None:
+        """Return the context window in tokens, or None if it is unknown."""
         async with self._lock():
-            if self._told_window is None:
-                self._told_window = (await self._ask_window(model),)
-        windows = (self._limit, self._told_window[0])
+            if self._reported_window is None:
+                self._reported_window = (await self._ask_window(model),)
+        windows = (self._limit, self._reported_window[0])
         return min((window for window in windows if window), default=None)
 
-    async def counter(self, model: str) -> Counter:
-        """Who counts tokens."""
+    async def get_counter(self, model: str) -> TokenCounter:
+        """Return how the tokens of this model are counted."""
         if self._counter is None:
             async with self._lock():
                 self._counter = self._counter or await self._ask_counter(model)
         return self._counter
 
     async def count(self, model: str, messages: Sequence[Message]) -> tuple[int, bool]:
-        """Prompt tokens of these messages, template included, and whether the model's own tokenizer says so."""
-        match await self.counter(model):
+        """Return the prompt tokens of the messages, template included, and whether the number is exact."""
+        match await self.get_counter(model):
             case "llama.cpp":
-                count = await self._llama_cpp(messages)
+                count = await self._count_with_llama_cpp(messages)
             case "vllm":
-                count = await self._vllm(model, messages)
+                count = await self._count_with_vllm(model, messages)
             case _:
                 count = None
-        return (likely_prompt_tokens(messages), False) if count is None else (count, True)
+        return (estimate_prompt_tokens(messages), False) if count is None else (count, True)
 
     async def count_text(self, model: str, text: str) -> int | None:
-        """Tokens of a text without a template; `None` where nobody counts them."""
+        """Return the tokens of a text without a template, or None if the endpoint does not count them."""
         if not text:
             return 0
-        match await self.counter(model):
+        match await self.get_counter(model):
             case "llama.cpp":
-                tokens = await self._ask(f"{self._root}/tokenize", wire.TokenizeReply, {"content": text})
+                tokens = await self._ask(f"{self._root}/tokenize", TokenizeReply, {"content": text})
                 return None if tokens is None else len(tokens.tokens)
             case "vllm":
                 body = {"model": model, "prompt": text, "add_special_tokens": False}
-                told = await self._ask(f"{self._root}/tokenize", wire.TokenCountReply, body)
-                return None if told is None else told.count
+                reply = await self._ask(f"{self._root}/tokenize", TokenCountReply, body)
+                return None if reply is None else reply.count
         return None
 
     async def _ask_window(self, model: str) -> int | None:
-        props = await self._ask(f"{self._root}/props", wire.Props)
-        if props is not None and props.default_generation_settings.n_ctx:
-            return props.default_generation_settings.n_ctx
-        listed = self._models or await self._ask("/models", wire.ModelList)
-        for entry in listed.data if listed else ():
+        properties = await self._ask(f"{self._root}/props", ServerProperties)
+        if properties is not None and properties.default_generation_settings.n_ctx:
+            return properties.default_generation_settings.n_ctx
+        listing = self._models or await self._ask("/models", ModelList)
+        for entry in listing.data if listing else ():
             if entry.id == model:
                 return entry.max_model_len or (entry.meta and entry.meta.n_ctx) or None
         return None
 
-    async def _ask_counter(self, model: str) -> Counter:
+    async def _ask_counter(self, model: str) -> TokenCounter:
         letter = [Message("user", "a")]
-        if await self._llama_cpp(letter) is not None:
+        if await self._count_with_llama_cpp(letter) is not None:
             return "llama.cpp"
-        return "estimate" if await self._vllm(model, letter) is None else "vllm"
+        return "estimate" if await self._count_with_vllm(model, letter) is None else "vllm"
 
-    async def _llama_cpp(self, messages: Sequence[Message]) -> int | None:
-        template = await self._ask(f"{self._root}/apply-template", wire.Template, {"messages": plain(messages)})
+    async def _count_with_llama_cpp(self, messages: Sequence[Message]) -> int | None:
+        body: dict[str, Any] = {"messages": build_messages(messages)}
+        template = await self._ask(f"{self._root}/apply-template", TemplateReply, body)
         if template is None:
             return None
         body = {"content": template.prompt, "add_special": True, "parse_special": True}
-        tokens = await self._ask(f"{self._root}/tokenize", wire.TokenizeReply, body)
+        tokens = await self._ask(f"{self._root}/tokenize", TokenizeReply, body)
         return None if tokens is None else len(tokens.tokens)
 
-    async def _vllm(self, model: str, messages: Sequence[Message]) -> int | None:
-        body = {"model": model, "messages": plain(messages), "add_generation_prompt": True}
-        count = await self._ask(f"{self._root}/tokenize", wire.TokenCountReply, body)
-        return None if count is None else count.count
+    async def _count_with_vllm(self, model: str, messages: Sequence[Message]) -> int | None:
+        body = {"model": model, "messages": build_messages(messages), "add_generation_prompt": True}
+        reply = await self._ask(f"{self._root}/tokenize", TokenCountReply, body)
+        return None if reply is None else reply.count
 
     async def _ask(self, path: str, shape: type[T], body: Mapping[str, Any] | None = None) -> T | None:
-        """`None` where the endpoint does not have it: it refuses, or answers in another shape."""
+        """Return the endpoint's answer, or None if it refuses the path or answers in another shape."""
         try:
             answer = shape.model_validate(await self._fetch(path, body))
-        except _PASSING:
+        except _TRANSIENT:
             self._failures[path] = self._failures.get(path, 0) + 1
             if self._failures[path] < PATIENCE:
                 raise
@@ -144,8 +200,3 @@ class EndpointProbe:
             answer = None
         self._failures.pop(path, None)
         return answer
-
-
-def plain(messages: Sequence[Message]) -> list[dict[str, str]]:
-    """As the wire has them."""
-    return [{"role": message.role, "content": message.content} for message in messages]

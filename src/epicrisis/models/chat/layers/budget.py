@@ -1,7 +1,7 @@
-"""What a run may spend: tokens, dollars, wall time. All models of a run share one budget.
+"""The budget of a run in tokens, dollars and wall time, shared by all its models, and the layers that enforce it.
 
-What a call may cost at most is reserved before it is made and put right by what it did cost, so that a run stops before
-it is overspent, whatever is in flight. Knows no price list: a price is a function.
+A call reserves the most it may cost before it starts, and pays what it did cost afterwards. So a run stops before it is
+overspent, however many calls are in flight.
 """
 
 from __future__ import annotations
@@ -15,25 +15,30 @@ from dataclasses import dataclass
 
 from epicrisis.answers import Usage
 from epicrisis.errors import BudgetExceeded, EpicrisisError, SettingsError
-from epicrisis.models.chat.estimates import UNTOLD, most_prompt_tokens, most_reply_tokens, used_tokens
 from epicrisis.models.chat.layers.layer import Layer
-from epicrisis.protocols import ChatModel, ChatReply, ChatRequest, OnDelta
+from epicrisis.models.chat.token_estimates import (
+    UNKNOWN_USAGE,
+    compute_max_prompt_tokens,
+    compute_max_reply_tokens,
+    count_used_tokens,
+)
+from epicrisis.protocols import ChatModel, ChatReply, ChatRequest, DeltaCallback
 from epicrisis.settings import BudgetSettings
 
-GO_ON = "what is answered is kept, and the same command goes on from there"
+RESUME_HINT = "the answers so far are kept, and the same command continues from there"
 
 _BILLION = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """Tokens and dollars. Dollars as whole billionths, rounded up: sums of them are exact."""
+    """Tokens and dollars. Dollars are whole billionths, rounded up, so that sums are exact."""
 
     tokens: int = 0
     billionths: int = 0
 
     @classmethod
-    def of(cls, tokens: int, usd: float) -> Amount:
+    def from_usd(cls, tokens: int, usd: float) -> Amount:
         return cls(tokens, math.ceil(usd * _BILLION))
 
     @property
@@ -48,7 +53,7 @@ class Amount:
 
 
 class Budget:
-    """One run's. The time starts when it is made. Use by `BudgetedModel` and `TimedModel`."""
+    """The budget of one run. Its time starts when it is created. Used by `BudgetedModel` and `TimedModel`."""
 
     def __init__(self, settings: BudgetSettings, clock: Callable[[], float] = time.monotonic) -> None:
         self.settings = settings
@@ -56,66 +61,69 @@ class Budget:
         self._reserved = Amount()
         self._changed = asyncio.Event()
         self._clock = clock
-        self._ends = math.inf if settings.minutes is None else clock() + 60 * settings.minutes
+        self._end = math.inf if settings.minutes is None else clock() + 60 * settings.minutes
 
-    def has_room(self, most: Amount) -> bool:
-        """Whether a call that costs `most` fits beside all that is spent and reserved."""
-        return self._exceeded(self.spent + self._reserved + most) is None
+    def has_room(self, maximum: Amount) -> bool:
+        """Return whether a call that costs at most `maximum` fits, in addition to all that is spent or reserved."""
+        return self._explain_excess(self.spent + self._reserved + maximum) is None
 
-    async def reserve(self, most: Amount) -> None:
-        """Takes `most` off what is left. Where it fits only if calls in flight cost less than they may, waits for them.
+    async def reserve(self, maximum: Amount) -> None:
+        """Reserve `maximum`. Wait for calls in flight if it fits only when they cost less than they reserved.
 
-        Raises BudgetExceeded where it does not fit whatever they cost.
+        Raise BudgetExceeded if it cannot fit.
         """
-        while not self.has_room(most):
-            if (reason := self._exceeded(self.spent + most)) is not None:
+        while not self.has_room(maximum):
+            if (reason := self._explain_excess(self.spent + maximum)) is not None:
                 raise BudgetExceeded(reason)
             await self._changed.wait()
-        self._reserved += most
+        self._reserved += maximum
 
-    def settle(self, most: Amount, spent: Amount) -> None:
-        """The end of a call for which `most` was reserved. Whoever waits looks again."""
-        self._reserved -= most
-        self.spent += spent
+    def settle(self, maximum: Amount, cost: Amount) -> None:
+        """Replace a call's reservation by its cost, and wake the calls waiting in `reserve`."""
+        self._reserved -= maximum
+        self.spent += cost
         self._changed.set()
         self._changed = asyncio.Event()
 
     @asynccontextmanager
-    async def in_time(self) -> AsyncIterator[None]:
-        """Ends what runs within when the time is over; raises BudgetExceeded then, and where it is over already."""
-        left = self._ends - self._clock()
+    async def limit_time(self) -> AsyncIterator[None]:
+        """Cancel the body when the run's time is over. Raise BudgetExceeded then, or at once if it is over already."""
+        remaining = self._end - self._clock()
         minutes = f"the {self.settings.minutes:g} minutes of this run are over" if self.settings.minutes else ""
-        cure = f"give --budget-minutes more; {GO_ON}"
-        if left <= 0:
-            raise BudgetExceeded(f"{minutes}: {cure}")
+        remedy = f"raise --budget-minutes; {RESUME_HINT}"
+        if remaining <= 0:
+            raise BudgetExceeded(f"{minutes}: {remedy}")
         try:
-            async with asyncio.timeout(None if math.isinf(left) else left) as limit:
+            async with asyncio.timeout(None if math.isinf(remaining) else remaining) as limit:
                 yield
         except TimeoutError:
             if not limit.expired():
                 raise
-            raise BudgetExceeded(f"{minutes}, and a call was ended: {cure}", usage=UNTOLD) from None
+            message = f"{minutes}, and a call was cancelled: {remedy}"
+            raise BudgetExceeded(message, usage=UNKNOWN_USAGE) from None
 
-    def _exceeded(self, total: Amount) -> str | None:
-        """Which limit this would go beyond, and what to do."""
+    def _explain_excess(self, total: Amount) -> str | None:
+        """Return the limit that this total exceeds, with a remedy, or None."""
         tokens, usd = self.settings.tokens, self.settings.usd
         if tokens is not None and total.tokens > tokens:
-            said = f"{self.spent.tokens:,} of {tokens:,} tokens are spent, and the next call may need"
-            more = f"{total.tokens - self.spent.tokens:,}"
-            return f"{said} {more}: give --budget-tokens more; {GO_ON}"
+            return (
+                f"{self.spent.tokens:,} of {tokens:,} tokens are spent, and the next call may need "
+                f"{total.tokens - self.spent.tokens:,}: raise --budget-tokens; {RESUME_HINT}"
+            )
         if usd is not None and total.billionths > math.floor(usd * _BILLION):
-            said = f"${self.spent.usd:.4f} of ${usd:g} is spent, and the next call may cost"
-            more = f"${(total - self.spent).usd:.4f}"
-            return f"{said} {more}: give --budget-usd more; {GO_ON}"
+            return (
+                f"${self.spent.usd:.4f} of ${usd:g} is spent, and the next call may cost "
+                f"${(total - self.spent).usd:.4f}: raise --budget-usd; {RESUME_HINT}"
+            )
         return None
 
 
 class BudgetedModel(Layer):
-    """Wraps a ChatModel; each call reserves the most it may cost and pays what it did cost.
+    """Reserves the most each call may cost, and pays its cost.
 
-    A call of which nobody told the tokens or the cost, and one that was cancelled, has spent what it had reserved. An
-    endpoint that gives more than was asked for can still overspend, by that. With a budget in dollars an unknown price
-    raises SettingsError before the call; `price` gives the dollars of a usage.
+    A call of unknown tokens or cost, or a cancelled call, costs all it reserved. An endpoint that exceeds the requested
+    reply can still overspend by that much. With a budget in dollars, an unknown price raises SettingsError before the
+    first call. `price` returns the dollars of a usage.
     """
 
     def __init__(self, inner: ChatModel, budget: Budget, price: Callable[[Usage], float | None]) -> None:
@@ -124,49 +132,49 @@ class BudgetedModel(Layer):
         self._price = price
         if budget.settings.usd is not None and price(Usage(prompt_tokens=1, completion_tokens=1)) is None:
             raise SettingsError(
-                f"nobody knows the price of {self.name}, so a budget in dollars cannot be kept: state it in the "
-                "settings (price = {input = ..., output = ...}, for a million tokens), or give --budget-tokens instead"
+                f"the price of {self.name} is unknown, so a budget in dollars cannot be enforced: set it in the "
+                "settings (price = {input = ..., output = ...}, per million tokens), or use --budget-tokens instead"
             )
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
-        most = await self._most(request)
-        await self._budget.reserve(most)
-        spent = most
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
+        maximum = await self._compute_maximum(request)
+        await self._budget.reserve(maximum)
+        cost = maximum
         try:
             reply = await self._inner.complete(request, on_delta)
-            spent = _spent(reply.usage, most)
+            cost = _compute_cost(reply.usage, maximum)
         except EpicrisisError as error:
-            spent = _spent(error.usage, most)
+            cost = _compute_cost(error.usage, maximum)
             raise
         finally:
-            self._budget.settle(most, spent)
+            self._budget.settle(maximum, cost)
         return reply
 
-    async def _most(self, request: ChatRequest) -> Amount:
-        """The model's own tokenizer is asked only where the bound from the text's bytes does not fit."""
-        most = self._amount(request, most_prompt_tokens(request))
-        if self._budget.has_room(most) or not (await self._inner.capabilities()).exact_token_counts:
-            return most
-        return self._amount(request, await self._inner.count_tokens(request.messages))
+    async def _compute_maximum(self, request: ChatRequest) -> Amount:
+        """Return the most the call may cost. The tokenizer is asked only if the bound by bytes does not fit."""
+        maximum = self._price_tokens(request, compute_max_prompt_tokens(request))
+        if self._budget.has_room(maximum) or not (await self._inner.capabilities()).exact_token_counts:
+            return maximum
+        return self._price_tokens(request, await self._inner.count_tokens(request.messages))
 
-    def _amount(self, request: ChatRequest, prompt_tokens: int) -> Amount:
-        reply_tokens = most_reply_tokens(request)
+    def _price_tokens(self, request: ChatRequest, prompt_tokens: int) -> Amount:
+        reply_tokens = compute_max_reply_tokens(request)
         usd = self._price(Usage(prompt_tokens=prompt_tokens, completion_tokens=reply_tokens))
-        return Amount.of(prompt_tokens + reply_tokens, usd or 0.0)
+        return Amount.from_usd(prompt_tokens + reply_tokens, usd or 0.0)
 
 
 class TimedModel(Layer):
-    """Wraps a ChatModel; no call starts after the run's time, and what waits or runs then is ended."""
+    """Starts no call after the run's time is over, and cancels those that wait or run then."""
 
     def __init__(self, inner: ChatModel, budget: Budget) -> None:
         super().__init__(inner)
         self._budget = budget
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
-        async with self._budget.in_time():
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
+        async with self._budget.limit_time():
             return await self._inner.complete(request, on_delta)
 
 
-def _spent(usage: Usage, most: Amount) -> Amount:
-    tokens = used_tokens(usage, most.tokens)
-    return Amount(tokens, most.billionths) if usage.cost is None else Amount.of(tokens, usage.cost)
+def _compute_cost(usage: Usage, maximum: Amount) -> Amount:
+    tokens = count_used_tokens(usage, maximum.tokens)
+    return Amount(tokens, maximum.billionths) if usage.cost is None else Amount.from_usd(tokens, usage.cost)

@@ -1,22 +1,24 @@
-"""Replies of chat models on disk: one SQLite file, shared by all processes that use it.
+"""The cache of replies: one SQLite file, shared by all processes that use it, and the layer that answers from it.
 
-A row is a reply under 32 bytes that stand for all that decides it. Knows nothing of what those are made of. Why it lies
-on disk as it does: docs/design/chat.md.
+A row is a reply under a 32-byte hash of all that decides it: the model's fingerprint and every field of the request.
+`docs/design/chat.md` gives the reasons for the file's settings.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import hashlib
+import json
 import os
 import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -24,124 +26,255 @@ from typing import Any, TypeAlias, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from epicrisis.errors import EpicrisisError, InputError, StorageError
+from epicrisis.answers import Usage
+from epicrisis.errors import EpicrisisError, InputError, NotCached, StorageError
+from epicrisis.models.chat.layers.layer import Layer
 from epicrisis.privacy import open_private
-from epicrisis.protocols import ChatReply
+from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, DeltaCallback, Message
 
 T = TypeVar("T")
 
+KEY_VERSION = 1
+"""The version of the keys' meaning. Another version ignores all stored replies."""
 APPLICATION_ID = 0x45504943
 FORMAT = 1
 BUSY_SECONDS = 30.0
-"""How long one process waits for another's write."""
+"""How long a process waits for another one's write."""
 
 _TABLES = (
     "CREATE TABLE replies(key BLOB PRIMARY KEY, reply TEXT NOT NULL, created TEXT NOT NULL)",
     "CREATE TABLE told(key BLOB PRIMARY KEY, value TEXT NOT NULL)",
 )
-_KEEP_REPLY = "INSERT OR IGNORE INTO replies VALUES (?, ?, ?)"
-_KEEP_TOLD = "INSERT OR REPLACE INTO told VALUES (?, ?)"
+_INSERT_REPLY = "INSERT OR IGNORE INTO replies VALUES (?, ?, ?)"
+_INSERT_FACT = "INSERT OR REPLACE INTO told VALUES (?, ?)"
 
 _Write: TypeAlias = tuple[str, tuple[bytes | str, ...], "Future[None]"]
 
 
+@dataclass(slots=True)
+class _Flight:
+    """A call in progress, and the number of callers that make or await it."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    reply: ChatReply | None = None
+    callers: int = 0
+
+
+class CachedModel(Layer):
+    """Answers completions, token counts and capabilities from the cache if it has them.
+
+    A cached reply costs nothing: its usage says `replayed_calls=1` and its former cost as `replayed_tokens`. It streams
+    as one piece. Failures are not cached. Simultaneous equal requests are sent once; the later callers receive the
+    first one's reply, or send the request again if it failed or was cancelled. A reply that cannot be stored is
+    returned with a note.
+
+    If the cache only replays, nothing is sent, and a missing reply raises NotCached. The inner model's fingerprint is
+    still needed; no contact is made for it if the endpoint's address names the model.
+    """
+
+    def __init__(self, inner: ChatModel, cache: ReplyCache) -> None:
+        super().__init__(inner)
+        self._cache = cache
+        self._fingerprint: str | None = None
+        self._flights: dict[bytes, _Flight] = {}
+
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
+        key = compute_reply_key(await self.fingerprint(), request)
+        reply = self._cache.get(key)
+        if reply is None and not self._cache.replay:
+            async with self._enter_flight(key) as flight:
+                if flight.reply is None:
+                    flight.reply = await self._inner.complete(request, on_delta)
+                    return await self._store(key, flight.reply)
+                reply = flight.reply
+        if reply is None:
+            raise self._make_not_cached_error("reply to this request")
+        if on_delta is not None and reply.text:
+            on_delta(reply.text)
+        tokens = reply.usage.prompt_tokens + reply.usage.completion_tokens
+        return replace(reply, usage=Usage(replayed_calls=1, replayed_tokens=tokens))
+
+    async def count_tokens(self, messages: Sequence[Message]) -> int:
+        key = _hash_parts("tokens", await self.fingerprint(), tuple(messages))
+        if (count := self._cache.get_fact(key, int)) is not None:
+            return count
+        if self._cache.replay:
+            raise self._make_not_cached_error("count of these tokens")
+        count = await self._inner.count_tokens(messages)
+        self._cache.put_fact(key, count)
+        return count
+
+    async def capabilities(self) -> Capabilities:
+        """Return the model's current capabilities; when replaying, the last ones stored."""
+        key = _hash_parts("capabilities", await self.fingerprint())
+        stored = self._cache.get_fact(key, Capabilities)
+        if self._cache.replay:
+            if stored is None:
+                raise self._make_not_cached_error("capabilities")
+            return stored
+        current = await self._inner.capabilities()
+        if current != stored:
+            self._cache.put_fact(key, current)
+        return current
+
+    async def fingerprint(self) -> str:
+        """Return the fingerprint, asked for once: a cached reply must not wait for a place at the endpoint."""
+        if self._fingerprint is None:
+            self._fingerprint = await self._inner.fingerprint()
+        return self._fingerprint
+
+    @asynccontextmanager
+    async def _enter_flight(self, key: bytes) -> AsyncIterator[_Flight]:
+        """Admit one caller at a time for each key, in order."""
+        flight = self._flights.setdefault(key, _Flight())
+        flight.callers += 1
+        try:
+            async with flight.lock:
+                yield flight
+        finally:
+            flight.callers -= 1
+            if not flight.callers:
+                del self._flights[key]
+
+    async def _store(self, key: bytes, reply: ChatReply) -> ChatReply:
+        try:
+            await self._cache.put(key, reply)
+        except (StorageError, InputError) as error:
+            return replace(reply, notes=(*reply.notes, f"this reply was not cached: {error}"))
+        return reply
+
+    def _make_not_cached_error(self, subject: str) -> NotCached:
+        return NotCached(
+            f"{self._cache.path} has no {subject} by {self.name}: run the same command once with --cache on"
+        )
+
+
+def compute_reply_key(fingerprint: str, request: ChatRequest) -> bytes:
+    """Compute the 32-byte key of a request: equal for requests with the same reply, else different.
+
+    Numbers are equal by value, and mappings in any order, except for the schema: models write the fields of a reply in
+    the schema's order.
+    """
+    values = _get_fields(request)
+    if request.schema is not None:
+        values["schema"] = json.dumps(_to_key_json(request.schema))
+    return _hash_parts("reply", fingerprint, values)
+
+
+def _hash_parts(*parts: Any) -> bytes:
+    text = json.dumps([KEY_VERSION, *_to_key_json(parts)], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode("ascii")).digest()
+
+
+def _to_key_json(value: Any) -> Any:
+    """Return the value as JSON data, whole floats as integers."""
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value
+    if is_dataclass(value):
+        value = _get_fields(value)
+    if isinstance(value, Mapping):
+        return {str(key): _to_key_json(item) for key, item in value.items()}
+    return list(map(_to_key_json, value)) if isinstance(value, (list, tuple)) else value
+
+
+def _get_fields(value: Any) -> dict[str, Any]:
+    return {item.name: getattr(value, item.name) for item in fields(value)}
+
+
 @dataclass(frozen=True, slots=True)
 class CacheStats:
-    """`bytes` on disk."""
+    """The number of replies, and the bytes of the file on disk."""
 
     replies: int
     bytes: int
 
 
 class ReplyCache:
-    """The file at `path`, opened here where it is there, else made at the first use. With `replay` nothing is made or
-    written, and a file that is not there is empty.
+    """The cache file at `path`. It is opened at once if it exists, else created at the first use.
 
-    Reads run where they are asked for (tens of microseconds), writes in one thread, together where several wait.
-    Everything raises InputError where the file is no cache or damaged, StorageError where it cannot be written; both
-    are known before a call is paid for.
+    With `replay` nothing is created or written, and a missing file counts as empty. Reads run in the caller's thread
+    (tens of microseconds); writes run in a thread of their own, several in one transaction. Raises InputError if the
+    file is damaged or no cache, StorageError if it cannot be written; both before a call is paid for.
     """
 
     def __init__(self, path: Path, *, replay: bool = False) -> None:
         self.path = path
         self.replay = replay
-        self._opening = threading.Lock()
+        self._lock = threading.Lock()
         self._reader: sqlite3.Connection | None = None
         self._writer: sqlite3.Connection | None = None
         self._thread = ThreadPoolExecutor(1, "replies")
-        self._waiting: deque[_Write] = deque()
+        self._queue: deque[_Write] = deque()
         if path.exists():
             self._open()
         elif not replay:
-            _check_room_for(path)
+            _check_folder(path)
 
     def get(self, key: bytes) -> ChatReply | None:
-        """The reply under this key."""
+        """Return the reply stored under this key, if any."""
         reply: ChatReply | None = self._read("SELECT reply FROM replies WHERE key = ?", key, ChatReply)
         return reply
 
     async def put(self, key: bytes, reply: ChatReply) -> None:
-        """Durable when it returns, also where it is cancelled meanwhile. The first reply under a key stays."""
-        row = (key, _json(reply), datetime.now(UTC).isoformat(timespec="seconds"))
-        await asyncio.shield(asyncio.wrap_future(self._write(_KEEP_REPLY, row)))
+        """Store the reply unless the key has one. It is on disk on return, and even if the caller is cancelled."""
+        row = (key, _to_json(reply), datetime.now(UTC).isoformat(timespec="seconds"))
+        await asyncio.shield(asyncio.wrap_future(self._enqueue(_INSERT_REPLY, row)))
 
-    def told(self, key: bytes, shape: type[T]) -> T | None:
-        """What a model told of itself or of a prompt."""
-        told: T | None = self._read("SELECT value FROM told WHERE key = ?", key, shape)
-        return told
+    def get_fact(self, key: bytes, shape: type[T]) -> T | None:
+        """Return a stored property of a model or prompt, such as a token count, if any."""
+        fact: T | None = self._read("SELECT value FROM told WHERE key = ?", key, shape)
+        return fact
 
-    def keep_told(self, key: bytes, value: Any) -> None:
-        """Kept some time soon, or not: it costs nothing to be told once more."""
-        self._write(_KEEP_TOLD, (key, _json(value)))
+    def put_fact(self, key: bytes, value: Any) -> None:
+        """Store a property of a model or prompt in the background. A failure is ignored: asking again is free."""
+        self._enqueue(_INSERT_FACT, (key, _to_json(value)))
 
     def stats(self) -> CacheStats:
-        with _ours(self.path):
-            sizes = [_size(self.path), _size(Path(f"{self.path}-wal"))]
+        with _map_errors(self.path):
+            sizes = [_get_size(self.path), _get_size(Path(f"{self.path}-wal"))]
             if not sizes[0]:
                 return CacheStats(0, 0)
             count = self._open().execute("SELECT count(*) FROM replies").fetchone()[0]
         return CacheStats(count, sum(sizes))
 
     def clear(self) -> int:
-        """Takes everything out, off the disk too; the number of replies there were."""
-        if not _size(self.path):
+        """Delete all content, from the disk too. Return the number of deleted replies."""
+        if not _get_size(self.path):
             return 0
         self._open()
         return self._thread.submit(self._clear).result()
 
     def close(self) -> None:
-        """Writes what waits. Idempotent; used once more it opens again."""
-        with self._opening, _ours(self.path):
+        """Complete all writes and close the file. A further use opens it again."""
+        with self._lock, _map_errors(self.path):
             self._thread.shutdown()
             self._thread = ThreadPoolExecutor(1, "replies")
             self._disconnect()
 
-    # -- the file ---------------------------------------------------------------------------------------------------
-
     def _read(self, query: str, key: bytes, shape: Any) -> Any:
         if self.replay and self._reader is None and not self.path.exists():
             return None
-        with _ours(self.path):
+        with _map_errors(self.path):
             row = (self._reader or self._open()).execute(query, (key,)).fetchone()
         try:
-            return None if row is None else _adapter(shape).validate_json(row[0])
+            return None if row is None else _get_adapter(shape).validate_json(row[0])
         except ValidationError:
-            raise _no_cache(self.path, "a row cannot be read") from None
+            raise _make_format_error(self.path, "a row cannot be read") from None
 
     def _open(self) -> sqlite3.Connection:
-        with self._opening, _ours(self.path):
+        with self._lock, _map_errors(self.path):
             if self._reader is not None:
                 return self._reader
             try:
                 if self.replay:
                     self._reader = _connect_read_only(self.path)
-                    _check(self._reader, self.path)
+                    _check_format(self._reader, self.path)
                 else:
                     os.close(open_private(self.path, os.O_RDWR))
                     self._writer = _connect(self.path)
-                    # A reply that was paid for survives a power cut too; those that wait together are written together.
+                    # A reply that was paid for must survive a power cut. Waiting writes share one transaction.
                     self._writer.execute("PRAGMA synchronous=FULL")
-                    _settle(self._writer, self.path)
+                    _prepare_tables(self._writer, self.path)
                     self._reader = _connect(self.path)
                 return self._reader
             except BaseException:
@@ -154,36 +287,36 @@ class ReplyCache:
                 db.close()
         self._reader = self._writer = None
 
-    def _write(self, statement: str, row: tuple[bytes | str, ...]) -> Future[None]:
+    def _enqueue(self, statement: str, row: tuple[bytes | str, ...]) -> Future[None]:
         self._open()
-        done: Future[None] = Future()
-        self._waiting.append((statement, row, done))
+        future: Future[None] = Future()
+        self._queue.append((statement, row, future))
         self._thread.submit(self._commit)
-        return done
+        return future
 
     def _commit(self) -> None:
-        """Everything that waits, in one transaction. In the thread."""
+        """Execute all waiting writes in one transaction. Runs in the thread."""
         writes: list[_Write] = []
-        while self._waiting:
-            writes.append(self._waiting.popleft())
+        while self._queue:
+            writes.append(self._queue.popleft())
         try:
             if writes:
                 with self._transaction() as db:
                     for statement, row, _ in writes:
                         db.execute(statement, row)
         except BaseException as error:
-            for _, _, done in writes:
-                done.set_exception(error)
+            for _, _, future in writes:
+                future.set_exception(error)
             raise
-        for _, _, done in writes:
-            done.set_result(None)
+        for _, _, future in writes:
+            future.set_result(None)
 
     def _clear(self) -> int:
         with self._transaction() as db:
             count = int(db.execute("SELECT count(*) FROM replies").fetchone()[0])
             db.execute("DELETE FROM replies")
             db.execute("DELETE FROM told")
-        with _ours(self.path):
+        with _map_errors(self.path):
             db.execute("VACUUM")
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return count
@@ -191,8 +324,8 @@ class ReplyCache:
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         if self._writer is None:
-            raise StorageError(f"{self.path} is open for replaying alone: give --cache on")
-        with _ours(self.path):
+            raise StorageError(f"{self.path} is open for replay only: use --cache on")
+        with _map_errors(self.path):
             self._writer.execute("BEGIN IMMEDIATE")
             try:
                 yield self._writer
@@ -203,10 +336,10 @@ class ReplyCache:
                 raise
 
 
-def _check_room_for(path: Path) -> None:
-    folder = next(each for each in path.absolute().parents if each.exists())
+def _check_folder(path: Path) -> None:
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-        raise _unwritable(path, f"nothing can be made in {folder}")
+        raise _make_write_error(path, f"{folder} is not a writable folder")
 
 
 def _connect(path: Path, options: str = "mode=rw") -> sqlite3.Connection:
@@ -215,104 +348,100 @@ def _connect(path: Path, options: str = "mode=rw") -> sqlite3.Connection:
 
 
 def _connect_read_only(path: Path) -> sqlite3.Connection:
-    """Also in a folder where SQLite cannot make the files it keeps beside its own."""
+    """Open the file, even in a folder in which SQLite cannot create its additional files."""
     db = _connect(path, "mode=ro")
     try:
         db.execute("SELECT 1 FROM sqlite_master").fetchone()
     except sqlite3.OperationalError:
-        if _size(Path(f"{path}-wal")):
+        if _get_size(Path(f"{path}-wal")):
             raise
         db.close()
         return _connect(path, "immutable=1")
     return db
 
 
-def _settle(db: sqlite3.Connection, path: Path) -> None:
-    """Makes the tables in an empty file. Whoever is killed within leaves an empty file."""
-    empty = "SELECT count(*) = 0 FROM sqlite_master"
-    if db.execute(empty).fetchone()[0]:
+def _prepare_tables(db: sqlite3.Connection, path: Path) -> None:
+    """Create the tables in an empty file, in one transaction. A process killed meanwhile leaves an empty file."""
+    is_empty = "SELECT count(*) = 0 FROM sqlite_master"
+    if db.execute(is_empty).fetchone()[0]:
         db.execute("BEGIN IMMEDIATE")
-        if db.execute(empty).fetchone()[0]:
+        if db.execute(is_empty).fetchone()[0]:
             for statement in _TABLES:
                 db.execute(statement)
             db.execute(f"PRAGMA application_id={APPLICATION_ID}")
             db.execute(f"PRAGMA user_version={FORMAT}")
         db.execute("COMMIT")
-    _check(db, path)
+    _check_format(db, path)
     if db.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
         return
-    until = time.monotonic() + BUSY_SECONDS
+    deadline = time.monotonic() + BUSY_SECONDS
     while True:
         try:
             db.execute("PRAGMA journal_mode=WAL")
             return
         except sqlite3.OperationalError as error:
             # SQLite does not wait for another process here.
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
 
 
-def _check(db: sqlite3.Connection, path: Path) -> None:
+def _check_format(db: sqlite3.Connection, path: Path) -> None:
     if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-        raise _no_cache(path, "it is something else")
-    made_by = db.execute("PRAGMA user_version").fetchone()[0]
-    if made_by != FORMAT:
-        raise _no_cache(path, f"its format is {made_by}, this version reads {FORMAT}")
+        raise _make_format_error(path, "another program created it")
+    version = db.execute("PRAGMA user_version").fetchone()[0]
+    if version != FORMAT:
+        raise _make_format_error(path, f"its format is {version}, this version reads {FORMAT}")
 
 
 @cache
-def _adapter(shape: Any) -> TypeAdapter[Any]:
+def _get_adapter(shape: Any) -> TypeAdapter[Any]:
     return TypeAdapter(shape)
 
 
-def _json(value: Any) -> str:
+def _to_json(value: Any) -> str:
     shape: Any = type(value)
-    return _adapter(shape).dump_json(value).decode()
+    return _get_adapter(shape).dump_json(value).decode()
 
 
-def _size(path: Path) -> int:
+def _get_size(path: Path) -> int:
     try:
         return path.stat().st_size
     except FileNotFoundError:
         return 0
 
 
-# -- errors ---------------------------------------------------------------------------------------------------------
-
-
-_KINDS = {sqlite3.SQLITE_NOTADB: "no SQLite file", sqlite3.SQLITE_CORRUPT: "its pages are garbled"}
+_DAMAGES = {sqlite3.SQLITE_NOTADB: "no SQLite file", sqlite3.SQLITE_CORRUPT: "damaged pages"}
 
 
 @contextmanager
-def _ours(path: Path) -> Iterator[None]:
-    """SQLite's errors and the system's as errors of the tree."""
+def _map_errors(path: Path) -> Iterator[None]:
+    """Raise the errors of SQLite and of the operating system as the package's own exceptions."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:
-        raise _as_ours(error, path) from error
+        raise _map_error(error, path) from error
 
 
-def _as_ours(error: sqlite3.Error | OSError, path: Path) -> EpicrisisError:
+def _map_error(error: sqlite3.Error | OSError, path: Path) -> EpicrisisError:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR):
-        # SQLite's own words may quote what stands in the file, which quotes notes.
-        return _no_cache(path, _KINDS.get(code, "its tables are not those of a cache"))
+        # SQLite's own message may quote the file's content, and with it clinical notes.
+        return _make_format_error(path, _DAMAGES.get(code, "it lacks the tables of a cache"))
     if code == sqlite3.SQLITE_FULL or (isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)):
-        return StorageError(f"{path}: no room left for replies: free disk space, or give --cache off")
+        return StorageError(f"{path}: no space left for replies: free disk space, or use --cache off")
     reason = error.strerror if isinstance(error, OSError) else getattr(error, "sqlite_errorname", "")
-    return _unwritable(path, reason or type(error).__name__)
+    return _make_write_error(path, reason or type(error).__name__)
 
 
-def _unwritable(path: Path, reason: str) -> StorageError:
+def _make_write_error(path: Path, reason: str) -> StorageError:
     return StorageError(
-        f"{path}: replies cannot be kept there ({reason}): name a file that can be written (cache.path), or give "
-        "--cache off"
+        f"{path}: replies cannot be cached there ({reason}): choose a writable file (cache.path), or use --cache off"
     )
 
 
-def _no_cache(path: Path, reason: str) -> InputError:
+def _make_format_error(path: Path, reason: str) -> InputError:
     return InputError(
-        f"{path} is no cache of replies, or damaged ({reason}): delete it (it only saves calls), or name another file "
-        "(cache.path)"
+        f"{path} is no cache of replies, or damaged ({reason}): delete it (it only saves calls), or choose another "
+        "file (cache.path)"
     )

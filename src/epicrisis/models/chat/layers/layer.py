@@ -1,14 +1,14 @@
-"""What every layer around a chat model has in common: whatever it does not change it passes on."""
+"""The base class of the layers around a chat model."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, Message, OnDelta
+from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, DeltaCallback, Message
 
 
 class Layer:
-    """Wraps a ChatModel and is one itself."""
+    """A ChatModel that passes every call on to another one. Subclasses override some of them."""
 
     def __init__(self, inner: ChatModel) -> None:
         self._inner = inner
@@ -17,7 +17,7 @@ class Layer:
     def name(self) -> str:
         return self._inner.name
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         return await self._inner.complete(request, on_delta)
 
     async def count_tokens(self, messages: Sequence[Message]) -> int:

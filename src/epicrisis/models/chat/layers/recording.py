@@ -1,7 +1,4 @@
-"""Every prompt and every reply, in a file, for whoever asks for it. It holds their texts: only its owner can read it.
-
-Knows nothing of what the texts mean.
-"""
+"""Layers that write prompts and replies to a file (`--record`) or to the log. Only the file's owner can read it."""
 
 from __future__ import annotations
 
@@ -16,20 +13,21 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.answers import Failure, Usage
-from epicrisis.errors import EpicrisisError, StorageError
+from epicrisis.errors import ChatError, EpicrisisError, StorageError
+from epicrisis.logs import log_call
 from epicrisis.models.chat.layers.layer import Layer
 from epicrisis.printable import printable_json
 from epicrisis.privacy import open_private
-from epicrisis.protocols import ChatModel, ChatReply, ChatRequest, OnDelta
+from epicrisis.protocols import ChatModel, ChatReply, ChatRequest, DeltaCallback
 from epicrisis.serialization import to_json
 
 
 class RecordingModel(Layer):
-    """Wraps a ChatModel; every completion becomes a JSON line at the end of the file, however it ends.
+    """Appends a JSON line to the file for every completion, failures included.
 
-    Keys: `time` (ISO 8601, UTC, when it began), `seconds`, `model`, `request` with all its fields, `reply` or `error`
-    (`kind`, `message`), `usage`, `replayed`. Several models and processes may share the file. Raises StorageError where
-    it cannot be written, which is known before the first call.
+    Keys: `time` (of the start, ISO 8601, UTC), `seconds`, `model`, `request` with all its fields, `reply` or `error`
+    (`kind`, `message`), `usage`, `replayed`. Several models and processes may share the file. Raises StorageError
+    before the first call if the file cannot be written.
     """
 
     def __init__(self, inner: ChatModel, path: Path) -> None:
@@ -37,13 +35,14 @@ class RecordingModel(Layer):
         self._path = path
         self._prepared = False
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         self._prepare()
-        at, started = datetime.now(UTC).isoformat(timespec="milliseconds"), time.monotonic()
+        moment, start = datetime.now(UTC).isoformat(timespec="milliseconds"), time.monotonic()
 
         def record(usage: Usage, **outcome: Any) -> None:
-            told = {"time": at, "seconds": round(time.monotonic() - started, 3), "model": self.name, "request": request}
-            self._append({**told, **outcome, "usage": usage, "replayed": usage.replayed_calls > 0})
+            seconds = round(time.monotonic() - start, 3)
+            call = {"time": moment, "seconds": seconds, "model": self.name, "request": request}
+            self._append({**call, **outcome, "usage": usage, "replayed": usage.replayed_calls > 0})
 
         try:
             reply = await self._inner.complete(request, on_delta)
@@ -52,16 +51,16 @@ class RecordingModel(Layer):
             raise
         except asyncio.CancelledError:
             with suppress(StorageError):
-                record(Usage(cost=None), error=Failure("Cancelled", "nobody waited for the reply any more"))
+                record(Usage(cost=None), error=Failure("Cancelled", "the call was cancelled"))
             raise
         record(reply.usage, reply=reply)
         return reply
 
     def _prepare(self) -> None:
-        """A kill or a full disk leaves half a line: the next one must not go on in it."""
+        """Complete the last line if a kill or a full disk broke it off."""
         if self._prepared:
             return
-        with self._opened() as file:
+        with self._open() as file:
             if os.fstat(file).st_size:
                 os.lseek(file, -1, os.SEEK_END)
                 if os.read(file, 1) != b"\n":
@@ -69,15 +68,15 @@ class RecordingModel(Layer):
         self._prepared = True
 
     def _append(self, record: dict[str, Any]) -> None:
-        """In one piece, so that lines of several processes do not mix."""
+        """Write the line in one piece, so that the lines of several processes do not mix."""
         line = printable_json(json.dumps(to_json(record), ensure_ascii=False)).encode() + b"\n"
-        with self._opened() as file:
+        with self._open() as file:
             while line:
                 line = line[os.write(file, line) :]
 
     @contextmanager
-    def _opened(self) -> Iterator[int]:
-        """For this moment only: calls may end when the model is closed already."""
+    def _open(self) -> Iterator[int]:
+        """Open the file for one write: calls may end after the model is closed."""
         try:
             file = open_private(self._path, os.O_RDWR | os.O_APPEND)
             try:
@@ -86,6 +85,19 @@ class RecordingModel(Layer):
                 os.close(file)
         except OSError as error:
             raise StorageError(
-                f"{self._path}: calls cannot be recorded there ({error.strerror}): free disk space, name another file, "
-                "or leave out --record; replies that came are in the cache, where it is on"
+                f"{self._path}: calls cannot be recorded there ({error.strerror}): free disk space, choose another "
+                "file, or leave out --record; the cache, if it is on, has the replies so far"
             ) from error
+
+
+class LoggedModel(Layer):
+    """Writes each prompt and its reply or error to the log. See `logs.log_call`."""
+
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
+        try:
+            reply = await self._inner.complete(request, on_delta)
+        except ChatError as error:
+            log_call(request, error)
+            raise
+        log_call(request, reply)
+        return reply

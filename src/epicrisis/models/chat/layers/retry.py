@@ -1,4 +1,4 @@
-"""Retries of a chat call: the only ones there are. Knows nothing of why a call failed but what its error says."""
+"""The layer that retries failed calls."""
 
 from __future__ import annotations
 
@@ -11,25 +11,24 @@ from typing import TypeVar
 from epicrisis.answers import Usage
 from epicrisis.errors import ChatError, EndpointBusy, EpicrisisError
 from epicrisis.models.chat.layers.layer import Layer
-from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, Message, OnDelta
+from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, DeltaCallback, Message
 
 T = TypeVar("T")
 
-LARGEST_FACTOR = 64
+MAX_FACTOR = 64
 """Pauses double up to this many times the first."""
 
 
 class RetryingModel(Layer):
-    """Wraps a ChatModel; a call that fails with a retryable error is tried `tries` times in all.
+    """Calls the model up to `tries` times if it fails with a retryable error.
 
-    Between tries it waits what the endpoint asks for (`retry_after`), never less, and on top of it `base_seconds`,
-    doubled each time, times a factor from 0.5 to 1.5 that depends on the request alone: many calls that were sent away
-    together do not come back together. Being told by a busy endpoint when to come back is no try. `deadline_seconds`
-    bound all of it: the pauses and the seconds of the tries after the first; waiting for a turn does not count. Where
-    the endpoint asks for more than is left, the call gives up at once and says so.
+    Each pause is the wait the endpoint asks for (`retry_after`), plus `base_seconds`, doubled each time, times a factor
+    from 0.5 to 1.5. The factor depends only on the request, so simultaneous calls do not return together. A busy
+    endpoint that says when to return does not use up a try. `deadline_seconds` limits the pauses and the seconds of all
+    tries after the first, without the wait for a place. If the endpoint asks for more, the call fails at once.
 
-    The usage of failed tries is in the reply's or in the error's. A streamed reply that broke off is voided by
-    `on_delta(None)` before it starts over.
+    The usage of failed tries is added to the reply's or the error's. A partly streamed reply is voided by
+    `on_delta(None)` before the next try.
     """
 
     def __init__(
@@ -46,66 +45,70 @@ class RetryingModel(Layer):
         self._base_seconds = base_seconds
         self._sleep = sleep
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta | None = None) -> ChatReply:
-        shown = False
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
+        has_output = False
 
-        def pass_on(piece: str | None) -> None:
-            nonlocal shown
-            shown = piece is not None
+        def forward(piece: str | None) -> None:
+            nonlocal has_output
+            has_output = piece is not None
             if on_delta is not None:
                 on_delta(piece)
 
-        def start_over() -> None:
-            if shown:
-                pass_on(None)
+        def void_output() -> None:
+            if has_output:
+                forward(None)
 
-        streamed = None if on_delta is None else pass_on
-        reply, spent = await self._tried(lambda: self._inner.complete(request, streamed), request, start_over)
-        return replace(reply, usage=spent + reply.usage)
+        forward_delta = None if on_delta is None else forward
+        reply, failed_usage = await self._retry(
+            lambda: self._inner.complete(request, forward_delta), request, void_output
+        )
+        return replace(reply, usage=failed_usage + reply.usage)
 
     async def count_tokens(self, messages: Sequence[Message]) -> int:
-        return (await self._tried(lambda: self._inner.count_tokens(messages), messages))[0]
+        return (await self._retry(lambda: self._inner.count_tokens(messages), messages))[0]
 
     async def capabilities(self) -> Capabilities:
-        return (await self._tried(self._inner.capabilities, self.name))[0]
+        return (await self._retry(self._inner.capabilities, self.name))[0]
 
     async def fingerprint(self) -> str:
-        return (await self._tried(self._inner.fingerprint, self.name))[0]
+        return (await self._retry(self._inner.fingerprint, self.name))[0]
 
-    async def _tried(
-        self, call: Callable[[], Awaitable[T]], asked: object, start_over: Callable[[], None] = lambda: None
+    async def _retry(
+        self, call: Callable[[], Awaitable[T]], seed: object, before_retry: Callable[[], None] = lambda: None
     ) -> tuple[T, Usage]:
-        """What the call gives in the end, and the usage of the tries that failed before."""
-        spent, failures, tries, left = Usage(), 0, 0, self._deadline
+        """Return the call's result, and the usage of the failed tries. `seed` determines the random pauses."""
+        failed_usage, failures, tries, remaining = Usage(), 0, 0, self._deadline
         jitter: random.Random | None = None
         while True:
             try:
-                return await call(), spent
+                return await call(), failed_usage
             except EpicrisisError as error:
-                spent, failures = spent + error.usage, failures + 1
-                left = max(0.0, left - (error.usage.seconds if failures > 1 else 0.0))
-                told = error.retry_after if isinstance(error, ChatError) else None
-                tries += told is None or not isinstance(error, EndpointBusy)
-                told = told or 0.0
-                if not error.retryable or tries >= self._tries or left == 0 or told > left:
-                    error.usage = spent
+                failed_usage, failures = failed_usage + error.usage, failures + 1
+                if failures > 1:
+                    remaining = max(0.0, remaining - error.usage.seconds)
+                retry_after = error.retry_after if isinstance(error, ChatError) else None
+                if retry_after is None or not isinstance(error, EndpointBusy):
+                    tries += 1
+                retry_after = retry_after or 0.0
+                if not error.retryable or tries >= self._tries or remaining == 0 or retry_after > remaining:
+                    error.usage = failed_usage
                     if error.retryable:
-                        error.args = (_given_up(error, failures, told, left),)
+                        error.args = (_format_final_error(error, failures, retry_after, remaining),)
                     raise
-            start_over()
-            jitter = jitter or random.Random(repr(asked))
-            pause = self._base_seconds * min(2 ** (failures - 1), LARGEST_FACTOR) * (0.5 + jitter.random())
-            wait = min(told + pause, left)
-            left -= wait
+            before_retry()
+            jitter = jitter or random.Random(repr(seed))
+            pause = self._base_seconds * min(2 ** (failures - 1), MAX_FACTOR) * (0.5 + jitter.random())
+            wait = min(retry_after + pause, remaining)
+            remaining -= wait
             await self._sleep(wait)
 
 
-def _given_up(error: EpicrisisError, failures: int, told: float, left: float) -> str:
-    """The error's message, and why it is not tried once more."""
-    times = "" if failures == 1 else f" (tried {failures} times)"
-    if told <= left:
-        return f"{error}{times}"
+def _format_final_error(error: EpicrisisError, failures: int, retry_after: float, remaining: float) -> str:
+    """Return the error's message with the reason why there is no further try."""
+    message = str(error) if failures == 1 else f"{error} (tried {failures} times)"
+    if retry_after <= remaining:
+        return message
     return (
-        f"{error}{times}; it asks to wait {told:.0f} s, more than the {left:.0f} s left to try again: run the "
-        "same command later, or raise retry_seconds"
+        f"{message}; it asks to wait {retry_after:.0f} s, more than the {remaining:.0f} s that remain for retries: run "
+        "the same command later, or raise retry_seconds"
     )

@@ -15,8 +15,8 @@ from typing import Any
 
 from epicrisis.answers import Failure, Usage
 from epicrisis.errors import InputError
-from epicrisis.evaluation.grading.grader_replies import STATES, GradingState
-from epicrisis.evaluation.runs.jsonl_store import alone, append_line, read_lines
+from epicrisis.evaluation.grading.grader import STATES, GradeState
+from epicrisis.evaluation.runs.jsonl_store import acquire_lock, append_line, read_lines
 from epicrisis.serialization import to_json
 
 MEASURES = "measures"
@@ -31,7 +31,7 @@ class Measurement:
     """Of the case."""
     of: str
     """`Response.of`."""
-    state: GradingState
+    state: GradeState
     values: Mapping[str, float] = field(default_factory=dict)
     """By metric, 0 to 1, higher is better; empty unless the state is `judged`: neither an unreadable verdict nor a
     failed call says anything."""
@@ -43,7 +43,7 @@ class Measurement:
     usage: Usage = field(default_factory=Usage)
 
 
-class MeasureFile:
+class MeasureStore:
     """The measures of one measurer, this process's to add to while the object lives.
 
     `recipe` is all that decides the values; lines of another one are there and count for nothing. Raises InputError
@@ -52,7 +52,7 @@ class MeasureFile:
 
     def __init__(self, path: Path, recipe: Mapping[str, Any]) -> None:
         self._path = path
-        self._lock = alone(path)
+        self._lock = acquire_lock(path)
         self._recipe = to_json(recipe)
         self.usage = Usage()
         """Of all measures made by this recipe, failed ones included."""
@@ -81,7 +81,7 @@ class MeasureFile:
         self.usage += measurement.usage
 
 
-def read_measures(path: Path) -> tuple[dict[str, Any], dict[str, Measurement]]:
+def read_measurements(path: Path) -> tuple[dict[str, Any], dict[str, Measurement]]:
     """The recipe of the last line, and the last measure that it made of each case. Raises InputError."""
     lines = list(_parsed(path))
     if not lines:
@@ -90,7 +90,7 @@ def read_measures(path: Path) -> tuple[dict[str, Any], dict[str, Measurement]]:
     return recipe, {each.key: each for made, each in lines if made == recipe}
 
 
-def file_name(name: str) -> str:
+def store_name(name: str) -> str:
     """A measurer's name as that of its file."""
     return re.sub(r"[^A-Za-z0-9.+]+", "-", name).strip("-") + ".jsonl"
 
@@ -121,7 +121,7 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
-def checked(values: Mapping[str, float]) -> dict[str, float]:
+def check_shares(values: Mapping[str, float]) -> dict[str, float]:
     """The values as they are kept: finite numbers within 0 and 1, rounding taken off. Raises ValueError."""
     wrong = [name for name, value in values.items() if not math.isfinite(value) or not -1e-6 <= value <= 1 + 1e-6]
     if wrong:

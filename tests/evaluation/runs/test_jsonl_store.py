@@ -1,5 +1,4 @@
-"""A file of lines after a kill at any byte, after an editor, in a stranger's hands, on a full disk, and between two
-processes."""
+"""The store of JSON lines: after a kill at any byte, after an editor, on a full disk, and between two processes."""
 
 from __future__ import annotations
 
@@ -7,20 +6,27 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import Field
 
+from epicrisis.answers import Usage
 from epicrisis.errors import InputError, StorageError
-from epicrisis.evaluation.experiments.recorded_rankings import RankingStore
-from epicrisis.evaluation.grading.grader_replies import ReplyFile
 from epicrisis.evaluation.runs import jsonl_store
-from epicrisis.evaluation.runs.jsonl_store import alone, append_line, read_lines
-from epicrisis.evaluation.runs.runner import RecordFile
-from epicrisis.evaluation.synthesis.questions import QuestionFile
-from epicrisis.surrogates import without_halves
+from epicrisis.evaluation.runs.jsonl_store import (
+    JsonlStore,
+    StoredLine,
+    acquire_lock,
+    append_line,
+    read_lines,
+    read_stored_lines,
+)
+from epicrisis.evaluation.runs.runner import RecordStore
+from epicrisis.printable import replace_surrogates
 
 
 def values(path: Path) -> list[dict[str, Any]]:
@@ -43,7 +49,7 @@ def test_what_was_appended_is_read_in_its_order(tmp_path: Path) -> None:
     assert whole.startswith('{"name": "α"}\n'.encode())
     assert whole.decode("utf-8"), "what is no text is escaped"
     raw = [whole[line.start :].split(b"\n")[0].decode() for line in found]
-    assert [json.loads(without_halves(line)) for line in raw] == values(path)
+    assert [json.loads(replace_surrogates(line)) for line in raw] == values(path)
 
 
 def test_killed_at_any_byte_the_file_goes_on(tmp_path: Path) -> None:
@@ -86,11 +92,92 @@ def test_what_an_editor_leaves(tmp_path: Path) -> None:
 def test_a_file_of_something_else_is_told_and_left_as_it_is(tmp_path: Path, text: str, number: int) -> None:
     path = tmp_path / "notes.txt"
     path.write_text(text)
-    with pytest.raises(InputError, match=f"line {number}, is no JSON object: mend it, or name another file"):
+    with pytest.raises(InputError, match=f"line {number}, is not a JSON object: repair it, or name another file"):
         values(path)
     assert path.read_text() == text
     with pytest.raises(InputError, match="cannot be read"):
         values(tmp_path)
+
+
+# -- typed lines ------------------------------------------------------------------------------------------------------
+
+
+class Reply(StoredLine):
+    """A line with a nested dataclass, a field under another name on disk, and one that may be left out."""
+
+    recipe: dict[str, Any] = Field(alias="made")
+    id: str
+    score: int
+    usage: Usage = Usage()
+    reason: str = ""
+
+    @property
+    def identity(self) -> str:
+        return self.id
+
+
+RECIPE = {"model": "m", "seed": 0}
+
+
+def open_store(path: Path, recipe: Mapping[str, Any] = RECIPE, **options: Any) -> JsonlStore[Reply]:
+    return JsonlStore(path, Reply, recipe, content="replies", **options)
+
+
+def test_store_reopened_holds_last_line_of_each_identity(tmp_path: Path) -> None:
+    path = tmp_path / "replies.jsonl"
+    store = open_store(path)
+    for id_, score in (("a", 1), ("b", 2), ("a", 3)):
+        store.append(Reply(recipe=store.recipe, id=id_, score=score, usage=Usage(calls=score)))
+    assert {key: line.score for key, line in store.lines.items()} == {"a": 3, "b": 2}
+    reopened = open_store(path)
+    assert reopened.lines == store.lines
+    assert list(reopened.lines) == ["a", "b"]
+    assert reopened.lines["a"].usage == Usage(calls=3)
+    assert [line.score for line in read_stored_lines(path, Reply, "replies")] == [1, 2, 3]
+
+
+def test_line_on_disk_has_aliases_and_no_field_that_was_not_set(tmp_path: Path) -> None:
+    path = tmp_path / "replies.jsonl"
+    store = open_store(path)
+    store.append(Reply(recipe=store.recipe, id="a", score=1))
+    assert values(path) == [{"made": RECIPE, "id": "a", "score": 1}]
+
+
+def test_store_after_torn_last_line_continues(tmp_path: Path) -> None:
+    path = tmp_path / "replies.jsonl"
+    store = open_store(path)
+    for id_ in "ab":
+        store.append(Reply(recipe=store.recipe, id=id_, score=1))
+    path.write_bytes(path.read_bytes()[:-5])
+    again = open_store(path)
+    assert set(again.lines) == {"a"}
+    again.append(Reply(recipe=again.recipe, id="b", score=2))
+    assert [line.score for line in open_store(path).lines.values()] == [1, 2]
+
+
+def test_store_with_lines_of_another_recipe_is_refused_or_skips_them(tmp_path: Path) -> None:
+    path = tmp_path / "replies.jsonl"
+    store = open_store(path)
+    store.append(Reply(recipe=store.recipe, id="a", score=1))
+    with pytest.raises(InputError, match=r"holds replies made with other settings \(seed\): use the same settings"):
+        open_store(path, {"model": "m", "seed": 1})
+    other = open_store(path, {"model": "m", "seed": 1}, other_recipes="skip")
+    assert other.lines == {}
+    other.append(Reply(recipe=other.recipe, id="b", score=2))
+    assert [line["id"] for line in values(path)] == ["a", "b"]
+    assert set(open_store(path, other_recipes="skip").lines) == {"a"}
+
+
+@pytest.mark.parametrize(
+    "changes", [{"score": "many"}, {"usage": {"calls": []}}, {"id": None}, {"made": 3}, {"score": 0.5}]
+)
+def test_line_of_another_type_is_refused_without_quoting_it(tmp_path: Path, changes: dict[str, Any]) -> None:
+    path = tmp_path / "replies.jsonl"
+    append_line(path, {"made": RECIPE, "id": "a", "score": 1})
+    append_line(path, {"made": RECIPE, "id": "secret", "score": 1, **changes})
+    with pytest.raises(InputError, match="line 2, does not belong to a file of replies: repair or remove") as refusal:
+        open_store(path)
+    assert "secret" not in str(refusal.value)
 
 
 # -- the disk ---------------------------------------------------------------------------------------------------------
@@ -125,7 +212,7 @@ def test_a_disk_that_does_not_take_it(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"cannot be written .*free some space and run the same command again"):
         append_line(tmp_path / "file" / "lines.jsonl", {})
     with pytest.raises(StorageError, match="cannot be written"):
-        alone(tmp_path / "file" / "lines.jsonl")
+        acquire_lock(tmp_path / "file" / "lines.jsonl")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
@@ -144,12 +231,12 @@ def test_the_file_and_its_folder_are_their_owners_alone(tmp_path: Path) -> None:
 
 # -- two processes ----------------------------------------------------------------------------------------------------
 
-_TAKES_IT = """
+_HOLDS_THE_LOCK = """
 import sys
 from pathlib import Path
-from epicrisis.evaluation.runs.jsonl_store import alone
-lock = alone(Path(sys.argv[1]))
-sys.stdout.write("taken\\n")
+from epicrisis.evaluation.runs.jsonl_store import acquire_lock
+lock = acquire_lock(Path(sys.argv[1]))
+sys.stdout.write("locked\\n")
 sys.stdout.flush()
 sys.stdin.read()
 """
@@ -158,18 +245,17 @@ sys.stdin.read()
 def test_one_process_at_a_time_adds_to_it(tmp_path: Path) -> None:
     path = tmp_path / "lines.jsonl"
     other = subprocess.Popen(
-        [sys.executable, "-c", _TAKES_IT, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", _HOLDS_THE_LOCK, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert other.stdout is not None
-    assert other.stdout.readline() == "taken\n"
-    judge_file = partial(ReplyFile[Any], read=dict)
-    for adds in (alone, *(partial(file, recipe={}) for file in (RecordFile, RankingStore, judge_file, QuestionFile))):
-        with pytest.raises(InputError, match=r"another process is at work on .*: wait until it ends, or stop it"):
+    assert other.stdout.readline() == "locked\n"
+    for adds in (acquire_lock, open_store, partial(RecordStore, recipe={})):
+        with pytest.raises(InputError, match=r"another process is using .*: wait until it ends, or stop it"):
             adds(path)
     assert values(path) == []
     other.kill()
     other.wait()
     other.stdout.close()
-    first = alone(path)
+    first = acquire_lock(path)
     assert first.is_locked
-    assert alone(path).is_locked, "whoever asks again in this process"
+    assert acquire_lock(path).is_locked, "whoever asks again in this process"

@@ -12,12 +12,12 @@ from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, get_args
 from epicrisis.answers import Failure, Usage
 from epicrisis.corpus.reader_base import check_file
 from epicrisis.errors import InputError
-from epicrisis.evaluation.runs.jsonl_store import alone, append_line, read_lines
+from epicrisis.evaluation.runs.jsonl_store import acquire_lock, append_line, read_lines
 from epicrisis.evaluation.runs.recipe_differences import changed
 from epicrisis.serialization import to_json
 
-GradingState: TypeAlias = Literal["judged", "unparsed", "failed"]
-STATES: tuple[GradingState, ...] = get_args(GradingState)
+GradeState: TypeAlias = Literal["judged", "unparsed", "failed"]
+STATES: tuple[GradeState, ...] = get_args(GradeState)
 
 
 class GraderReply(Protocol):
@@ -28,7 +28,7 @@ class GraderReply(Protocol):
         """What it is of."""
 
     @property
-    def state(self) -> GradingState: ...
+    def state(self) -> GradeState: ...
 
     @property
     def usage(self) -> Usage: ...
@@ -40,13 +40,13 @@ Reader: TypeAlias = Callable[..., R]
 """Makes a reply of its fields by name. Raises TypeError or ValueError where they are none."""
 
 
-class ReplyFile(Generic[R]):
+class GradeStore(Generic[R]):
     """The replies of one judge, this process's to add to while the object lives. Raises InputError where the file holds
     something else, those of another judge, or where another process is at work on it."""
 
     def __init__(self, path: Path, recipe: Mapping[str, Any], read: Reader[R]) -> None:
         self._path = path
-        self._lock = alone(path)
+        self._lock = acquire_lock(path)
         self._recipe = to_json(recipe)
         self.replies: dict[Hashable, R] = {}
         """The last one of each key."""
@@ -73,7 +73,7 @@ class ReplyFile(Generic[R]):
         self.usage += reply.usage
 
 
-def read_replies(path: Path, read: Reader[R]) -> tuple[dict[str, Any], dict[Hashable, R]]:
+def read_grades(path: Path, read: Reader[R]) -> tuple[dict[str, Any], dict[Hashable, R]]:
     """A judge's recipe and the last reply of each key. Raises InputError where the file holds something else, or the
     replies of several judges."""
     check_file(path)

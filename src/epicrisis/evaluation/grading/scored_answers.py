@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from epicrisis.answers import Citation
-from epicrisis.evaluation.grading.blind_pairs import blinded
-from epicrisis.evaluation.grading.case_outcomes import Ending, ending_of
-from epicrisis.evaluation.runs.case import Condition, canonical
-from epicrisis.evaluation.runs.outcomes import RunRecord, outcome_of_record, read_records
+from epicrisis.answers import Answer, Citation, Retrieved
+from epicrisis.evaluation.grading.blind_pairs import remove_citations
+from epicrisis.evaluation.grading.case_outcomes import Ending, classify_ending
+from epicrisis.evaluation.runs.case import Condition
+from epicrisis.evaluation.runs.outcomes import score_record
+from epicrisis.evaluation.runs.record import RunRecord, read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
+from epicrisis.question_options import is_unanswerable
 from epicrisis.types import EvidenceSpan, Passage, QuestionForm
-from epicrisis.unanswerable import is_unanswerable
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,50 +86,48 @@ class ScoredAnswer:
         return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
 
 
-def responses(run: Path) -> Iterator[ScoredAnswer]:
+def read_answers(run: Path) -> Iterator[ScoredAnswer]:
     """The cases of a run's folder, or of its records, in their order, one at a time in memory. Raises InputError."""
-    return map(response_of, read_records(run / RECORDS if run.is_dir() else run))
+    return map(answer_from_record, read_records(run / RECORDS if run.is_dir() else run))
 
 
-def response_of(record: RunRecord) -> ScoredAnswer:
+def answer_from_record(record: RunRecord) -> ScoredAnswer:
     """What is measured of this record."""
-    answer, condition = record["answer"], record.get("condition", {})
-    question, gold = answer["question"], answer["question"]["gold"]
-    options = question["options"]
-    citations = tuple(Citation(**each) for each in answer.get("citations", ()))
-    form: QuestionForm = "choice" if options else question.get("form", "open")
+    answer, question = record.answer, record.answer.question
+    options, gold = question.options, question.gold
+    form: QuestionForm = "choice" if options else question.form
     return ScoredAnswer(
-        key=record["key"],
-        question=question["text"].strip(),
-        references=() if options or not gold else tuple(dict.fromkeys((gold, *question.get("also", ())))),
-        answer=_said(answer["text"], form, citations),
-        ending=ending_of(record),
-        question_key=record["key"].removesuffix(f" {canonical(condition)}") if condition else record["key"],
-        condition=condition,
+        key=record.key,
+        question=question.text.strip(),
+        references=() if options or not gold else tuple(dict.fromkeys((gold, *question.other_answers))),
+        answer=_said(answer.text, form, answer.citations),
+        ending=classify_ending(record),
+        question_key=record.question_key,
+        condition=record.condition,
         form=form,
         # The question may have been asked by a record number.
-        patient=answer.get("patient") or question["patient"],
-        category=question.get("category", ""),
-        right=outcome_of_record(record).right,
+        patient=answer.patient or question.patient,
+        category=question.category,
+        right=score_record(record).right,
         unanswerable=is_unanswerable(gold, options),
-        evidence=tuple(EvidenceSpan(**each) for each in question.get("evidence", ())),
-        citations=citations,
+        evidence=question.evidence,
+        citations=answer.citations,
         given=_given(answer),
-        searched=any(event["event"] == "retrieved" for event in answer["trace"]),
+        searched=any(isinstance(event, Retrieved) for event in answer.trace),
     )
 
 
 def _said(text: str, form: QuestionForm, citations: Sequence[Citation]) -> str:
     # A span may hold a `[1]` or a `(doc 2)` of the note's own.
     is_span = form == "extractive" and any(each.verified and each.quotation == text for each in citations)
-    return text if is_span else blinded(text)
+    return text if is_span else remove_citations(text)
 
 
-def _given(answer: Mapping[str, Any]) -> tuple[Passage, ...]:
+def _given(answer: Answer) -> tuple[Passage, ...]:
     found: dict[str, Passage] = {}
-    rankings = [event["ranking"] for event in answer["trace"] if event["event"] == "retrieved"]
+    rankings = [event.ranking for event in answer.trace if isinstance(event, Retrieved)]
     # The answer comes from the second asking alone.
-    for ranking in rankings[-1:] if answer.get("narrowing") == "lifted" else rankings:
-        for hit in ranking["hits"]:
-            found.setdefault(hit["passage"]["id"], Passage(**{"text": "", **hit["passage"]}))
+    for ranking in rankings[-1:] if answer.narrowing == "lifted" else rankings:
+        for passage in ranking.passages:
+            found.setdefault(passage.id, passage)
     return tuple(found.values())
