@@ -312,9 +312,9 @@ def asked(
     """Runs the experiment of that name, or goes on with it, and shows what it came to, or its first table alone; with
     `also` each model in a folder of its own."""
     from epicrisis.configuration import load_settings, merge_tables
-    from epicrisis.evaluation.experiments.registry import experiment as called
+    from epicrisis.evaluation.experiments.registry import find_experiment as called
     from epicrisis.evaluation.experiments.registry import prepared
-    from epicrisis.evaluation.experiments.run_findings import findings_of
+    from epicrisis.evaluation.experiments.run_findings import read_findings
 
     wanted = called(name)
     runs: dict[Path, RunManifest] = {}
@@ -330,4 +330,4 @@ def asked(
             return prepared(wanted, request, settings, pipeline)
 
         runs[folder] = asyncio.run(run_cases(settings, library, folder, planned, yes=yes, quiet=json))
-    show_runs(findings_of(list(runs)), runs, json=json, answers_alone=answers_alone)
+    show_runs(read_findings(list(runs)), runs, json=json, answers_alone=answers_alone)

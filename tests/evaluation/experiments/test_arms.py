@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from epicrisis.components import Opened
+from epicrisis.components import LibrarySearch
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import Dataset, classes_by_gold
 from epicrisis.evaluation.experiments import attention_bias, integration, positions
@@ -97,7 +97,7 @@ def test_all_of_several_stand_together() -> None:
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
+def opened(tmp_path_factory: pytest.TempPathFactory) -> LibrarySearch:
     path = tmp_path_factory.mktemp("arms") / "library"
     asked = questions(5)
     documents = [Document(q.gold_documents[0], key_of(q).text) for q in asked]
@@ -109,12 +109,12 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
     return opened_library(path, documents)
 
 
-def material(opened: Opened, **settings: object) -> PassageSource:
+def material(opened: LibrarySearch, **settings: object) -> PassageSource:
     made = Settings.model_validate(settings)
     return library_source(opened, made, "dense", reranker=("overlap", TermOverlapReranker()))
 
 
-def test_every_arm_of_every_experiment_from_a_real_library(opened: Opened) -> None:
+def test_every_arm_of_every_experiment_from_a_real_library(opened: LibrarySearch) -> None:
     asked = questions(5)
     study = Study(material(opened), PROTOCOLS["corrected"])
     made = [*positions.cases(asked, study, ks=(8,), arms=tuple(ARMS)), *attention_bias.cases(asked, study, k=8)]
@@ -131,14 +131,14 @@ def test_every_arm_of_every_experiment_from_a_real_library(opened: Opened) -> No
     assert again == made
 
 
-def test_a_passage_that_many_questions_find_is_in_the_memory_once(opened: Opened) -> None:
+def test_a_passage_that_many_questions_find_is_in_the_memory_once(opened: LibrarySearch) -> None:
     made = integration.cases({"set": questions(5)}, Study(material(opened), PROTOCOLS["corrected"]), k=8)
     found = [each for case in made if case.treatment.ranking for each in case.treatment.ranking.passages]
     assert len(made) == 25
     assert len({id(each) for each in found}) == len({each.id for each in found}) < len(found) / 4
 
 
-def test_a_gold_document_that_is_hidden_is_not_there(opened: Opened) -> None:
+def test_a_gold_document_that_is_hidden_is_not_there(opened: LibrarySearch) -> None:
     hidden = Study(material(opened, scope={"hide_gold": True}), PROTOCOLS["corrected"])
     with pytest.raises(InputError, match="5 of 5 questions have gold documents that the library does not hold"):
         positions.cases(questions(5), hidden, ks=(8,))

@@ -37,7 +37,7 @@ from epicrisis.evaluation.experiments.token_costs import (
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import RunRecord, read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
-from epicrisis.models.chat.prices import stated_cost
+from epicrisis.models.chat.prices import compute_cost
 from epicrisis.overrides import RunOverrides
 from epicrisis.retrieval.ordering import in_order
 from epicrisis.settings import Price, Settings
@@ -292,7 +292,7 @@ def test_dollars_are_predicted_by_what_tokens_cost(tmp_path: Path, cached: float
         usage = Usage(
             prompt_tokens=int(total.input), cached_tokens=int(total.cached), completion_tokens=int(total.output)
         )
-        cases.append(replace(case, cost=stated_cost(usage, price)))
+        cases.append(replace(case, cost=compute_cost(usage, price)))
     table = prediction_table(cases)
     told = row(table, 8, "with the reduce call's input")
     assert told["US dollars"] == pytest.approx((2 * told["input"] + 8 * told["output"]) / 1e6)

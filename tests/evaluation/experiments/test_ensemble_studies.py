@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from epicrisis.configuration import load
+from epicrisis.configuration import load_settings
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.table import Cell
 from epicrisis.evaluation.experiments.ensembles import COT, SC
@@ -19,7 +19,7 @@ from epicrisis.evaluation.experiments.medprompt import MEDPROMPT, NONE
 from epicrisis.evaluation.experiments.openmedprompt import ONE, REFINING
 from epicrisis.evaluation.experiments.registry import find_experiment, plan_experiment
 from epicrisis.evaluation.experiments.run_findings import read_findings
-from epicrisis.evaluation.runs.case import Case, canonical
+from epicrisis.evaluation.runs.case import Case, canonical_condition
 from epicrisis.evaluation.runs.run_folder import RECORDS, RunPlan
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.library import Library
@@ -64,7 +64,7 @@ def asked(path: Path, form: str = "choice", n: int = 4) -> str:
 
 
 def planned(name: str, *sets: str, **request: Any) -> tuple[RunPlan, tuple[Case, ...]]:
-    settings = load({"strategy": find_experiment(name).strategy})
+    settings = load_settings({"strategy": find_experiment(name).strategy})
     pipeline = Pipeline(settings, dict.fromkeys(settings.roles, ScriptedModel(lambda _: "")), None)
     return plan_experiment(find_experiment(name), Request(sets=sets, questions=2, **request), settings, pipeline)
 
@@ -153,9 +153,9 @@ def test_before_answers_are_marked_no_accuracy_is_shown(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", [RIGHT, WRONG, "abstained"], (ONE, REFINING))
     records = [json.loads(line) for line in (run / RECORDS).read_text("utf-8").splitlines()]
     for record in records:
-        question = record["key"].removesuffix(f" {canonical(record['condition'])}")
+        question = record["key"].removesuffix(f" {canonical_condition(record['condition'])}")
         record["condition"] |= {"examples": "cot", "k": 3, **({"n": 3} if record["condition"]["arm"] != ONE else {})}
-        record["key"] = f"{question} {canonical(record['condition'])}"
+        record["key"] = f"{question} {canonical_condition(record['condition'])}"
     written = folder(tmp_path / "whole", lambda *_: True, questions=QUESTIONS[:1], name="openmedprompt")
     (written / RECORDS).write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
     (found,) = read_findings([written])

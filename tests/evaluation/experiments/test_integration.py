@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from epicrisis.components import Opened
+from epicrisis.components import LibrarySearch
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis import statistics
 from epicrisis.evaluation.analysis.grouping import SHARE, P
@@ -149,7 +149,7 @@ def test_what_is_missing_is_an_error_before_anything_is_asked() -> None:
 
 
 @pytest.mark.parametrize("signal", ["overlap", "rank-biased-overlap", "dense-gap", "bm25-gap", "reranker-overlap"])
-def test_the_check_over_a_real_library_is_the_pipelines(opened: Opened, signal: str) -> None:
+def test_the_check_over_a_real_library_is_the_pipelines(opened: LibrarySearch, signal: str) -> None:
     settings = Settings.model_validate({"preflight": {"signal": signal, "threshold": 0.1}, "rerank": {"name": "o"}})
     found = real(opened, settings)
     question = questions(1)[0]
@@ -159,7 +159,7 @@ def test_the_check_over_a_real_library_is_the_pipelines(opened: Opened, signal: 
     assert verdict == opened.retriever.preflight(question.text, Scope(), signal=check.signal, **by)  # type: ignore[arg-type]
 
 
-def test_over_a_real_library_the_fusion_is_of_all_that_there_is(opened: Opened) -> None:
+def test_over_a_real_library_the_fusion_is_of_all_that_there_is(opened: LibrarySearch) -> None:
     made = integration.cases({"one": questions(2)}, Study(real(opened, Settings()), PROTOCOLS["corrected"]), mirage_k=8)
     mirage = [case for case in made if case.condition["arm"] == "mirage"]
     assert [len(ranking_of(case).ids) for case in mirage] == [8, 8]
@@ -168,7 +168,7 @@ def test_over_a_real_library_the_fusion_is_of_all_that_there_is(opened: Opened) 
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
+def opened(tmp_path_factory: pytest.TempPathFactory) -> LibrarySearch:
     encoder = HashingEncoder(64)
     path = tmp_path_factory.mktemp("integration") / "library"
     texts = {f"doc:{j}": f"Study {j} saw drug {j % 3} help in disease {j % 5} in town {j}." for j in range(24)}
@@ -177,12 +177,12 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
     ) as made:
         add_documents(made, [Document(name, text) for name, text in texts.items()], encoder)
     library = Library.open(path)
-    return Opened(library, Retriever(library, encoder, reranker=("overlap", TermOverlapReranker())))
+    return LibrarySearch(library, Retriever(library, encoder, reranker=("overlap", TermOverlapReranker())))
 
 
-def real(opened: Opened, settings: Settings) -> PassageSource:
+def real(opened: LibrarySearch, settings: Settings) -> PassageSource:
     """Without the retriever's reranker, so that the dense order is kept; it is the rival's."""
-    bare = Opened(opened.library, Retriever(opened.library, HashingEncoder(64)))
+    bare = LibrarySearch(opened.library, Retriever(opened.library, HashingEncoder(64)))
     return library_source(bare, settings, "dense", reranker=("overlap", TermOverlapReranker()))
 
 

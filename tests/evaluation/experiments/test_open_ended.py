@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.components import Opened
+from epicrisis.answering.structured_request import ModelClient
+from epicrisis.components import LibrarySearch
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.published import published
 from epicrisis.evaluation.analysis.statistics import Mean, sign_test, wilson
 from epicrisis.evaluation.experiments import open_ended
 from epicrisis.evaluation.experiments.open_ended import Judging, conclusions, read_judging, tables
-from epicrisis.evaluation.grading.blind_pairs import Paired, pairs_of, write
+from epicrisis.evaluation.grading.blind_pairs import BlindPairs, make_pairs, write_pairs
 from epicrisis.evaluation.grading.human_verdicts import HumanVerdict, PreferredAnswer
-from epicrisis.evaluation.grading.preference import judge, verdict_file
-from epicrisis.evaluation.grading.structured_requests import Asker
+from epicrisis.evaluation.grading.preference import grade_pairs, open_preference_store
 from epicrisis.evaluation.runs.outcomes import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
-from epicrisis.evaluation.runs.runner import RecordFile, answer_cases
+from epicrisis.evaluation.runs.runner import RecordStore, answer_cases
 from epicrisis.pipeline import Pipeline
 from epicrisis.prompts import unfence
 from epicrisis.protocols import ChatRequest
@@ -41,11 +41,11 @@ from tests.support.strategies import NOT_FOUND, finding, said, stage_of
 OURS, RIVAL = "brief-context", "rag"
 
 
-def choice_of(made: Paired, pair: str, arm: str | None) -> PreferredAnswer:
+def choice_of(made: BlindPairs, pair: str, arm: str | None) -> PreferredAnswer:
     return "tie" if arm is None else place_of(made, pair, arm)  # type: ignore[return-value]
 
 
-def given(made: Paired, reviewer: str, arms: Sequence[str | None]) -> list[HumanVerdict]:
+def given(made: BlindPairs, reviewer: str, arms: Sequence[str | None]) -> list[HumanVerdict]:
     """One reviewer's verdicts on the first so many pairs, by the arm that he prefers."""
     pairs = made.pairs[: len(arms)]
     return [
@@ -94,15 +94,15 @@ def test_open_questions_run_through_to_verdicts(tmp_path: Path) -> None:
         from epicrisis.library.library import Library
 
         library = Library.open(tmp_path / "library")
-        opened = Opened(library, Retriever(library, encoder()))
+        opened = LibrarySearch(library, Retriever(library, encoder()))
         async with Pipeline(Settings(k=8), dict.fromkeys(ROLES, model), opened) as pipeline:
-            records = RecordFile(tmp_path / RECORDS, pipeline.recipe(), texts=False)
+            records = RecordStore(tmp_path / RECORDS, pipeline.recipe(), texts=False)
             async for _ in answer_cases(pipeline, open_ended.cases(asked), records):
                 pass
         library.close()
 
     asyncio.run(run())
-    made_pairs = pairs_of(read_records(tmp_path / RECORDS), ARMS, 0)
+    made_pairs = make_pairs(read_records(tmp_path / RECORDS), ARMS, 0)
     (pair,) = made_pairs.pairs
     assert {pair.first, pair.second} == {"The whole says it helps.", "The parts say it helps."}
     assert list(made_pairs.key.left_out.values()) == [{RIVAL: "abstained", OURS: "answered"}]
@@ -163,7 +163,7 @@ def test_of_several_reviewers_the_majority_is_tested_and_missing_verdicts_are_co
 
 def test_answers_of_the_same_words_are_ties_for_everyone() -> None:
     asked = open_questions(3)
-    made = pairs_of(
+    made = make_pairs(
         [record(each, arm, "It helps." if each.id == "0" else f"{arm} helps.") for each in asked for arm in ARMS],
         ARMS,
         0,
@@ -215,12 +215,12 @@ def test_reviewers_without_a_preference_raise_no_false_alarm() -> None:
     assert alarms <= 16
 
 
-def by_model(made: Paired, script: object, folder: Path, name: str = "judge") -> Path:
+def by_model(made: BlindPairs, script: object, folder: Path, name: str = "judge") -> Path:
     path = folder / f"{name}.jsonl"
 
     async def run() -> None:
-        asker = Asker(ScriptedModel(script), told={"name": name})  # type: ignore[arg-type]
-        async for _ in judge(made.pairs, asker, verdict_file(path, asker)):
+        asker = ModelClient(ScriptedModel(script), told={"name": name})  # type: ignore[arg-type]
+        async for _ in grade_pairs(made.pairs, asker, open_preference_store(path, asker)):
             pass
 
     asyncio.run(run())
@@ -233,7 +233,7 @@ def prefers(word: str) -> object:
 
 def test_judges_and_people_side_by_side_from_their_files(tmp_path: Path) -> None:
     made = paired(12)
-    write(made, tmp_path / "judging")
+    write_pairs(made, tmp_path / "judging")
     lines = [{"pair": each.pair, "verdict": each.choice} for each in given(made, "anna", [OURS] * 8 + [RIVAL] * 4)]
     anna = tmp_path / "anna.jsonl"
     anna.write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -271,7 +271,7 @@ def test_judges_and_people_side_by_side_from_their_files(tmp_path: Path) -> None
 def test_every_table_is_json_without_a_hole(tmp_path: Path) -> None:
     made = paired(3)
     empty = by_model(made, lambda _: "no idea", tmp_path)
-    write(made, tmp_path / "judging")
+    write_pairs(made, tmp_path / "judging")
     judging = read_judging(tmp_path / "judging", (), [empty])
     text = json.dumps([to_json(table) for table in tables({"m": judging})], allow_nan=False)
     assert [table["title"] for table in json.loads(text)] == [table.title for table in tables({"m": judging})]

@@ -13,7 +13,7 @@ from epicrisis.evaluation.experiments.token_costs import case_costs
 from epicrisis.evaluation.runs.outcomes import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.retrieval.ordering import in_order
-from epicrisis.testing.reader import Curve, KeyPassage, position_biased_reader, u_curve
+from epicrisis.testing.reader import KeyPassage, PositionCurve, position_biased_reader, u_curve
 from epicrisis.types import Passage, Question, Ranking
 from tests.support import experiments
 
@@ -26,7 +26,7 @@ OWN = [
 ]
 
 
-def asked(curve: Curve, folder: Path) -> tuple[Table, ...]:
+def asked(curve: PositionCurve, folder: Path) -> tuple[Table, ...]:
     dataset, keys = draw_questions(OWN, N)
 
     def retrieve(question: Question, k: int) -> Ranking:

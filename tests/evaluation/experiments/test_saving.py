@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from epicrisis.answering.reply_parsing import ReplyForm
+from epicrisis.answering.reply_parsing import AnswerFormat
 from epicrisis.evaluation.analysis.statistics import sign_test
 from epicrisis.evaluation.experiments.preflight import PUBLISHED, Label, Rule
 from epicrisis.evaluation.experiments.preflight_calibration import HeldOutResult, PreflightCalibration
@@ -16,7 +16,7 @@ from epicrisis.evaluation.experiments.preflight_savings import (
 )
 from epicrisis.evaluation.experiments.recorded_rankings import QuestionRankings
 from epicrisis.evaluation.experiments.token_costs import PromptShape
-from epicrisis.models.chat.estimates import likely_tokens
+from epicrisis.models.chat.token_estimates import estimate_tokens
 from epicrisis.protocols import StoredDocument
 from epicrisis.retrieval.ranking_signals import Signal
 from epicrisis.testing.encoders import HashingEncoder
@@ -110,12 +110,14 @@ def test_the_shape_is_that_of_the_passages_that_are_read() -> None:
         return estimated_shape(each, store, lambda question: Scope(), k=5, partition=2)
 
     one = shape(asked(1, 5, 4, 3, 2, 1, 0))
-    assert one.context == sum(likely_tokens(texts[i]) for i in (5, 4, 3, 2, 1))
+    assert one.context == sum(estimate_tokens(texts[i]) for i in (5, 4, 3, 2, 1))
     assert one.parts == 3
-    assert one.output == ReplyForm({"A": "", "B": ""}, documents=5).max_tokens / 4
+    assert one.output == AnswerFormat({"A": "", "B": ""}, documents=5).max_tokens / 4
     assert 50 < one.instruction < 1000
     both = shape(asked(1, 5, 4, 3, 2, 1, 0), asked(2, 0), asked(3))
-    assert both.context == pytest.approx((one.context + likely_tokens(texts[0])) / 2), "who found nothing reads nothing"
+    assert both.context == pytest.approx((one.context + estimate_tokens(texts[0])) / 2), (
+        "who found nothing reads nothing"
+    )
     assert both.parts == 2
     assert shape() == shape(asked(3)) == PromptShape(0, 0, 0, 0)
 

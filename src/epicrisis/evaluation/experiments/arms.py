@@ -11,13 +11,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from epicrisis.counting import units
 from epicrisis.errors import InputError
 from epicrisis.evaluation.experiments.passage_source import PassageSource
 from epicrisis.evaluation.experiments.placement import place_keys
 from epicrisis.evaluation.experiments.study_protocols import StudyProtocol
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.overrides import RunOverrides
+from epicrisis.partitioning import group_passages
 from epicrisis.retrieval.document_ranking import first, regrouped
 from epicrisis.retrieval.fusion import reciprocal_rank_fusion
 from epicrisis.retrieval.ordering import at_both_ends, in_order
@@ -147,7 +147,7 @@ class Study:
             strategy=_STRATEGIES.get(arm, "rag"),
             ranking=read,
             preflight=preflight,
-            partition=self.protocol.partition_size(len(units(read.passages, count))) if read else None,
+            partition=self.protocol.partition_size(len(group_passages(read.passages, count))) if read else None,
             count=count,
             temperature=self.protocol.temperature,
         )
@@ -178,7 +178,7 @@ def _order(
     if ranking is None:
         return None
     if arm == "brief-context" and protocol.map_reads == "retrieved":
-        return first(passages.retrieved, len(units(ranking.passages, source.count)), source.count)
+        return first(passages.retrieved, len(group_passages(ranking.passages, source.count)), source.count)
     if arm == "ends":
         return at_both_ends(ranking, source.count)
     if arm == "reranked" and source.reranker is not None:

@@ -20,7 +20,7 @@ from epicrisis.evaluation.grading import metric_tables
 def agreement_tables(cases: MeasuredByModel, remarks: Sequence[str]) -> Iterator[Table]:
     """Yield the tables on the agreement of metrics, for each model."""
     for model, of_model in cases.items():
-        for table in metric_tables.tables(of_model):
+        for table in metric_tables.agreement_tables(of_model):
             yield replace(table, source=model, notes=(*table.notes, *remarks))
 
 

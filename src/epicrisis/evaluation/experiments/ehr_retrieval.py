@@ -29,7 +29,7 @@ def length_and_kind_tables(cases: MeasuredByModel, remarks: Sequence[str], basel
     rows = group_rows(compared, ("set", "category"), baseline)
     if rows:
         title, labels = "When does retrieval beat full context?", ("model", "set", "category", "arm")
-        yield measure_tables.pooled(title, labels, rows, baseline=baseline, remarks=remarks)
+        yield measure_tables.pooled_table(title, labels, rows, baseline=baseline, remarks=remarks)
 
 
 EXPERIMENT = Experiment(

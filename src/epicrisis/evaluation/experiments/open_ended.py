@@ -23,9 +23,9 @@ from epicrisis.evaluation.analysis.statistics import Mean, holm, mean_of, sign_t
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Runs
 from epicrisis.evaluation.grading import blind_pairs, human_verdicts, preference
-from epicrisis.evaluation.grading.blind_pairs import Paired
+from epicrisis.evaluation.grading.blind_pairs import BlindPairs
 from epicrisis.evaluation.grading.human_verdicts import HumanVerdict, PreferredAnswer
-from epicrisis.evaluation.grading.preference import PairJudgement
+from epicrisis.evaluation.grading.preference import PairVerdict
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
 from epicrisis.overrides import RunOverrides
@@ -67,9 +67,9 @@ _PLACE_NOTES = (
 class Judging:
     """The pairs of one run, and all verdicts on them."""
 
-    paired: Paired
+    paired: BlindPairs
     people: tuple[HumanVerdict, ...] = ()
-    models: Mapping[str, Mapping[str, PairJudgement]] = field(default_factory=dict)
+    models: Mapping[str, Mapping[str, PairVerdict]] = field(default_factory=dict)
     """By the judge's name: its verdicts by pair."""
 
 
@@ -103,10 +103,10 @@ def _build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
 
 def read_judging(folder: Path, people: Sequence[Path] = (), models: Sequence[Path] = ()) -> Judging:
     """Read the pairs of a folder, with the verdicts in these files. Raises InputError."""
-    paired = blind_pairs.read(folder)
-    judges: dict[str, Mapping[str, PairJudgement]] = {}
+    paired = blind_pairs.read_pairs(folder)
+    judges: dict[str, Mapping[str, PairVerdict]] = {}
     for path in models:
-        recipe, judged = preference.read_judged(path, paired.pairs)
+        recipe, judged = preference.read_pair_verdicts(path, paired.pairs)
         name = str(recipe["judge"]["name"])
         judges[f"{name} ({path.name})" if name in judges else name] = judged
     pair_ids = {pair.id for pair in paired.pairs}
@@ -121,7 +121,7 @@ def read_judging_folder(folder: Path) -> Judging:
 def _judging_of_run(run: RecordedRun) -> Judging:
     """Read the run's pairs with their verdicts; before any were written, return its pairs."""
     folder = run.path.parent / JUDGING
-    return read_judging_folder(folder) if folder.is_dir() else Judging(blind_pairs.pairs_of(run.records(), ARMS, 0))
+    return read_judging_folder(folder) if folder.is_dir() else Judging(blind_pairs.make_pairs(run.records(), ARMS, 0))
 
 
 def tables(judgings: Mapping[str, Judging], *, remarks: Sequence[str] = (), seed: int = 0) -> tuple[Table, ...]:
@@ -165,10 +165,12 @@ def _describe_test(p: float, effect: str) -> str:
 
 def _raters(judging: Judging) -> list[_Rater]:
     """Return all raters, with the majority of several reviewers after these."""
-    reviewers = human_verdicts.by_reviewer(judging.people)
+    reviewers = human_verdicts.choices_by_reviewer(judging.people)
     raters = [_Rater(name, choices, len(reviewers) == 1) for name, choices in reviewers.items()]
     if len(reviewers) > 1:
-        raters.append(_Rater(f"majority of {len(reviewers)} reviewers", human_verdicts.joined(reviewers.values())))
+        raters.append(
+            _Rater(f"majority of {len(reviewers)} reviewers", human_verdicts.majority_choices(reviewers.values()))
+        )
     return raters + _model_raters(judging)
 
 
@@ -281,12 +283,12 @@ def _rater_groups(judging: Judging) -> Iterator[tuple[str, list[Mapping[str, Any
     def by_arm(choices: Mapping[str, PreferredAnswer]) -> Mapping[str, str | None]:
         return {pair: key.preferred(pair, choice) for pair, choice in choices.items()}
 
-    reviewers = list(human_verdicts.by_reviewer(judging.people).values())
+    reviewers = list(human_verdicts.choices_by_reviewer(judging.people).values())
     models = [(rater.name, by_arm(rater.choices)) for rater in _model_raters(judging)]
     if len(reviewers) > 1:
         yield "people", list(map(by_arm, reviewers))
     if reviewers:
-        majority = by_arm(human_verdicts.joined(reviewers))
+        majority = by_arm(human_verdicts.majority_choices(reviewers))
         for name, choices in models:
             yield f"people and {name}", [majority, choices]
     for (name, mine), (other, theirs) in combinations(models, 2):
@@ -304,7 +306,7 @@ def _place_table(judgings: Mapping[str, Judging]) -> Table:
     rows: list[tuple[Cell, ...]] = []
     p_values: list[float | None] = []
     for model, judging in judgings.items():
-        for name, choices in human_verdicts.by_reviewer(judging.people).items():
+        for name, choices in human_verdicts.choices_by_reviewer(judging.people).items():
             cells, p = _place_cells(list(choices.items()))
             rows.append((model, name, *cells, None, None, None, None))
             p_values.append(p)

@@ -33,8 +33,8 @@ from epicrisis.evaluation.experiments.vote_sampling import (
     split_sets,
     usage_of_runs,
 )
-from epicrisis.evaluation.grading.correctness import marking_of
-from epicrisis.evaluation.grading.correctness_tables import remarks as marking_remarks
+from epicrisis.evaluation.grading.correctness import read_correctness
+from epicrisis.evaluation.grading.correctness_tables import correctness_remarks as marking_remarks
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.overrides import RunOverrides
@@ -224,7 +224,7 @@ def _tables_of_runs(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
     notes = dict.fromkeys(remarks)
     unmarked: list[str] = []
     for run in runs:
-        marking = marking_of(run.path.parent)
+        marking = read_correctness(run.path.parent)
         if marking.judges:
             outcomes[run.name] = sort_outcomes(run, marking.outcomes())
             notes |= dict.fromkeys(marking_remarks(marking))

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from epicrisis.components import Opened, scope_of
-from epicrisis.counting import PASSAGES_A_DOCUMENT
+from epicrisis.components import LibrarySearch, build_scope
 from epicrisis.errors import InputError
 from epicrisis.library.passage_lookup import at_random, passages_of
+from epicrisis.partitioning import PASSAGES_PER_DOCUMENT
 from epicrisis.protocols import Reranker
 from epicrisis.retrieval.ranking_signals import Scored
 from epicrisis.settings import Settings
@@ -53,7 +53,7 @@ def no_source() -> PassageSource:
 
 
 def library_source(
-    opened: Opened,
+    opened: LibrarySearch,
     settings: Settings,
     by: SearchMode,
     *,
@@ -72,7 +72,7 @@ def library_source(
     passages_by_id: dict[str, Passage] = {}
 
     def scope(question: Question) -> Scope:
-        return scope_of(settings.scope, question=question)
+        return build_scope(settings.scope, question=question)
 
     def rank(question: Question, k: int, by: SearchMode) -> Ranking:
         ranking = opened.retriever.found(question.text, k, by, scope(question), unit)
@@ -90,13 +90,13 @@ def library_source(
         fused=lambda question, k: rank(question, k, "hybrid"),
         reranker=reranker,
         # Literature only: every question is shown passages of this pool.
-        pool=lambda: _draw_pool(opened, seed, scope_of(settings.scope), unit),
+        pool=lambda: _draw_pool(opened, seed, build_scope(settings.scope), unit),
         rrf_k=settings.rrf_k,
         count=unit,
     )
 
 
-def _draw_pool(opened: Opened, seed: int, scope: Scope, count: CountUnit) -> list[Passage]:
+def _draw_pool(opened: LibrarySearch, seed: int, scope: Scope, count: CountUnit) -> list[Passage]:
     """Return POOL random passages, or their documents, each cut to the passages around the drawn one."""
     passages = at_random(opened.library, POOL, seed, scope)
     if count == "passages":
@@ -109,6 +109,6 @@ def _draw_pool(opened: Opened, seed: int, scope: Scope, count: CountUnit) -> lis
     for name, passage in first_drawn.items():
         # A document may have been deleted since the draw.
         document = documents.get(name, (passage,))
-        start = max(0, min(passage.ordinal, len(document) - PASSAGES_A_DOCUMENT))
-        pool += document[start : start + PASSAGES_A_DOCUMENT]
+        start = max(0, min(passage.ordinal, len(document) - PASSAGES_PER_DOCUMENT))
+        pool += document[start : start + PASSAGES_PER_DOCUMENT]
     return pool

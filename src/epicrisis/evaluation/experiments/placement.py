@@ -12,8 +12,8 @@ import hashlib
 from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
 
-from epicrisis.counting import PASSAGES_A_DOCUMENT, units
 from epicrisis.errors import InputError
+from epicrisis.partitioning import PASSAGES_PER_DOCUMENT, group_passages
 from epicrisis.retrieval.ordering import in_order
 from epicrisis.types import CountUnit, Passage, Ranking
 
@@ -61,14 +61,14 @@ def place_keys(
         raise InputError(f"a place is a percentile from 0 to 100, not {place}")
     if not keys:
         raise InputError("there is no key passage to place: add the questions' gold documents to the library")
-    key_units = units(keys, count)
-    if len(key_units) > k or len(keys) > k * PASSAGES_A_DOCUMENT:
+    key_units = group_passages(keys, count)
+    if len(key_units) > k or len(keys) > k * PASSAGES_PER_DOCUMENT:
         raise InputError(
             f"{len(keys)} key passages do not fit among {k} {count}: place one document, or take a larger k"
         )
     room = k - len(key_units)
     excluded = {passage.document_id for passage in keys} | set(gold)
-    around = units([passage for passage in others if passage.document_id not in excluded], count)[:room]
+    around = group_passages([passage for passage in others if passage.document_id not in excluded], count)[:room]
     if len(around) < room:
         raise InputError(
             f"{len(around)} {count} other than the key ones were found, k = {k} needs {room}: take a smaller k, or a "
@@ -95,4 +95,4 @@ def shuffle_pool(pool: Sequence[Passage], seed: int, question: str, count: Count
     def order(unit: Sequence[Passage]) -> bytes:
         return hashlib.sha256(f"{seed}:{question}:{unit[0].id}".encode()).digest()
 
-    return list(chain.from_iterable(sorted(units(pool, count), key=order)))
+    return list(chain.from_iterable(sorted(group_passages(pool, count), key=order)))

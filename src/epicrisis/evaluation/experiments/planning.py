@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import fields, replace
 from typing import Any
 
-from epicrisis.components import ExampleSearch, Opened, examples_told, scope_of
+from epicrisis.components import ExampleSearch, LibrarySearch, build_scope, describe_examples
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.evaluation.datasets.load import load
@@ -19,7 +19,7 @@ from epicrisis.evaluation.experiments.experiment import CORRECTED, CaseInputs, E
 from epicrisis.evaluation.experiments.passage_source import PassageSource, library_source, no_source
 from epicrisis.evaluation.experiments.study_protocols import StudyProtocol, find_protocol
 from epicrisis.evaluation.runs.case import Case
-from epicrisis.evaluation.runs.run_folder import RunPlan, told
+from epicrisis.evaluation.runs.run_folder import RunPlan, describe_dataset
 from epicrisis.library.passage_lookup import at_random
 from epicrisis.models.rerankers import load_reranker
 from epicrisis.pipeline import WITHOUT_LIBRARY, Pipeline
@@ -61,7 +61,7 @@ def plan_experiment(
         study = Study(source, protocol, request.repeats, settings.seed, finders)
         questions = {sample.name: sample.questions for sample in samples}
         cases = experiment.cases(CaseInputs(questions, study, grid, settings))
-        libraries = {name: examples_told(search.opened.library) for name, search in examples.items()}
+        libraries = {name: describe_examples(search.opened.library) for name, search in examples.items()}
     plan = RunPlan(
         name=experiment.name,
         arguments=_describe_arguments(experiment, request, grid, libraries),
@@ -86,7 +86,7 @@ def _check(experiment: Experiment, request: Request, pipeline: Pipeline) -> None
 
 
 def _open_source(
-    opened: Opened, request: Request, settings: Settings, protocol: StudyProtocol, names: Sequence[str]
+    opened: LibrarySearch, request: Request, settings: Settings, protocol: StudyProtocol, names: Sequence[str]
 ) -> tuple[PassageSource, list[Dataset]]:
     """Return the library as a passage source, and the questions made from its own documents if `cloze` is asked for."""
     reranker = None
@@ -96,7 +96,7 @@ def _open_source(
     if cloze.NAME not in names:
         return source, []
     n = request.questions or probe.N
-    passages = at_random(opened.library, CANDIDATES * n, request.draw, scope_of(settings.scope))
+    passages = at_random(opened.library, CANDIDATES * n, request.draw, build_scope(settings.scope))
     dataset, keys = cloze.draw_questions(passages, n)
     return probe.use_key_passages(source, keys), [dataset]
 
@@ -150,11 +150,11 @@ def describe_sample(
 def describe_sets(sets: Sequence[Dataset]) -> Mapping[str, Any]:
     """Return the entry of a plan on one question set, or on several together."""
     if len(sets) == 1:
-        return told(sets[0])
+        return describe_dataset(sets[0])
     hashes = " ".join(dataset.sha256 for dataset in sets)
     return {
         "name": " + ".join(dataset.name for dataset in sets),
         "sha256": hashlib.sha256(hashes.encode()).hexdigest(),
         "n": sum(len(dataset.questions) for dataset in sets),
-        "sets": list(map(told, sets)),
+        "sets": list(map(describe_dataset, sets)),
     }

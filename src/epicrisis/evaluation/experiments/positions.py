@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 
-from epicrisis.counting import units
 from epicrisis.evaluation.analysis.grouping import (
     SHARE,
     AccuracyMeasure,
@@ -40,6 +39,7 @@ from epicrisis.evaluation.experiments.outcome_groups import (
 from epicrisis.evaluation.experiments.placement import PLACES, distinct_places
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome
+from epicrisis.partitioning import group_passages
 from epicrisis.types import Question
 
 NAME = "positions"
@@ -82,7 +82,7 @@ def cases(
     built: list[Case] = []
     for passages in study.gather(questions, max(ks)):
         built += study.bound_cases(passages, arms)
-        keys = len(units(passages.keys, study.source.count))
+        keys = len(group_passages(passages.keys, study.source.count))
         for k in ks:
             size = max(k, keys) if at_least_keys else k
             rankings = {place: passages.place(size, place) for place in distinct_places(places, size, keys)}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from epicrisis.answering.baselines import PROMPTS
-from epicrisis.answering.reply_parsing import ReplyForm
+from epicrisis.answering.reply_parsing import AnswerFormat
 from epicrisis.answers import Usage
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.experiments.preflight_calibration import PreflightCalibration
@@ -24,8 +24,8 @@ from epicrisis.evaluation.experiments.token_costs import (
     preflight_tokens,
     rag_tokens,
 )
-from epicrisis.models.chat.estimates import likely_prompt_tokens, likely_tokens
-from epicrisis.prompts import passage_text, render
+from epicrisis.models.chat.token_estimates import estimate_prompt_tokens, estimate_tokens
+from epicrisis.prompts import format_passage, render
 from epicrisis.protocols import PassageStore
 from epicrisis.types import Question, Scope
 
@@ -88,12 +88,12 @@ def estimated_shape(
     shapes: list[tuple[float, float, float, float]] = []
     for question, rankings in sample:
         passages = store.fetch(rankings.passages_read(k), scope(question))
-        context = sum(likely_tokens(passage_text(passage)) for passage in passages)
+        context = sum(estimate_tokens(format_passage(passage)) for passage in passages)
         prompt = render(PROMPTS, "rag", question=question.text, options=question.options, about=(), documents="")
         # Four characters a token in running text, where the form assumes two.
-        output = ReplyForm(question.options, documents=k).max_tokens / 4
+        output = AnswerFormat(question.options, documents=k).max_tokens / 4
         parts = math.ceil(len(rankings.documents_read(k)) / partition)
-        shapes.append((context, likely_prompt_tokens(prompt.messages), output, parts))
+        shapes.append((context, estimate_prompt_tokens(prompt.messages), output, parts))
     return PromptShape(*map(fmean, zip(*shapes, strict=True)))
 
 

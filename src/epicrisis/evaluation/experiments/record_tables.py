@@ -12,12 +12,12 @@ from epicrisis.evaluation.analysis.population_tables import population_table
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Runs
 from epicrisis.evaluation.grading import measure_tables
-from epicrisis.evaluation.grading.judge_independence import remarks as judge_remarks
-from epicrisis.evaluation.grading.run_measures import Measured, measured
+from epicrisis.evaluation.grading.judge_independence import judge_remarks as judge_remarks
+from epicrisis.evaluation.grading.run_measures import MeasuredCase, read_measured_cases
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
 
-MeasuredByModel: TypeAlias = Mapping[str, Sequence[Measured]]
+MeasuredByModel: TypeAlias = Mapping[str, Sequence[MeasuredCase]]
 """The measured cases of each run, by the name of its model."""
 TableBuilder: TypeAlias = Callable[[MeasuredByModel, Sequence[str]], Iterator[Table]]
 
@@ -36,21 +36,21 @@ def build_no_cases(_: CaseInputs) -> tuple[Case, ...]:
     raise InputError("this experiment asks records: name them with --data")
 
 
-def read_measured(run: RecordedRun) -> list[Measured]:
+def read_measured(run: RecordedRun) -> list[MeasuredCase]:
     """Read the run's cases with their measures, by arm (in the order of the plan) and question."""
     arms = list(run.manifest.plan.arguments.get("arms", ())) if run.manifest else []
 
-    def place(case: Measured) -> tuple[int, str]:
+    def place(case: MeasuredCase) -> tuple[int, str]:
         arm = case.condition.get("arm")
         return arms.index(arm) if arm in arms else len(arms), case.question
 
-    return sorted(measured(run.path.parent), key=place)
+    return sorted(read_measured_cases(run.path.parent), key=place)
 
 
-def select_arms(cases: MeasuredByModel, keep: Callable[[str], bool]) -> dict[str, list[Measured]]:
+def select_arms(cases: MeasuredByModel, keep: Callable[[str], bool]) -> dict[str, list[MeasuredCase]]:
     """Return the cases whose arm is to be kept."""
 
-    def is_kept(case: Measured) -> bool:
+    def is_kept(case: MeasuredCase) -> bool:
         return keep(str(case.condition.get("arm")))
 
     return {model: list(filter(is_kept, of_model)) for model, of_model in cases.items()}
@@ -60,14 +60,14 @@ def group_rows(cases: MeasuredByModel, by: Sequence[str], baseline: str) -> list
     """Return a row for each model, value of these conditions, and arm."""
     rows: list[measure_tables.MeasuredRow] = []
     for model, of_model in cases.items():
-        rows += measure_tables.rows_by(model, of_model, by, baseline)
+        rows += measure_tables.group_rows(model, of_model, by, baseline)
     return rows
 
 
 def metric_table(title: str, cases: MeasuredByModel, by: Sequence[str], baseline: str, remarks: Sequence[str]) -> Table:
     """Build the table of every metric, with a row for each model, value of these conditions, and arm."""
     rows = group_rows(cases, by, baseline)
-    return measure_tables.table(title, ("model", *by, "arm"), rows, baseline=baseline, remarks=remarks)
+    return measure_tables.metrics_table(title, ("model", *by, "arm"), rows, baseline=baseline, remarks=remarks)
 
 
 def record_tables(
@@ -120,11 +120,11 @@ def _describe_run(run: RecordedRun) -> Iterator[str]:
     )
 
 
-def _describe_missing_measures(run: RecordedRun, cases: Sequence[Measured]) -> Iterator[str]:
+def _describe_missing_measures(run: RecordedRun, cases: Sequence[MeasuredCase]) -> Iterator[str]:
     """Yield what to do where open answers have no measure yet."""
     open_cases = [case for case in cases if case.form != "choice" and case.ending == "answered"]
     metrics = set(chain.from_iterable(case.values for case in open_cases))
-    if open_cases and not any(measure_tables.metrics_of([case]) for case in open_cases):
+    if open_cases and not any(measure_tables.list_metrics([case]) for case in open_cases):
         yield (
             f"{run.name}: these answers are not measured yet: `epicrisis measure FOLDER --judge MODEL` with the run's "
             "folder, then `epicrisis report`."

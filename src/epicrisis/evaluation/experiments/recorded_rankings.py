@@ -13,19 +13,19 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
-from epicrisis.components import guarded, open_retriever
+from epicrisis.components import open_library_search, protect_patient_data
 from epicrisis.dates import first_day
 from epicrisis.errors import InputError
 from epicrisis.evaluation.runs.jsonl_store import JsonlStore, StoredLine, read_stored_lines
 from epicrisis.models.rerankers import load_reranker
-from epicrisis.privacy import without_secrets
+from epicrisis.privacy import strip_secrets
 from epicrisis.protocols import PassageStore, Reranker
 from epicrisis.retrieval.document_ranking import by_document, document_of, places_of, pool_size
 from epicrisis.retrieval.ranking_signals import Scored
 from epicrisis.retrieval.rerank import reranked
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.serialization import to_json
-from epicrisis.settings import Models, RerankSettings, Settings
+from epicrisis.settings import ModelsByRole, RerankSettings, Settings
 from epicrisis.types import CountUnit, Question, Ranking, Scope, SearchMode
 
 Guard: TypeAlias = Literal["none", "source-hidden", "before-source"]
@@ -180,9 +180,9 @@ def open_rankers(
     """
     preflight = settings.preflight.model_copy(update={"enabled": True})
     bare = settings.model_copy(update={"rerank": RerankSettings(), "strategy": "brief-context", "preflight": preflight})
-    guarded(settings.model_copy(update={"models": Models()}), library)
+    protect_patient_data(settings.model_copy(update={"models": ModelsByRole()}), library)
     name, variable = settings.rerank.name, settings.rerank.api_key_env
-    with open_retriever(bare, library) as opened:
+    with open_library_search(bare, library) as opened:
         reranker = None
         if name is not None:
             reranker = name, load_reranker(name, settings.home, settings.threads, lambda: os.environ.get(variable))
@@ -193,7 +193,7 @@ def open_rankers(
             "passages": opened.library.count()[1],
             "encoder": opened.library.manifest.encoder_fingerprint,
             "fused": [other.manifest.library_id for other in opened.others],
-            "reranker": None if name is None else without_secrets(name),
+            "reranker": None if name is None else strip_secrets(name),
             "guard": guard,
             "depth": depth,
         }

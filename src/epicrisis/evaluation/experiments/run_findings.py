@@ -18,7 +18,7 @@ from epicrisis.evaluation.experiments.outcome_groups import group_by
 from epicrisis.evaluation.experiments.plain_run import NAME as EVALUATE
 from epicrisis.evaluation.experiments.registry import NAMES, find_experiment
 from epicrisis.evaluation.experiments.study_protocols import PLACEMENT_NOTES, PROTOCOLS
-from epicrisis.evaluation.runs.recorded_run import RecordedRun, differing, open_runs, read_back
+from epicrisis.evaluation.runs.recorded_run import RecordedRun, list_differences, open_runs, refuse_mismatched_records
 
 _DERIVED = {"conflicts": {"rag", "brief-context"}, "cost": {"rag", "brief-context", "closed-book"}}
 """Experiments that runs of `positions` answer as well, with the arms that they need."""
@@ -29,7 +29,7 @@ def read_findings(paths: Sequence[Path]) -> tuple[Findings, ...]:
 
     Raises InputError where a path holds no run, or one of an unknown experiment.
     """
-    with read_back(paths):
+    with refuse_mismatched_records(paths):
         ranked = [path for path in paths if preflight.holds_rankings(path)]
         runs = open_runs([path for path in paths if path not in ranked])
         found: list[Findings] = []
@@ -112,7 +112,7 @@ def _describe_differences(runs: Sequence[RecordedRun]) -> Iterator[str]:
     """Yield the differences between runs, other than the model: they share tables, and are not compared."""
     first, *others = runs
     for other in others:
-        names = [name for name in differing(first, other) if name != "model"]
+        names = [name for name in list_differences(first, other) if name != "model"]
         if first.questions != other.questions:
             names.append("question set")
         if _sample(first) != _sample(other):

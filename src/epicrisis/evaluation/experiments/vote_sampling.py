@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from epicrisis.answering.voting import Voting
+from epicrisis.answering.voting import VotingOptions
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.statistics import mean_of
@@ -35,7 +35,7 @@ QUESTION_SETS = ("careqa", "mirage/medmcqa", "mirage/medqa", "mirage/mmlu")
 class VoteSampling:
     """How votes are sampled, with the seed and the number of repeats: repeat r has the seed + r."""
 
-    voting: Voting = Voting()  # noqa: RUF009  a frozen value
+    voting: VotingOptions = VotingOptions()  # noqa: RUF009  a frozen value
     seed: int = 0
     repeats: int = 1
 
@@ -43,14 +43,14 @@ class VoteSampling:
         """Return one case per repeat."""
         return repeat_case(question, condition, overrides, self.seed, self.repeats)
 
-    def votes(self, n: int, *, shuffle: bool) -> Voting:
+    def votes(self, n: int, *, shuffle: bool) -> VotingOptions:
         """Return the settings of `n` votes, with or without shuffled options."""
         return replace(self.voting, n=n, shuffle=shuffle)
 
 
 def sampling_of(inputs: CaseInputs) -> VoteSampling:
     """Return the vote sampling of the settings and the study."""
-    return VoteSampling(Voting(**inputs.settings.votes.model_dump()), inputs.study.seed, inputs.study.repeats)
+    return VoteSampling(VotingOptions(**inputs.settings.votes.model_dump()), inputs.study.seed, inputs.study.repeats)
 
 
 def single_votes(inputs: CaseInputs, name: str) -> int:
