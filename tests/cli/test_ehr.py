@@ -17,7 +17,7 @@ from epicrisis.cli.app import app
 from epicrisis.evaluation.datasets.patient_records.lengths import bin_of
 from epicrisis.evaluation.datasets.patient_records.recordset import RecordSet, load_records
 from epicrisis.evaluation.experiments import record_arms
-from epicrisis.evaluation.experiments.record_studies import WHOLE
+from epicrisis.evaluation.experiments.ehr_study import NAME
 from epicrisis.evaluation.grading.run_measures import MeasuredCase, read_measured_cases
 from epicrisis.retrieval.record_context import chronological
 from epicrisis.testing.reader import PositionCurve, find_key_passages, position_biased_reader, u_curve
@@ -69,7 +69,7 @@ def records(place: Path) -> RecordSet:
     return load_records(place)
 
 
-def ask(place: Path, model: str, output: Path, name: str = WHOLE, *more: object) -> Result:
+def ask(place: Path, model: str, output: Path, name: str = NAME, *more: object) -> Result:
     library = place.parent / "library"
     settings = ("--setting", "models.writer.context_tokens=100000", "--library", library, "--yes", "--json")
     return run("experiment", name, "--data", place, "--model", model, "-o", output, *settings, *more)

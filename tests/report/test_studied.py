@@ -12,8 +12,8 @@ from epicrisis.evaluation.analysis.published import published
 from epicrisis.evaluation.analysis.statistics import Difference, Mean
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments.ensemble_studies import EXPERIMENTS
-from epicrisis.evaluation.experiments.ensembles import COT, SC, SHUFFLED, ZERO
 from epicrisis.evaluation.experiments.openmedprompt import BEST, LAST, REFINING
+from epicrisis.evaluation.experiments.vote_sampling import COT, SC, SHUFFLED, ZERO
 from epicrisis.report.figures import PlotFigure, PlotMark, plot_figure, plot_figures
 from epicrisis.report.page import render_page
 from epicrisis.report.plots import PLOTS, PUBLISHED_PLOTS

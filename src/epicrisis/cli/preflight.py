@@ -123,7 +123,8 @@ def calibrate(
     """
     from epicrisis.configuration import load_settings
     from epicrisis.evaluation.experiments import preflight_calibration
-    from epicrisis.evaluation.experiments.preflight import PAPERS_RULE, definitions, guards_table
+    from epicrisis.evaluation.experiments.preflight import guards_table
+    from epicrisis.evaluation.experiments.preflight_rules import PAPERS_RULE, definitions
     from epicrisis.evaluation.experiments.preflight_savings import errors_table, estimate_savings, savings_table
     from epicrisis.privacy import set_local_only
 
@@ -148,7 +149,7 @@ def calibrate(
 def study(settings: Settings, library: Path, sets: Sequence[str], data: Path | None, folder: Path, json: bool) -> None:
     """`epicrisis experiment preflight`: rankings with and without each question's own documents, and all tables."""
     from epicrisis.errors import InputError
-    from epicrisis.evaluation.experiments.preflight_findings import file_of
+    from epicrisis.evaluation.experiments.preflight import rankings_path
     from epicrisis.evaluation.experiments.run_findings import read_findings
     from epicrisis.privacy import set_local_only
 
@@ -159,7 +160,7 @@ def study(settings: Settings, library: Path, sets: Sequence[str], data: Path | N
         raise InputError(f"{folder} holds something else ({others[0]}...): name a folder that is empty or not there")
     asked = questions_of(settings, sets or SETS, data)
     for guard in ("none", "source-hidden"):
-        rankings(settings, library, asked, file_of(folder, guard), guard, json)
+        rankings(settings, library, asked, rankings_path(folder, guard), guard, json)
     (found,) = read_findings([folder])
     if json:
         show_data({"folder": str(folder), "findings": found})

@@ -10,17 +10,6 @@ import pytest
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.statistics import Difference, Mean, holm, sign_test
-from epicrisis.evaluation.experiments.preflight import (
-    BEYOND_3,
-    PUBLISHED,
-    Confusion,
-    Label,
-    Rule,
-    confusion,
-    evaluate_rule,
-    label_rankings,
-    threshold_curve,
-)
 from epicrisis.evaluation.experiments.preflight_calibration import (
     SIGNALS,
     HeldOutResult,
@@ -33,6 +22,17 @@ from epicrisis.evaluation.experiments.preflight_calibration import (
     rule_settings,
     settings_text,
     signals_table,
+)
+from epicrisis.evaluation.experiments.preflight_rules import (
+    BEYOND_3,
+    PUBLISHED,
+    Confusion,
+    Label,
+    Rule,
+    confusion,
+    evaluate_rule,
+    label_rankings,
+    threshold_curve,
 )
 from epicrisis.evaluation.experiments.recorded_rankings import QuestionRankings
 from epicrisis.retrieval.ranking_signals import Signal
@@ -109,7 +109,7 @@ def test_no_signal_and_threshold_does_better_on_the_questions_fitted_on() -> Non
 
 def test_the_recall_asked_for_is_that_of_the_papers_rule() -> None:
     recorded = planted(3)
-    papers = confusion((each.label, each.papers) for each in calibrate(recorded).judged)
+    papers = confusion((each.label, each.papers) for each in calibrate(recorded).results)
     assert evaluate_rule(recorded, fit_rule(recorded), BEYOND_3).recall.value >= papers.recall.value
 
 
@@ -139,8 +139,8 @@ def test_each_question_is_judged_by_a_rule_that_never_saw_it() -> None:
     recorded = planted(6, 60)
     done = calibrate(recorded, recall=0.9, folds=4, seed=3)
     assert len(done.folds) == 4
-    assert [each.key for each in done.judged] == [each.key for each in recorded]
-    for each, judged in zip(recorded, done.judged, strict=True):
+    assert [each.key for each in done.results] == [each.key for each in recorded]
+    for each, judged in zip(recorded, done.results, strict=True):
         part = fold_of(each.key, 4, 3)
         others = [other for other in recorded if fold_of(other.key, 4, 3) != part]
         assert done.folds[part] == fit_rule(others, recall=0.9)
@@ -168,7 +168,7 @@ def test_folds_are_even_and_depend_on_key_and_seed_alone() -> None:
 def test_at_the_same_recall_signals_of_other_folds_meet_in_their_percentiles() -> None:
     recorded = planted(8, strength=2)
     done = calibrate(recorded, recall=0.5)
-    for each, judged in zip(recorded, done.judged, strict=True):
+    for each, judged in zip(recorded, done.results, strict=True):
         part = fold_of(each.key, 5, 0)
         others = [other for other in recorded if fold_of(other.key, 5, 0) != part]
         values = label_rankings(others, done.folds[part].signal, BEYOND_3)[1]
@@ -177,7 +177,7 @@ def test_at_the_same_recall_signals_of_other_folds_meet_in_their_percentiles() -
     for recall in (0.5, 0.8, 1.0):
         of = done.at_recall(recall)
         assert of.recall.value >= recall
-        moved = [confusion((j.label, j.percentile > at.percentile) for j in done.judged) for at in done.judged]
+        moved = [confusion((j.label, j.percentile > at.percentile) for j in done.results) for at in done.results]
         assert of.specificity.value == max(m.specificity.value for m in moved if m.recall.value >= recall)
 
 

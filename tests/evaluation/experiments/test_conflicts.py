@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import random
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,8 @@ from epicrisis.evaluation.experiments.conflicts import (
 )
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.runs.case import Case
-from epicrisis.evaluation.runs.outcomes import Outcome, RunRecord, read_records
+from epicrisis.evaluation.runs.outcomes import Outcome
+from epicrisis.evaluation.runs.record import RunRecord, read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.overrides import RunOverrides
 from epicrisis.protocols import ChatRequest
@@ -326,19 +327,19 @@ def test_what_the_parts_said() -> None:
 def test_an_arm_that_is_missing_is_no_loss_and_no_error(tmp_path: Path) -> None:
     """As in a run that was broken off: nothing is compared, and what there is is told."""
     records = specialty(tmp_path)
-    ours, rival = split_arms([record for record in records if record["condition"]["arm"] == "brief-context"])
+    ours, rival = split_arms([record for record in records if record.arm == "brief-context"])
     told = row(conflicts_table(ours, rival))
     assert (told["conflicts"], told["not compared"]) == (1, 1)
     assert told["win"] == told["tie"] == told["lose"] == 0
     assert told["difference to RAG"] is None
-    table = conflicts_table(*split_arms([record for record in records if record["condition"]["arm"] == "rag"]))
+    table = conflicts_table(*split_arms([record for record in records if record.arm == "rag"]))
     assert row(table)["read in parts"] == 0
     assert not any("nan" in note for note in table.notes)
 
 
 def test_records_without_a_condition_go_by_their_strategy(tmp_path: Path) -> None:
-    records: list[Mapping[str, Any]] = [
-        {**record, "key": record["answer"]["question"]["id"], "condition": {}} for record in specialty(tmp_path)
+    records = [
+        record.model_copy(update={"key": record.question_key, "condition": {}}) for record in specialty(tmp_path)
     ]
     cases, rival = split_arms(records)
     table: Table = conflicts_table(cases, rival)

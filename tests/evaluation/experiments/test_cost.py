@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.answers import Usage
+from epicrisis.answers import ModelCalled, Usage
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.published import published
 from epicrisis.evaluation.analysis.statistics import Mean
 from epicrisis.evaluation.experiments.arms import Study
-from epicrisis.evaluation.experiments.registry import EXPERIMENTS
+from epicrisis.evaluation.experiments.registry import load_experiments
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.experiments.token_costs import (
     CHECKED,
@@ -35,7 +35,7 @@ from epicrisis.evaluation.experiments.token_costs import (
     token_ratio,
 )
 from epicrisis.evaluation.runs.case import Case
-from epicrisis.evaluation.runs.outcomes import RunRecord, read_records
+from epicrisis.evaluation.runs.record import RunRecord, read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.models.chat.prices import compute_cost
 from epicrisis.overrides import RunOverrides
@@ -139,20 +139,24 @@ def asked(
     return list(read_records(tmp_path / "run" / RECORDS))
 
 
+def with_answer(record: RunRecord, **changes: Any) -> RunRecord:
+    return record.model_copy(update={"answer": replace(record.answer, **changes)})
+
+
 def test_what_each_stage_took(tmp_path: Path) -> None:
     records = asked(tmp_path)
     cases = case_costs(records)
     for case, record in zip(cases, records, strict=True):
-        usage = record["answer"]["usage"]
+        usage = record.answer.usage
         total = case.total
         assert (total.input, total.output, total.calls) == (
-            usage["prompt_tokens"],
-            usage["completion_tokens"],
-            usage["calls"],
+            usage.prompt_tokens,
+            usage.completion_tokens,
+            usage.calls,
         )
         assert case.plain
-        assert case.arm == record["condition"]["arm"]
-        assert case.question == record["key"].partition(" {")[0]
+        assert case.arm == record.arm
+        assert case.question == record.question_key
     ours, plain = (next(case for case in cases if case.arm == arm) for arm in ("brief-context", "rag"))
     assert (ours.maps.calls, ours.reduce.calls, ours.single.calls) == (2, 1, 0)
     assert (plain.maps.calls, plain.reduce.calls, plain.single.calls) == (0, 0, 1)
@@ -162,17 +166,14 @@ def test_what_each_stage_took(tmp_path: Path) -> None:
 
 def test_a_question_answered_from_one_prompt_skipped_the_rest(tmp_path: Path) -> None:
     (record,) = asked(tmp_path, ASKED[:1], ("rag",))
-    (case,) = case_costs([{**record, "condition": {"arm": "brief-context", "k": 8}}])
+    (case,) = case_costs([record.model_copy(update={"condition": {"arm": "brief-context", "k": 8}})])
     assert case.skipped
     assert case.single.calls == 1
 
 
 def test_calls_that_were_no_plain_ones_are_in_no_mean(tmp_path: Path) -> None:
     records = asked(tmp_path, ASKED[:2], ("rag",))
-    broken = {
-        **records[0],
-        "answer": {**records[0]["answer"], "usage": {**records[0]["answer"]["usage"], "replayed_calls": 1}},
-    }
+    broken = with_answer(records[0], usage=replace(records[0].answer.usage, replayed_calls=1))
     cases = case_costs([broken, records[1]])
     assert [case.plain for case in cases] == [False, True]
     table = measured_table(cases)
@@ -197,11 +198,11 @@ def test_replies_out_of_the_cache_did_not_skip_the_parts(tmp_path: Path) -> None
     """They are read in parts, though no token of them is counted."""
     (record,) = asked(tmp_path, ASKED[:1], ("brief-context",))
     calls = [
-        {**event, "usage": {**event["usage"], "calls": 0}} if event["event"] == "called" else event
-        for event in record["answer"]["trace"]
+        replace(event, usage=replace(event.usage, calls=0)) if isinstance(event, ModelCalled) else event
+        for event in record.answer.trace
     ]
-    usage = {**record["answer"]["usage"], "calls": 0, "replayed_calls": 3}
-    (case,) = case_costs([{**record, "answer": {**record["answer"], "trace": calls, "usage": usage}}])
+    usage = replace(record.answer.usage, calls=0, replayed_calls=3)
+    (case,) = case_costs([with_answer(record, trace=tuple(calls), usage=usage)])
     assert (case.counted, case.skipped) == (False, False)
 
 
@@ -262,10 +263,9 @@ def test_the_corrected_equation_is_nearer_to_what_was_taken(tmp_path: Path) -> N
 def test_what_was_compared_are_the_same_questions(tmp_path: Path) -> None:
     """One that RAG alone answered plainly is in neither figure."""
     records = asked(tmp_path)
-    dear = {"prompt_tokens": 10**6, "failed_calls": 1}
     changed = [
-        {**each, "answer": {**each["answer"], "usage": {**each["answer"]["usage"], **dear}}}
-        if each["condition"]["arm"] == "brief-context" and each["answer"]["question"]["id"] == "2"
+        with_answer(each, usage=replace(each.answer.usage, prompt_tokens=10**6, failed_calls=1))
+        if each.arm == "brief-context" and each.answer.question.id == "2"
         else each
         for each in records
     ]
@@ -308,10 +308,10 @@ def test_dollars_are_predicted_by_what_tokens_cost(tmp_path: Path, cached: float
 
 def test_what_preflight_spares_is_predicted_and_measured(tmp_path: Path) -> None:
     records = asked(tmp_path)
-    rags = {each["key"].partition(" {")[0]: each for each in records if each["condition"]["arm"] == "rag"}
+    rags = {each.question_key: each for each in records if each.arm == "rag"}
     mixed = [
-        {**rags[each["key"].partition(" {")[0]], "key": each["key"], "condition": each["condition"]}
-        if each["condition"]["arm"] == "brief-context" and each["answer"]["question"]["id"] == "0"
+        rags[each.question_key].model_copy(update={"key": each.key, "condition": each.condition})
+        if each.arm == "brief-context" and each.answer.question.id == "0"
         else each
         for each in records
     ]
@@ -328,7 +328,7 @@ def test_the_experiment_asks_with_the_check_and_without(tmp_path: Path) -> None:
     """Of each seven questions three have their key among the first three, where both rankings agree here."""
     some = questions(14)
     study = Study(evidence(words=lambda question, ids: [(id_, 0.0) for id_ in agreeing(question, ids)]), CORRECTED)
-    wanted = EXPERIMENTS["cost"]
+    wanted = load_experiments["cost"]
     made = wanted.make({"own": some}, study, replace(wanted.grid, ks=(8, 16)), Settings())
     assert [case.condition.get("k") for case in made].count(None) == 14, "closed book once, whatever k is"
     assert len({case.key for case in made}) == len(made) == 14 * (1 + 2 * 3)
@@ -351,7 +351,7 @@ def test_what_was_found_is_read_in_that_order() -> None:
     """A reranker of the settings would reorder what the check compares."""
     settings = Settings.model_validate({"rerank": {"name": "overlap"}})
     for name in ("cost", "integration"):
-        wanted = EXPERIMENTS[name]
+        wanted = load_experiments[name]
         with pytest.raises(InputError, match="leave rerank out of the settings"):
             wanted.make({"own": questions(1)}, Study(evidence(), CORRECTED), wanted.grid, settings)
 

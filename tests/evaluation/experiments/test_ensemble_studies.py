@@ -13,12 +13,12 @@ import pytest
 from epicrisis.configuration import load_settings
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.table import Cell
-from epicrisis.evaluation.experiments.ensembles import COT, SC
 from epicrisis.evaluation.experiments.experiment import Grid, Request
-from epicrisis.evaluation.experiments.medprompt import MEDPROMPT, NONE
 from epicrisis.evaluation.experiments.openmedprompt import ONE, REFINING
-from epicrisis.evaluation.experiments.registry import find_experiment, plan_experiment
+from epicrisis.evaluation.experiments.planning import plan_experiment
+from epicrisis.evaluation.experiments.registry import find_experiment
 from epicrisis.evaluation.experiments.run_findings import read_findings
+from epicrisis.evaluation.experiments.vote_sampling import COT, MEDPROMPT, NO_EXAMPLES, SC
 from epicrisis.evaluation.runs.case import Case, canonical_condition
 from epicrisis.evaluation.runs.run_folder import RECORDS, RunPlan
 from epicrisis.library.ingest import add_documents
@@ -72,7 +72,7 @@ def planned(name: str, *sets: str, **request: Any) -> tuple[RunPlan, tuple[Case,
 def shown(cases: tuple[Case, ...]) -> list[tuple[object, int]]:
     """The condition `examples` of each case and how many are shown."""
     return [
-        (case.condition["examples"], len(case.treatment.examples.shown) if case.treatment.examples else 0)
+        (case.condition["examples"], len(case.treatment.examples.examples) if case.treatment.examples else 0)
         for case in cases
     ]
 
@@ -127,8 +127,8 @@ def tables(path: Path) -> Mapping[str, list[Mapping[str, Cell]]]:
 
 def test_the_first_library_is_the_one_that_was_named_first(tmp_path: Path) -> None:
     """Calls at once end in any order."""
-    arms = {NONE: "self-consistency+shuffling", "cot": MEDPROMPT, "tot": MEDPROMPT, "random": MEDPROMPT}
-    rates = {NONE: 4, "cot": 3, "tot": 2, "random": 5}
+    arms = {NO_EXAMPLES: "self-consistency+shuffling", "cot": MEDPROMPT, "tot": MEDPROMPT, "random": MEDPROMPT}
+    rates = {NO_EXAMPLES: 4, "cot": 3, "tot": 2, "random": 5}
     made = folder(
         tmp_path / "run",
         lambda i, at: i % rates[str(at["examples"])] == 0,

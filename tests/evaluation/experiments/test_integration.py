@@ -23,7 +23,8 @@ from epicrisis.evaluation.experiments.integration import MACRO, MICRO
 from epicrisis.evaluation.experiments.passage_source import PassageSource, library_source
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.runs.case import Case
-from epicrisis.evaluation.runs.outcomes import Outcome, read_records
+from epicrisis.evaluation.runs.outcomes import Outcome
+from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.library import Library
@@ -242,7 +243,7 @@ def test_where_the_rankings_agree_one_prompt_is_read(biased: tuple[Path, tuple[O
     agreeing = sum(place(each) < 3 for of in sets().values() for each in of)
     assert documents.count(K) == N + agreeing
     assert documents.count(32) == N
-    records = {record["key"]: record["answer"] for record in read_records(folder / RECORDS)}
+    records = {record.key: record.answer for record in read_records(folder / RECORDS)}
     by_arm = {
         arm: {
             key.partition(" ")[0]: answer
@@ -252,17 +253,18 @@ def test_where_the_rankings_agree_one_prompt_is_read(biased: tuple[Path, tuple[O
         for arm in integration.ARMS
     }
     for key, answer in by_arm["brief-context+preflight"].items():
-        agree = answer["preflight"]["rankings_agree"]
+        assert answer.preflight is not None
+        agree = answer.preflight.rankings_agree
         rival = by_arm["rag" if agree else "brief-context"][key]
-        assert (answer["state"], answer["choice"]) == (rival["state"], rival["choice"])
-    assert all(answer["preflight"] is None for answer in by_arm["brief-context"].values())
+        assert (answer.state, answer.choice) == (rival.state, rival.choice)
+    assert all(answer.preflight is None for answer in by_arm["brief-context"].values())
 
 
 def test_the_retrievers_that_stood_in_are_named(biased: tuple[Path, tuple[Outcome, ...], list[int]]) -> None:
     (said,) = integration.mirage_remarks(read_records(biased[0] / RECORDS))
     assert "MIRAGE fused four retrievers (BM25, Contriever, SPECTER, MedCPT)" in said
     assert "here BM25 and minilm:1 over this library stood in" in said
-    rag = [record for record in read_records(biased[0] / RECORDS) if record["condition"]["arm"] == "rag"]
+    rag = [record for record in read_records(biased[0] / RECORDS) if record.arm == "rag"]
     assert integration.mirage_remarks(rag) == ()
 
 

@@ -20,7 +20,7 @@ from epicrisis.evaluation.experiments.open_ended import Judging, conclusions, re
 from epicrisis.evaluation.grading.blind_pairs import BlindPairs, make_pairs, write_pairs
 from epicrisis.evaluation.grading.human_verdicts import HumanVerdict, PreferredAnswer
 from epicrisis.evaluation.grading.preference import grade_pairs, open_preference_store
-from epicrisis.evaluation.runs.outcomes import read_records
+from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.evaluation.runs.runner import RecordStore, answer_cases
 from epicrisis.pipeline import Pipeline
@@ -32,7 +32,7 @@ from epicrisis.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.types import Question
 from tests.support.experiments import row
-from tests.support.grading import ARMS, WRITER, paired, place_of, record
+from tests.support.grading import ARMS, WRITER, pair_records, paired, place_of, record
 from tests.support.grading import questions as open_questions
 from tests.support.grading import said as verdict
 from tests.support.library_documents import add, create, encoder
@@ -163,7 +163,7 @@ def test_of_several_reviewers_the_majority_is_tested_and_missing_verdicts_are_co
 
 def test_answers_of_the_same_words_are_ties_for_everyone() -> None:
     asked = open_questions(3)
-    made = make_pairs(
+    made = pair_records(
         [record(each, arm, "It helps." if each.id == "0" else f"{arm} helps.") for each in asked for arm in ARMS],
         ARMS,
         0,
@@ -219,7 +219,7 @@ def by_model(made: BlindPairs, script: object, folder: Path, name: str = "judge"
     path = folder / f"{name}.jsonl"
 
     async def run() -> None:
-        asker = ModelClient(ScriptedModel(script), told={"name": name})  # type: ignore[arg-type]
+        asker = ModelClient(ScriptedModel(script), model_recipe={"name": name})  # type: ignore[arg-type]
         async for _ in grade_pairs(made.pairs, asker, open_preference_store(path, asker)):
             pass
 

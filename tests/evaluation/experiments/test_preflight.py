@@ -16,6 +16,14 @@ from scipy.stats import mannwhitneyu
 from epicrisis.evaluation.analysis.published import published
 from epicrisis.evaluation.analysis.statistics import Mean
 from epicrisis.evaluation.experiments.preflight import (
+    counts_table,
+    curve_table,
+    guards_table,
+    places_table,
+    published_confusion,
+    rules_table,
+)
+from epicrisis.evaluation.experiments.preflight_rules import (
     ALWAYS,
     AS_CODED,
     BEYOND_3,
@@ -27,15 +35,9 @@ from epicrisis.evaluation.experiments.preflight import (
     Label,
     Rule,
     confusion,
-    counts_table,
-    curve_table,
     definitions,
     evaluate_rule,
-    guards_table,
-    places_table,
-    published_confusion,
     roc_area,
-    rules_table,
     specificity_at,
     threshold_curve,
 )

@@ -10,7 +10,7 @@ from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.cloze import draw_questions
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.experiments.token_costs import case_costs
-from epicrisis.evaluation.runs.outcomes import read_records
+from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.retrieval.ordering import in_order
 from epicrisis.testing.reader import KeyPassage, PositionCurve, position_biased_reader, u_curve

@@ -11,7 +11,7 @@ import pytest
 
 from epicrisis.configuration import load_settings
 from epicrisis.errors import InputError, ModelMissing, StorageError
-from epicrisis.evaluation.experiments.preflight import signal_value
+from epicrisis.evaluation.experiments.preflight_rules import signal_value
 from epicrisis.evaluation.experiments.recorded_rankings import (
     Guard,
     QuestionRankings,

@@ -14,14 +14,9 @@ from epicrisis.evaluation.experiments import integration, probe
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.experiment import Grid, Request
 from epicrisis.evaluation.experiments.plain_run import NAME as EVALUATE
-from epicrisis.evaluation.experiments.registry import (
-    EXPERIMENTS,
-    _sample,
-    find_experiment,
-    plan_experiment,
-    protocol_of,
-)
-from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
+from epicrisis.evaluation.experiments.planning import describe_sample, plan_experiment
+from epicrisis.evaluation.experiments.registry import find_experiment, load_experiments
+from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS, find_protocol
 from epicrisis.pipeline import Pipeline
 from epicrisis.settings import ROLES, ScopeSettings, Settings
 from epicrisis.testing.chat import ScriptedModel
@@ -33,20 +28,20 @@ CORRECTED = PROTOCOLS["corrected"]
 
 
 def test_every_experiment_is_called_by_its_name_and_stands_beside_what_is_printed() -> None:
-    for name, each in EXPERIMENTS.items():
+    for name, each in load_experiments.items():
         assert find_experiment(name) is each
         assert set(each.published) <= set(published())
-    assert EVALUATE not in EXPERIMENTS
+    assert EVALUATE not in load_experiments
     with pytest.raises(InputError, match="no experiment is called nonsense: known are positions, integration"):
         find_experiment("nonsense")
     with pytest.raises(InputError, match="no protocol is called nonsense: known are published, as-coded, corrected"):
-        protocol_of("nonsense")
+        find_protocol("nonsense")
 
 
 def test_integration_reads_one_k() -> None:
     """Two in one run would be averaged under the name of the first."""
     study = Study(evidence(), CORRECTED)
-    make, asked = EXPERIMENTS["integration"].make, {"mirage/bioasq": questions(2)}
+    make, asked = load_experiments["integration"].make, {"mirage/bioasq": questions(2)}
     made = make(asked, study, Grid(("rag", "brief-context"), (8,)), Settings())
     assert {case.condition["k"] for case in made} == {8}
     with pytest.raises(InputError, match="integration reads one k: give -k once"):
@@ -55,11 +50,15 @@ def test_integration_reads_one_k() -> None:
 
 def test_a_plan_says_how_many_questions_were_drawn() -> None:
     """Those of the library itself are drawn by no protocol, so not by 105 of it nor by class."""
-    own = _sample(("cloze",), PROTOCOLS["as-coded"], Request(), whole=False)
+    own = describe_sample(("cloze",), PROTOCOLS["as-coded"], Request(), whole=False)
     assert own == {"how": "at-random", "n": probe.N, "seed": 0}
-    assert _sample(("cloze",), CORRECTED, Request(questions=7, draw=3), whole=False) == {**own, "n": 7, "seed": 3}
-    assert _sample(("mirage/pubmedqa",), CORRECTED, Request(), whole=False) == {**own, "n": 105}
-    assert _sample(("medq",), CORRECTED, Request(), whole=True) == {"how": "all"}
+    assert describe_sample(("cloze",), CORRECTED, Request(questions=7, draw=3), whole=False) == {
+        **own,
+        "n": 7,
+        "seed": 3,
+    }
+    assert describe_sample(("mirage/pubmedqa",), CORRECTED, Request(), whole=False) == {**own, "n": 105}
+    assert describe_sample(("medq",), CORRECTED, Request(), whole=True) == {"how": "all"}
 
 
 # -- over a library ---------------------------------------------------------------------------------------------------
@@ -109,11 +108,11 @@ def test_at_the_shortest_the_key_document_is_the_context(tmp_path: Path) -> None
     halves = tuple(passage("gold:0", f"Half {i}.", i) for i in range(2))
     two = evidence(passages_of=lambda question: {"gold:0": halves}, count="passages")
     study, grid = Study(two, CORRECTED), Grid(("rag",), (1,), (0,))
-    (case,) = EXPERIMENTS["context-length"].make(asked, study, grid, Settings())
+    (case,) = load_experiments["context-length"].make(asked, study, grid, Settings())
     assert case.treatment.ranking is not None
     assert [each.id for each in case.treatment.ranking.passages] == ["gold:0#0", "gold:0#1"]
     with pytest.raises(InputError, match="2 key passages do not fit among 1"):
-        EXPERIMENTS["positions"].make(asked, study, grid, Settings())
+        load_experiments["positions"].make(asked, study, grid, Settings())
 
 
 @pytest.mark.parametrize("name", ["integration", "cost", "open-ended"])

@@ -6,8 +6,8 @@ import pytest
 
 from epicrisis.answering.reply_parsing import AnswerFormat
 from epicrisis.evaluation.analysis.statistics import sign_test
-from epicrisis.evaluation.experiments.preflight import PUBLISHED, Label, Rule
 from epicrisis.evaluation.experiments.preflight_calibration import HeldOutResult, PreflightCalibration
+from epicrisis.evaluation.experiments.preflight_rules import PUBLISHED, Label, Rule
 from epicrisis.evaluation.experiments.preflight_savings import (
     errors_table,
     estimate_savings,
@@ -60,7 +60,7 @@ def test_both_errors_of_both_rules_and_their_differences() -> None:
     assert (table.source, "dense-gap@5 > 0.25" in table.notes[1]) == ("here", True)
     assert "no more than the papers' rule" in table.notes[1]
     assert (
-        "a recall of at least 0.9" in errors_table(calibrated(*([each] for each in DONE.judged), recall=0.9)).notes[1]
+        "a recall of at least 0.9" in errors_table(calibrated(*([each] for each in DONE.results), recall=0.9)).notes[1]
     )
 
 

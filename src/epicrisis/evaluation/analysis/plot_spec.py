@@ -10,7 +10,7 @@ PlotKind: TypeAlias = Literal["line", "points", "bars"]
 
 @dataclass(frozen=True, slots=True)
 class PlotSpec:
-    """One plot of a table, by the names of its columns. Columns in `series` and `panel` that the table lacks are ignored."""
+    """One plot of a table, by the names of its columns. Missing columns in `series` and `panel` are ignored."""
 
     title: str
     kind: PlotKind

@@ -53,8 +53,8 @@ def draw_questions(passages: Sequence[Passage], n: int) -> tuple[Dataset, Mappin
             answers[question.id] = gap.passage
     if len(questions) < n:
         raise InputError(
-            f"the library's documents yield {len(questions)} questions of their own, not {n}: ask for fewer with -n, or "
-            "name a question set with --set"
+            f"the library's documents yield {len(questions)} questions of their own, not {n}: ask for fewer with -n, "
+            "or name a question set with --set"
         )
     return Dataset(NAME, tuple(questions), classes_by_gold(questions)), answers
 
@@ -97,7 +97,7 @@ def _count_decimals(number: str) -> int:
 
 
 def _build_question(gap: _Gap, others: Sequence[str]) -> Question:
-    """Build a question whose options are in a different order for each question, so that every letter is as often right."""
+    """Build a question. The order of the options depends on the question, so that no letter is right more often."""
 
     def order(number: str) -> bytes:
         return hashlib.sha256(f"{gap.text}:{number}".encode()).digest()

@@ -231,9 +231,8 @@ def conflicts_table(
         ours = [case.outcome for case in members if case.conflict]
         against = [rival_of[twin] for twin in map(_twin, ours) if twin in rival_of]
         differences.append(difference(Group((), ours, against, _pairing(ours)), measure, seed))
-        resolved = (mean(ours, measure, seed), *counts(ours))
-        compared = _count_wins(ours, against, measure)
-        rows.append((*key, len(members), len(ours), *resolved, *compared, mean(against, measure, seed)))
+        row: list[Cell] = [*key, len(members), len(ours), mean(ours, measure, seed), *counts(ours)]
+        rows.append((*row, *_count_wins(ours, against, measure), mean(against, measure, seed)))
     columns = (
         *by,
         "read in parts",

@@ -153,7 +153,7 @@ def trend_table(
 
 
 def _slopes(by_k: Mapping[int | None, Sequence[Outcome]], measure: AccuracyMeasure) -> dict[PairingKey, float]:
-    """Return each question's slope over log2 k, for the questions with a score at every k; empty for fewer than two k."""
+    """Return each question's slope over log2 k, of the questions with a score at every k; empty for a single k."""
     shares = {math.log2(k): by_pair(outcomes, (), measure) for k, outcomes in by_k.items() if k is not None}
     if len(shares) < 2:
         return {}

@@ -78,8 +78,8 @@ RELEASED_MODEL, RELEASED = "GPT-3.5-turbo-0125", (58.04, 67.40, 90.29)
 _COMPARISONS = ((RAG, (*ARMS, CLOSED)), (MIRAGE, (RAG, BRIEF, CHECKED)), (BRIEF, (CHECKED,)))
 """Each baseline with the arms that are compared with it."""
 _AVERAGES = (
-    "Macro average: over the sets, whatever their size (as in the papers, errata B8); its interval resamples each set's "
-    "questions within the set. Micro average: over the questions.",
+    "Macro average: over the sets, whatever their size (as in the papers, errata B8); its interval resamples each "
+    "set's questions within the set. Micro average: over the questions.",
     "Passages in the order of the search; nothing is placed, and a key document may be missing among them.",
 )
 
@@ -370,26 +370,26 @@ def _resample(values: Sequence[float], seed: int) -> npt.NDArray[np.float64]:
 
 
 def published_table() -> Table:
-    """Build Supplementary Table 3 averaged both ways, with RAG as MIRAGE released it and BriefContext's gain on each."""
+    """Build Supplementary Table 3 averaged both ways, with RAG as MIRAGE released it and BriefContext's gains."""
     printed = published()["integration"].table
     sets = ("MedMCQA", "PubMedQA", "BioASQ")
     sizes = [float(str(published()["datasets"].figure("questions", name))) for name in (*sets[:2], "BioASQ-Y/N")]
     rows: list[tuple[str, str, tuple[float, ...]]] = []
-    for model, method, *shares, _ in printed.rows:
-        rows.append((str(model), str(method), tuple(float(str(share)) for share in shares)))
+    for model, method, *cells, _ in printed.rows:
+        rows.append((str(model), str(method), tuple(float(str(cell)) for cell in cells)))
     rows.append((RELEASED_MODEL, "RAG, as MIRAGE released it", RELEASED))
-    ours = {model: shares for model, method, shares in rows if method == "BriefContext"}
+    ours = {name: shares for name, strategy, shares in rows if strategy == "BriefContext"}
 
     def micro(shares: Sequence[float]) -> float:
         return sum(share * size for share, size in zip(shares, sizes, strict=True)) / sum(sizes)
 
-    cells: list[tuple[Cell, ...]] = []
-    for model, method, shares in rows:
+    built: list[tuple[Cell, ...]] = []
+    for name, strategy, shares in rows:
         gains: tuple[Cell, Cell] = (None, None)
-        if method != "BriefContext":
-            best = ours[model]
+        if strategy != "BriefContext":
+            best = ours[name]
             gains = fmean(best) - fmean(shares), micro(best) - micro(shares)
-        cells.append((model, method, *shares, fmean(shares), micro(shares), *gains))
+        built.append((name, strategy, *shares, fmean(shares), micro(shares), *gains))
     remarks = (
         "In percent. Averages and gains are computed from the printed shares. The arms differ in more than the "
         "strategy (errata B7): CoT and RAG are from MIRAGE's benchmark, 32 passages of four retrievers, four corpora "
@@ -397,7 +397,7 @@ def published_table() -> Table:
         "The RAG row printed for GPT-3.5 is not the one that MIRAGE released (B6).",
     )
     columns = ("model", "method", *sets, MACRO, MICRO, "BriefContext gains, macro", "BriefContext gains, micro")
-    return Table("What the papers print, averaged both ways", columns, tuple(cells), remarks, printed.source)
+    return Table("What the papers print, averaged both ways", columns, tuple(built), remarks, printed.source)
 
 
 def _tables_of_runs(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:

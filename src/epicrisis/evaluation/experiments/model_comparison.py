@@ -39,8 +39,8 @@ VOTES = 20
 ARMS = (ZERO, SHUFFLED, MEDPROMPT)
 
 _NOTES = (
-    "Zero-shot is one prediction of the next token; the two others have the same number of votes, so their difference is "
-    "the effect of the examples.",
+    "Zero-shot is one prediction of the next token; the two others have the same number of votes, so their difference "
+    "is the effect of the examples.",
 )
 _LEADERBOARD_NOTE = (
     "Sorted by the mean over the sets, all of equal weight; a model that was not asked all of them has none."

@@ -56,8 +56,8 @@ _AGREEMENT_NOTE = (
     "where all verdicts are the same word."
 )
 _PLACE_NOTES = (
-    "Which place wins, whatever answer it shows: each arm is first in half of the pairs. Share first: of the pairs with "
-    "a preferred place; p by the exact sign test over these, corrected by Holm for this table's {n} tests.",
+    "Which place wins, whatever answer it shows: each arm is first in half of the pairs. Share first: of the pairs "
+    "with a preferred place; p by the exact sign test over these, corrected by Holm for this table's {n} tests.",
     "Of a model the replies in both orders are counted, and a pair prefers the place that more of its two prefer; "
     "consistent, inconsistent, unparsed and failed are counts of pairs.",
 )
@@ -125,7 +125,7 @@ def _judging_of_run(run: RecordedRun) -> Judging:
 
 
 def tables(judgings: Mapping[str, Judging], *, remarks: Sequence[str] = (), seed: int = 0) -> tuple[Table, ...]:
-    """Build the tables of judged runs by model: the answers; the verdicts of people and models; how far these agree; and
+    """Build the tables of judged runs by model: the answers, the verdicts of people and models, how far these agree, and
     the effect of an answer's place."""
     answers = _answers_table(judgings, remarks)
     if not any(map(_raters, judgings.values())):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
-from epicrisis.answering.refining import Refining
+from epicrisis.answering.strategy_context import RefiningOptions
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.grouping import SHARE, AccuracyMeasure, Group, table
 from epicrisis.evaluation.analysis.plot_spec import SHARES, PlotSpec
@@ -57,8 +57,8 @@ _NOTES = (
     f"{LAST}: the last draft is the answer, as published; {BEST}: the one of highest reward, as corrected (errata P8). "
     "Without a reward model both are the last.",
     "Drafts of a smaller number are the first of a larger one, so rows are not independent of each other.",
-    "The study compares open answers with a next-token figure of the same questions with options (errata P10): here all "
-    "are open.",
+    "The study compares open answers with a next-token figure of the same questions with options (errata P10): here "
+    "all are open.",
 )
 
 
@@ -97,8 +97,8 @@ def cases(
     sizes: Sizes = Sizes(),
     arms: Sequence[str] = ARMS,
 ) -> tuple[Case, ...]:
-    """Build the cases. Conditions: `arm`, `examples` (the source's name, or `none`), `k` examples, `n` drafts or rounds,
-    `repeat`.
+    """Build the cases. Conditions: `arm`, `examples` (the source's name, or `none`), `k` examples, `n` drafts or
+    rounds, `repeat`.
 
     Raises InputError for an unknown arm or one without examples, a question that is not open or has no reference, or a
     source with too few examples.
@@ -135,13 +135,13 @@ def _variants(
         for arm in arms:
             keep: DraftSelection = "best" if arm == BEST else "last"
             for n, k in sizes.pairs() if arm != ONE else ():
-                refining = Refining(drafts=n, rounds=n, keep=keep)
+                refining = RefiningOptions(drafts=n, rounds=n, keep=keep)
                 overrides = RunOverrides(_STRATEGIES[arm], refining=refining, examples=_first(examples, k))
                 yield {"arm": arm, "examples": name, "k": k, "n": n}, overrides
 
 
 def _one_draft(name: str, k: int, examples: Examples) -> tuple[Condition, RunOverrides]:
-    overrides = RunOverrides(_STRATEGIES[ONE], refining=Refining(rounds=0, keep="last"), examples=examples)
+    overrides = RunOverrides(_STRATEGIES[ONE], refining=RefiningOptions(rounds=0, keep="last"), examples=examples)
     return {"arm": ONE, "examples": name, "k": k}, overrides
 
 
@@ -249,7 +249,6 @@ def _size_plots(size: str, unit: str) -> tuple[PlotSpec, ...]:
     )
 
 
-_USAGE = {"along": ("examples", "k", "n"), "series": ("arm",), "panel": ("model", "arm")}
 EXPERIMENT = Experiment(
     NAME,
     "What do drafts, critique and rewards bring to open answers? (Context retrieval, Tables 10 to 12)",
@@ -265,7 +264,10 @@ EXPERIMENT = Experiment(
         ),
         _size_plots("n", "drafts or rounds"),
         _size_plots("k", "examples"),
-        (replace(TOKENS_PLOT, **_USAGE), replace(CALLS_PLOT, **_USAGE)),
+        (
+            replace(TOKENS_PLOT, along=("examples", "k", "n"), series=("arm",), panel=("model", "arm")),
+            replace(CALLS_PLOT, along=("examples", "k", "n"), series=("arm",), panel=("model", "arm")),
+        ),
     ),
     strategy="self-reflection",
     places_documents=False,

@@ -66,7 +66,7 @@ def library_source(
     `reranker` serves the arm `reranked`; a reranker of the settings is part of every search. `count` overrides the unit
     of the settings.
     """
-    unit = count or settings.counted()
+    unit = count or settings.count_unit()
 
     # Thousands of questions are in memory before the first is asked: a passage that many of them find is stored once.
     passages_by_id: dict[str, Passage] = {}

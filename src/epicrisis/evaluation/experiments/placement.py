@@ -92,7 +92,8 @@ def shuffle_pool(pool: Sequence[Passage], seed: int, question: str, count: Count
     Passages of a document, adjacent in the pool, stay adjacent.
     """
 
-    def order(unit: Sequence[Passage]) -> bytes:
+    def order(unit: tuple[Passage, ...]) -> bytes:
         return hashlib.sha256(f"{seed}:{question}:{unit[0].id}".encode()).digest()
 
-    return list(chain.from_iterable(sorted(group_passages(pool, count), key=order)))
+    shuffled = sorted(group_passages(pool, count), key=order)
+    return list(chain.from_iterable(shuffled))

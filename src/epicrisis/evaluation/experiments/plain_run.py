@@ -61,7 +61,7 @@ def _build_case(question: Question, settings: Settings, pipeline: Pipeline, guar
     scope = guard_scope(question, guard, build_scope(settings.scope, question=question), pipeline.opened.library)
     if scope is None:
         raise InputError(
-            f"none of the documents of question {question.id!r} has a date in the library, so older documents cannot be "
-            "told apart: leave such questions out, or guard by source-hidden"
+            f"none of the documents of question {question.id!r} has a date in the library, so older documents cannot "
+            "be told apart: leave such questions out, or guard by source-hidden"
         )
     return Case(question, treatment=RunOverrides(scope=scope))

@@ -54,8 +54,8 @@ PASSAGES = (
     "before documents were counted); those of the key document stand together, at 0 before and at 100 after all others."
 )
 _NOTES = (
-    "SD over places, SD over repeats: of the means at each place and of each repeat. Both include the chance of so many "
-    "questions; repeats ask the same sample.",
+    "SD over places, SD over repeats: of the means at each place and of each repeat. Both include the chance of so "
+    "many questions; repeats ask the same sample.",
     "The preflight check takes no part: map-reduce itself is studied.",
     "Differences of the bounds (the key alone, no document) are shown, not tested.",
     PASSAGES,

@@ -119,8 +119,8 @@ def _compare_rules(calibration: PreflightCalibration) -> str:
     papers = calibration.papers
     fitted = calibration.at_recall(papers.recall.value)
     return (
-        f"The issue being that the key document is {calibration.definition.name}: the papers' rule has a specificity of "
-        f"{_describe_rates(papers)}; rules fitted on the other questions, set to that recall, "
+        f"The issue being that the key document is {calibration.definition.name}: the papers' rule has a specificity "
+        f"of {_describe_rates(papers)}; rules fitted on the other questions, set to that recall, "
         f"{_describe_rates(fitted)}. Fitted on all: {calibration.rule}."
     )
 
@@ -160,8 +160,8 @@ def rules_table(
     notes = (
         _APART,
         "The published row is of other questions, another encoder and another library: no replication.",
-        f"The papers' rule is assumed to be {PAPERS_RULE}, for they state no n; the notebooks have {AS_CODED}, never call "
-        "it (errata C2), and count words among the ranked passages alone (C6), where these rules use the whole "
+        f"The papers' rule is assumed to be {PAPERS_RULE}, for they state no n; the notebooks have {AS_CODED}, never "
+        "call it (errata C2), and count words among the ranked passages alone (C6), where these rules use the whole "
         "library's. At n = 3 both thresholds are one test, except where BM25 finds fewer than 3 of the passages (B2).",
         "Intervals: Wilson's, F1's by bootstrap over questions.",
     )

@@ -250,7 +250,7 @@ def signals_table(
 
 
 def calibration_table(calibration: PreflightCalibration, k: int = 16, partition: int = 4, source: str = "") -> Table:
-    """Build the table of the fitted rule on held-out questions against the papers' rule: error rates, and calls saved."""
+    """Build the table of the fitted rule on held-out questions against the papers' rule: error rates, calls saved."""
     fitted, papers = calibration.held_out, calibration.papers
     recall, specificity = calibration.differences
 

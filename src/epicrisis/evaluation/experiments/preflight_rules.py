@@ -1,7 +1,7 @@
 """Preflight rules: when a question has the issue, what a rule says of it, and how often the rule is right.
 
-The issue is a key document lost in the middle of the ranking. A verdict "the rankings agree" skips map-reduce, so a true
-positive is a question with the issue for which map-reduce runs.
+The issue is a key document lost in the middle of the ranking. A verdict "the rankings agree" skips map-reduce, so a
+true positive is a question with the issue for which map-reduce runs.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from epicrisis.answering.baselines import PROMPTS
 from epicrisis.answering.reply_parsing import AnswerFormat
+from epicrisis.answering.strategy_context import PROMPTS
 from epicrisis.answers import Usage
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.experiments.preflight_calibration import PreflightCalibration

@@ -73,7 +73,7 @@ def metric_table(title: str, cases: MeasuredByModel, by: Sequence[str], baseline
 def record_tables(
     baseline: str, title: str, build_more: TableBuilder
 ) -> Callable[[Runs, Sequence[str]], tuple[Table, ...]]:
-    """Return the table builder of an experiment: every metric by arm, then its own tables, then the lengths of records."""
+    """Return the table builder of an experiment: every metric by arm, its own tables, and the lengths of records."""
 
     def tables_of_runs(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
         cases = {run.name: read_measured(run) for run in runs}
@@ -114,8 +114,8 @@ def _describe_run(run: RecordedRun) -> Iterator[str]:
     rerank = (settings.get("rerank") or {}).get("name")
     yield (
         f"{run.name}: population {arguments.get('population')} (populations are never compared, errata E5); chunks of "
-        f"{arguments.get('chunk_tokens')} tokens of the encoder, {arguments.get('overlap')} shared by neighbours; search "
-        f"{settings.get('by')}, {settings.get('fusion_times') or 'a fixed number of'} times as many hits of each "
+        f"{arguments.get('chunk_tokens')} tokens of the encoder, {arguments.get('overlap')} shared by neighbours; "
+        f"search {settings.get('by')}, {settings.get('fusion_times') or 'a fixed number of'} times as many hits of each "
         f"ranking fused as chunks requested, k of the fusion {settings.get('rrf_k')}, reranker {rerank or 'none'}."
     )
 

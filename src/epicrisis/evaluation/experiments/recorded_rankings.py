@@ -198,14 +198,14 @@ def open_rankers(
             "depth": depth,
         }
         rankers = Rankers(
-            opened.retriever, opened.library, settings.by, reranker, depth, settings.k, settings.counted()
+            opened.retriever, opened.library, settings.by, reranker, depth, settings.k, settings.count_unit()
         )
         yield rankers, to_json(recipe)
 
 
 def _describe_count(settings: Settings) -> dict[str, Any]:
     """Return the recipe's entries on the unit: none for passages, as in files from before documents were counted."""
-    if settings.counted() == "passages":
+    if settings.count_unit() == "passages":
         return {}
     return {"count": "documents"} if settings.by == "dense" else {"count": "documents", "k": settings.k}
 

@@ -25,7 +25,7 @@ _DERIVED = {"conflicts": {"rag", "brief-context"}, "cost": {"rag", "brief-contex
 
 
 def read_findings(paths: Sequence[Path]) -> tuple[Findings, ...]:
-    """Read the findings of each experiment among the runs, all runs of one experiment together; plain runs are compared.
+    """Read the findings of each experiment among the runs, those of one experiment together; plain runs are compared.
 
     Raises InputError where a path holds no run, or one of an unknown experiment.
     """

@@ -293,7 +293,8 @@ def prediction_table(cases: Sequence[CaseCost], source: str = "") -> Table:
 
 _PREDICTION_NOTES = (
     "Predicted from plain RAG's and closed book's prompts alone: the prompts of map and reduce differ, and so do their "
-    "replies. Means a case; ratios are to RAG. Intervals are 95 %, of what was measured, by a bootstrap over questions.",
+    "replies. Means a case; ratios are to RAG. Intervals are 95 %, of what was measured, by a bootstrap over "
+    "questions.",
     "Predicted seconds and dollars: the rate of a fresh token, a cached one and one of the reply in plain RAG's and "
     "closed book's calls, by least squares; nothing is cached unless stated.",
     "Cached: the prediction counts what the map calls of a question share; the measurement counts what a prompt shares "
@@ -325,7 +326,7 @@ def _predicted_rows(
     closed: Sequence[CaseCost],
     checked: Sequence[CaseCost],
 ) -> list[tuple[Cell, ...]]:
-    """Return the rows of one k, each prediction followed by its measurement; `checked`: cases with the preflight check."""
+    """Return the rows of one k, each prediction before its measurement; `checked`: cases with the preflight check."""
     rates = [_rates([*rivals, *closed], name) for name in _CHARGES]
     base = _mean_tokens(rivals)
     tokens_of = attrgetter(*_TOKENS)

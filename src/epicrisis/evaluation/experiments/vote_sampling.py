@@ -1,4 +1,4 @@
-"""Parts that the experiments on votes and solved questions share: their cases, their order in tables, and their cost."""
+"""The common parts of experiments on votes and solved questions: cases, the order of rows, and cost."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def split_sets(cases_by_model: Mapping[str, Iterable[T]]) -> dict[str, list[T]]:
 def vote_tables(
     build: Callable[..., tuple[Table, ...]], by: Sequence[str]
 ) -> Callable[[Runs, Sequence[str]], tuple[Table, ...]]:
-    """Adapt a function from outcomes to tables, so that it takes finished runs, and add their usage by these conditions.
+    """Adapt a function from outcomes to tables, so that it takes finished runs and adds their usage by these conditions.
 
     Each set is separate, unless `set` is one of the conditions.
     """
@@ -127,8 +127,8 @@ def vote_tables(
 
 
 _USAGE_NOTES = (
-    "Means a case with 95 % intervals. Replies from the cache count with their original cost: a vote that was drawn for "
-    "more votes already is paid for once, and would be paid for where fewer are asked for alone.",
+    "Means a case with 95 % intervals. Replies from the cache count with their original cost: a vote that was drawn "
+    "for more votes already is paid for once, and would be paid for where fewer are asked for alone.",
 )
 CALLS_PLOT = PlotSpec("Calls a case", "points", ("calls",))
 TOKENS_PLOT = PlotSpec("Tokens a case", "points", ("tokens",))
