@@ -183,8 +183,8 @@ def test_a_record_over_the_window_is_counted_and_not_asked_again(
     folder = tmp_path / "narrow"
     more = ("--setting", "models.writer.context_tokens=3000", "--arm", record_arms.ALL, "--arm", "rag-5", "-n", "16")
     with reader(records, u_curve()) as model:
-        first = ask(place, model, folder, record_arms.CONTEXT, *more)
-        again = ask(place, model, folder, record_arms.CONTEXT, *more)
+        first = ask(place, model, folder, "ehr-context", *more)
+        again = ask(place, model, folder, "ehr-context", *more)
     assert (first.exit_code, again.exit_code) == (0, 0), first.stderr
     cases = read_measured_cases(folder)
     shortest = min(int(case.condition["tokens"]) for case in cases)
@@ -209,7 +209,7 @@ def test_what_cannot_be_asked_is_said_in_one_line(
     place: Path, records: RecordSet, tmp_path: Path, model_home: Path, more: tuple[str, ...], said: str
 ) -> None:
     with reader(records, u_curve()) as model:
-        ended = ask(place, model, tmp_path / "none", record_arms.RETRIEVAL, *more)
+        ended = ask(place, model, tmp_path / "none", "ehr-retrieval", *more)
     assert ended.exit_code == 2
     assert said in ended.stderr
     assert ended.stderr.strip().count("\n") == 0

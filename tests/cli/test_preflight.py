@@ -68,7 +68,7 @@ def planted(file: Path, rankings: Path, library: Path, home: Path) -> None:
             read = [*others[:place], f"{gold}#0", *others[place:]]
             scores = [dice.uniform(0.1, 0.2) if lost else dice.uniform(0.3, 0.4), *(-i / 1000 for i in range(1, K))]
             words = tuple((name, 1.0) for name in dice.sample(names, K))
-            kept.append(
+            kept.append_rankings(
                 QuestionRankings(
                     question.key,
                     str(file),

@@ -101,7 +101,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = RankingStore(rankings_path(made / "preflight", "none"), {"passages": 9, "encoder": "minilm", "by": "dense"})
     for i in range(N):
         read = tuple((f"d{(i + n) % N}#0", 1 / (n + 1)) for n in range(N))
-        file.append(
+        file.append_rankings(
             QuestionRankings(f"q{i}", "own", read, read, None, tuple(id_ for id_, _ in read), (f"d{i}",), (f"d{i}",))
         )
     return made

@@ -264,7 +264,7 @@ RUNS: Mapping[str, tuple[Made, int]] = {
 
 
 def test_every_experiment_that_there_is_has_a_run_here() -> None:
-    assert RUNS.keys() == {*NAMES, *load_experiments, "evaluate"}
+    assert RUNS.keys() == {*NAMES, *load_experiments(), "evaluate"}
 
 
 @pytest.mark.parametrize("name", RUNS)

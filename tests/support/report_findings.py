@@ -18,6 +18,7 @@ from epicrisis.evaluation.experiments import (
     positions,
     preflight,
     preflight_calibration,
+    preflight_rules,
     recorded_rankings,
     token_costs,
 )
@@ -75,7 +76,7 @@ def _in_the_middle(i: int, condition: Condition) -> bool:
 def by_position() -> Findings:
     asked = _placed(("rag", "brief-context"), (8, 16), (0, 50, 100), ("oracle", "closed-book"))
     runs = {"tiny": outcomes(asked, _in_the_middle), HOSTILE: outcomes(asked, _in_the_middle)}
-    return findings("positions", positions.tables(runs), tuple(runs), positions.PUBLISHED)
+    return findings("positions", positions.tables(runs), tuple(runs), positions.EXPERIMENT.published)
 
 
 @cache
@@ -103,7 +104,7 @@ def integrated() -> Findings:
         for dataset, arm in product(sets, (integration.COT, integration.RAG, integration.BRIEF))
     ]
     runs = {"tiny": outcomes(asked, lambda i, at: i % 3 == 0 or at["arm"] == integration.BRIEF)}
-    return findings("integration", integration.tables(runs), printed=integration.PUBLISHED)
+    return findings("integration", integration.tables(runs), printed=integration.EXPERIMENT.published)
 
 
 @cache
@@ -166,7 +167,7 @@ def foreseen() -> Findings:
                 f"q{i}", "own", dense, bm25, None, tuple(f"{name}#0" for name in read), gold, gold
             )
         )
-    k, definition = 8, preflight.BEYOND_3
+    k, definition = 8, preflight_rules.BEYOND_3
     tables = (
         preflight.places_table(recorded, k),
         preflight.rules_table(recorded, k=k),

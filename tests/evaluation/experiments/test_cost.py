@@ -17,7 +17,8 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.published import published
 from epicrisis.evaluation.analysis.statistics import Mean
 from epicrisis.evaluation.experiments.arms import Study
-from epicrisis.evaluation.experiments.registry import load_experiments
+from epicrisis.evaluation.experiments.experiment import CaseInputs
+from epicrisis.evaluation.experiments.registry import find_experiment
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.experiments.token_costs import (
     CHECKED,
@@ -328,8 +329,9 @@ def test_the_experiment_asks_with_the_check_and_without(tmp_path: Path) -> None:
     """Of each seven questions three have their key among the first three, where both rankings agree here."""
     some = questions(14)
     study = Study(evidence(words=lambda question, ids: [(id_, 0.0) for id_ in agreeing(question, ids)]), CORRECTED)
-    wanted = load_experiments["cost"]
-    made = wanted.make({"own": some}, study, replace(wanted.grid, ks=(8, 16)), Settings())
+    experiment = find_experiment("cost")
+    grid = replace(experiment.grid, ks=(8, 16))
+    made = experiment.cases(CaseInputs({"own": some}, study, grid, Settings()))
     assert [case.condition.get("k") for case in made].count(None) == 14, "closed book once, whatever k is"
     assert len({case.key for case in made}) == len(made) == 14 * (1 + 2 * 3)
     asyncio.run(answer(made, ScriptedModel(by_stage(**REPLIES)), tmp_path / "run"))
@@ -351,9 +353,10 @@ def test_what_was_found_is_read_in_that_order() -> None:
     """A reranker of the settings would reorder what the check compares."""
     settings = Settings.model_validate({"rerank": {"name": "overlap"}})
     for name in ("cost", "integration"):
-        wanted = load_experiments[name]
+        experiment = find_experiment(name)
+        inputs = CaseInputs({"own": questions(1)}, Study(evidence(), CORRECTED), experiment.grid, settings)
         with pytest.raises(InputError, match="leave rerank out of the settings"):
-            wanted.make({"own": questions(1)}, Study(evidence(), CORRECTED), wanted.grid, settings)
+            experiment.cases(inputs)
 
 
 def test_where_nothing_is_found_reduce_is_not_called(tmp_path: Path) -> None:

@@ -399,4 +399,4 @@ def test_what_the_papers_gain_depends_on_the_row_and_on_the_average() -> None:
     assert released[1] < 0
     for cells in published()["integration"].table.rows:
         assert row(table, cells[0], cells[1])[MACRO] == pytest.approx(cells[-1], abs=0.011)
-    assert set(integration.PUBLISHED) <= set(published())
+    assert set(integration.EXPERIMENT.published) <= set(published())

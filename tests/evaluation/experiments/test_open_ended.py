@@ -132,7 +132,7 @@ def test_the_papers_own_counts_are_no_significant_difference() -> None:
     assert isinstance(decided, Mean)
     assert (decided.value, decided.n) == (0.7, 20)
     assert "a difference is not shown (exact sign test, p = 0.115 corrected)" in conclusions({"GPT": judging})[0]
-    assert open_ended.PUBLISHED == ("open-ended",)
+    assert open_ended.EXPERIMENT.published == ("open-ended",)
 
 
 def test_a_clear_preference_is_shown_whichever_way_it_goes() -> None:

@@ -329,4 +329,4 @@ def test_the_tables_name_what_they_need() -> None:
             assert each in said
     for table in positions.tables({"m": found}):
         assert "Guessing among the options would be right in 33.3 % of the 10 questions." in table.notes
-    assert set(positions.PUBLISHED) <= set(published())
+    assert set(positions.EXPERIMENT.published) <= set(published())

@@ -25,7 +25,7 @@ def folder(path: Path, recorded: Sequence[QuestionRankings], hidden: Sequence[Qu
         if rankings:
             file = RankingStore(rankings_path(path, guard), {**RECIPE, "guard": guard})
             for each in rankings:
-                file.append(each)
+                file.append_rankings(each)
             del file
     return path
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.published import published
 from epicrisis.evaluation.experiments import integration, probe
 from epicrisis.evaluation.experiments.arms import Study
-from epicrisis.evaluation.experiments.experiment import Grid, Request
+from epicrisis.evaluation.experiments.experiment import CaseInputs, Grid, Request
 from epicrisis.evaluation.experiments.plain_run import NAME as EVALUATE
 from epicrisis.evaluation.experiments.planning import describe_sample, plan_experiment
 from epicrisis.evaluation.experiments.registry import find_experiment, load_experiments
@@ -28,10 +29,11 @@ CORRECTED = PROTOCOLS["corrected"]
 
 
 def test_every_experiment_is_called_by_its_name_and_stands_beside_what_is_printed() -> None:
-    for name, each in load_experiments.items():
-        assert find_experiment(name) is each
-        assert set(each.published) <= set(published())
-    assert EVALUATE not in load_experiments
+    for name, experiment in load_experiments().items():
+        assert experiment.name == name
+        assert find_experiment(name) is experiment
+        assert set(experiment.published) <= set(published())
+    assert EVALUATE not in load_experiments()
     with pytest.raises(InputError, match="no experiment is called nonsense: known are positions, integration"):
         find_experiment("nonsense")
     with pytest.raises(InputError, match="no protocol is called nonsense: known are published, as-coded, corrected"):
@@ -41,24 +43,24 @@ def test_every_experiment_is_called_by_its_name_and_stands_beside_what_is_printe
 def test_integration_reads_one_k() -> None:
     """Two in one run would be averaged under the name of the first."""
     study = Study(evidence(), CORRECTED)
-    make, asked = load_experiments["integration"].make, {"mirage/bioasq": questions(2)}
-    made = make(asked, study, Grid(("rag", "brief-context"), (8,)), Settings())
-    assert {case.condition["k"] for case in made} == {8}
+    build, inputs = integration.EXPERIMENT.cases, CaseInputs({"mirage/bioasq": questions(2)}, study, Grid(), Settings())
+    cases = build(replace(inputs, grid=Grid(("rag", "brief-context"), (8,))))
+    assert {case.condition["k"] for case in cases} == {8}
     with pytest.raises(InputError, match="integration reads one k: give -k once"):
-        make(asked, study, Grid(integration.ARMS, (8, 16)), Settings())
+        build(replace(inputs, grid=Grid(integration.ARMS, (8, 16))))
 
 
 def test_a_plan_says_how_many_questions_were_drawn() -> None:
     """Those of the library itself are drawn by no protocol, so not by 105 of it nor by class."""
-    own = describe_sample(("cloze",), PROTOCOLS["as-coded"], Request(), whole=False)
+    own = describe_sample(("cloze",), PROTOCOLS["as-coded"], Request(), whole_sets=False)
     assert own == {"how": "at-random", "n": probe.N, "seed": 0}
-    assert describe_sample(("cloze",), CORRECTED, Request(questions=7, draw=3), whole=False) == {
+    assert describe_sample(("cloze",), CORRECTED, Request(questions=7, draw=3), whole_sets=False) == {
         **own,
         "n": 7,
         "seed": 3,
     }
-    assert describe_sample(("mirage/pubmedqa",), CORRECTED, Request(), whole=False) == {**own, "n": 105}
-    assert describe_sample(("medq",), CORRECTED, Request(), whole=True) == {"how": "all"}
+    assert describe_sample(("mirage/pubmedqa",), CORRECTED, Request(), whole_sets=False) == {**own, "n": 105}
+    assert describe_sample(("medq",), CORRECTED, Request(), whole_sets=True) == {"how": "all"}
 
 
 # -- over a library ---------------------------------------------------------------------------------------------------
@@ -104,15 +106,14 @@ def test_one_gold_document_is_placed_or_all_of_them(
 def test_at_the_shortest_the_key_document_is_the_context(tmp_path: Path) -> None:
     """By passages a key document of two among one: context length reads it alone, positions refuses. By documents it is
     one."""
-    asked = {"own": questions(1)}
     halves = tuple(passage("gold:0", f"Half {i}.", i) for i in range(2))
     two = evidence(passages_of=lambda question: {"gold:0": halves}, count="passages")
-    study, grid = Study(two, CORRECTED), Grid(("rag",), (1,), (0,))
-    (case,) = load_experiments["context-length"].make(asked, study, grid, Settings())
+    inputs = CaseInputs({"own": questions(1)}, Study(two, CORRECTED), Grid(("rag",), (1,), (0,)), Settings())
+    (case,) = find_experiment("context-length").cases(inputs)
     assert case.treatment.ranking is not None
     assert [each.id for each in case.treatment.ranking.passages] == ["gold:0#0", "gold:0#1"]
     with pytest.raises(InputError, match="2 key passages do not fit among 1"):
-        load_experiments["positions"].make(asked, study, grid, Settings())
+        find_experiment("positions").cases(inputs)
 
 
 @pytest.mark.parametrize("name", ["integration", "cost", "open-ended"])
