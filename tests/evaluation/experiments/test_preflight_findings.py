@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.evaluation.experiments.preflight import holds_rankings, rankings_path, read_findings
+from epicrisis.evaluation.experiments.preflight import HIDDEN, holds_rankings, rankings_path, read_findings
 from epicrisis.evaluation.experiments.preflight_calibration import calibrate
-from epicrisis.evaluation.experiments.preflight_findings import HIDDEN
 from epicrisis.evaluation.experiments.preflight_rules import PUBLISHED
 from epicrisis.evaluation.experiments.recorded_rankings import Guard, QuestionRankings, RankingStore
 from epicrisis.evaluation.experiments.run_findings import read_findings as findings_of_paths
