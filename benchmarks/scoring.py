@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import cycle, islice
 from pathlib import Path
 
-from epicrisis.evaluation.datasets.load import load
+from epicrisis.evaluation.datasets.load import load_dataset
 from epicrisis.evaluation.rescoring.released_replies import pair_with_replies, read_released_replies
 from epicrisis.evaluation.rescoring.scores import SCORINGS, score_replies
 
@@ -25,7 +25,9 @@ def main() -> None:
     replied = [
         each
         for name, file in RUNS.items()
-        for each in pair_with_replies(load(name, data, data).questions, read_released_replies(data / "mirage" / file))
+        for each in pair_with_replies(
+            load_dataset(name, data, data).questions, read_released_replies(data / "mirage" / file)
+        )
     ]
     many = [
         replace(each, question=replace(each.question, id=f"{number}-{each.question.id}"))

@@ -55,7 +55,9 @@ def test_a_stream_likewise_and_a_question_may_say_it_itself(ward: Path) -> None:
         asyncio.run(last(Question("Was colchicine given?", patient=BERT), ANNA))
 
 
-@pytest.mark.parametrize(("patient", "reason"), [("nobody", "has no notes of patient"), (None, "say whose")])
+@pytest.mark.parametrize(
+    ("patient", "reason"), [("nobody", "has no notes of patient"), (None, "select one with --patient")]
+)
 @pytest.mark.parametrize("strategy", ["rag", "closed-book"])
 def test_a_patient_who_is_not_there(strategy: str, patient: str | None, reason: str, ward: Path) -> None:
     with HostileServer(schema_reply) as server:

@@ -38,7 +38,7 @@ from tests.support.strategies import NOT_FOUND
 ENCODER = HashingEncoder(64)
 QUESTION = Question("What was the diagnosis of the second admission?", id="q", patient="p1")
 NARROWED = "2 of 3 notes are left out: by their times and types they seem to be about another time"
-AGAIN = "the notes that were left in do not answer it: asked once more with the whole record"
+AGAIN = "the remaining notes do not answer the question: asking again with the whole record"
 
 
 def note(name: str, date: str, text: str, stay: str) -> Document:
@@ -87,7 +87,7 @@ def asked(
     ward: LibrarySearch, script: Callable[[ChatRequest], str], treatment: RunOverrides = NO_OVERRIDES, **settings: Any
 ) -> tuple[Answer, ScriptedModel]:
     pipeline, model = pipeline_of(ward, script, **settings)
-    return asyncio.run(pipeline.answer(QUESTION, treatment=treatment)), model
+    return asyncio.run(pipeline.answer(QUESTION, overrides=treatment)), model
 
 
 def notices(answer: Answer) -> list[str]:

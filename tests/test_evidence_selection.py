@@ -72,7 +72,7 @@ def asked(
         )
         # Not closed with the pipeline: the library is the module's.
         pipeline = Pipeline(made, dict.fromkeys(ROLES, model), ward)
-        return await pipeline.answer(question, treatment=treatment)
+        return await pipeline.answer(question, overrides=treatment)
 
     return asyncio.run(one()), model
 

@@ -26,7 +26,7 @@ def answered(treatment: RunOverrides, **settings: object) -> tuple[Answer, Scrip
     async def one() -> Answer:
         made = Settings.model_validate({"strategy": "closed-book", **settings})
         async with Pipeline(made, dict.fromkeys(ROLES, model)) as pipeline:
-            return await pipeline.answer(QUESTION, treatment=treatment)
+            return await pipeline.answer(QUESTION, overrides=treatment)
 
     return asyncio.run(one()), model
 

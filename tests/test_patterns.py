@@ -12,7 +12,7 @@ import pytest
 
 import epicrisis
 from epicrisis.answering.reply_parsing import TextStream
-from epicrisis.library import patients
+from epicrisis.library import patient_check
 from epicrisis.retrieval import event_mentions
 from epicrisis.retrieval.time_expressions import NOTE_KINDS
 from tests.support.regex_attacks import METHODS, Place, compiled, load, places, slow_attack
@@ -26,14 +26,14 @@ EXAMPLES: dict[str, list[re.Pattern[Any] | str]] = {
     "answering.self_consistency:_words": [r"\b[ABCDbcd]\b|(?i:\b[ABCD][)\].:]|\boptions? [ABCD]\b)"],
     "corpus.csv_rows:CsvLayout.find_embedded_row": [r"\n(?:[^,\n]*,){3}", r"\n(?:[^\|\n]*\|){1}"],
     "evaluation.making.records.asking:_Marked._alone": [r"(?<!\w)5\ mg\ of\ warfarin(?!\w)"],
-    "library.patients:_calls": [
-        rf"{patients._alone('10083815')}|{patients._CALLED_LONG}{patients._written('10083815')}(?!\w|[-./:]\d)",
-        rf"{patients._CALLED}{patients._written('432')}(?![-./:]?\w){patients._MEASURE}",
+    "library.patient_check:_has_id": [
+        rf"{patient_check._separate_id('10083815')}|{patient_check._LONG_ID_LABEL}{patient_check._escape_id('10083815')}(?!\w|[-./:]\d)",
+        rf"{patient_check._LABEL}{patient_check._escape_id('432')}(?![-./:]?\w){patient_check._NO_UNIT}",
     ],
-    "library.patients:_without": [
-        rf"(?P<called>{patients._CALLED_LONG}){patients._written('a-1')}(?![-./:]?\w)|{patients._alone('a-1')}"
+    "library.patient_check:_remove_id": [
+        rf"(?P<label>{patient_check._LONG_ID_LABEL}){patient_check._escape_id('a-1')}(?![-./:]?\w)|{patient_check._separate_id('a-1')}"
     ],
-    "library.patients:_person": [patients._person("anna maria muster")],
+    "library.patient_check:_separate_name": [patient_check._separate_name("anna maria muster")],
     "models.chat.endpoints.body:_is_named": [
         r"(?:^|[`'\"])seed(?:[`'\"]|:)|\b(?:argument|parameter|field|option)s?\b[^.]{0,30}?\bseed\b"
     ],

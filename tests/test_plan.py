@@ -328,7 +328,7 @@ def spent_on(settings: Settings, store: MemoryStore, cases: Sequence[Case]) -> U
     pipeline = pipeline_of(settings, model, store)
 
     async def all_of_them() -> list[Answer]:
-        return [await pipeline.answer(case.question, treatment=case.treatment) for case in cases]
+        return [await pipeline.answer(case.question, overrides=case.treatment) for case in cases]
 
     answers = asyncio.run(all_of_them())
     assert {answer.state for answer in answers} <= {"answered", "abstained"}

@@ -230,7 +230,7 @@ def test_a_title_is_data_too() -> None:
     ],
 )
 def test_a_passage_out_of_scope_makes_no_prompt(passage: Passage, scope: Scope) -> None:
-    with pytest.raises(ScopeViolation, match="d#0 lies outside the scope"):
+    with pytest.raises(ScopeViolation, match="d#0 is outside the scope"):
         fence_passages([make("fine", date="2014"), passage], scope)
 
 

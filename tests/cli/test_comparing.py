@@ -111,7 +111,7 @@ def test_how_many_questions(run: Run) -> None:
     assert result.exit_code == 0, result.stderr
     sentences = " ".join(result.stdout.split())
     assert "932 questions are needed" in sentences
-    assert sentences.endswith("the smallest difference found as often is 14.7 points.")
+    assert sentences.endswith("the smallest difference found at this power is 14.7 points.")
     found = json.loads(run("evaluate", "need", "--questions-at-hand", 3, "--json").stdout)
     assert (found["questions"], found["smallest"]) == (626, None)
     impossible = run("evaluate", "need", "--difference", 30)

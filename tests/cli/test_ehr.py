@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from epicrisis.cli.app import app
-from epicrisis.evaluation.datasets.patient_records.lengths import bin_of
+from epicrisis.evaluation.datasets.patient_records.lengths import find_length_bin
 from epicrisis.evaluation.datasets.patient_records.recordset import RecordSet, load_records
 from epicrisis.evaluation.experiments import record_arms
 from epicrisis.evaluation.experiments.ehr_study import NAME
@@ -109,7 +109,7 @@ def test_every_arm_bin_form_and_kind_of_question_is_asked(study: tuple[object, t
     assert {each["bin"] for each in conditions} == {"0-8K"}
     assert {each["form"] for each in conditions} == {"choice", "extractive", "open"}
     assert len({each["category"] for each in conditions}) == 7
-    assert all(each["bin"] == bin_of(int(each["tokens"])) for each in conditions)
+    assert all(each["bin"] == find_length_bin(int(each["tokens"])) for each in conditions)
     assert {case.ending for case in cases} == {"answered", "abstained"}
 
 

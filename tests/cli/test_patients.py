@@ -52,7 +52,7 @@ def test_patients_are_listed_without_a_word_of_their_notes(ward: Path, run: Run)
 
 
 MISFITS = {
-    "nobody": ((), "What drug was given?", "holds patients' notes alone: say whose with --patient"),
+    "nobody": ((), "What drug was given?", "holds only patients' notes: select one with --patient"),
     "unknown": (("--patient", "1008381"), "What drug was given?", "has no notes of patient '1008381'"),
     "another's id": (("--patient", ANNA), f"What was {BERT} given?", "names another patient of this library"),
     "another's name": (
@@ -109,7 +109,7 @@ NOT_HEEDED = {
         ("--note-tokens", "900", "--unit", "note", "--strategy", "full-context"),
         "setting note_tokens: only whole notes",
     ),
-    "permission": (("--setting", "allow_remote=true"), "setting allow_remote: it is said once for each library"),
+    "permission": (("--setting", "allow_remote=true"), "setting allow_remote: it is given once for each library"),
 }
 
 

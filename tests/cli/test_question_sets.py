@@ -72,6 +72,6 @@ def test_a_source_that_has_something_else(run: Run, server: Endpoint, tmp_path: 
 
 def test_every_set_of_the_catalogue_is_listed(run: Run, tmp_path: Path) -> None:
     said = run("questions", "list", "--home", tmp_path).stdout
-    for each in catalogue.catalogue().values():
+    for each in catalogue.load_catalogue().values():
         assert f"{each.count:,} questions" in said
         assert all(text in said for text in (each.name, each.description, each.licence, each.files[0].url))

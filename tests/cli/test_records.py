@@ -71,7 +71,7 @@ def test_search_holds_what_is_said_of_time_against_the_record(run: Run, ward: Pa
 
 def test_search_without_a_hit_in_narrowed_notes_searches_the_whole_record(run: Run, ward: Path) -> None:
     shown = run("search", ward, "aspirin since 2151", "--patient", "p1", "--by", "bm25").stdout
-    assert "nothing is found in the notes that were left in: the whole record is searched" in shown
+    assert "nothing is found in the remaining notes: searching the whole record" in shown
     assert "note:1" in shown
 
 

@@ -95,7 +95,7 @@ def test_second_command_of_another_server_is_refused_in_one_line(tmp_path: Path,
     assert (again.exit_code, len(again.stderr.splitlines())) == (2, 1)
     (tmp_path / "note.txt").write_text("A note of nobody knows whom.")
     papers = run("library", "add", ward, tmp_path / "note.txt", "--json")
-    assert (papers.exit_code, "give --literature if it is" in papers.stderr) == (2, True)
+    assert (papers.exit_code, "pass --literature if it is" in papers.stderr) == (2, True)
     assert run("library", "add", ward, tmp_path / "note.txt", "--literature").exit_code == 0
 
 
@@ -224,7 +224,7 @@ def test_answer_from_a_mixed_library_says_so(tmp_path: Path, run: Run) -> None:
     asks = ("--strategy", "rag", "--by", "bm25", "--patient", "p1")
     with HostileServer(schema_reply) as server:
         shown = run("ask", ward, "Aspirin?", "--model", server.url, *asks)
-    assert "documents of no patient are in this library of notes" in " ".join(shown.stdout.split())
+    assert "this library of notes holds documents of no patient" in " ".join(shown.stdout.split())
 
 
 @pytest.mark.parametrize("first", ["jsonl", "fhir"])

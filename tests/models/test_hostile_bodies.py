@@ -12,6 +12,7 @@ import pytest
 
 from epicrisis.errors import ChatError
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
+from epicrisis.printable import SURROGATES_REPLACED
 from epicrisis.protocols import ChatReply, ChatRequest, Message
 from tests.support.loopback import Endpoint, Scripted, serving
 
@@ -87,7 +88,7 @@ def test_half_a_surrogate_pair_anywhere_in_a_body_is_replaced_and_noted(endpoint
     assert isinstance(reply, ChatReply)
     assert (reply.text, reply.reasoning) == ("It is \ufffd.", "So \ufffd")
     assert (reply.model, reply.finish_reason) == ("m\ufffd", "st\ufffdp")
-    assert any("surrogate pair" in note for note in reply.notes)
+    assert SURROGATES_REPLACED in reply.notes
 
 
 def test_halves_of_one_pair_in_two_events_become_its_character(endpoint: Endpoint) -> None:

@@ -236,7 +236,7 @@ def test_they_are_those_of_all_tokens_that_are_a_letter(model_home: Path) -> Non
         messages = (Message("user", WHICH),)
         await model.complete(ChatRequest(messages, 1))
         told = (await model.complete(ChatRequest(messages, 1, options=LETTERS))).option_logprobs
-        server = (await model._running())._open_session().connection
+        server = (await model._get_client())._open_session().connection
         prompt: Any = await server.post(f"{model._address}/apply-template", {"messages": build_messages(messages)})
         raw: Any = await server.post(f"{model._address}/completion", {**prompt, "n_predict": 1, "n_probs": 5000})
         await model.aclose()

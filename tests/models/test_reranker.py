@@ -209,7 +209,7 @@ def test_a_reranker_that_is_not_here_says_how_to_get_it(tmp_path: Path) -> None:
     for name in ("medcpt", "medcpt-reranker"):
         with pytest.raises(ModelMissing, match="epicrisis models pull medcpt-reranker"):
             load_reranker(name, tmp_path)
-    with pytest.raises(ModelMissing, match="kind encoder, wanted is one of kind reranker"):
+    with pytest.raises(ModelMissing, match="kind encoder, but one of kind reranker is needed"):
         load_reranker("minilm", tmp_path)
 
 

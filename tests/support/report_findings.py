@@ -7,8 +7,8 @@ from functools import cache
 from itertools import product
 from typing import Any
 
-from epicrisis.evaluation.analysis.findings import Findings, RunSummary
-from epicrisis.evaluation.analysis.published import published
+from epicrisis.evaluation.analysis.findings import Findings
+from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments import (
     attention_bias,
@@ -24,6 +24,7 @@ from epicrisis.evaluation.experiments import (
 )
 from epicrisis.evaluation.runs.case import Condition
 from epicrisis.evaluation.runs.outcomes import Outcome
+from epicrisis.evaluation.runs.recorded_run import RunSummary
 from epicrisis.retrieval.ranking_signals import Signal
 
 N = 12
@@ -57,7 +58,7 @@ def findings(
         sources=tuple(RunSummary(model, FACTS, i != 1, f"own {HOSTILE}") for i, model in enumerate(models)),
         tables=tuple(tables),
         conclusions=(f"Shown for {name}: a difference of 5 points.", "Not shown: another."),
-        published=tuple(published()[each] for each in printed),
+        published=tuple(load_published()[each] for each in printed),
     )
 
 

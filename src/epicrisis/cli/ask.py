@@ -223,7 +223,7 @@ async def _recorded(
     from epicrisis.plan.confirmation import confirmation_question
 
     async with Pipeline.open(settings, library) as pipeline:
-        await pipeline.check(questions, by_number=True)
+        await pipeline.check_questions(questions, by_number=True)
         records = RecordStore(output, pipeline.recipe())
         left = [question for question in questions if not records.is_done(question.key)]
         if not yes and (asked := await confirmation_question(pipeline, settings, left)) is not None:
@@ -231,7 +231,7 @@ async def _recorded(
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, console=open_console(stderr=True), disable=json) as progress:
             task = progress.add_task("Answering", total=len(questions))
-            async for question, answer in answer_questions(pipeline, questions, records, pipeline.at_once):
+            async for question, answer in answer_questions(pipeline, questions, records, pipeline.concurrency):
                 if answer is not None and answer.state == "failed" and answer.failure is not None:
                     say_above(progress, f"{question.id}: {answer.failure.message}")
                 progress.advance(task)

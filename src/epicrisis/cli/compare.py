@@ -38,11 +38,11 @@ def compare(
     one thing, no difference can be put down to one of them.
     """
     from epicrisis.errors import InputError
-    from epicrisis.evaluation.analysis.run_comparison import findings
+    from epicrisis.evaluation.analysis.run_comparison import compare_run_files
 
     if len(runs) < 2:
         raise InputError("one run is compared with nothing: name two or more")
-    found = findings(runs, measure=measure)
+    found = compare_run_files(runs, measure=measure)
     if json:
         show_data(found)
     else:

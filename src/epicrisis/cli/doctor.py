@@ -158,12 +158,12 @@ def _proxy(url: str) -> str | None:
 
 def _pulls() -> list[dict[str, Any]]:
     """Where `epicrisis models pull` and `questions pull` fetch from: commands of their own, no question comes there."""
-    from epicrisis.evaluation.datasets.catalogue import catalogue
+    from epicrisis.evaluation.datasets.catalogue import load_catalogue
     from epicrisis.privacy import parse_host
 
     hub = parse_host(os.environ.get("HF_ENDPOINT") or HUB_DEFAULT)
     models = [*_pip_hosts(), (hub, "models of the hub, and wherever it keeps large files")]
-    sets = dict.fromkeys(parse_host(file.url) for each in catalogue().values() for file in each.files)
+    sets = dict.fromkeys(parse_host(file.url) for each in load_catalogue().values() for file in each.files)
     return [
         *({"host": host, "why": f"`epicrisis models pull`: {why}"} for host, why in models),
         *({"host": host, "why": "`epicrisis questions pull`: question sets"} for host in sets),

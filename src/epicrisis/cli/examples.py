@@ -104,7 +104,7 @@ def build(
     with a larger -n it adds to what is there.
     """
     from epicrisis.configuration import load_settings
-    from epicrisis.evaluation.datasets.load import load as load_set
+    from epicrisis.evaluation.datasets.load import load_dataset as load_set
     from epicrisis.evaluation.synthesis.example_documents import read_built_examples
     from epicrisis.evaluation.synthesis.solved_examples import select_questions
 
@@ -258,7 +258,7 @@ def _encoder(settings: Settings, path: Path) -> tuple[Path, Encoder, str]:
     there_is = (path / NAME).is_file()
     if not there_is:
         settings = settings.model_copy(update={"encoder": settings.encoder or settings.examples.encoder})
-    used, name = load_ingest_encoder(settings, path, ready_made=False)
+    used, name = load_ingest_encoder(settings, path, precomputed=False)
     if there_is:
         with Library.open(path, encoder_fingerprint=used.fingerprint) as there:
             next(library_examples(there), None)
@@ -313,7 +313,7 @@ def info(
     These are found by their id and by their text, and left out wherever examples are shown.
     """
     from epicrisis.configuration import load_settings
-    from epicrisis.evaluation.datasets.load import load as load_set
+    from epicrisis.evaluation.datasets.load import load_dataset as load_set
     from epicrisis.evaluation.synthesis.example_documents import count_examples
     from epicrisis.evaluation.synthesis.leaks import find_leaks
     from epicrisis.library.library import Library

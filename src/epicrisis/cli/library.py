@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from epicrisis.corpus.reader_base import FileFingerprint, ReaderItem
     from epicrisis.library.ingest_report import IngestReport
     from epicrisis.library.library import Library
-    from epicrisis.library.remote_consent import Remote
+    from epicrisis.library.remote_consent import RemoteConsent
     from epicrisis.library.vector_index import IndexReport
     from epicrisis.protocols import Encoder
 
@@ -155,9 +155,9 @@ def _check_notes(
 ) -> None:
     """Reads the notes once more, before a library is made: raises InputError where the encoder would not read all."""
     from epicrisis.corpus.removal_log import RemovalLog
-    from epicrisis.library.ingest_checks import check_notes_are_read
+    from epicrisis.library.splitters import check_notes_fit_window
 
-    check_notes_are_read(again(dataclasses.replace(treatment, ledger=RemovalLog())), splitter, encoder)
+    check_notes_fit_window(again(dataclasses.replace(treatment, ledger=RemovalLog())), splitter, encoder)
 
 
 def _begun(items: Iterator[ReaderItem]) -> Iterator[ReaderItem]:
@@ -305,7 +305,7 @@ def info(path: LibraryPath, json: Json = False) -> None:
         fail("; ".join(found.problems), SKIPPED)
 
 
-def remote_line(remote: Remote) -> str:
+def remote_line(remote: RemoteConsent) -> str:
     """Whether a library of notes lets other machines see them."""
     if not remote.allowed:
         return "patients' notes: other machines are refused (--allow-remote, said once, allows them)"
@@ -324,8 +324,8 @@ def check(path: LibraryPath, json: Json = False) -> None:
     """
     from rich.progress import Progress
 
-    from epicrisis.library.health import check as checked
-    from epicrisis.library.health_report import lines
+    from epicrisis.library.health import check_health as checked
+    from epicrisis.library.health_report import format_report
     from epicrisis.library.library import Library
 
     with Library.open(path) as opened, Progress(console=open_console(stderr=True), disable=json) as bar:
@@ -334,7 +334,7 @@ def check(path: LibraryPath, json: Json = False) -> None:
     if json:
         show_json(report)
     else:
-        say_lines(lines(report))
+        say_lines(format_report(report))
     if report.problems:
         fail(f"{len(report.problems)} problems, named above with their cures", SKIPPED)
 
@@ -350,14 +350,14 @@ def delete(
 
     Of a patient without a note name, birth date and record numbers are forgotten, too.
     """
-    from epicrisis.library.ingest_checks import whose
+    from epicrisis.library.ingest_patients import read_document_patients
     from epicrisis.library.library import Library
     from epicrisis.library.patients import forget_patients
 
     with Library.open(path, write=True) as opened:
         # The same command, killed after its commit, was brought to its end by opening the library.
         there = {*opened.content_hashes(documents), *opened.settled_deletions}
-        patients = {patient for patient in whose(opened, list(there)).values() if patient is not None}
+        patients = {patient for patient in read_document_patients(opened, list(there)).values() if patient is not None}
         opened.delete(documents)
         forget_patients(opened, patients)
     deleted = [each for each in documents if each in there]

@@ -159,8 +159,8 @@ def measure_run(
 
 def _settings(settings: Settings, run: Path, judge: str) -> Settings:
     """The same with this judge, as far as the run's patients allow."""
-    from epicrisis.components import protect_run_folder
     from epicrisis.evaluation.grading.scored_answers import read_answers
+    from epicrisis.patient_data_policy import protect_run_folder
 
     patients = any(each.patient is not None for each in read_answers(run))
     made = protect_run_folder(_with_judge(settings, judge), run if run.is_dir() else run.parent, patients)
@@ -218,12 +218,13 @@ async def _measured(run: Path, measurers: Sequence[Measurer], bars: _Show) -> di
 async def _judged(
     run: Path, settings: Settings, library: Path | None, yes: bool, quiet: bool
 ) -> dict[str, MeasureStore]:
-    from epicrisis.components import describe_library, protect_patient_data
+    from epicrisis.components import describe_library
     from epicrisis.evaluation.grading.answer_notes import NoteTexts
     from epicrisis.evaluation.grading.cost_estimate import cost_question
     from epicrisis.evaluation.grading.measurers import notes_measurer, rubric_measurer
     from epicrisis.evaluation.grading.model_client import open_model_client
     from epicrisis.library.library import Library
+    from epicrisis.patient_data_policy import protect_patient_data
     from epicrisis.privacy import local_path
 
     settings = protect_patient_data(settings, library)

@@ -40,7 +40,7 @@ def need(
     For two systems asked the same questions. The share of questions that one alone has right is that of an earlier
     run (`epicrisis compare`: won and lost together), or a guess on the high side.
     """
-    from epicrisis.evaluation.analysis.sample_size import need as needed
+    from epicrisis.evaluation.analysis.sample_size import compute_sample_size as needed
 
     told = needed(difference / 100, discordant, power, comparisons, questions_at_hand)
     if json:

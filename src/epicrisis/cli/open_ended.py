@@ -155,8 +155,8 @@ def judge(
 
 def _settings(context: typer.Context, config: Path | None, folder: Path, *, patients: bool) -> tuple[Settings, str]:
     """What the command was told, and the role that the judge plays in it."""
-    from epicrisis.components import protect_run_folder
     from epicrisis.configuration import load_settings
+    from epicrisis.patient_data_policy import protect_run_folder
 
     settings = protect_run_folder(load_settings(said(context), config), folder, patients)
     if patients and settings.cache.path is None:

@@ -211,7 +211,7 @@ def _price(settings: Settings, stated: tuple[float, float] | None) -> tuple[Call
 def questions_of(settings: Settings, names: Sequence[str], data: Path | None) -> list[tuple[str, tuple[Question, ...]]]:
     """The question sets with their names."""
     from epicrisis.errors import InputError
-    from epicrisis.evaluation.datasets.load import load
+    from epicrisis.evaluation.datasets.load import load_dataset
     from epicrisis.evaluation.experiments import cloze
 
     if cloze.NAME in names:
@@ -219,7 +219,7 @@ def questions_of(settings: Settings, names: Sequence[str], data: Path | None) ->
             f"{cloze.NAME} is for probe and experiments: a check of rankings needs questions that were not made from "
             "the library's own sentences; name a set or a file"
         )
-    asked = [(name, load(name, settings.home, data).questions) for name in names]
+    asked = [(name, load_dataset(name, settings.home, data).questions) for name in names]
     for name, questions in asked:
         if not any(question.gold_documents for question in questions):
             raise InputError(

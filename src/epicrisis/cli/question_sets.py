@@ -34,16 +34,16 @@ def register(app: typer.Typer) -> None:
 @translated
 def list_(home: Home = None, config: Config = None, json: Json = False) -> None:
     """Every known question set: how many questions, their licence and source, and whether it is here."""
-    from epicrisis.evaluation.datasets.catalogue import catalogue
-    from epicrisis.evaluation.datasets.download import is_here
+    from epicrisis.evaluation.datasets.catalogue import load_catalogue
+    from epicrisis.evaluation.datasets.download import is_downloaded
 
-    folder, sets = _settings(home, config).home, catalogue()
+    folder, sets = _settings(home, config).home, load_catalogue()
     rows = [
         {
             "name": each.name,
             "questions": each.count,
             "split": each.split,
-            "here": is_here(each.name, folder, sets=sets),
+            "here": is_downloaded(each.name, folder, sets=sets),
             "licence": each.licence,
             "sources": [file.url for file in each.files],
             "description": each.description,
@@ -75,11 +75,11 @@ def pull(
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
     from epicrisis.evaluation.datasets import download as pulling
-    from epicrisis.evaluation.datasets.catalogue import catalogue, pinned
+    from epicrisis.evaluation.datasets.catalogue import find_pinned_set, load_catalogue
     from epicrisis.evaluation.datasets.load import FOLDER
 
-    settings, sets = _settings(home, config, local_only), catalogue()
-    wanted = [pinned(name, sets) for name in dict.fromkeys(names)]
+    settings, sets = _settings(home, config, local_only), load_catalogue()
+    wanted = [find_pinned_set(name, sets) for name in dict.fromkeys(names)]
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
     with Progress(*columns, console=open_console(stderr=True), disable=json) as bar:
         tasks: dict[str, TaskID] = {}
@@ -90,7 +90,7 @@ def pull(
             bar.update(tasks[file], completed=done, total=total)
 
         for each in wanted:
-            pulling.pull(each.name, settings.home, show, local_only=settings.local_only, sets=sets)
+            pulling.download_dataset(each.name, settings.home, show, local_only=settings.local_only, sets=sets)
     files = {each.name: [str(settings.home / FOLDER / file.path) for file in each.files] for each in wanted}
     if json:
         show_json({each.name: {"questions": each.count, "files": files[each.name]} for each in wanted})

@@ -75,9 +75,10 @@ def generate(
     """
     from epicrisis.answers import Usage
     from epicrisis.cli.screen import usage_line
-    from epicrisis.components import build_scope, protect_patient_data
+    from epicrisis.components import build_scope
     from epicrisis.configuration import load_settings
     from epicrisis.evaluation.synthesis.questions import draw_passages
+    from epicrisis.patient_data_policy import protect_patient_data
 
     settings = protect_patient_data(load_settings(said(context), config), *sources)
     note_demo(settings, ["writer"])

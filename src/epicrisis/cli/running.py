@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from epicrisis.answers import Answer
     from epicrisis.evaluation.analysis.findings import Findings
-    from epicrisis.evaluation.analysis.run_progress import Standing
+    from epicrisis.evaluation.analysis.run_progress import RunProgress
     from epicrisis.evaluation.analysis.statistics import Mean
     from epicrisis.evaluation.runs.case import Case
     from epicrisis.evaluation.runs.energy import SessionEnergy
@@ -54,7 +54,7 @@ async def run_cases(
 ) -> RunManifest:
     """Asks what has no record in the folder yet. `planned` says what the run asks, over the open pipeline."""
     from epicrisis.errors import InputError
-    from epicrisis.evaluation.analysis.run_progress import Standing
+    from epicrisis.evaluation.analysis.run_progress import RunProgress
     from epicrisis.evaluation.runs.energy import SessionEnergy, measure_energy
     from epicrisis.evaluation.runs.outcomes import score_record
     from epicrisis.evaluation.runs.record import read_records
@@ -69,13 +69,13 @@ async def run_cases(
             confirm(asked)
 
     async with Pipeline.open(settings, library) as pipeline:
-        if pipeline.opened is not None and pipeline.opened.library.count() == (0, 0):
+        if pipeline.search is not None and pipeline.search.library.count() == (0, 0):
             add = f"epicrisis library add {quote_for_shell(str(library))}"
             raise InputError(f"{library} holds no document: add some with `{add} FILES`")
         note_demo(settings, settings.roles)
         with _working("Preparing the cases", quiet):
             plan, cases = await planned(pipeline)
-            await pipeline.check(case.question for case in cases)
+            await pipeline.check_questions(case.question for case in cases)
         # A run that is not agreed to leaves no folder behind, which would bar another one.
         if not (begun := (folder / MANIFEST).exists()):
             await agreed(cases)
@@ -84,13 +84,13 @@ async def run_cases(
             run.took(SessionEnergy(0.0, settings.energy.kg_co2_per_kwh, ()))
             if begun:
                 await agreed([case for case in cases if not run.records.is_done(case.key)])
-            standing = Standing()
+            standing = RunProgress()
             if run.records.states:
-                standing.known(map(score_record, read_records(folder / RECORDS)))
+                standing.add_earlier(map(score_record, read_records(folder / RECORDS)))
             told: set[str] = set()
             keep = run.took if run.left else _forget
             with _bars(cases, standing, quiet) as show, measure_energy(settings, keep) as meter:
-                async for case, answer in answer_cases(pipeline, cases, run.records, pipeline.at_once):
+                async for case, answer in answer_cases(pipeline, cases, run.records, pipeline.concurrency):
                     if answer is not None:
                         meter.calls += answer.usage.calls
                         standing.add(case, answer)
@@ -188,14 +188,14 @@ def _stoppable() -> Iterator[None]:
 
 
 @contextmanager
-def _bars(cases: Sequence[Case], standing: Standing, quiet: bool) -> Iterator[Callable[[Sequence[str]], None]]:
+def _bars(cases: Sequence[Case], standing: RunProgress, quiet: bool) -> Iterator[Callable[[Sequence[str]], None]]:
     """A bar for each arm with its share right so far, and one for all with what was spent. The function that is given
     draws them anew, with these lines above them."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from epicrisis.evaluation.analysis.run_progress import ALL, arm_of
+    from epicrisis.evaluation.analysis.run_progress import ALL_CASES, find_arm
 
-    totals = Counter(map(arm_of, cases))
+    totals = Counter(map(find_arm, cases))
     columns: tuple[Any, ...] = (
         TextColumn("{task.description}", markup=False),
         BarColumn(20),
@@ -204,17 +204,17 @@ def _bars(cases: Sequence[Case], standing: Standing, quiet: bool) -> Iterator[Ca
         TextColumn("{task.fields[so_far]}", markup=False),
     )
     with Progress(*columns, console=open_console(stderr=True), disable=quiet) as progress:
-        arms = {arm: progress.add_task(arm, total=n, so_far="") for arm, n in totals.items() if arm != ALL}
+        arms = {arm: progress.add_task(arm, total=n, so_far="") for arm, n in totals.items() if arm != ALL_CASES}
         whole = progress.add_task("all", total=len(cases), so_far="")
 
         def show(lines: Sequence[str]) -> None:
             for line in lines:
                 say_above(progress, line)
             for arm, task in arms.items():
-                progress.update(task, completed=standing.ended[arm], so_far=_share(standing.share(arm)))
+                progress.update(task, completed=standing.finished[arm], so_far=_share(standing.share_right(arm)))
             spent = _spent(standing)
-            so_far = f"{_share(standing.share(ALL))}  {spent}" if standing.scored[ALL] else spent
-            progress.update(whole, completed=sum(standing.ended.values()), so_far=so_far)
+            so_far = f"{_share(standing.share_right(ALL_CASES))}  {spent}" if standing.scored[ALL_CASES] else spent
+            progress.update(whole, completed=sum(standing.finished.values()), so_far=so_far)
 
         show(())
         yield show
@@ -228,7 +228,7 @@ def _share(share: Mean | None) -> str:
     return f"right {share.value:.1%} ({low:.0%} to {high:.0%}){failed}"
 
 
-def _spent(standing: Standing) -> str:
+def _spent(standing: RunProgress) -> str:
     usage = standing.usage
     tokens = f"{usage.prompt_tokens + usage.completion_tokens:,} tokens"
     return tokens if usage.cost is None else f"{tokens}, ${usage.cost:,.2f}"

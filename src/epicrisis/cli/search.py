@@ -98,7 +98,7 @@ def search(
         order_evidence,
         resolve_time_restriction,
     )
-    from epicrisis.library.patients import MIXED
+    from epicrisis.library.patients import MIXED_NOTICE
     from epicrisis.types import Question
 
     if query == "-":
@@ -107,8 +107,8 @@ def search(
         raise InputError("the query is empty: say what to look for")
     settings = load_settings({**said(context), "strategy": "rag"}, config)
     with open_library_search(settings, library) as opened:
-        patient = opened.patient_of(patient)
-        opened.check(Question(query, patient=patient))
+        patient = opened.resolve_patient(patient)
+        opened.check_patient(Question(query, patient=patient))
         scope = build_scope(settings.scope, patient)
         wanted = patient is not None and settings.timeline
         time = (
@@ -118,8 +118,8 @@ def search(
         )
         seen = replace(scope, hidden=scope.hidden | time.hidden)
         ranking = order_evidence(settings, patient, find_evidence(settings, opened.retriever, query, seen))
-        mixed = (MIXED,) if patient is not None and opened.rosters[0].is_mixed() else ()
-        notes = (*ranking.notes, *time.said, *time.open, *mixed)
+        mixed = (MIXED_NOTICE,) if patient is not None and opened.rosters[0].is_mixed() else ()
+        notes = (*ranking.notes, *time.messages, *time.unresolved_messages, *mixed)
         if time.hidden and not ranking.hits:
             ranking = order_evidence(settings, patient, find_evidence(settings, opened.retriever, query, scope))
             notes = (*notes, EMPTY_MESSAGE, *ranking.notes)

@@ -31,23 +31,23 @@ def ascii_only() -> bool:
 
 def say_sentence(sentence: str) -> None:
     """One sentence, wrapped to the terminal."""
-    from epicrisis.evaluation.analysis.table_text import wrapped
+    from epicrisis.evaluation.analysis.table_text import wrap_text
 
-    say_text(wrapped(sentence, width()))
+    say_text(wrap_text(sentence, width()))
 
 
 def show_table(table: Table) -> None:
     """The table, and a blank line after it."""
-    from epicrisis.evaluation.analysis.table_text import text
+    from epicrisis.evaluation.analysis.table_text import format_table
 
-    say_text(text(table, width()) + "\n")
+    say_text(format_table(table, width()) + "\n")
 
 
 def show_forest(table: Table, plain: bool = False) -> None:
     """The table's differences as intervals, where it has any."""
-    from epicrisis.evaluation.analysis.table_text import forest
+    from epicrisis.evaluation.analysis.table_text import draw_forest_plot
 
-    if drawn := forest(table, min(width() or 100, 100), ascii_only=plain or ascii_only()):
+    if drawn := draw_forest_plot(table, min(width() or 100, 100), ascii_only=plain or ascii_only()):
         say_text(drawn + "\n")
 
 

@@ -199,7 +199,7 @@ class _Desk:
 
 
 async def _open_desk(pipeline: Pipeline, settings: Settings, timed: bool) -> _Desk:
-    models = pipeline.context(lambda event: None, Scope()).models
+    models = pipeline.build_context(lambda event: None, Scope()).models
     shared = {id(model): CountingModel(model) for model in models.values()}
     counting = {role: shared[id(models[role])] for role in settings.roles}
     used = {model.name: model for model in counting.values()}
@@ -279,7 +279,7 @@ async def _outcomes(
 ) -> dict[str, _Outcomes]:
     """Each strategy three times over one search."""
     dates: dict[str, str] = {}
-    scope = await desk.pipeline.resolved(treatment.scope or build_scope(desk.settings.scope, question=question))
+    scope = await desk.pipeline.resolve_scope(treatment.scope or build_scope(desk.settings.scope, question=question))
 
     def dated(search: Callable[[Question], Awaitable[Ranking]]) -> Callable[[Question], Awaitable[Ranking]]:
         once = _once(search)
@@ -292,7 +292,7 @@ async def _outcomes(
         return found
 
     def searched_once(asked: TimeRestriction, treatment: RunOverrides) -> Context:
-        context = apply_overrides(desk.pipeline.context(lambda event: None, scope, asked), treatment)
+        context = apply_overrides(desk.pipeline.build_context(lambda event: None, scope, asked), treatment)
         # A trained reward model is no chat model: it costs no call, and its scores a few tokens.
         reward = Rewarder(_middling) if desk.settings.refine.reward_model is not None else context.reward
         return replace(
@@ -309,7 +309,7 @@ async def _outcomes(
 
     def context_for(asked: TimeRestriction, whole: bool) -> Context:
         """One for all strategies that ask alike, so that each search is made once."""
-        key = (asked.whole if whole else asked, whole)
+        key = (asked.without_hidden() if whole else asked, whole)
         if key not in contexts:
             contexts[key] = searched_once(key[0], without_narrowing(treatment) if whole else treatment)
         return contexts[key]
@@ -330,7 +330,7 @@ async def _outcomes(
     times: dict[str, TimeRestriction] = {}
     for name in strategies:
         chosen = replace(treatment, strategy=cast(StrategyName, name))
-        times[name] = await desk.pipeline.time_asked(question, scope, chosen)
+        times[name] = await desk.pipeline.find_time_restriction(question, scope, chosen)
 
     least, expected, most = REPLY_SIZES
     return {
@@ -401,7 +401,7 @@ def _seconds(rows: Sequence[_Outcomes], questions: int, desk: _Desk) -> CostRang
 def _wall_clock(outcomes: Sequence[_Outcome], questions: int, desk: _Desk) -> float:
     factor = questions / len(outcomes)
     bounds = [max(outcome.path for outcome in outcomes)]
-    together = min(desk.pipeline.at_once, questions)
+    together = min(desk.pipeline.concurrency, questions)
     bounds.append(factor * sum(outcome.path for outcome in outcomes) / together)
     for role, model in desk.counting.items():
         wanted = desk.settings.model_for(role)

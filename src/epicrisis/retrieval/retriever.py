@@ -141,12 +141,12 @@ class Retriever:
 
     def record(self, scope: Scope) -> Ranking:
         """Every note of the patient's record that the scope admits, whole, in the order of time."""
-        return of_record(self._searched[0].store.record(scope))
+        return of_record(self._searched[0].store.fetch_record(scope))
 
     def notes(self, text: str, n: int, by: SearchMode, scope: Scope, count: CountUnit = "passages") -> Ranking:
         """The `n` whole notes with the best passages (the study's parent notes); literature stands as its passages,
         each counted as a note, or its documents where documents are counted."""
-        record = whole_notes(self._searched[0].store.record(scope))
+        record = whole_notes(self._searched[0].store.fetch_record(scope))
         whole = {note.document_id: note for note in record}
         if count == "documents":
             documents = self.documents(text, n, by, scope)

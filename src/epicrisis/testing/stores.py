@@ -77,7 +77,7 @@ class MemoryStore:
                 raise InputError(f"no passage {passage_id!r} in this scope: check the id, the patient and the date")
         return tuple(known[passage_id] for passage_id in passage_ids)
 
-    def record(self, scope: Scope) -> tuple[Passage, ...]:
+    def fetch_record(self, scope: Scope) -> tuple[Passage, ...]:
         _check(scope)
         own = (each for each in self._passages() if scope.patient is not None and each.patient == scope.patient)
         seen = (passage for passage in own if scope.admits(passage))
@@ -372,7 +372,7 @@ def _sees(
     require(sorted(_ids(store.search_words("aspirin", 9, scope, everything))) == wanted, f"{clause} (words within)")
     require([each for each in everything if not _refused(store, [each], scope)] == wanted, f"{clause} (fetch)")
     own = [name for name in wanted if scope.patient is not None and name.startswith(f"{scope.patient}#")]
-    require([passage.id for passage in store.record(scope)] == own, f"{clause} (record)")
+    require([passage.id for passage in store.fetch_record(scope)] == own, f"{clause} (record)")
 
 
 def _strange(store: PassageStore) -> None:

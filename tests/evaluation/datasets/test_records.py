@@ -12,8 +12,13 @@ from typing import Any
 import pytest
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.datasets.patient_records.lengths import BINS, bin_of, notes_by_patient, record_tokens
-from epicrisis.evaluation.datasets.patient_records.populations import long_enough, pairs_and_patients
+from epicrisis.evaluation.datasets.patient_records.lengths import (
+    BINS,
+    count_record_tokens,
+    find_length_bin,
+    group_notes_by_patient,
+)
+from epicrisis.evaluation.datasets.patient_records.populations import count_questions_and_patients, select_by_length
 from epicrisis.evaluation.datasets.patient_records.recordset import NAMES, RecordSet, load_records
 from epicrisis.types import Document, EvidenceSpan, Question
 
@@ -391,7 +396,7 @@ def test_an_answer_is_taken_from_where_it_stands(tmp_path: Path) -> None:
 @pytest.mark.data
 def test_the_real_covid_qa(data_folder: Path) -> None:
     records = load_records(data_folder / "covid_qa")
-    assert pairs_and_patients(records.questions) == (1380, 98)
+    assert count_questions_and_patients(records.questions) == (1380, 98)
     assert records.notices == ("38 of 1380 answers do not stand at their offsets: the nearest place was taken",)
     found = evident(records)
     assert all(found.values())
@@ -456,11 +461,11 @@ def test_populations_by_length(tmp_path: Path, population: str) -> None:
     """A record of just 8K tokens is long enough, one of 7,999 is not, and one without notes is not either."""
     records = load_records(ehrnoteqa(tmp_path), population=population)
     assert (len(records.questions), records.population) == (1, population)
-    assert long_enough(records.questions, population, {"10": 8000}) == records.questions
-    assert long_enough(records.questions, population, {"10": 7999}) == ()
-    assert long_enough(records.questions, population, {}) == ()
-    assert long_enough(records.questions, "4k-and-longer", {"10": 4000}) == records.questions
-    assert long_enough(records.questions, "all", {}) == records.questions
+    assert select_by_length(records.questions, population, {"10": 8000}) == records.questions
+    assert select_by_length(records.questions, population, {"10": 7999}) == ()
+    assert select_by_length(records.questions, population, {}) == ()
+    assert select_by_length(records.questions, "4k-and-longer", {"10": 4000}) == records.questions
+    assert select_by_length(records.questions, "all", {}) == records.questions
 
 
 def test_a_population_that_the_set_does_not_have_is_told_by_the_names_that_were_asked(tmp_path: Path) -> None:
@@ -486,10 +491,10 @@ def test_a_population_that_the_set_does_not_have_is_told_by_the_names_that_were_
 
 
 def test_the_tokens_of_records_and_their_bins(tmp_path: Path) -> None:
-    notes = notes_by_patient(load_records(ehrnoteqa(tmp_path)).notes())
-    assert record_tokens(notes, lambda text: len(text.split())) == {"10": 6}
+    notes = group_notes_by_patient(load_records(ehrnoteqa(tmp_path)).notes())
+    assert count_record_tokens(notes, lambda text: len(text.split())) == {"10": 6}
     tokens = (0, 7999, 8000, 15999, 16000, 31999, 32000, 128000, 128001)
-    assert [bin_of(each) for each in tokens] == [BINS[at] for at in (0, 0, 1, 1, 2, 2, 3, 3, 4)]
+    assert [find_length_bin(each) for each in tokens] == [BINS[at] for at in (0, 0, 1, 1, 2, 2, 3, 3, 4)]
 
 
 # -- the door ---------------------------------------------------------------------------------------------------------

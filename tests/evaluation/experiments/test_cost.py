@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from epicrisis.answers import ModelCalled, Usage
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.published import published
+from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.statistics import Mean
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.experiment import CaseInputs
@@ -91,7 +91,7 @@ def implied_instruction(
 def test_the_printed_tokens_do_not_come_out_of_equation_5_with_a_short_instruction() -> None:
     """Errata B5: "the lengths of instruction and output are much shorter than the context"; with two parts of four the
     instruction would be four fifths of plain RAG's prompt, and over a third still once reduce's input is counted."""
-    cost = published()["cost"]
+    cost = load_published()["cost"]
     printed = {strategy: (float(str(i)), float(str(o))) for strategy, i, o in cost.table.rows}
     (rag_in, _), (ours_in, ours_out) = printed["RAG"], printed["BriefContext"]
     as_printed = implied_instruction(rag_in, ours_in, parts=2)

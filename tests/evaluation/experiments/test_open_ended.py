@@ -13,7 +13,7 @@ import pytest
 from epicrisis.answering.structured_request import ModelClient
 from epicrisis.components import LibrarySearch
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.published import published
+from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.statistics import Mean, sign_test, wilson
 from epicrisis.evaluation.experiments import open_ended
 from epicrisis.evaluation.experiments.open_ended import Judging, conclusions, read_judging, tables
@@ -125,7 +125,7 @@ def test_the_papers_own_counts_are_no_significant_difference() -> None:
     share = found["share better"]
     assert isinstance(share, Mean)
     assert (share.n, share.unscored) == (48, 0)
-    printed = published()["open-ended"].figure("percent", "better")
+    printed = load_published()["open-ended"].figure("percent", "better")
     assert 100 * share.value == pytest.approx(printed, abs=0.05)
     assert (round(share.interval.low, 3), round(share.interval.high, 3)) == (0.182, 0.432)
     decided = found["share of decided"]

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import mannwhitneyu
 
-from epicrisis.evaluation.analysis.published import published
+from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.statistics import Mean
 from epicrisis.evaluation.experiments.preflight import (
     counts_table,
@@ -181,7 +181,7 @@ def test_without_a_reranker_its_signal_judges_nobody() -> None:
 
 def test_the_papers_rates_need_the_rows_to_be_the_truth() -> None:
     """Errata B3."""
-    printed = {row[0]: row[1] for row in published()["preflight-rates"].table.rows}
+    printed = {row[0]: row[1] for row in load_published()["preflight-rates"].table.rows}
     of = published_confusion()
     assert (of.tp, of.fn, of.fp, of.tn, of.n) == (426, 34, 423, 235, 1118)
     rates = {"precision": of.precision, "recall": of.recall, "F1": of.f1()}
@@ -191,7 +191,7 @@ def test_the_papers_rates_need_the_rows_to_be_the_truth() -> None:
     as_labelled = Confusion(tp=426, fn=423, fp=34, tn=235)
     assert round(100 * as_labelled.precision.value, 1) == 92.6
     assert round(100 * as_labelled.recall.value, 1) == 50.2
-    assert {"B3", "B4"} <= set(published()["preflight"].errata)
+    assert {"B3", "B4"} <= set(load_published()["preflight"].errata)
 
 
 def test_what_the_paper_calls_saved_is_specificity_and_the_share_skipped_is_less() -> None:
@@ -200,7 +200,7 @@ def test_what_the_paper_calls_saved_is_specificity_and_the_share_skipped_is_less
     assert (
         round(100 * of.specificity.value, 1)
         == 35.7
-        == published()["preflight-rates"].figure("percent", "true negatives filtered")
+        == load_published()["preflight-rates"].figure("percent", "true negatives filtered")
     )
     assert round(100 * of.skipped.value, 1) == 24.1
     assert of.tn + of.fn == 269

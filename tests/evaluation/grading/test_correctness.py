@@ -10,7 +10,7 @@ import pytest
 
 from epicrisis.answering.structured_request import ModelClient
 from epicrisis.errors import BudgetExceeded, ContextOverflow, EndpointUnreachable, InputError, RunStopped
-from epicrisis.evaluation.analysis.grouping import counts, mean
+from epicrisis.evaluation.analysis.grouping import count_endings, mean_score
 from epicrisis.evaluation.grading.correctness import (
     CORRECTNESS_FOLDER,
     EXAMPLES,
@@ -62,7 +62,7 @@ def test_answered_cases_alone_are_marked_and_the_others_stand_apart(tmp_path: Pa
     assert read_correctness_verdicts(run) == should_be(run)
     assert [*read_correctness_verdicts(run).values()].count(None) == 3
     outcomes = read_correctness(run).outcomes()
-    assert counts(outcomes) == (3, 3, 1, 2, 1)
+    assert count_endings(outcomes) == (3, 3, 1, 2, 1)
     assert [outcome.right for outcome in outcomes[:4]] == [True, False, True, None]
 
 
@@ -140,7 +140,7 @@ def test_an_unreadable_verdict_is_a_third_state_and_final(tmp_path: Path) -> Non
     first, second = file.replies.values()
     assert (first.state, first.verdict, second.state, second.verdict) == ("unparsed", None, "judged", "incorrect")
     assert read_correctness_verdicts(run) == {first.key: None, second.key: "incorrect"}
-    assert counts(read_correctness(run).outcomes()) == (0, 1, 0, 0, 1), "no fault of the answer: it has no score"
+    assert count_endings(read_correctness(run).outcomes()) == (0, 1, 0, 0, 1), "no fault of the answer: it has no score"
     again, _ = marked_by(run)
     assert again.requests == []
 
@@ -294,8 +294,8 @@ def test_outcomes_are_scored_as_tables_score_them(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", [RIGHT] * 6 + ["abstained", "failed"])
     made = marking(run, one="ccci?u..")
     outcomes = made.outcomes("one")
-    assert counts(outcomes) == (3, 1, 1, 1, 2)
-    right, decided = mean(outcomes, "right"), mean(outcomes, "right-of-answered")
+    assert count_endings(outcomes) == (3, 1, 1, 1, 2)
+    right, decided = mean_score(outcomes, "right"), mean_score(outcomes, "right-of-answered")
     assert (right.value, right.n, right.unscored) == (0.5, 6, 2)
     assert (decided.value, decided.n) == (0.75, 4)
     assert made.outcomes() == outcomes

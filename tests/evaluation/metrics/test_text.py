@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.evaluation.metrics.text import exact_match, normalised, token_f1
+from epicrisis.evaluation.metrics.text import exact_match, normalize_answer, token_f1
 
 
 def spans(data: Path) -> list[tuple[str, list[str]]]:
@@ -32,7 +32,7 @@ def spans(data: Path) -> list[tuple[str, list[str]]]:
     ],
 )
 def test_normalised(text: str, expected: str) -> None:
-    assert normalised(text) == expected
+    assert normalize_answer(text) == expected
 
 
 def test_exact_match() -> None:

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from epicrisis.evaluation.runs.energy import (
     EquipmentEnergy,
-    Meter,
     MeterUnavailable,
-    Nvml,
-    Rapl,
+    NvmlMeter,
+    RaplMeter,
     SessionEnergy,
+    SessionMeter,
     measure_energy,
 )
 from epicrisis.serialization import to_json
@@ -107,7 +107,7 @@ def test_packages_and_memory_are_summed_and_nothing_within_or_around_them(tmp_pa
         zone(tmp_path, "intel-rapl:2", "psys", 0),
         zone(tmp_path, "intel-rapl-mmio:0", "package-0", 5_000_000),
     ]
-    rapl = Rapl(tmp_path)
+    rapl = RaplMeter(tmp_path)
     for file, more in zip(counted, (30_000_000, 2_000_000, 10_000_000), strict=True):
         file.write_text(str(int(file.read_text()) + more))
     for file in others:
@@ -125,7 +125,7 @@ def test_a_counter_that_begins_anew_loses_nothing(
 ) -> None:
     root = tmp_path_factory.mktemp("sysfs")
     file = zone(root, "intel-rapl:0", "package-0", start)
-    rapl, at, looked = Rapl(root), start, 0.0
+    rapl, at, looked = RaplMeter(root), start, 0.0
     for step in steps:
         at += step
         file.write_text(str(at % RANGE))
@@ -135,7 +135,7 @@ def test_a_counter_that_begins_anew_loses_nothing(
 
 def test_a_counter_that_begins_anew_and_hides_its_range_is_not_guessed_at(tmp_path: Path) -> None:
     file = zone(tmp_path, "intel-rapl:0", "package-0", 10, largest=None)
-    rapl = Rapl(tmp_path)
+    rapl = RaplMeter(tmp_path)
     file.write_text("25")
     assert rapl.look() == 15e-6
     file.write_text("5")
@@ -151,7 +151,7 @@ def test_dies_that_show_one_counter_between_them_are_counted_once(tmp_path: Path
         zone(tmp_path, "intel-rapl:2", "package-1-die-0", 70_000_000_000),
         zone(tmp_path, "intel-rapl:3", "package-1-die-1", 12_000_000_000),
     ]
-    rapl = Rapl(tmp_path)
+    rapl = RaplMeter(tmp_path)
     for file in files:
         file.write_text(str(int(file.read_text()) + 1_000_000))
     assert rapl.look() == 3.0
@@ -161,7 +161,7 @@ def test_dies_that_show_one_counter_between_them_are_counted_once(tmp_path: Path
 def test_memory_alone_is_no_processor(tmp_path: Path) -> None:
     zone(tmp_path, "intel-rapl:0:0", "dram", 0)
     with pytest.raises(MeterUnavailable, match="shows no energy counter of its processors"):
-        Rapl(tmp_path)
+        RaplMeter(tmp_path)
 
 
 # -- cards ------------------------------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ def test_memory_alone_is_no_processor(tmp_path: Path) -> None:
 def test_cards_are_counted_or_their_power_summed_over_time(monkeypatch: pytest.MonkeyPatch) -> None:
     new, old, clock = Card(millijoules=7_000), Card(milliwatts=50_000), Time()
     nvml(monkeypatch, [new, old])
-    cards = Nvml(clock)
+    cards = NvmlMeter(clock)
     clock.now += 2
     new.millijoules, old.milliwatts = 10_000, 100_000
     assert cards.look() == 3 + 200
@@ -183,7 +183,7 @@ def test_cards_are_counted_or_their_power_summed_over_time(monkeypatch: pytest.M
 def test_a_card_whose_driver_was_loaded_again_is_not_guessed_at(monkeypatch: pytest.MonkeyPatch) -> None:
     card = Card(millijoules=9_000)
     nvml(monkeypatch, [card])
-    cards = Nvml()
+    cards = NvmlMeter()
     assert cards.how.startswith("NVML, 1 NVIDIA card by counter;")
     card.millijoules = 10
     with pytest.raises(MeterUnavailable, match="its driver was loaded again"):
@@ -201,7 +201,7 @@ def test_cards_that_do_not_tell_are_unknown_where_there_is_a_driver(
         nvml(monkeypatch, [], starts=False)
     if driver:
         (tmp_path / DRIVER).mkdir(parents=True)
-    part = parts(Meter(Settings(), tmp_path).taken()).get("cards")
+    part = parts(SessionMeter(Settings(), tmp_path).taken()).get("cards")
     if said is None:
         assert part is None, "a library without any card is nothing to report"
     else:
@@ -215,7 +215,7 @@ def test_a_card_that_is_lost_on_the_way_is_unknown_and_not_what_it_had_counted(
 ) -> None:
     card = Card(millijoules=0)
     nvml(monkeypatch, [card])
-    meter = Meter(Settings(), tmp_path)
+    meter = SessionMeter(Settings(), tmp_path)
     card.millijoules = 5_000
     meter.look()
     assert parts(meter.taken())["cards"].joules == 5.0
@@ -228,7 +228,7 @@ def test_a_card_that_is_lost_on_the_way_is_unknown_and_not_what_it_had_counted(
 
 def test_without_a_counter_the_processors_are_estimated_and_the_assumption_said(tmp_path: Path) -> None:
     clock, worked = Time(), Time()
-    meter = Meter(Settings(energy={"watts_per_core": 10, "kg_co2_per_kwh": 0.5}), tmp_path, clock, worked)
+    meter = SessionMeter(Settings(energy={"watts_per_core": 10, "kg_co2_per_kwh": 0.5}), tmp_path, clock, worked)
     clock.now += 8
     worked.now += 30
     taken = meter.taken()
@@ -255,7 +255,7 @@ def test_counters_that_a_user_may_not_read_are_said_to_be_so(tmp_path: Path, mon
         return read(path, *arguments, **more)
 
     monkeypatch.setattr(Path, "read_text", denied)
-    part = parts(Meter(Settings(), tmp_path).taken())["processors"]
+    part = parts(SessionMeter(Settings(), tmp_path).taken())["processors"]
     assert part.known == "estimated"
     assert "RAPL's counters are root's alone to read: let this user read energy_uj" in part.how
 
@@ -264,7 +264,7 @@ def test_counters_that_vanish_leave_an_estimate_of_the_whole_session(tmp_path: P
     """Never the sum of what was measured until then and an estimate."""
     worked = Time()
     files = [zone(tmp_path, f"intel-rapl:{i}", f"package-{i}", 0) for i in range(2)]
-    meter = Meter(Settings(), tmp_path, processor_seconds=worked)
+    meter = SessionMeter(Settings(), tmp_path, processor_seconds=worked)
     files[0].write_text("5000000")
     assert parts(meter.taken())["processors"].joules == 5.0
     worked.now += 2
@@ -291,7 +291,7 @@ def test_what_answers_elsewhere_is_unknown_unless_the_counters_see_it(
 ) -> None:
     if rapl:
         zone(tmp_path, "intel-rapl:0", "package-0", 0)
-    meter = Meter(Settings.model_validate(settings), tmp_path)
+    meter = SessionMeter(Settings.model_validate(settings), tmp_path)
     assert "endpoints" not in parts(meter.taken()), "nobody was asked yet"
     meter.calls += 1
     part = parts(meter.taken()).get("endpoints")
@@ -305,7 +305,7 @@ def test_what_answers_elsewhere_is_unknown_unless_the_counters_see_it(
 
 def test_a_users_watts_are_an_estimate_of_the_endpoint(tmp_path: Path) -> None:
     clock = Time()
-    meter = Meter(Settings.model_validate({**REMOTE, "energy": {"endpoint_watts": 700}}), tmp_path, clock)
+    meter = SessionMeter(Settings.model_validate({**REMOTE, "energy": {"endpoint_watts": 700}}), tmp_path, clock)
     clock.now += 10
     assert "endpoints" not in parts(meter.taken()), "replies out of the cache take nothing there"
     meter.calls += 1

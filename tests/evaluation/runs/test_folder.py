@@ -140,7 +140,7 @@ def test_parts_that_could_not_be_read_are_told(tmp_path: Path) -> None:
     partly = [each for each in found if each.state != "failed" and each.failed_parts]
     assert partly
     notes = positions.tables({"m": found}, baseline="brief-context")[0].notes
-    assert any(note.startswith(f"Of {len(partly)} cases some parts could not be read") for note in notes)
+    assert any(note.startswith(f"In {len(partly)} cases some parts could not be read") for note in notes)
 
 
 def test_a_run_that_is_stopped_says_how_far_it_came(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from epicrisis.answering.structured_request import ModelClient
 from epicrisis.corpus.questions import read_questions
 from epicrisis.corpus.reader_base import Skipped
 from epicrisis.errors import EndpointUnreachable, InputError
-from epicrisis.evaluation.datasets.load import load
+from epicrisis.evaluation.datasets.load import load_dataset
 from epicrisis.evaluation.synthesis.questions import (
     GeneratedQuestion,
     PassageSample,
@@ -287,7 +287,7 @@ def test_only_accepted_proposals_are_questions(tmp_path: Path) -> None:
     assert isinstance(told, Skipped)
     assert "none of its 3 lines is accepted" in told.reason
     with pytest.raises(InputError, match='set the state of those that are good to "accepted"'):
-        load(str(path), tmp_path)
+        load_dataset(str(path), tmp_path)
     set_states(path, "accepted", "rejected", "proposed")
     first = lines(path)[0]
     assert list(read_questions(path)) == [

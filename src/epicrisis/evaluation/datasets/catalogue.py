@@ -1,4 +1,4 @@
-"""What `catalogue.toml` pins of every question set, as values. Knows nothing of networks and disks."""
+"""What `load_catalogue.toml` pins of every question set, as values. Knows nothing of networks and disks."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ class PinnedSet:
 
 
 @cache
-def catalogue() -> Mapping[str, PinnedSet]:
+def load_catalogue() -> Mapping[str, PinnedSet]:
     """The pinned sets by name, in the order of the file."""
     return parse_catalogue(
         resources.files("epicrisis.evaluation.datasets").joinpath("catalogue.toml").read_text("utf-8")
     )
 
 
-def pinned(name: str, sets: Mapping[str, PinnedSet]) -> PinnedSet:
+def find_pinned_set(name: str, sets: Mapping[str, PinnedSet]) -> PinnedSet:
     """The set of that name. Raises InputError with the known names."""
     if name not in sets:
         raise InputError(f"no question set is called {name!r}; known are {', '.join(sets)}")
@@ -59,7 +59,7 @@ def pinned(name: str, sets: Mapping[str, PinnedSet]) -> PinnedSet:
 
 
 def parse_catalogue(text: str) -> Mapping[str, PinnedSet]:
-    """The sets of a TOML text as `catalogue.toml` describes it. A key unknown or missing: TypeError, KeyError."""
+    """The sets of a TOML text as `load_catalogue.toml` describes it. A key unknown or missing: TypeError, KeyError."""
     tables: dict[str, list[dict[str, Any]]] = tomllib.loads(text)
     files = {table["path"]: SourceFile(**table) for table in tables["files"]}
     return {

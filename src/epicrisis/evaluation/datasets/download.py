@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 from epicrisis.errors import InputError, NetworkRefused, StorageError
-from epicrisis.evaluation.datasets.catalogue import PinnedSet, SourceFile, catalogue, pinned
+from epicrisis.evaluation.datasets.catalogue import PinnedSet, SourceFile, find_pinned_set, load_catalogue
 from epicrisis.evaluation.datasets.dataset import Dataset
-from epicrisis.evaluation.datasets.load import FOLDER, load
+from epicrisis.evaluation.datasets.load import FOLDER, load_dataset
 
 _LEFT_BEHIND_SECONDS = 3600.0
 TIMEOUT = 60.0
@@ -37,16 +37,16 @@ DatasetProgress: TypeAlias = Callable[[str, int, int | None], None]
 """Called with (name of a file, its bytes so far, all its bytes or `None` where its source does not say)."""
 
 
-def is_here(name: str, home: Path, *, sets: Mapping[str, PinnedSet] | None = None) -> bool:
+def is_downloaded(name: str, home: Path, *, sets: Mapping[str, PinnedSet] | None = None) -> bool:
     """Whether the pinned questions can be read from there."""
     try:
-        load(name, home, sets=sets)
+        load_dataset(name, home, sets=sets)
     except InputError:
         return False
     return True
 
 
-def pull(
+def download_dataset(
     name: str,
     home: Path,
     on_progress: DatasetProgress | None = None,
@@ -59,10 +59,10 @@ def pull(
     Raises InputError (unknown name, source not reachable, a file that is not the pinned one: it is not kept),
     NetworkRefused (`local_only`, and something would have to be fetched), StorageError (the disk).
     """
-    known = catalogue() if sets is None else sets
-    files = pinned(name, known).files
+    known = load_catalogue() if sets is None else sets
+    files = find_pinned_set(name, known).files
     try:
-        return load(name, home, sets=known)
+        return load_dataset(name, home, sets=known)
     except InputError:
         if local_only:
             raise NetworkRefused(
@@ -73,7 +73,7 @@ def pull(
     for target, file in wanted.items():
         _fetch(file, target, partial(on_progress or _silent, target.name))
     try:
-        return load(name, home, sets=known)
+        return load_dataset(name, home, sets=known)
     except InputError:
         for target in wanted:
             target.unlink(missing_ok=True)

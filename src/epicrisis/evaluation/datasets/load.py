@@ -10,7 +10,7 @@ from epicrisis.corpus.questions import read_questions
 from epicrisis.corpus.reader_base import Skipped, fingerprint_file, is_folder, printable_path
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets import medq, mirage, prompt_engine, published, pubmedqa
-from epicrisis.evaluation.datasets.catalogue import PinnedSet, SourceFile, catalogue
+from epicrisis.evaluation.datasets.catalogue import PinnedSet, SourceFile, load_catalogue
 from epicrisis.evaluation.datasets.dataset import Dataset, classes_by_gold
 from epicrisis.printable import quote_for_shell
 from epicrisis.types import Question
@@ -19,7 +19,9 @@ FOLDER = "datasets"
 """Below the program's home: one folder a source."""
 
 
-def load(name: str, home: Path, place: Path | None = None, *, sets: Mapping[str, PinnedSet] | None = None) -> Dataset:
+def load_dataset(
+    name: str, home: Path, place: Path | None = None, *, sets: Mapping[str, PinnedSet] | None = None
+) -> Dataset:
     """The question set called so, else the file of that path, of a form that `published.read` knows or as
     `corpus.questions.read_questions` describes it.
 
@@ -27,7 +29,7 @@ def load(name: str, home: Path, place: Path | None = None, *, sets: Mapping[str,
     `home/datasets`. Raises InputError where the set is not there, is another one than the pinned one, or a question of
     an own file cannot be read: with a question less it would be another set.
     """
-    known = catalogue() if sets is None else sets
+    known = load_catalogue() if sets is None else sets
     if name not in known:
         return _own(name, known)
     pinned = known[name]

@@ -17,7 +17,7 @@ from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.types import Question
 
 
-def at_random(dataset: Dataset, n: int, seed: int) -> Dataset:
+def sample_at_random(dataset: Dataset, n: int, seed: int) -> Dataset:
     """`n` questions, each as likely as any other, in the set's order. Raises InputError where there are not so many."""
     if not 1 <= n <= len(dataset.questions):
         raise InputError(
@@ -26,7 +26,7 @@ def at_random(dataset: Dataset, n: int, seed: int) -> Dataset:
     return _only(dataset, sorted(dataset.questions, key=lambda question: _place(question, seed))[:n])
 
 
-def per_class(dataset: Dataset, n: int, seed: int) -> Dataset:
+def sample_per_class(dataset: Dataset, n: int, seed: int) -> Dataset:
     """`n` questions of each class, in the set's order: 35 of PubMedQA's three are the papers' 105.
 
     Raises InputError where a class has not so many, or a question has no class.

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from epicrisis.components import build_scope
 from epicrisis.errors import InputError
-from epicrisis.evaluation.datasets.load import load
-from epicrisis.evaluation.datasets.sampling import at_random
+from epicrisis.evaluation.datasets.load import load_dataset
+from epicrisis.evaluation.datasets.sampling import sample_at_random
 from epicrisis.evaluation.experiments.recorded_rankings import Guard, guard_scope
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.run_folder import RunPlan, describe_dataset
@@ -33,10 +33,10 @@ def plan_plain_run(
 
     Raises InputError for a missing library or set, too few questions, or a guard that cannot be applied.
     """
-    if pipeline.opened is None and settings.strategy not in WITHOUT_LIBRARY:
+    if pipeline.search is None and settings.strategy not in WITHOUT_LIBRARY:
         raise InputError(f"the strategy {settings.strategy} reads a library: name one with --library")
-    dataset = load(questions, settings.home, data)
-    sample = dataset if n is None else at_random(dataset, n, draw)
+    dataset = load_dataset(questions, settings.home, data)
+    sample = dataset if n is None else sample_at_random(dataset, n, draw)
     plan = RunPlan(
         name=NAME,
         arguments={"guard": guard},
@@ -51,14 +51,14 @@ def plan_plain_run(
 def _build_case(question: Question, settings: Settings, pipeline: Pipeline, guard: Guard) -> Case:
     if guard == "none":
         return Case(question)
-    if pipeline.opened is None:
+    if pipeline.search is None:
         raise InputError(f"the strategy {settings.strategy} reads no library: leave the leak guard out")
     if not question.gold_documents:
         raise InputError(
             f"question {question.id!r} names no source document, so nothing can be hidden from it: give it "
             "gold_documents, or leave the leak guard out"
         )
-    scope = guard_scope(question, guard, build_scope(settings.scope, question=question), pipeline.opened.library)
+    scope = guard_scope(question, guard, build_scope(settings.scope, question=question), pipeline.search.library)
     if scope is None:
         raise InputError(
             f"none of the documents of question {question.id!r} has a date in the library, so older documents cannot "

@@ -37,7 +37,7 @@ class NoteTexts:
             return found
         if patient != self._patient:
             # Also the whole of a note may have been given, which no library keeps as one passage.
-            whole = whole_notes(self._store.record(Scope(patient=patient)))
+            whole = whole_notes(self._store.fetch_record(Scope(patient=patient)))
             self._patient, self._whole = patient, {note.document_id: note for note in whole}
         note = self._whole.get(passage.document_id)
         if note is None or not note.start <= passage.start <= passage.end <= note.end:

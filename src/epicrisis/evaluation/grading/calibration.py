@@ -18,8 +18,8 @@ from typing import Any
 from epicrisis.answering.structured_request import ModelClient
 from epicrisis.answers import Usage
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.correlation import correlation
-from epicrisis.evaluation.analysis.statistics import Interval, Mean, mean_of
+from epicrisis.evaluation.analysis.correlation import correlate
+from epicrisis.evaluation.analysis.statistics import Interval, Mean, estimate_mean
 from epicrisis.evaluation.grading import preference
 from epicrisis.evaluation.grading.answer_notes import NoteTexts
 from epicrisis.evaluation.grading.grader import GradeStore
@@ -183,8 +183,8 @@ def compare_grades(
         said = [grades.get(each.response.key, {}).get(name) for each in summaries]
         people = [_counted(each, counted, less=less) for each in summaries]
         talks = [each.talk for each in summaries]
-        rank = correlation(said, people, "spearman", talks)
-        steps = correlation([_step(each) for each in said], [_step(each) for each in people], "quadratic-kappa", talks)
+        rank = correlate(said, people, "spearman", talks)
+        steps = correlate([_step(each) for each in said], [_step(each) for each in people], "quadratic-kappa", talks)
         often = Counter(figure for figure, grade in zip(people, said, strict=True) if None not in (figure, grade))
         same = max(often.values()) / rank.n if rank.n else None
         rows.append(
@@ -228,7 +228,7 @@ def _choices(name: str, pairs: Sequence[PreferencePair], replies: GradeStore[Pai
         points = [_points(choice, each.right, order) for choice, order in zip(said, ORDERS, strict=True)]
         scores.append(sum(points) / len(points))
         kinds[_kind(points)] += 1
-    accuracy = mean_of(scores) if kinds else None
+    accuracy = estimate_mean(scores) if kinds else None
     return ChoiceAccuracy(
         name,
         len(pairs),

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from epicrisis.evaluation.analysis.agreement import RaterAgreement, agreement
-from epicrisis.evaluation.analysis.grouping import INTERVALS, AccuracyMeasure, mean
+from epicrisis.evaluation.analysis.agreement import RaterAgreement, measure_agreement
+from epicrisis.evaluation.analysis.grouping import INTERVALS, AccuracyMeasure, mean_score
 from epicrisis.evaluation.analysis.run_comparison import REPEATED
 from epicrisis.evaluation.analysis.statistics import Mean
 from epicrisis.evaluation.analysis.table import Cell, Table
@@ -200,7 +200,7 @@ def correct_share(
     marking: CorrectnessGrades, measure: AccuracyMeasure, judge: str | None = None, seed: int = 0
 ) -> Mean | None:
     """The share marked correct by this judge, else by the majority; `None` where nothing is scored."""
-    found = mean(marking.outcomes(judge), measure, seed)
+    found = mean_score(marking.outcomes(judge), measure, seed)
     return found if found.n else None
 
 
@@ -221,7 +221,7 @@ def _agreements(markings: Mapping[str, CorrectnessGrades], seed: int) -> Table:
     for model, marking in markings.items():
         questions = {case.key: case.outcome.question for case in marking.cases}
         for name, raters in _compared(marking):
-            rows.append((model, *_agreement_cells(name, agreement(raters, seed, questions))))
+            rows.append((model, *_agreement_cells(name, measure_agreement(raters, seed, questions))))
     columns = (
         "model",
         "judges",

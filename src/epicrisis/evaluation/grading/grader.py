@@ -13,7 +13,7 @@ from epicrisis.answers import Failure, Usage
 from epicrisis.corpus.reader_base import check_file
 from epicrisis.errors import InputError
 from epicrisis.evaluation.runs.jsonl_store import acquire_lock, append_line, read_lines
-from epicrisis.evaluation.runs.recipe_differences import changed
+from epicrisis.evaluation.runs.recipe_differences import list_changes
 from epicrisis.serialization import to_json
 
 GradeState: TypeAlias = Literal["judged", "unparsed", "failed"]
@@ -54,7 +54,7 @@ class GradeStore(Generic[R]):
         """Of all of them, failed ones included."""
         for made, reply in _parsed(path, read):
             if made != self._recipe:
-                differ = changed(made, self._recipe)
+                differ = list_changes(made, self._recipe)
                 raise InputError(f"{path} holds verdicts made otherwise ({differ} differ): name another file")
             self._note(reply)
 

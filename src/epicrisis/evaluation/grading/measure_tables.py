@@ -15,9 +15,9 @@ from functools import partial
 from statistics import fmean, median
 from typing import TypeAlias
 
-from epicrisis.evaluation.analysis.conclusions import MEASURE, PATIENTS
-from epicrisis.evaluation.analysis.grouping import P, corrected_p
-from epicrisis.evaluation.analysis.statistics import Difference, mean_of, paired_difference
+from epicrisis.evaluation.analysis.conclusions import MEASURE_COLUMN, PATIENTS_COLUMN
+from epicrisis.evaluation.analysis.grouping import P_COLUMN, correct_p_values
+from epicrisis.evaluation.analysis.statistics import Difference, estimate_mean, paired_difference
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.datasets.patient_records.lengths import BINS, K
 from epicrisis.evaluation.grading.case_outcomes import ENDINGS
@@ -58,8 +58,8 @@ _LACKING = (
     "that such a mean is rather too low; without any value among the answers there is none."
 )
 _POOLED = (
-    f"`{SCORE}`: of questions with options accuracy, of others the other metric under `{MEASURE}`; forms are pooled, "
-    "each case counts once."
+    f"`{SCORE}`: of questions with options accuracy, of others the other metric under `{MEASURE_COLUMN}`; forms are "
+    "pooled, each case counts once."
 )
 
 
@@ -194,7 +194,7 @@ def _table(
         UNSCORED: [_lacking(row.cases, each.metrics) for row, each in zip(rows, scored, strict=True)],
         ABSTAINED: [_mean(row.cases, lambda case: case.values.get("abstained-rightly"), seed) for row in rows],
         RECALL: [_mean(row.cases, lambda case: case.values.get("evidence-recall"), seed) for row in rows],
-        PATIENTS: [_patients(row, each) for row, each in zip(rows, found, strict=True)],
+        PATIENTS_COLUMN: [_patients(row, each) for row, each in zip(rows, found, strict=True)],
     }
     more = {name: cells for name, cells in where_any.items() if any(cell is not None for cell in cells)}
     cells = tuple(
@@ -207,9 +207,9 @@ def _table(
             difference,
             p,
         )
-        for i, (row, each, difference, p) in enumerate(zip(rows, scored, found, corrected_p(found), strict=True))
+        for i, (row, each, difference, p) in enumerate(zip(rows, scored, found, correct_p_values(found), strict=True))
     )
-    columns = (*labels, "cases", *ENDINGS, *heads, *more, MEASURE, f"difference to {baseline}", P)
+    columns = (*labels, "cases", *ENDINGS, *heads, *more, MEASURE_COLUMN, f"difference to {baseline}", P_COLUMN)
     compared = sum(each is not None for each in found)
     test = (_TEST.format(n=compared),) if compared else ()
     lacking = (_LACKING,) if UNSCORED in more else ()
@@ -236,7 +236,7 @@ def _mean(cases: MeasuredCases, value: Callable[[MeasuredCase], float | None], s
     once = len(set(clusters)) == len(clusters)
     if all(each is None for each in scores):
         return None
-    return mean_of(scores, None if once else clusters, seed=seed)
+    return estimate_mean(scores, None if once else clusters, seed=seed)
 
 
 def _lacking(cases: MeasuredCases, metrics: Iterable[str]) -> Cell:

@@ -111,12 +111,12 @@ def entailment_measurer(name: str, home: Path, threads: int | None = None) -> Me
 
 def entailment_measurer_for(model: NliModel, name: str) -> Measurer:
     """The reference as premise, the answer as hypothesis; of several right answers the best counts."""
-    from epicrisis.evaluation.metrics.entailment import entailments
+    from epicrisis.evaluation.metrics.entailment import score_entailment
 
     metrics = metric_name("nli-entailment", name), metric_name("nli-non-contradiction", name)
 
     def values(response: ScoredAnswer) -> dict[str, float] | Unscored:
-        found = entailments(model, [(reference, response.answer) for reference in response.references])
+        found = score_entailment(model, [(reference, response.answer) for reference in response.references])
         if lacking := [each for each in found if isinstance(each, Unscored)]:
             return lacking[0]
         scored = [each for each in found if not isinstance(each, Unscored)]
@@ -132,10 +132,10 @@ def number_measurer() -> Measurer:
     The best over several right answers; a right answer without a number has no value, an answer without one no
     precision.
     """
-    from epicrisis.evaluation.metrics.numbers import number_score
+    from epicrisis.evaluation.metrics.numbers import score_numbers
 
     def values(response: ScoredAnswer) -> dict[str, float] | Unscored:
-        score = number_score(response.answer, response.references)
+        score = score_numbers(response.answer, response.references)
         if score is None:
             return Unscored("the right answer has no number")
         shares = {"numbers-f1": score.f1, "numbers-recall": score.recall}
@@ -172,14 +172,14 @@ def _plain(
 def bertscore_measurer(name: str, home: Path, threads: int | None = None) -> Measurer:
     """F1 of the token vectors of this encoder; of several right answers the best counts. Raises ModelMissing or
     ModelFileInvalid."""
-    from epicrisis.evaluation.metrics.bertscore import bert_scores, bertscore_name
+    from epicrisis.evaluation.metrics.bertscore import bertscore_name, compute_bert_scores
     from epicrisis.models.token_vectors import load_token_encoder
 
     encoder = load_token_encoder(name, home, threads)
     named = bertscore_name(encoder)
 
     def values(response: ScoredAnswer) -> dict[str, float] | Unscored:
-        found = bert_scores(encoder, [(reference, response.answer) for reference in response.references])
+        found = compute_bert_scores(encoder, [(reference, response.answer) for reference in response.references])
         if lacking := [each for each in found if isinstance(each, Unscored)]:
             return lacking[0]
         # A mean of cosines may lie below 0, where nothing is alike at all.

@@ -14,9 +14,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from epicrisis.evaluation.analysis.correlation import Correlation, CorrelationName, correlation
-from epicrisis.evaluation.analysis.grouping import P, corrected_p
-from epicrisis.evaluation.analysis.statistics import Difference, mean_of, paired_difference
+from epicrisis.evaluation.analysis.correlation import Correlation, CorrelationName, correlate
+from epicrisis.evaluation.analysis.grouping import P_COLUMN, correct_p_values
+from epicrisis.evaluation.analysis.statistics import Difference, estimate_mean, paired_difference
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.grading.case_outcomes import ENDINGS
 from epicrisis.evaluation.grading.run_measures import MeasuredCase
@@ -122,7 +122,7 @@ def correlation_tables(
     metrics, clusters = list_metrics(cases), [case.cluster for case in cases]
     values = {name: [case.values.get(name) for case in cases] for name in metrics}
     found = {
-        (one, other): correlation(values[one], values[other], coefficient, clusters, seed)
+        (one, other): correlate(values[one], values[other], coefficient, clusters, seed)
         for one, other in combinations(metrics, 2)
     }
     how = "Spearman's rho" if coefficient == "spearman" else coefficient
@@ -188,7 +188,7 @@ def contradiction_table(cases: ScoredCases) -> Table:
 
 def _share(found: ScoredCases, of: ScoredCases) -> Cell:
     keys = {case.key for case in found}
-    return mean_of([float(case.key in keys) for case in of], [case.cluster for case in of]) if of else None
+    return estimate_mean([float(case.key in keys) for case in of], [case.cluster for case in of]) if of else None
 
 
 def _examples(cases: ScoredCases) -> str:
@@ -240,14 +240,14 @@ def judge_disagreement_table(cases: ScoredCases, *, seed: int = 0) -> Table:
         "other higher",
         "examples",
         "difference of the judges",
-        P,
+        P_COLUMN,
     )
     notes = (
         f"Apart: correctness of the two differs by {APART} or more, two steps of the rubric (the study's Table 7).",
         "Differences are paired by case; p by flipping the signs of whole patients (questions where there is none), "
         f"corrected by Holm for this table's {sum(each is not None for each in tested)} comparisons.",
     )
-    corrected = corrected_p(tested)
+    corrected = correct_p_values(tested)
     return Table(
         "Judges that disagree", columns, tuple((*row, p) for row, p in zip(rows, corrected, strict=True)), notes
     )
@@ -358,7 +358,7 @@ def _on_numbers(metric: str, cases: ScoredCases) -> tuple[Cell, ...]:
 
 
 def _mean(cases: ScoredCases, metric: str) -> Cell:
-    return mean_of([case.values[metric] for case in cases], [case.cluster for case in cases]) if cases else None
+    return estimate_mean([case.values[metric] for case in cases], [case.cluster for case in cases]) if cases else None
 
 
 def _apart(right: Sequence[float], wrong: Sequence[float]) -> float | None:

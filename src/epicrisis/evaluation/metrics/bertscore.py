@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from epicrisis.evaluation.metrics.unscored import Unscored, each_that_fits
+from epicrisis.evaluation.metrics.unscored import Unscored, score_fitting
 from epicrisis.protocols import TokenEncoder, TokenVectors
 
 _AT_ONCE = 64
@@ -35,14 +35,14 @@ def bertscore_name(encoder: TokenEncoder) -> str:
     return f"bertscore-f1[{encoder.name}_no-idf]"
 
 
-def bert_scores(encoder: TokenEncoder, pairs: Sequence[tuple[str, str]]) -> tuple[BertScore | Unscored, ...]:
+def compute_bert_scores(encoder: TokenEncoder, pairs: Sequence[tuple[str, str]]) -> tuple[BertScore | Unscored, ...]:
     """Of each pair (right answer, answer), in their order. A pair with a text over the encoder's window, or of no
     token, is unscored."""
     found: list[BertScore | Unscored] = []
     for start in range(0, len(pairs), _AT_ONCE):
         some = pairs[start : start + _AT_ONCE]
         texts = list(dict.fromkeys(text for pair in some for text in pair))
-        encoded = dict(zip(texts, each_that_fits(encoder.encode_tokens, texts), strict=True))
+        encoded = dict(zip(texts, score_fitting(encoder.encode_tokens, texts), strict=True))
         found += [_score(encoded[gold], encoded[answer]) for gold, answer in some]
     return tuple(found)
 

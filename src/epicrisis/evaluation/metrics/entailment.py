@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from epicrisis.evaluation.metrics.unscored import Unscored, each_that_fits
+from epicrisis.evaluation.metrics.unscored import Unscored, score_fitting
 from epicrisis.protocols import NliModel
 
 EMPTY = "one of the two texts is empty"
@@ -24,7 +24,7 @@ class Entailment:
     """Of entailment and neutral together."""
 
 
-def entailments(model: NliModel, pairs: Sequence[tuple[str, str]]) -> tuple[Entailment | Unscored, ...]:
+def score_entailment(model: NliModel, pairs: Sequence[tuple[str, str]]) -> tuple[Entailment | Unscored, ...]:
     """Of each pair (right answer, answer), in their order. A pair over the model's window, or with an empty text, is
     unscored."""
     asked = [place for place, pair in enumerate(pairs) if all(text.strip() for text in pair)]
@@ -33,5 +33,5 @@ def entailments(model: NliModel, pairs: Sequence[tuple[str, str]]) -> tuple[Enta
         rows = model.probabilities(some).astype(float).tolist()
         return [Entailment(entailed, min(1.0, entailed + neutral)) for entailed, neutral, _ in rows]
 
-    found = dict(zip(asked, each_that_fits(judged, [pairs[place] for place in asked]), strict=True))
+    found = dict(zip(asked, score_fitting(judged, [pairs[place] for place in asked]), strict=True))
     return tuple(found.get(place, Unscored(EMPTY)) for place in range(len(pairs)))

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from epicrisis.dates import may_overlap, time_range
-from epicrisis.evaluation.metrics.quantities import DATE, SYSTOLIC, Quantity, quantities
-from epicrisis.evaluation.metrics.text import normalised
+from epicrisis.evaluation.metrics.quantities import DATE, SYSTOLIC, Quantity, find_quantities
+from epicrisis.evaluation.metrics.text import normalize_answer
 
 NumberMatch: TypeAlias = Literal["same", "vague", "none"]
 
@@ -78,7 +78,7 @@ class NumberComparison:
         pairs = (*self.matched, *self.vague, *self.contradicted)
         golds = [*(pair.gold for pair in pairs), *self.missing]
         alike = [gold for gold in golds if gold.label == extra.label or not gold.label or not extra.label]
-        agreements = {agreement_of(gold, extra) for gold in alike}
+        agreements = {match_quantities(gold, extra) for gold in alike}
         if "same" in agreements:
             return 1.0
         return VAGUE_COUNTS if "vague" in agreements else 0.0
@@ -99,7 +99,7 @@ class NumberScore:
         return 2 * self.recall * (self.precision or 0.0) / both if both else 0.0
 
 
-def number_score(answer: str, golds: Sequence[str]) -> NumberScore | None:
+def score_numbers(answer: str, golds: Sequence[str]) -> NumberScore | None:
     """Return the score of best F1, then recall, over the right answers.
 
     None where none of them has a quantity that can be compared. An answer in the very words of a right one states its
@@ -107,10 +107,10 @@ def number_score(answer: str, golds: Sequence[str]) -> NumberScore | None:
     """
     scores = []
     for gold in golds:
-        comparison = compare(answer, gold)
+        comparison = compare_numbers(answer, gold)
         if comparison.recall is not None:
             scores.append(NumberScore(comparison.recall, comparison.precision))
-    if scores and any(normalised(answer) == normalised(gold) for gold in golds):
+    if scores and any(normalize_answer(answer) == normalize_answer(gold) for gold in golds):
         return NumberScore(1.0, 1.0)
     return max(scores, key=lambda score: (score.f1, score.recall), default=None)
 
@@ -127,16 +127,16 @@ def _is_in(quantity: Quantity, others: Sequence[Quantity]) -> bool:
     return any(_repeats(quantity, other) for other in others)
 
 
-def compare(answer: str, gold: str) -> NumberComparison:
+def compare_numbers(answer: str, gold: str) -> NumberComparison:
     """Each quantity of `gold` against those of `answer`.
 
     It is matched by the first that agrees, one of the same label (`creatinine`) before others; a quantity whose label
     belongs to another one of the right answer does not count, so that two values that were exchanged do not agree.
     One of the answer's may match several. What is left contradicts one of its kind.
     """
-    right = quantities(gold)
+    right = find_quantities(gold)
     # "Only one admission" answers 1; elsewhere the word is no number.
-    given = quantities(
+    given = find_quantities(
         _SOURCES.sub(" ", answer), ones=any((each.unit, each.low, each.high) == ("", 1, 1) for each in right)
     )
     labels = {each.label for each in right if each.label}
@@ -145,7 +145,7 @@ def compare(answer: str, gold: str) -> NumberComparison:
         fitting = [each for each in given if each.label == wanted.label or each.label not in labels or not wanted.label]
         fitting.sort(key=lambda each: (each.label != wanted.label, not _equal(wanted, each)))
         for agreement in ("same", "vague"):
-            found = next((each for each in fitting if agreement_of(wanted, each) == agreement), None)
+            found = next((each for each in fitting if match_quantities(wanted, each) == agreement), None)
             if found is not None:
                 agreed[place] = agreement, found
                 break
@@ -201,7 +201,7 @@ def _incomparable(gold: Quantity, answer: Quantity) -> bool:
     return below == under and ((one in masses and other in amounts) or (one in amounts and other in masses))
 
 
-def agreement_of(gold: Quantity, answer: Quantity) -> NumberMatch:
+def match_quantities(gold: Quantity, answer: Quantity) -> NumberMatch:
     """Whether an answer's quantity says what the right one says.
 
     Same: equal as far as both are written (98.6 F and 37 C, 1.18 and 1.2, but not 1.4 and 1), within the right range,

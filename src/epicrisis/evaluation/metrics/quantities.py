@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from epicrisis.dates import find_dates
-from epicrisis.evaluation.metrics.units import NAMES, UNIT, base_of
+from epicrisis.evaluation.metrics.units import UNIT_PATTERN, UNITS, convert_unit
 
 SYSTOLIC, DIASTOLIC = "mmHg systolic", "mmHg diastolic"
 DATE, CLOCK, ORDINAL = "date", "time of day", "ordinal"
@@ -90,7 +90,7 @@ _NUMBER = (
 )
 _VALUE = re.compile(
     rf"(?<!\d[.,])(?<![\w.])(?<![A-Za-z]-)(?<![A-Za-z]\d-)(?:x ?(?=\d))?(?:{_NUMBER})(?P<decade>'?s(?![a-z]))?"
-    rf"(?:(?: an?(?= ))?[ -]?(?P<unit>{UNIT})|(?P<nth>st|nd|rd|th))?(?![A-Za-z\d]|\.\d)",
+    rf"(?:(?: an?(?= ))?[ -]?(?P<unit>{UNIT_PATTERN})|(?P<nth>st|nd|rd|th))?(?![A-Za-z\d]|\.\d)",
     re.IGNORECASE,
 )
 _TIGHT, _LOOSE = re.compile(r"[-–—]"), re.compile(r"\s?(?:[-–—]|\bto\b|\bthrough\b|\band\b)\s?")
@@ -121,7 +121,7 @@ _A_DAY = re.compile(
 )
 
 
-def quantities(text: str, *, ones: bool = False) -> tuple[Quantity, ...]:
+def find_quantities(text: str, *, ones: bool = False) -> tuple[Quantity, ...]:
     """The quantities of a text in the order of its words; none shares a character with another, but the two sides of a
     blood pressure, which stand apart. The word "one" is a number where `ones`: mostly it is none."""
     taken = [*_dates(text), *_clocks(text), *_a_day(text)]
@@ -177,7 +177,7 @@ def _values(text: str, ones: bool) -> Iterator[Quantity]:
             continue
         low = _number(match)
         sign = -1 if match["digits"] and _MINUS.search(text[max(0, match.start() - 16) : match.start()]) else 1
-        base, factor = (ORDINAL, 1.0) if match["nth"] else base_of(unit)
+        base, factor = (ORDINAL, 1.0) if match["nth"] else convert_unit(unit)
         high = low + (9 if match["decade"] and low % 10 == 0 else 0)
         digits, _, decimals = (match["digits"] or "").replace(",", "").partition(".")
         rounding = 0.5 * 10.0 ** -len(decimals) if len((digits + decimals).lstrip("0")) > 1 else 0.0
@@ -206,7 +206,7 @@ def _label(text: str, start: int) -> str:
     for word in reversed(re.findall(r"[A-Za-z][A-Za-z0-9'-]*[A-Za-z0-9]", clause)):
         small = str(word).lower()
         # A unit is written in small letters, or it is no unit: `hr` is an hour, `HR` the heart rate.
-        if not _FILLER.fullmatch(small) and small not in _WORDS and word not in NAMES:
+        if not _FILLER.fullmatch(small) and small not in _WORDS and word not in UNITS:
             return small
     return ""
 

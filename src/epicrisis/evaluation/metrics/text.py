@@ -14,7 +14,7 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
-def normalised(text: str) -> str:
+def normalize_answer(text: str) -> str:
     """Lower case, without ASCII punctuation, then without articles, words apart by one space.
 
     Punctuation goes without a trace: `0.5` and `05` become the same, which is why numbers have a metric of their own.
@@ -24,14 +24,14 @@ def normalised(text: str) -> str:
 
 def exact_match(answer: str, golds: Sequence[str]) -> float:
     """1 where the answer, normalised, is one of the right ones, else 0. Raises ValueError without any."""
-    return max(float(normalised(answer) == normalised(gold)) for gold in _some(golds))
+    return max(float(normalize_answer(answer) == normalize_answer(gold)) for gold in _some(golds))
 
 
 def token_f1(answer: str, golds: Sequence[str]) -> float:
     """The harmonic mean of the precision and recall of words, each counted as often as it stands; the best over the
     right answers, 0 to 1. Of two texts without a word, articles aside, it is 0, as in SQuAD's script 1.1. Raises
     ValueError without any right answer."""
-    return max(_f1(normalised(answer).split(), normalised(gold).split()) for gold in _some(golds))
+    return max(_f1(normalize_answer(answer).split(), normalize_answer(gold).split()) for gold in _some(golds))
 
 
 def _f1(answer: Sequence[str], gold: Sequence[str]) -> float:

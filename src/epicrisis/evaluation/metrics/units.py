@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-NAMES: dict[str, tuple[str, float]] = {
+UNITS: dict[str, tuple[str, float]] = {
     name: (base, factor)
     for base, factor, names in (
         ("mg", 1e-6, "ng"),
@@ -54,23 +54,23 @@ NAMES: dict[str, tuple[str, float]] = {
 }
 """Each name, in small letters, with its base unit and factor. Months are no days, for they are not all as long."""
 
-_ONE = rf"(?:{'|'.join(re.escape(name) for name in sorted(NAMES, key=len, reverse=True))})(?![A-Za-z])"
-UNIT = (
+_ONE = rf"(?:{'|'.join(re.escape(name) for name in sorted(UNITS, key=len, reverse=True))})(?![A-Za-z])"
+UNIT_PATTERN = (
     r"(?:mm ?hg(?![a-z])|(?:°|º|degrees?|deg\.?)\s?(?:f(?:ahrenheit)?|c(?:elsius)?)(?![a-z])|(?-i:[FC])(?![\w'-])|"
     rf"{_ONE}(?:\s?(?:/|\bper\b)\s?{_ONE}){{0,2}}|/\s?(?:min|minute|hr|h|hour|day|d)(?![A-Za-z]))"
 )
 """A unit behind a number, as a pattern for any case of letters."""
 
 
-def base_of(written: str) -> tuple[str, float]:
+def convert_unit(written: str) -> tuple[str, float]:
     """A unit's base unit and the factor to it, `mg/mL` and 1e-5 of `mcg/dL`; empty and 1 of none.
 
     Temperatures keep their scale (`°F`, `°C`), for no factor leads from one to the other.
     """
     name = re.sub(r"\s+", "", re.sub(r"\bper\b", "/", written.lower()))
-    if name in NAMES:
-        return NAMES[name]
+    if name in UNITS:
+        return UNITS[name]
     if found := re.fullmatch(r"(?:°|º|degrees?|deg\.?)?([fc])\w*", name):
         return f"°{found[1].upper()}", 1.0
-    parts = [NAMES[part] if part else ("", 1.0) for part in name.split("/")]
+    parts = [UNITS[part] if part else ("", 1.0) for part in name.split("/")]
     return "/".join(base for base, _ in parts), parts[0][1] / math.prod(factor for _, factor in parts[1:])

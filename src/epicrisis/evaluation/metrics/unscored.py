@@ -22,7 +22,7 @@ class Unscored:
     reason: str
 
 
-def each_that_fits(make: Callable[[Sequence[Case]], Sequence[Made]], cases: Sequence[Case]) -> list[Made | Unscored]:
+def score_fitting(make: Callable[[Sequence[Case]], Sequence[Made]], cases: Sequence[Case]) -> list[Made | Unscored]:
     """What is made of each case, in their order. A model refuses all that it is given where one case does not fit its
     window: then each half is tried by itself, until that case stands alone, which is unscored."""
     try:
@@ -31,4 +31,4 @@ def each_that_fits(make: Callable[[Sequence[Case]], Sequence[Made]], cases: Sequ
         if len(cases) == 1:
             return [Unscored(str(error))]
         middle = len(cases) // 2
-        return each_that_fits(make, cases[:middle]) + each_that_fits(make, cases[middle:])
+        return score_fitting(make, cases[:middle]) + score_fitting(make, cases[middle:])

@@ -18,7 +18,7 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.statistics import Mean, wilson
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.datasets.dataset import Dataset
-from epicrisis.evaluation.datasets.load import load
+from epicrisis.evaluation.datasets.load import load_dataset
 from epicrisis.evaluation.datasets.mirage import SUBSETS
 from epicrisis.evaluation.rescoring.released_replies import (
     AnsweredQuestion,
@@ -99,7 +99,7 @@ def rescore_runs(
     recorded = list(map(_is_recorded, paths))
     if dataset is not None and all(recorded):
         raise InputError("these runs contain their questions: leave --dataset out")
-    load_dataset = cache(partial(load, home=home, place=data))
+    load_dataset = cache(partial(load_dataset, home=home, place=data))
     runs: list[RunReplies] = []
     for path, name, is_recorded in zip(paths, name_runs(paths), recorded, strict=True):
         if is_recorded:

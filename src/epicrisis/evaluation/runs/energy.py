@@ -22,7 +22,7 @@ from epicrisis.settings import Settings
 EnergyBasis: TypeAlias = Literal["measured", "estimated", "unknown"]
 
 ROOT = Path("/")
-LOOK_SECONDS = 1.0
+SAMPLE_SECONDS = 1.0
 """A counter of 64 kJ begins anew after two minutes at 500 W, so it must be looked at more often; and a card without a
 counter tells its power of the moment alone."""
 _SAME_JOULES = 1.0
@@ -65,7 +65,7 @@ class MeterUnavailable(Exception):
 # -- meters -----------------------------------------------------------------------------------------------------------
 
 
-class Rapl:
+class RaplMeter:
     """The counters of all packages and of their memory, in joules since the object was made.
 
     Raises Untold where there are none, where one cannot be read, or where one is lost on the way.
@@ -133,7 +133,7 @@ def _microjoules(path: Path) -> int:
         raise MeterUnavailable(f"RAPL's counter {path.parent.name} cannot be read") from None
 
 
-class Nvml:
+class NvmlMeter:
     """All NVIDIA cards, in joules since the object was made: by their counters, else by their power times the time
     between two looks.
 
@@ -156,7 +156,7 @@ class Nvml:
         self._joules, self._clock, self._at = 0.0, clock, clock()
         if not cards:
             raise MeterUnavailable("this machine has no NVIDIA card that it shows")
-        by = f"power, looked at every {LOOK_SECONDS:g} s" if self._sampled else "counter"
+        by = f"power, looked at every {SAMPLE_SECONDS:g} s" if self._sampled else "counter"
         self.how = f"NVML, {len(cards)} NVIDIA card{'s' * (len(cards) > 1)} by {by}; {_OF_WHOLE}"
 
     def look(self) -> float:
@@ -189,9 +189,9 @@ class Nvml:
 class _Watched:
     """A meter for as long as it tells, and then why not any more."""
 
-    def __init__(self, made: Callable[[], Rapl | Nvml]) -> None:
+    def __init__(self, made: Callable[[], RaplMeter | NvmlMeter]) -> None:
         self.joules, self.lost = 0.0, ""
-        self.meter: Rapl | Nvml | None = None
+        self.meter: RaplMeter | NvmlMeter | None = None
         try:
             self.meter = made()
         except MeterUnavailable as why:
@@ -208,7 +208,7 @@ class _Watched:
 # -- a session --------------------------------------------------------------------------------------------------------
 
 
-class Meter:
+class SessionMeter:
     """What is taken since the object was made. `look` is called often, by one thread at a time."""
 
     def __init__(
@@ -221,7 +221,7 @@ class Meter:
         self.calls = 0
         """Calls to models, to be counted by the caller: an endpoint that nobody asked took nothing."""
         self._settings = settings
-        self._processors, self._cards = _Watched(lambda: Rapl(root)), _Watched(lambda: Nvml(clock))
+        self._processors, self._cards = _Watched(lambda: RaplMeter(root)), _Watched(lambda: NvmlMeter(clock))
         # NVML may be installed where there is no card.
         self._has_cards = self._cards.meter is not None or (root / "proc/driver/nvidia").exists()
         self._clock, self._processor_seconds = clock, processor_seconds
@@ -277,12 +277,14 @@ def _endpoints(settings: Settings) -> tuple[str, ...]:
 
 
 @contextmanager
-def measure_energy(settings: Settings, keep: Callable[[SessionEnergy], None], root: Path = ROOT) -> Iterator[Meter]:
+def measure_energy(
+    settings: Settings, keep: Callable[[SessionEnergy], None], root: Path = ROOT
+) -> Iterator[SessionMeter]:
     """What the block takes, handed to `keep` however it ends. The counters are looked at every LOOK_SECONDS."""
-    meter, over = Meter(settings, root), Event()
+    meter, over = SessionMeter(settings, root), Event()
 
     def watch() -> None:
-        while not over.wait(LOOK_SECONDS):
+        while not over.wait(SAMPLE_SECONDS):
             meter.look()
 
     thread = Thread(target=watch, name="energy", daemon=True)

@@ -32,7 +32,7 @@ from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.energy import SessionEnergy
 from epicrisis.evaluation.runs.jsonl_store import acquire_lock, parse_json
-from epicrisis.evaluation.runs.recipe_differences import changed
+from epicrisis.evaluation.runs.recipe_differences import list_changes
 from epicrisis.evaluation.runs.record import check_recipe
 from epicrisis.evaluation.runs.runner import RecordStore
 from epicrisis.evaluation.runs.versions import git_commit, package_versions
@@ -250,7 +250,7 @@ def _check(folder: Path, known: RunManifest | None, plan: RunPlan) -> None:
             )
         return
     differ = [
-        f"{each.name} ({changed(old, new)})" if isinstance(new, dict) else each.name
+        f"{each.name} ({list_changes(old, new)})" if isinstance(new, dict) else each.name
         for each in dataclasses.fields(plan)
         if (old := getattr(known.plan, each.name)) != (new := getattr(plan, each.name))
     ]

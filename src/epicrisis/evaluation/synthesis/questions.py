@@ -43,7 +43,7 @@ from epicrisis.evaluation.runs.concurrency import run_concurrently
 from epicrisis.evaluation.runs.jsonl_store import acquire_lock, append_line, read_lines
 from epicrisis.library.library import Library
 from epicrisis.library.manifest import NAME as MANIFEST
-from epicrisis.library.passage_lookup import at_random
+from epicrisis.library.passage_lookup import sample_passages
 from epicrisis.prompts import Prompt, fence_passages, format_passage, render
 from epicrisis.serialization import to_json
 from epicrisis.types import Document, Passage, Scope
@@ -130,7 +130,7 @@ def draw_passages(sources: Sequence[Path], n: int, seed: int, scope: Scope) -> P
         raise InputError(f"{libraries[0]} is a library: name it alone, or name files and folders of documents")
     if libraries:
         with Library.open(libraries[0]) as library:
-            drawn = PassageSample(at_random(library, n, seed, scope))
+            drawn = PassageSample(sample_passages(library, n, seed, scope))
     else:
         skipped: list[Skipped] = []
         passages = (each for each in _passages(sources, skipped) if scope.admits(each))

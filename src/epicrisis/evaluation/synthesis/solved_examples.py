@@ -39,7 +39,7 @@ from epicrisis.answers import Failure, Usage
 from epicrisis.corpus.json_checks import find_json_fault
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import Dataset
-from epicrisis.evaluation.datasets.sampling import at_random
+from epicrisis.evaluation.datasets.sampling import sample_at_random
 from epicrisis.evaluation.runs.concurrency import run_concurrently
 from epicrisis.evaluation.runs.jsonl_store import acquire_lock, append_line, read_lines
 from epicrisis.prompts import Prompt, render
@@ -124,7 +124,7 @@ def select_questions(dataset: Dataset, n: int | None, seed: int, *, openly: bool
             f"{dataset.name} has no question with a known answer that is of no patient{sense}: name a set that tells "
             "the right letters or texts"
         )
-    return SelectedQuestions(dataset.name, (fit if n is None else at_random(fit, n, seed)).questions, left_aside)
+    return SelectedQuestions(dataset.name, (fit if n is None else sample_at_random(fit, n, seed)).questions, left_aside)
 
 
 def without_options(question: Question) -> Question:

@@ -22,5 +22,5 @@ def read(path: Path) -> RecordSource:
     """All questions in the file's order; the study took all of them. A note is named by its number in the file."""
     paragraphs = [part for article in squad.read(path, "CliniQG4QA's test set") for part in article.paragraphs]
     found = [reports.Report(str(number), (part,)) for number, part in enumerate(paragraphs, 1)]
-    source, _ = reports.source("cliniqg4qa", found, mimic.note_files(path), mimic.DISCHARGE, LICENCE)
+    source, _ = reports.build_source("cliniqg4qa", found, mimic.find_note_files(path), mimic.DISCHARGE, LICENCE)
     return replace(source, studied=frozenset(question.id for question in source.questions))

@@ -30,9 +30,9 @@ def read(path: Path) -> RecordSource:
     for paragraph in (paragraph for article in articles for paragraph in article.paragraphs):
         patient = f"covid_qa:{paragraph.document_id}"
         for asked in paragraph.qas:
-            found = squad.answered(asked, paragraph.context)
+            found = squad.find_gold_spans(asked, paragraph.context)
             answers.append(found)
-            questions.append(squad.question(asked, found, patient, f"note:{patient}", found.place))
+            questions.append(squad.make_question(asked, found, patient, f"note:{patient}", found.place))
 
     def notes() -> Iterator[ReaderItem]:
         for article in squad.read(path, _WHAT):
@@ -47,4 +47,4 @@ def read(path: Path) -> RecordSource:
                 )
 
     related = {question.id: frozenset(question.gold_documents) for question in questions}
-    return RecordSource(tuple(questions), notes, related, LICENCE, squad.notices(answers))
+    return RecordSource(tuple(questions), notes, related, LICENCE, squad.describe_moved_answers(answers))

@@ -72,12 +72,12 @@ def read(path: Path) -> RecordSource:
         for number, pair in enumerate(note.qa_pairs, 1)
         if pair.correct
     ]
-    files = mimic.note_files(path)
+    files = mimic.find_note_files(path)
     patients = frozenset(question.patient or "" for question in questions)
 
     def notes() -> Iterator[ReaderItem]:
         if files:
-            yield from mimic.patients_notes(files, patients)
+            yield from mimic.read_patients_notes(files, patients)
         else:
             yield from build_documents(path, path.name, lambda: map(_as_note, _verified(path)), NoteCleaning(True))
 

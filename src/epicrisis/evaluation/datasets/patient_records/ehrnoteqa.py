@@ -46,7 +46,7 @@ class _Line(BaseModel):
 def read(path: Path, asked: str = "ehrnoteqa") -> RecordSource:
     """All questions in the file's order, id and patient its `patient_id`; of `ehrnoteqa-open` the options are off, and
     the right one's text is gold. Raises InputError where no notes lie beside the file."""
-    files = mimic.note_files(path)
+    files = mimic.find_note_files(path)
     if not files:
         raise InputError(
             f"{printable_path(path.name)}: no notes beside it: put MIMIC-IV-Note's discharge.csv.gz, and radiology.csv.gz for "
@@ -75,7 +75,7 @@ def read(path: Path, asked: str = "ehrnoteqa") -> RecordSource:
         short
     )
     related = {question.id: frozenset(question.gold_documents) for question in questions}
-    notes = partial(mimic.patients_notes, files, patients)
+    notes = partial(mimic.read_patients_notes, files, patients)
     return RecordSource(tuple(questions), notes, related, LICENCE, notices, frozenset(related))
 
 
@@ -108,7 +108,7 @@ def _summaries(files: Sequence[Path], patients: frozenset[str]) -> dict[str, tup
         return normalize_id(note.patient) in patients and mimic.is_kind(note, mimic.DISCHARGE)
 
     timed: dict[str, list[tuple[str, str]]] = {}
-    for item in (item for path in files for item in mimic.notes(path, wanted)):
+    for item in (item for path in files for item in mimic.read_selected_notes(path, wanted)):
         if isinstance(item, Document):
             timed.setdefault(str(item.patient), []).append((item.date or "", item.id))
     return {patient: tuple(note for _, note in sorted(each)) for patient, each in timed.items()}

@@ -38,4 +38,4 @@ def read(path: Path) -> RecordSource:
         questions.append(item)
     patients = frozenset(question.patient or "" for question in questions)
     related = {question.id: frozenset(question.gold_documents) for question in questions}
-    return RecordSource(tuple(questions), partial(mimic.patients_notes, (notes,), patients), related, "fictional")
+    return RecordSource(tuple(questions), partial(mimic.read_patients_notes, (notes,), patients), related, "fictional")

@@ -16,7 +16,7 @@ BINS = ("0-8K", "8-16K", "16-32K", "32-128K", "over 128K")
 _BEGINS = (0, 8 * K, 16 * K, 32 * K, 128 * K + 1)
 
 
-def notes_by_patient(notes: Iterable[ReaderItem]) -> dict[str, list[str]]:
+def group_notes_by_patient(notes: Iterable[ReaderItem]) -> dict[str, list[str]]:
     """Each patient's texts, in the order of the notes."""
     texts: dict[str, list[str]] = {}
     for item in notes:
@@ -25,12 +25,12 @@ def notes_by_patient(notes: Iterable[ReaderItem]) -> dict[str, list[str]]:
     return texts
 
 
-def record_tokens(notes: Mapping[str, Iterable[str]], count: Callable[[str], int]) -> dict[str, int]:
+def count_record_tokens(notes: Mapping[str, Iterable[str]], count: Callable[[str], int]) -> dict[str, int]:
     """Tokens of all notes of each patient; `count` counts those of one text."""
     return {patient: sum(count(text) for text in texts) for patient, texts in notes.items()}
 
 
-def bin_of(tokens: int) -> str:
+def find_length_bin(tokens: int) -> str:
     """The bin's name. 8,000 tokens are in `8-16K`, so that the bins from there on are what is "8K and longer"; 128,000
     are still in `32-128K`."""
     return max((begin, name) for begin, name in zip(_BEGINS, BINS, strict=True) if begin <= tokens)[1]

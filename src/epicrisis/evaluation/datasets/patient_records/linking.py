@@ -20,7 +20,7 @@ _Words: TypeAlias = list[tuple[str, int, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Linked:
+class LinkedReport:
     """The note that a report is, and where in it each part of the report stands."""
 
     document_id: str
@@ -31,30 +31,32 @@ class Linked:
     def place(self, part: int, context: str, place: tuple[int, int]) -> tuple[int, int] | None:
         """Where in the note stands what is at this place of the part; `None` where no word of it is."""
         inside = [
-            number for number, (_, start, end) in enumerate(words(context)) if start < place[1] and end > place[0]
+            number for number, (_, start, end) in enumerate(split_words(context)) if start < place[1] and end > place[0]
         ]
         where = self.parts[part]
         return (where[inside[0]][0], where[inside[-1]][1]) if inside else None
 
 
-def words(text: str) -> _Words:
+def split_words(text: str) -> _Words:
     """The words in small letters with their places."""
     return [(match[0].casefold(), match.start(), match.end()) for match in _WORD.finditer(text)]
 
 
-def link(reports: Mapping[str, tuple[str, ...]], notes: Iterable[Document]) -> tuple[dict[str, Linked], frozenset[str]]:
+def link_reports(
+    reports: Mapping[str, tuple[str, ...]], notes: Iterable[Document]
+) -> tuple[dict[str, LinkedReport], frozenset[str]]:
     """The note of each report, given by its parts, as far as one is found that holds them all; and the reports that
     were found in the records of several patients, which are not linked."""
-    spoken = {key: [words(part) for part in parts] for key, parts in reports.items()}
+    spoken = {key: [split_words(part) for part in parts] for key, parts in reports.items()}
     anchors: dict[tuple[str, ...], list[str]] = {}
     for key, parts in spoken.items():
         anchor = _anchor(parts)
         if anchor is not None:
             anchors.setdefault(anchor, []).append(key)
-    found: dict[str, Linked] = {}
+    found: dict[str, LinkedReport] = {}
     unclear: set[str] = set()
     for note in notes:
-        own = words(note.text)
+        own = split_words(note.text)
         spelled = [word for word, _, _ in own]
         near = {key for at in range(len(own) - ANCHOR + 1) for key in anchors.get(tuple(spelled[at : at + ANCHOR]), ())}
         for key in near:
@@ -71,7 +73,7 @@ def _anchor(parts: list[_Words]) -> tuple[str, ...] | None:
     return tuple(word for word, _, _ in longest[:ANCHOR]) if len(longest) >= ANCHOR else None
 
 
-def _linked(note: Document, own: _Words, spelled: list[str], parts: list[_Words]) -> Linked | None:
+def _linked(note: Document, own: _Words, spelled: list[str], parts: list[_Words]) -> LinkedReport | None:
     places = []
     for part in parts:
         wanted = [word for word, _, _ in part]
@@ -79,4 +81,4 @@ def _linked(note: Document, own: _Words, spelled: list[str], parts: list[_Words]
         if at is None:
             return None
         places.append(tuple((start, end) for _, start, end in own[at : at + len(wanted)]))
-    return Linked(note.id, note.patient or "", tuple(places))
+    return LinkedReport(note.id, note.patient or "", tuple(places))

@@ -19,21 +19,21 @@ DISCHARGE, RADIOLOGY = "discharge summary", "radiology"
 """Types of notes, in small letters: of both databases; of MIMIC-III."""
 
 
-def note_files(place: Path) -> tuple[Path, ...]:
+def find_note_files(place: Path) -> tuple[Path, ...]:
     """Those of the files that lie in the folder, or beside the file."""
     folder = place if place.is_dir() else place.parent
     known = {name for file in FILES for name in (file, f"{file}.gz")}
     return tuple(path for path in sorted(folder.iterdir()) if path.name.casefold() in known and path.is_file())
 
 
-def patients_notes(files: tuple[Path, ...], patients: Set[str]) -> Iterator[ReaderItem]:
+def read_patients_notes(files: tuple[Path, ...], patients: Set[str]) -> Iterator[ReaderItem]:
     """The notes of these patients, in the order of the files; what cannot be read is said. Raises InputError for a file
     that is none of MIMIC's."""
     for path in files:
-        yield from notes(path, lambda note: normalize_id(note.patient) in patients)
+        yield from read_selected_notes(path, lambda note: normalize_id(note.patient) in patients)
 
 
-def notes(path: Path, wanted: Callable[[ClinicalNote], bool]) -> Iterator[ReaderItem]:
+def read_selected_notes(path: Path, wanted: Callable[[ClinicalNote], bool]) -> Iterator[ReaderItem]:
     """Those notes of the file that are wanted. Raises InputError for a file that is none of MIMIC's."""
     every = note_source(path)
 

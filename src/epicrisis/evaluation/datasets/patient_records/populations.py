@@ -25,27 +25,29 @@ _OF = {"table-3": ("ehrnoteqa", "ehrnoteqa-open", "ehr-ds-qa"), "table-4": ("rad
 """The sets that such a table is about."""
 
 
-def known(population: str) -> str:
+def check_population_name(population: str) -> str:
     """The name itself. Raises InputError with the names there are."""
     if population not in POPULATIONS:
         raise InputError(f"no population is called {population!a}: known are {', '.join(POPULATIONS)}")
     return population
 
 
-def check(name: str, source: RecordSource, population: str) -> None:
+def check_population(name: str, source: RecordSource, population: str) -> None:
     """Raises InputError where the study did not take the set of that name, or has no such table of it, or no population
     is called so."""
-    if known(population) in STUDIED and (source.studied is None or name not in _OF.get(population, (name,))):
+    if check_population_name(population) in STUDIED and (
+        source.studied is None or name not in _OF.get(population, (name,))
+    ):
         others = [each for each in POPULATIONS if each not in STUDIED]
         raise InputError(f"{population} of the EHR study is not about {name}: give a population of {', '.join(others)}")
 
 
-def of_any_length(name: str, source: RecordSource, population: str) -> tuple[Question, ...]:
+def select_questions(name: str, source: RecordSource, population: str) -> tuple[Question, ...]:
     """The questions of the population, in their order, before `long_enough`. Raises InputError as `check` does.
 
     `answerable` leaves out those that no note answers; the tables' populations are the questions that the study took.
     """
-    check(name, source, population)
+    check_population(name, source, population)
     if population == ANSWERABLE:
         return tuple(question for question in source.questions if not is_unanswerable(question.gold, question.options))
     if population in STUDIED:
@@ -53,15 +55,15 @@ def of_any_length(name: str, source: RecordSource, population: str) -> tuple[Que
     return source.questions
 
 
-def long_enough(questions: Sequence[Question], population: str, tokens: Mapping[str, int]) -> tuple[Question, ...]:
+def select_by_length(questions: Sequence[Question], population: str, tokens: Mapping[str, int]) -> tuple[Question, ...]:
     """Those about records that are as long as the population wants; all where it wants no length.
 
     `tokens`: of all notes of each patient (Include All) by the answering model; a patient who is not in it has none.
     """
-    shortest = SHORTEST.get(known(population), 0)
+    shortest = SHORTEST.get(check_population_name(population), 0)
     return tuple(question for question in questions if tokens.get(question.patient or "", 0) >= shortest)
 
 
-def pairs_and_patients(questions: Sequence[Question]) -> tuple[int, int]:
+def count_questions_and_patients(questions: Sequence[Question]) -> tuple[int, int]:
     """How many questions these are, and about how many patients."""
     return len(questions), len({question.patient for question in questions})

@@ -27,7 +27,7 @@ def read(path: Path) -> RecordSource:
     paths = [each for name in FILES if (each := path.with_name(name)).is_file()] if path.name in FILES else [path]
     articles = [(each.name, article) for each in paths for article in squad.read(each, "a file of RadQA")]
     found = [reports.Report(article.title, *_read_in_order(article)) for _, article in articles]
-    source, absent = reports.source("radqa", found, mimic.note_files(path), mimic.RADIOLOGY, LICENCE)
+    source, absent = reports.build_source("radqa", found, mimic.find_note_files(path), mimic.RADIOLOGY, LICENCE)
     trained = {
         asked.id
         for name, article in articles

@@ -20,7 +20,7 @@ from epicrisis.evaluation.datasets.patient_records import (
     populations,
     radqa,
 )
-from epicrisis.evaluation.datasets.patient_records.source import RecordSource, find
+from epicrisis.evaluation.datasets.patient_records.source import RecordSource, find_source_file
 from epicrisis.types import Question
 
 _READERS = (generated, covid_qa, ehrnoteqa, ehr_ds_qa, cliniqg4qa, radqa)
@@ -64,10 +64,10 @@ def load_records(place: Path, name: str | None = None, population: str = "all") 
     MIMIC's files of notes in the same folder are the records. `population` is one of `populations.POPULATIONS`; by
     length it is cut by `populations.long_enough`. Raises InputError with the cure.
     """
-    populations.known(population)
+    populations.check_population_name(population)
     name, read = _reader(place, name)
     source = read()
-    questions = populations.of_any_length(name, source, population)
+    questions = populations.select_questions(name, source, population)
     if not questions:
         raise InputError(
             f"{printable_path(place)}: no question of {name} is in the population {population}; take another"
@@ -92,7 +92,7 @@ def _reader(place: Path, name: str | None) -> tuple[str, Callable[[], RecordSour
         raise InputError(f"no set of records is called {name!a}: known are {', '.join(NAMES)}")
     folder = is_folder(place)
     for reader in _READERS:
-        path = find(place, *reader.FILES)
+        path = find_source_file(place, *reader.FILES)
         if name in reader.NAMES and path is None and not folder:
             path = place
         if path is None or name not in (None, *reader.NAMES):

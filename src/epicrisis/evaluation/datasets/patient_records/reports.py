@@ -40,7 +40,7 @@ class Report:
         return Document(id=f"note:{patient}", text=text, source="notes", patient=patient, metadata=told), tuple(begins)
 
 
-def source(
+def build_source(
     name: str, reports: Sequence[Report], files: tuple[Path, ...], kind: str, licence: str
 ) -> tuple[RecordSource, frozenset[str]]:
     """The questions of the reports in their order, and the ids of those that no report answers.
@@ -59,7 +59,7 @@ def source(
                 answers.append(found)
             else:
                 elsewhere += 1
-    notices = [*squad.notices(answers)]
+    notices = [*squad.describe_moved_answers(answers)]
     if elsewhere:
         notices.append(
             f"{elsewhere} questions that one part of a report does not answer and another does are asked of that other "
@@ -76,7 +76,7 @@ def source(
 
     def notes() -> Iterator[ReaderItem]:
         if files:
-            yield from mimic.patients_notes(files, patients)
+            yield from mimic.read_patients_notes(files, patients)
         else:
             yield from (report.alone(name)[0] for report in reports)
 
@@ -87,21 +87,23 @@ def source(
 
 def _links(
     reports: Sequence[Report], files: tuple[Path, ...], kind: str
-) -> tuple[Mapping[str, linking.Linked], frozenset[str]]:
+) -> tuple[Mapping[str, linking.LinkedReport], frozenset[str]]:
     wanted = {report.key: tuple(part.context for part in report.parts) for report in reports}
-    rows = (item for path in files for item in mimic.notes(path, lambda note: mimic.is_kind(note, kind)))
-    return linking.link(wanted, (item for item in rows if isinstance(item, Document)))
+    rows = (item for path in files for item in mimic.read_selected_notes(path, lambda note: mimic.is_kind(note, kind)))
+    return linking.link_reports(wanted, (item for item in rows if isinstance(item, Document)))
 
 
-def _questions(name: str, report: Report, linked: linking.Linked | None) -> Iterator[tuple[Question, squad.GoldSpans]]:
+def _questions(
+    name: str, report: Report, linked: linking.LinkedReport | None
+) -> Iterator[tuple[Question, squad.GoldSpans]]:
     alone, begins = report.alone(name)
     for number, part in enumerate(report.parts):
         for asked in part.qas:
-            found = squad.answered(asked, part.context)
+            found = squad.find_gold_spans(asked, part.context)
             if linked is None:
                 note, patient = alone.id, str(alone.patient)
                 place = found.place and (found.place[0] + begins[number], found.place[1] + begins[number])
             else:
                 note, patient = linked.document_id, linked.patient
                 place = found.place and linked.place(number, part.context, found.place)
-            yield squad.question(asked, found, patient, note, place), found
+            yield squad.make_question(asked, found, patient, note, place), found

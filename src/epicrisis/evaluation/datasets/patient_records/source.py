@@ -44,7 +44,7 @@ def read_json(path: Path, what: str) -> Any:
         raise InputError(f"{printable_path(path)}: not {what}: it is no JSON in UTF-8; fetch it again") from None
 
 
-def find(place: Path, *names: str) -> Path | None:
+def find_source_file(place: Path, *names: str) -> Path | None:
     """The file itself, or the first of these names (patterns too) that lies in the folder; `None` where none does."""
     if place.is_file():
         return place if any(place.match(name) for name in names) else None

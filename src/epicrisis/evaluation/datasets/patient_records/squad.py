@@ -73,7 +73,7 @@ def read(path: Path, what: str) -> list[Article]:
         raise InputError(f"{printable_path(path)}: not {what}: wrong at {at}; fetch it again") from None
 
 
-def answered(asked: SquadQuestion, context: str) -> GoldSpans:
+def find_gold_spans(asked: SquadQuestion, context: str) -> GoldSpans:
     """What the file says of this question, its first answer found in the context."""
     spans = [span for span in asked.answers if span.text.strip()]
     texts = tuple(dict.fromkeys(span.text.strip() for span in spans))
@@ -88,7 +88,7 @@ def answered(asked: SquadQuestion, context: str) -> GoldSpans:
     return GoldSpans(texts, None if near is None else (near, near + len(text)), True)
 
 
-def question(
+def make_question(
     asked: SquadQuestion, found: GoldSpans, patient: str, note: str, place: tuple[int, int] | None
 ) -> Question:
     """The question of a patient's note, `place` being where in the note's text its first answer stands. One without an
@@ -106,7 +106,7 @@ def question(
     )
 
 
-def notices(found: Sequence[GoldSpans]) -> tuple[str, ...]:
+def describe_moved_answers(found: Sequence[GoldSpans]) -> tuple[str, ...]:
     """How many answers stand elsewhere than stated, and how many nowhere."""
     moved = sum(each.moved and each.place is not None for each in found)
     lost = sum(each.moved and each.place is None for each in found)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.inter_rater import cohens_kappa
 
-from epicrisis.evaluation.analysis.correlation import CorrelationName, correlation
+from epicrisis.evaluation.analysis.correlation import CorrelationName, correlate
 
 SCORES = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=3, max_size=40)
 
@@ -28,7 +28,7 @@ def reference(coefficient: CorrelationName, x: list[float], y: list[float]) -> f
 @given(cases=SCORES)
 def test_ordinal_scores_as_scipy_and_statsmodels(coefficient: CorrelationName, cases: list[tuple[int, int]]) -> None:
     x, y = ([float(case[side]) for case in cases] for side in (0, 1))
-    found = correlation(x, y, coefficient).value
+    found = correlate(x, y, coefficient).value
     if len(set(x)) == 1 or len(set(y)) == 1:
         assert found is None or (coefficient == "quadratic-kappa" and abs(found) < 1e-9)
     else:
@@ -43,24 +43,24 @@ def test_real_scores_as_scipy(coefficient: CorrelationName, scale: float) -> Non
     y = x / scale + dice.normal(size=200)
     expected = reference(coefficient, list(x), list(y))
     assert 0.4 < expected < 0.8
-    assert correlation(list(x), list(y), coefficient).value == pytest.approx(expected, abs=1e-7 if scale < 1 else 1e-9)
+    assert correlate(list(x), list(y), coefficient).value == pytest.approx(expected, abs=1e-7 if scale < 1 else 1e-9)
 
 
 def test_what_is_the_same_throughout_goes_together_with_nothing() -> None:
     for coefficient in ("pearson", "spearman", "kendall"):
-        found = correlation([0.1, 0.1, 0.1], [0.1, 0.2, 0.3], coefficient)
+        found = correlate([0.1, 0.1, 0.1], [0.1, 0.2, 0.3], coefficient)
         assert (found.value, found.interval, found.n) == (None, None, 3)
-    assert correlation([], []).value is None
-    assert correlation([0.1] * 3, [0.1] * 3, "quadratic-kappa").value is None
-    assert correlation([1.0, 3.0, 4.0, 5.0, 5.0], [4.0] * 5, "quadratic-kappa").value == 0
+    assert correlate([], []).value is None
+    assert correlate([0.1] * 3, [0.1] * 3, "quadratic-kappa").value is None
+    assert correlate([1.0, 3.0, 4.0, 5.0, 5.0], [4.0] * 5, "quadratic-kappa").value == 0
 
 
 def test_what_was_not_scored_is_left_out_and_counted() -> None:
-    found = correlation([1, None, 2, 3, 4], [1, 2, None, 3, 4], "pearson")
+    found = correlate([1, None, 2, 3, 4], [1, 2, None, 3, 4], "pearson")
     assert found.value == pytest.approx(1)
     assert (found.n, found.unscored) == (3, 2)
     with pytest.raises(ValueError, match="zip"):
-        correlation([1, 2], [1])
+        correlate([1, 2], [1])
 
 
 @pytest.mark.parametrize("coefficient", ["pearson", "spearman", "kendall", "quadratic-kappa"])
@@ -70,8 +70,8 @@ def test_the_order_of_the_cases_changes_nothing(coefficient: CorrelationName) ->
     y = [min(4, max(0, score + step)) for score, step in zip(x, dice.integers(-1, 2, 60).tolist(), strict=True)]
     clusters = [i // 3 for i in range(60)]
     order = dice.permutation(60).tolist()
-    found = correlation(x, y, coefficient, clusters)
-    assert found == correlation(
+    found = correlate(x, y, coefficient, clusters)
+    assert found == correlate(
         [x[i] for i in order], [y[i] for i in order], coefficient, [f"q{clusters[i]}" for i in order]
     )
     assert found.interval is not None
@@ -85,9 +85,9 @@ def test_copies_of_a_case_are_no_further_cases() -> None:
     dice = np.random.default_rng(3)
     x = dice.normal(size=40).tolist()
     y = (np.array(x) + dice.normal(size=40)).tolist()
-    once = correlation(x, y, "pearson")
-    copied = correlation(x * 5, y * 5, "pearson", list(range(40)) * 5)
-    naive = correlation(x * 5, y * 5, "pearson")
+    once = correlate(x, y, "pearson")
+    copied = correlate(x * 5, y * 5, "pearson", list(range(40)) * 5)
+    naive = correlate(x * 5, y * 5, "pearson")
     assert once.interval is not None
     assert copied.interval is not None
     assert naive.interval is not None
@@ -100,7 +100,7 @@ def test_the_interval_is_that_of_a_plain_bootstrap() -> None:
     """The weights stand for copies: scipy's own figure of each drawn sample gives the same interval."""
     dice = np.random.default_rng(4)
     x, y = dice.integers(0, 5, (2, 30)).astype(float)
-    found = correlation(list(x), list(y), "spearman").interval
+    found = correlate(list(x), list(y), "spearman").interval
     samples = [dice.integers(30, size=30) for _ in range(2000)]
     low, high = np.quantile([stats.spearmanr(x[of], y[of]).statistic for of in samples], [0.025, 0.975])
     assert found is not None
