@@ -14,8 +14,8 @@ import pytest
 from epicrisis.components import LibrarySearch
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis import statistics
-from epicrisis.evaluation.analysis.grouping import SHARE, P
-from epicrisis.evaluation.analysis.published import published
+from epicrisis.evaluation.analysis.grouping import P_COLUMN, SHARE_COLUMN
+from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.statistics import wilson
 from epicrisis.evaluation.experiments import integration
 from epicrisis.evaluation.experiments.arms import Study
@@ -221,13 +221,13 @@ def test_each_arm_comes_out_as_the_curve_says(biased: tuple[Path, tuple[Outcome,
     for name, of in sets().items():
         for arm in integration.ARMS:
             found = row(table, "reader", name, arm)
-            assert found[SHARE].n == len(of)
-            assert near(found[SHARE].value, expected(arm, of), len(of))
+            assert found[SHARE_COLUMN].n == len(of)
+            assert near(found[SHARE_COLUMN].value, expected(arm, of), len(of))
             assert found["failed"] == found["unparsed"] == found["wrong"] == 0
-    means = {name: row(table, "reader", name, "brief-context")[SHARE].value for name in SIZES}
+    means = {name: row(table, "reader", name, "brief-context")[SHARE_COLUMN].value for name in SIZES}
     macro, micro = (row(table, "reader", part, "brief-context") for part in (MACRO, MICRO))
-    assert macro[SHARE].value == pytest.approx(np.mean(list(means.values())))
-    assert micro[SHARE].value == pytest.approx(sum(SIZES[name] * means[name] for name in SIZES) / N)
+    assert macro[SHARE_COLUMN].value == pytest.approx(np.mean(list(means.values())))
+    assert micro[SHARE_COLUMN].value == pytest.approx(sum(SIZES[name] * means[name] for name in SIZES) / N)
     assert (macro["right"], micro["abstained"]) == (None, N - micro["right"])
     asked = [each for of in sets().values() for each in of]
     for arm in ("brief-context", "brief-context+preflight", "mirage", "chain-of-thought"):
@@ -235,7 +235,7 @@ def test_each_arm_comes_out_as_the_curve_says(biased: tuple[Path, tuple[Outcome,
         interval = row(table, "reader", MICRO, arm)[DIFFERENCE].interval
         assert interval.low <= gain <= interval.high
     assert row(table, "reader", MICRO, "brief-context")[DIFFERENCE].interval.low > 0
-    assert row(table, "reader", MICRO, "chain-of-thought")[P] < 0.01
+    assert row(table, "reader", MICRO, "chain-of-thought")[P_COLUMN] < 0.01
 
 
 def test_where_the_rankings_agree_one_prompt_is_read(biased: tuple[Path, tuple[Outcome, ...], list[int]]) -> None:
@@ -274,7 +274,7 @@ def test_an_unbiased_reader_gives_no_alarm(tmp_path: Path) -> None:
     everyone = [each for of in asked.values() for each in of]
     found = run(made, reader(everyone, lambda _, documents: 1.0 if documents == 1 else 0.7), tmp_path / "run")
     for table in integration.tables({"reader": found})[:-1]:
-        assert min((cell for cell in table.column(P) if isinstance(cell, float)), default=1.0) > 0.05
+        assert min((cell for cell in table.column(P_COLUMN) if isinstance(cell, float)), default=1.0) > 0.05
 
 
 # -- known answers, by the analysis alone ------------------------------------------------------------------------------
@@ -301,7 +301,7 @@ def test_no_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
         found = simulated(seed, {"rag": even, "brief-context": even}, {"a": 40, "b": 16, "c": 24})
         table = integration.tables({"m": found}, seed=seed)[0]
         alone += row(table, "m", MACRO, "brief-context")[DIFFERENCE].p < 0.05
-        together += min(p for p in table.column(P) if isinstance(p, float)) < 0.05
+        together += min(p for p in table.column(P_COLUMN) if isinstance(p, float)) < 0.05
     assert max(alone, together) <= 16
     assert alone >= 4, "a test that never speaks says nothing"
 
@@ -397,6 +397,6 @@ def test_what_the_papers_gain_depends_on_the_row_and_on_the_average() -> None:
     assert released[0] == pytest.approx(0.6, abs=0.01)
     assert isinstance(released[1], float)
     assert released[1] < 0
-    for cells in published()["integration"].table.rows:
+    for cells in load_published()["integration"].table.rows:
         assert row(table, cells[0], cells[1])[MACRO] == pytest.approx(cells[-1], abs=0.011)
-    assert set(integration.EXPERIMENT.published) <= set(published())
+    assert set(integration.EXPERIMENT.published) <= set(load_published())

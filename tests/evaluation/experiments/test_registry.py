@@ -10,7 +10,7 @@ import pytest
 
 from epicrisis.components import LibrarySearch
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.published import published
+from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.experiments import integration, probe
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Grid, Request
@@ -32,7 +32,7 @@ def test_every_experiment_is_called_by_its_name_and_stands_beside_what_is_printe
     for name, experiment in load_experiments().items():
         assert experiment.name == name
         assert find_experiment(name) is experiment
-        assert set(experiment.published) <= set(published())
+        assert set(experiment.published) <= set(load_published())
     assert EVALUATE not in load_experiments()
     with pytest.raises(InputError, match="no experiment is called nonsense: known are positions, integration"):
         find_experiment("nonsense")

@@ -12,7 +12,7 @@ from itertools import product
 from typing import TypeAlias
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.grouping import AccuracyMeasure, Group, spread, table
+from epicrisis.evaluation.analysis.grouping import AccuracyMeasure, Group, make_accuracy_table, spread_over
 from epicrisis.evaluation.analysis.plot_spec import DIFFERENCES, SHARES
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments.arms import UNPLACED, Study
@@ -80,7 +80,7 @@ def tables(
     for model, outcomes in runs.items():
         groups += _groups(model, outcomes, measure)
     return (
-        table(
+        make_accuracy_table(
             "Accuracy with the key document in the middle",
             ("model", "arm", "k", "distractors"),
             groups,
@@ -111,7 +111,7 @@ def _groups(model: str, outcomes: Sequence[Outcome], measure: AccuracyMeasure) -
         arm, k, distractors = condition
         here = groups[condition]
         against = groups.get((arm, k, RETRIEVED), []) if distractors == RANDOM else []
-        yield Group((model, *condition), here, against, ("repeat",), (spread(here, "repeat", measure),))
+        yield Group((model, *condition), here, against, ("repeat",), (spread_over(here, "repeat", measure),))
 
 
 EXPERIMENT = Experiment(

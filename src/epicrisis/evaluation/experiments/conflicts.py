@@ -16,16 +16,16 @@ from typing import TypeAlias
 from epicrisis.answers import Retrieved, Trace
 from epicrisis.dates import last_day
 from epicrisis.evaluation.analysis.grouping import (
+    P_COLUMN,
     STATES,
     AccuracyMeasure,
     Group,
-    P,
-    chance,
-    counts,
-    difference,
-    mean,
-    notes,
-    score,
+    compare_to_baseline,
+    count_endings,
+    describe_chance,
+    make_notes,
+    mean_score,
+    score_outcome,
 )
 from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.statistics import Difference
@@ -171,8 +171,8 @@ def rules_table(
             theirs.append(_answered(case, choice == case.gold))
             if case.final is not None:
                 followed.append(_answered(case, choice == case.final))
-        differences.append(difference(Group((), ours, theirs, _pairing(ours)), measure, seed))
-        shares = [mean(each, measure, seed) for each in (followed, theirs, ours)]
+        differences.append(compare_to_baseline(Group((), ours, theirs, _pairing(ours)), measure, seed))
+        shares = [mean_score(each, measure, seed) for each in (followed, theirs, ours)]
         rows.append((name, len(ours), len(ours) - len(followed), *shares))
     columns = (
         "rule",
@@ -182,7 +182,7 @@ def rules_table(
         "rule right",
         "answer right",
         "difference to the rule",
-        P,
+        P_COLUMN,
     )
     unstated = 0
     for case in conflicts:
@@ -190,13 +190,13 @@ def rules_table(
     remarks = (
         f"Of {len(conflicts)} conflicts. A rule speaks where it names one choice (no tie; a date, a quotation, a key "
         "document is there); no answer: of those, where none was given; followed: of the others.",
-        *chance(case.outcome for case in conflicts),
+        *describe_chance(case.outcome for case in conflicts),
         f"In {unstated} the answer is a choice that no part stated.",
         "Rules overlap: a rule that is followed need not be the reason for the answer.",
     )
     compared = len(differences) - differences.count(None)
     rows_with_p = add_differences(rows, differences)
-    return Table("Which rule decided", columns, rows_with_p, notes(measure, compared, remarks), source)
+    return Table("Which rule decided", columns, rows_with_p, make_notes(measure, compared, remarks), source)
 
 
 def _answered(case: PartitionedCase, right: bool) -> Outcome:
@@ -230,9 +230,9 @@ def conflicts_table(
     for key, members in _group_cases(cases, by):
         ours = [case.outcome for case in members if case.conflict]
         against = [rival_of[twin] for twin in map(_twin, ours) if twin in rival_of]
-        differences.append(difference(Group((), ours, against, _pairing(ours)), measure, seed))
-        row: list[Cell] = [*key, len(members), len(ours), mean(ours, measure, seed), *counts(ours)]
-        rows.append((*row, *_count_wins(ours, against, measure), mean(against, measure, seed)))
+        differences.append(compare_to_baseline(Group((), ours, against, _pairing(ours)), measure, seed))
+        row: list[Cell] = [*key, len(members), len(ours), mean_score(ours, measure, seed), *count_endings(ours)]
+        rows.append((*row, *_count_wins(ours, against, measure), mean_score(against, measure, seed)))
     columns = (
         *by,
         "read in parts",
@@ -245,26 +245,26 @@ def conflicts_table(
         "not compared",
         "RAG right",
         "difference to RAG",
-        P,
+        P_COLUMN,
     )
     remarks = (
-        *chance(case.outcome for case in cases),
+        *describe_chance(case.outcome for case in cases),
         "Resolved: share right among the conflicts. Not compared: RAG failed, or was not asked the same.",
         "The same questions at every condition: rows are not independent of each other.",
     )
     tested = len(differences) - differences.count(None)
     rows_with_p = add_differences(rows, differences)
-    return Table("Conflicts among the parts", columns, rows_with_p, notes(measure, tested, remarks), source)
+    return Table("Conflicts among the parts", columns, rows_with_p, make_notes(measure, tested, remarks), source)
 
 
 def _count_wins(
     ours: Sequence[Outcome], against: Sequence[Outcome], measure: AccuracyMeasure
 ) -> tuple[int, int, int, int]:
     """Return the numbers of cases (won, tied, lost, not compared)."""
-    rival_scores = {_twin(outcome): score(outcome, measure) for outcome in against}
+    rival_scores = {_twin(outcome): score_outcome(outcome, measure) for outcome in against}
     ended: Counter[str] = Counter()
     for outcome in ours:
-        mine, theirs = score(outcome, measure), rival_scores.get(_twin(outcome))
+        mine, theirs = score_outcome(outcome, measure), rival_scores.get(_twin(outcome))
         if mine is None or theirs is None:
             ended["not compared"] += 1
         elif mine == theirs:

@@ -12,18 +12,18 @@ from itertools import product
 from statistics import fmean
 
 from epicrisis.evaluation.analysis.grouping import (
-    SHARE,
+    P_COLUMN,
+    SHARE_COLUMN,
     AccuracyMeasure,
     Group,
-    P,
     PairingKey,
-    by_pair,
-    chance,
-    corrected_p,
-    spread,
-    table,
+    correct_p_values,
+    describe_chance,
+    make_accuracy_table,
+    mean_by_pair,
+    spread_over,
 )
-from epicrisis.evaluation.analysis.grouping import notes as notes_of
+from epicrisis.evaluation.analysis.grouping import make_notes as notes_of
 from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.statistics import Difference, paired_difference
 from epicrisis.evaluation.analysis.table import Cell, Table
@@ -82,7 +82,7 @@ def tables(
     for model, outcomes in runs.items():
         groups += _groups(model, outcomes, measure)
     return (
-        table(
+        make_accuracy_table(
             "Accuracy by the number of documents",
             ("model", "arm", "k"),
             groups,
@@ -110,7 +110,7 @@ def _groups(model: str, outcomes: Sequence[Outcome], measure: AccuracyMeasure) -
             ks.append(None)
         for k in ks:
             here = by_k[k]
-            spreads = (spread(here, "place", measure) if k else None), spread(here, "repeat", measure)
+            spreads = (spread_over(here, "place", measure) if k else None), spread_over(here, "repeat", measure)
             against = by_k[ks[0]] if k != ks[0] else ()
             yield Group((model, str(arm), k), here, against, ("repeat",), spreads)
 
@@ -137,7 +137,7 @@ def trend_table(
         labels.append((model, str(arm)))
         counts.append((len(slopes), count_questions(cases_of_arm) - len(slopes)))
         changes.append(paired_difference(slopes, dict.fromkeys(slopes, 0.0), seed=seed) if slopes else None)
-    corrected = corrected_p(changes)
+    corrected = correct_p_values(changes)
     cells = zip(labels, changes, corrected, counts, strict=True)
     about = (
         "A doubling: k to 2 k; a negative change means that the longer context is read worse. Of the questions with a "
@@ -146,15 +146,15 @@ def trend_table(
     compared = len(corrected) - corrected.count(None)
     return Table(
         "What a doubling of the documents changes",
-        ("model", "arm", "change a doubling", P, "questions", "not scored"),
+        ("model", "arm", "change a doubling", P_COLUMN, "questions", "not scored"),
         tuple((*label, change, p, *n) for label, change, p, n in cells),
-        notes_of(measure, compared, (*chance(everyone), about, *remarks)),
+        notes_of(measure, compared, (*describe_chance(everyone), about, *remarks)),
     )
 
 
 def _slopes(by_k: Mapping[int | None, Sequence[Outcome]], measure: AccuracyMeasure) -> dict[PairingKey, float]:
     """Return each question's slope over log2 k, of the questions with a score at every k; empty for a single k."""
-    shares = {math.log2(k): by_pair(outcomes, (), measure) for k, outcomes in by_k.items() if k is not None}
+    shares = {math.log2(k): mean_by_pair(outcomes, (), measure) for k, outcomes in by_k.items() if k is not None}
     if len(shares) < 2:
         return {}
     centre = fmean(shares)
@@ -180,7 +180,7 @@ EXPERIMENT = Experiment(
             PlotSpec(
                 "Share right by the number of documents",
                 "line",
-                (SHARE,),
+                (SHARE_COLUMN,),
                 ("k",),
                 ("arm",),
                 ("model",),

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from epicrisis.evaluation.analysis.grouping import SHARE, AccuracyMeasure, Group, table
+from epicrisis.evaluation.analysis.grouping import SHARE_COLUMN, AccuracyMeasure, Group, make_accuracy_table
 from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments.arms import check_names
@@ -116,7 +116,7 @@ def tables(
         shuffling += _shuffling_groups(model, as_set)
         by_votes += _vote_groups(model, as_set)
         by_temperature += _temperature_groups(model, outcomes)
-    build = partial(table, measure=measure, remarks=(*_NOTES, *remarks), seed=seed)
+    build = partial(make_accuracy_table, measure=measure, remarks=(*_NOTES, *remarks), seed=seed)
     votes = ("model", "arm", "votes")
     built = [
         build("Accuracy by method", votes, methods, baseline=COT),
@@ -179,12 +179,14 @@ EXPERIMENT = Experiment(
     published=("ensembles-baseline", "ensembles-shuffling", "ensembles-votes", "study-energy"),
     plots=(
         (
-            PlotSpec("Share right by method", "points", (SHARE,), _VOTED, ("arm",), _MODEL, method_columns=_VOTED),
+            PlotSpec(
+                "Share right by method", "points", (SHARE_COLUMN,), _VOTED, ("arm",), _MODEL, method_columns=_VOTED
+            ),
             PlotSpec("Differences by method", "points", (f"difference to {COT}",), _VOTED, ("arm",), _MODEL),
         ),
         (PlotSpec("What shuffled options change", "points", ("difference to options as they are",), ("votes",)),),
         (
-            PlotSpec("Share right by the number of votes", "line", (SHARE,), ("votes",), ("arm",), _MODEL),
+            PlotSpec("Share right by the number of votes", "line", (SHARE_COLUMN,), ("votes",), ("arm",), _MODEL),
             PlotSpec("What more votes change", "line", ("difference to the same arm *",), ("votes",), ("arm",), _MODEL),
         ),
         (

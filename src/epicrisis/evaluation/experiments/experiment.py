@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from epicrisis.evaluation.analysis.conclusions import conclusions
+from epicrisis.evaluation.analysis.conclusions import draw_conclusions
 from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments.arms import Study
@@ -85,7 +85,7 @@ class CaseInputs:
 
 def conclude_from_tables(_: Runs, tables: Sequence[Table]) -> tuple[str, ...]:
     """Return the sentences on the tested differences of all tables."""
-    return tuple(chain.from_iterable(map(conclusions, tables)))
+    return tuple(chain.from_iterable(map(draw_conclusions, tables)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Experiment:
     """Names of the published tables that are shown next to these."""
     plots: tuple[tuple[PlotSpec, ...], ...] = ()
     """Groups of plots. A table is drawn by the first group whose columns it has."""
-    conclusions: Callable[[Runs, Sequence[Table]], tuple[str, ...]] = conclude_from_tables
+    draw_conclusions: Callable[[Runs, Sequence[Table]], tuple[str, ...]] = conclude_from_tables
     reads: Literal["passages", "records", "rankings"] = "passages"
     """Passages of a library, patients' records with their whole notes, or recorded rankings without a chat model."""
     strategy: StrategyName = "brief-context"

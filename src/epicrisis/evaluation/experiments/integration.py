@@ -21,24 +21,24 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis import statistics
 from epicrisis.evaluation.analysis.grouping import (
     FIGURES,
-    SHARE,
+    P_COLUMN,
+    SHARE_COLUMN,
     STATES,
     AccuracyMeasure,
     Group,
-    P,
     PairingKey,
-    by_pair,
-    chance,
-    counts,
-    difference,
-    left_out,
-    mean,
-    notes,
-    score,
+    compare_to_baseline,
+    count_endings,
+    describe_chance,
+    describe_omitted_parts,
+    make_notes,
+    mean_by_pair,
+    mean_score,
+    score_outcome,
 )
 from epicrisis.evaluation.analysis.plot_spec import PlotSpec
-from epicrisis.evaluation.analysis.published import published
-from epicrisis.evaluation.analysis.statistics import Difference, Interval, Mean, of_all_alike, paired_difference
+from epicrisis.evaluation.analysis.published import load_published
+from epicrisis.evaluation.analysis.statistics import Difference, Interval, Mean, paired_difference, uniform_interval
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.experiments import token_costs
 from epicrisis.evaluation.experiments.arms import UNPLACED, QuestionPassages, Study, check_names
@@ -264,12 +264,12 @@ def _comparison_table(
             rows.append(row)
             differences.append(less)
     compared = len(differences) - differences.count(None)
-    more = (*chance(everyone), *left_out(everyone), *_AVERAGES, *remarks)
+    more = (*describe_chance(everyone), *describe_omitted_parts(everyone), *_AVERAGES, *remarks)
     return Table(
         f"Accuracy with real rankings, against {baseline}",
-        ("model", "set", "arm", "k", *FIGURES, f"difference to {baseline}", P),
+        ("model", "set", "arm", "k", *FIGURES, f"difference to {baseline}", P_COLUMN),
         add_differences(rows, differences),
-        notes(measure, compared, more),
+        make_notes(measure, compared, more),
     )
 
 
@@ -300,15 +300,15 @@ def _rows(
                 less = macro_difference(here, against, measure, seed)
                 yield (*labels, macro_mean(here, measure, seed), *blanks), less
             else:
-                less = difference(Group(labels, here, against, ("repeat",)), measure, seed)
-                yield (*labels, mean(here, measure, seed), *counts(here)), less
+                less = compare_to_baseline(Group(labels, here, against, ("repeat",)), measure, seed)
+                yield (*labels, mean_score(here, measure, seed), *count_endings(here)), less
 
 
 def macro_mean(outcomes: Sequence[Outcome], measure: AccuracyMeasure, seed: int = 0) -> Mean:
     """Return the mean of the sets' means; a question that was asked several times counts by its mean."""
     by_set = _scores_by_set(outcomes, measure)
     sets = [list(scores.values()) for scores in by_set.values()]
-    unscored = sum(score(outcome, measure) is None for outcome in outcomes)
+    unscored = sum(score_outcome(outcome, measure) is None for outcome in outcomes)
     if not sets:
         return Mean(float("nan"), Interval(float("nan"), float("nan")), 0, unscored)
     return Mean(fmean(map(fmean, sets)), _interval(sets, (0.0, 1.0), seed), len(outcomes) - unscored, unscored)
@@ -344,14 +344,14 @@ def macro_difference(
 def _scores_by_set(outcomes: Iterable[Outcome], measure: AccuracyMeasure) -> dict[str, dict[PairingKey, float]]:
     """Return the mean score of each question by set, the sets by name; sets without a score are left out."""
     groups = group_by(outcomes, lambda outcome: str(outcome.condition["dataset"]))
-    by_set = {name: by_pair(groups[name], (), measure) for name in sorted(groups)}
+    by_set = {name: mean_by_pair(groups[name], (), measure) for name in sorted(groups)}
     return {name: scores for name, scores in by_set.items() if scores}
 
 
 def _interval(sets: Sequence[Sequence[float]], limits: tuple[float, float], seed: int) -> Interval:
     """Return the interval of the mean of the sets' means, each set's questions resampled. `limits`: of a score."""
     if all(max(values) - min(values) < 1e-9 for values in sets):
-        intervals = [of_all_alike(values[0], len(values), limits) for values in sets]
+        intervals = [uniform_interval(values[0], len(values), limits) for values in sets]
         low = fmean(interval.low for interval in intervals)
         high = fmean(interval.high for interval in intervals)
     else:
@@ -371,9 +371,9 @@ def _resample(values: Sequence[float], seed: int) -> npt.NDArray[np.float64]:
 
 def published_table() -> Table:
     """Build Supplementary Table 3 averaged both ways, with RAG as MIRAGE released it and BriefContext's gains."""
-    printed = published()["integration"].table
+    printed = load_published()["integration"].table
     sets = ("MedMCQA", "PubMedQA", "BioASQ")
-    sizes = [float(str(published()["datasets"].figure("questions", name))) for name in (*sets[:2], "BioASQ-Y/N")]
+    sizes = [float(str(load_published()["datasets"].figure("questions", name))) for name in (*sets[:2], "BioASQ-Y/N")]
     rows: list[tuple[str, str, tuple[float, ...]]] = []
     for model, method, *cells, _ in printed.rows:
         rows.append((str(model), str(method), tuple(float(str(cell)) for cell in cells)))
@@ -420,7 +420,13 @@ EXPERIMENT = Experiment(
     plots=(
         (
             PlotSpec(
-                "Share right by arm", "points", (SHARE,), ("arm",), ("arm",), ("model", "set"), method_columns=("arm",)
+                "Share right by arm",
+                "points",
+                (SHARE_COLUMN,),
+                ("arm",),
+                ("arm",),
+                ("model", "set"),
+                method_columns=("arm",),
             ),
             PlotSpec("Differences by arm", "points", ("difference to *",), ("arm",), ("arm",), ("model", "set")),
         ),

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.grouping import SHARE, AccuracyMeasure, Group, mean, table
+from epicrisis.evaluation.analysis.grouping import SHARE_COLUMN, AccuracyMeasure, Group, make_accuracy_table, mean_score
 from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.experiments.arms import ExampleFinder
@@ -100,7 +100,7 @@ def tables(
                 in_set = select(outcomes, set=name)
                 rivals = select(in_set, arm=baseline)
                 groups += [Group((model, name, arm), select(in_set, arm=arm), rivals, ("repeat",)) for arm in arms]
-        return table(title, labels, groups, baseline=baseline, measure=measure, remarks=notes, seed=seed)
+        return make_accuracy_table(title, labels, groups, baseline=baseline, measure=measure, remarks=notes, seed=seed)
 
     return (
         gains_table("With and without context retrieval", ZERO, (SHUFFLED, MEDPROMPT)),
@@ -114,7 +114,7 @@ def _leaderboard(runs: OutcomesByModel, measure: AccuracyMeasure, notes: tuple[s
     ranked: list[tuple[float, tuple[Cell, ...]]] = []
     for model, outcomes in runs.items():
         for arm in ARMS:
-            means = [mean(select(outcomes, set=name, arm=arm), measure, seed) for name in sets]
+            means = [mean_score(select(outcomes, set=name, arm=arm), measure, seed) for name in sets]
             complete = all(each.n for each in means)
             average = sum(each.value for each in means) / len(means) if complete else None
             ranked.append((-1.0 if average is None else average, (model, arm, average, *means)))
@@ -135,7 +135,7 @@ EXPERIMENT = Experiment(
     plots=(
         (
             PlotSpec("Gains over one prediction", "points", (f"difference to {ZERO}",), _ROWS, ("arm",), ("set",)),
-            PlotSpec("Share right", "points", (SHARE,), _ROWS, ("arm",), ("set",), method_columns=("arm",)),
+            PlotSpec("Share right", "points", (SHARE_COLUMN,), _ROWS, ("arm",), ("set",), method_columns=("arm",)),
         ),
         (PlotSpec("What the examples bring", "points", ("difference to *",), _MODEL, _MODEL, ("set",)),),
         (PlotSpec("Leaderboard", "points", ("average",), _ROWS, ("arm",), ()),),

@@ -16,10 +16,10 @@ from statistics import fmean
 from typing import Any
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.agreement import RaterAgreement, agreement
+from epicrisis.evaluation.analysis.agreement import RaterAgreement, measure_agreement
 from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.sample_size import ALPHA
-from epicrisis.evaluation.analysis.statistics import Mean, holm, mean_of, sign_test
+from epicrisis.evaluation.analysis.statistics import Mean, estimate_mean, holm, sign_test
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Runs
 from epicrisis.evaluation.grading import blind_pairs, human_verdicts, preference
@@ -261,7 +261,7 @@ def _agreement_table(judgings: Mapping[str, Judging], seed: int) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for model, judging in judgings.items():
         for name, raters in _rater_groups(judging):
-            rows.append((model, *_agreement_cells(name, agreement(raters, seed))))
+            rows.append((model, *_agreement_cells(name, measure_agreement(raters, seed))))
     columns = (
         "model",
         "judges",
@@ -356,7 +356,7 @@ def _place_cells(replies: Sequence[tuple[str, PreferredAnswer]]) -> tuple[tuple[
 
 def _mean(scores: Sequence[float | None]) -> Mean | None:
     """Return the mean of the scores, or None without one."""
-    mean = mean_of(scores)
+    mean = estimate_mean(scores)
     return mean if mean.n else None
 
 

@@ -15,7 +15,7 @@ from typing import Literal
 
 from epicrisis.answering.strategy_context import RefiningOptions
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.grouping import SHARE, AccuracyMeasure, Group, table
+from epicrisis.evaluation.analysis.grouping import SHARE_COLUMN, AccuracyMeasure, Group, make_accuracy_table
 from epicrisis.evaluation.analysis.plot_spec import SHARES, PlotSpec
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments.arms import ExampleFinder, check_names
@@ -178,7 +178,7 @@ def tables(
         # With one number of examples, the rows over drafts and rounds are the same.
         if len(values_of(several, "k")) > 1:
             by_examples += _size_groups(model, outcomes, "k")
-    build = partial(table, measure=measure, remarks=(*_NOTES, *remarks), seed=seed)
+    build = partial(make_accuracy_table, measure=measure, remarks=(*_NOTES, *remarks), seed=seed)
     labels = ("model", "arm", "examples")
     built = [
         build("One draft", ("model", "examples", "k"), one_draft, baseline="no examples"),
@@ -242,7 +242,7 @@ def _tables_of_runs(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
 def _size_plots(size: str, unit: str) -> tuple[PlotSpec, ...]:
     """Return the plots over the number of drafts or examples."""
     axis, panel = f"{unit} ({size.upper()})", ("model", "examples")
-    values = {"Share right": SHARE, "Differences to one draft": "difference to one draft *"}
+    values = {"Share right": SHARE_COLUMN, "Differences to one draft": "difference to one draft *"}
     return tuple(
         PlotSpec(f"{title} by {unit}", "line", (value,), (size,), ("arm",), panel, axis_title=axis)
         for title, value in values.items()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias, TypeVar
 
-from epicrisis.evaluation.analysis.grouping import corrected_p
+from epicrisis.evaluation.analysis.grouping import correct_p_values
 from epicrisis.evaluation.analysis.statistics import Difference
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.experiments.arms import condition_order
@@ -71,7 +71,7 @@ def add_differences(
     rows: Sequence[tuple[Cell, ...]], differences: Sequence[Difference | None]
 ) -> tuple[tuple[Cell, ...], ...]:
     """Return each row with its difference and the difference's corrected p at the end."""
-    cells = zip(rows, differences, corrected_p(differences), strict=True)
+    cells = zip(rows, differences, correct_p_values(differences), strict=True)
     return tuple((*row, difference, p) for row, difference, p in cells)
 
 

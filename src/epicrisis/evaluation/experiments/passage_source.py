@@ -11,7 +11,7 @@ from typing import Any
 
 from epicrisis.components import LibrarySearch, build_scope
 from epicrisis.errors import InputError
-from epicrisis.library.passage_lookup import at_random, passages_of
+from epicrisis.library.passage_lookup import read_document_passages, sample_passages
 from epicrisis.partitioning import PASSAGES_PER_DOCUMENT
 from epicrisis.protocols import Reranker
 from epicrisis.retrieval.ranking_signals import Scored
@@ -28,7 +28,7 @@ class PassageSource:
 
     retrieve: Callable[[Question, int], Ranking]
     """Return that many documents or passages for the question, best first."""
-    passages_of: Callable[[Question], Mapping[str, tuple[Passage, ...]]]
+    read_document_passages: Callable[[Question], Mapping[str, tuple[Passage, ...]]]
     """Return the passages of each gold document of the question; absent documents are left out."""
     words: Callable[[Question, Sequence[str]], Scored] | None = None
     """Score these passage ids by BM25; passages without a common word may be left out."""
@@ -85,7 +85,7 @@ def library_source(
 
     return PassageSource(
         retrieve=lambda question, k: rank(question, k, by),
-        passages_of=lambda question: passages_of(opened.library, question.gold_documents, scope(question)),
+        passages_of=lambda question: read_document_passages(opened.library, question.gold_documents, scope(question)),
         words=score_words,
         fused=lambda question, k: rank(question, k, "hybrid"),
         reranker=reranker,
@@ -98,13 +98,13 @@ def library_source(
 
 def _draw_pool(opened: LibrarySearch, seed: int, scope: Scope, count: CountUnit) -> list[Passage]:
     """Return POOL random passages, or their documents, each cut to the passages around the drawn one."""
-    passages = at_random(opened.library, POOL, seed, scope)
+    passages = sample_passages(opened.library, POOL, seed, scope)
     if count == "passages":
         return list(passages)
     first_drawn: dict[str, Passage] = {}
     for passage in passages:
         first_drawn.setdefault(passage.document_id, passage)
-    documents = passages_of(opened.library, list(first_drawn), scope)
+    documents = read_document_passages(opened.library, list(first_drawn), scope)
     pool: list[Passage] = []
     for name, passage in first_drawn.items():
         # A document may have been deleted since the draw.

@@ -11,7 +11,7 @@ from typing import Any
 from epicrisis.components import ExampleSearch, LibrarySearch, build_scope, describe_examples
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import Dataset
-from epicrisis.evaluation.datasets.load import load
+from epicrisis.evaluation.datasets.load import load_dataset
 from epicrisis.evaluation.experiments import cloze, probe
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.example_sources import open_sources
@@ -20,7 +20,7 @@ from epicrisis.evaluation.experiments.passage_source import PassageSource, libra
 from epicrisis.evaluation.experiments.study_protocols import StudyProtocol, find_protocol
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.run_folder import RunPlan, describe_dataset
-from epicrisis.library.passage_lookup import at_random
+from epicrisis.library.passage_lookup import sample_passages
 from epicrisis.models.rerankers import load_reranker
 from epicrisis.pipeline import WITHOUT_LIBRARY, Pipeline
 from epicrisis.settings import Settings
@@ -41,7 +41,7 @@ def plan_experiment(
     _check(experiment, request, pipeline)
     protocol = replace(find_protocol(request.protocol), gold=request.gold)
     names = request.sets or experiment.sets
-    sets = [load(name, settings.home, request.data) for name in names if name != cloze.NAME]
+    sets = [load_dataset(name, settings.home, request.data) for name in names if name != cloze.NAME]
     whole_sets = experiment.whole_sets and request.questions is None
     samples = list(sets)
     if not whole_sets:
@@ -96,7 +96,7 @@ def _open_source(
     if cloze.NAME not in names:
         return source, []
     n = request.questions or probe.N
-    passages = at_random(opened.library, CANDIDATES * n, request.draw, build_scope(settings.scope))
+    passages = sample_passages(opened.library, CANDIDATES * n, request.draw, build_scope(settings.scope))
     dataset, keys = cloze.draw_questions(passages, n)
     return probe.use_key_passages(source, keys), [dataset]
 

@@ -10,18 +10,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 
 from epicrisis.evaluation.analysis.grouping import (
-    SHARE,
+    P_COLUMN,
+    SHARE_COLUMN,
     AccuracyMeasure,
     Group,
-    P,
     PairingKey,
-    by_pair,
-    chance,
-    corrected_p,
-    spread,
-    table,
+    correct_p_values,
+    describe_chance,
+    make_accuracy_table,
+    mean_by_pair,
+    spread_over,
 )
-from epicrisis.evaluation.analysis.grouping import notes as notes_of
+from epicrisis.evaluation.analysis.grouping import make_notes as notes_of
 from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.statistics import Difference, paired_difference
 from epicrisis.evaluation.analysis.table import Cell, Table
@@ -108,7 +108,7 @@ def tables(
         places += _place_groups(model, outcomes, baseline, measure)
         averages += _average_groups(model, outcomes, baseline, measure)
     return (
-        table(
+        make_accuracy_table(
             "Accuracy by the place of the key document (percentile)",
             ("model", "k", "arm", "place"),
             places,
@@ -118,7 +118,7 @@ def tables(
             remarks=remarks,
             seed=seed,
         ),
-        table(
+        make_accuracy_table(
             "Accuracy averaged over the places",
             ("model", "k", "arm"),
             averages,
@@ -148,7 +148,7 @@ def _place_groups(model: str, outcomes: Sequence[Outcome], baseline: str, measur
         rivals = by_k_and_arm.get((k, baseline), []) if arm != baseline else []
         for place in values_of(cases_of_arm, "place"):
             here = select(cases_of_arm, place=place)
-            spreads = (spread(here, "repeat", measure),)
+            spreads = (spread_over(here, "repeat", measure),)
             yield Group((model, k, arm, place), here, select(rivals, place=place), ("repeat",), spreads)
 
 
@@ -162,12 +162,12 @@ def _average_groups(
         rivals = by_k_and_arm.get((k, baseline), [])
         for (other_k, arm), here in by_k_and_arm.items():
             if other_k == k:
-                spreads = spread(here, "place", measure), spread(here, "repeat", measure)
+                spreads = spread_over(here, "place", measure), spread_over(here, "repeat", measure)
                 against = rivals if arm != baseline else ()
                 yield Group((model, k, arm), here, against, ("place", "repeat"), spreads)
         for arm in values_of(unplaced, "arm"):
             here = select(unplaced, arm=arm)
-            repeats = None, spread(here, "repeat", measure)
+            repeats = None, spread_over(here, "repeat", measure)
             yield Group((model, k, arm), here, rivals, ("repeat",), repeats, tested=False)
 
 
@@ -198,7 +198,7 @@ def middle_table(
             losses.append(_difference(by_question, dict.fromkeys(by_question, 0.0), seed))
             rival = loss_of.get((k, baseline)) if arm != baseline else None
             gains.append(_difference(rival, by_question, seed) if rival else None)
-    corrected = corrected_p([*losses, *gains])
+    corrected = correct_p_values([*losses, *gains])
     loss_p, gain_p = corrected[: len(labels)], corrected[len(labels) :]
     cells = zip(labels, losses, loss_p, gains, gain_p, counts, strict=True)
     rows = tuple((*label, loss, p, gain, p_of_gain, *n) for label, loss, p, gain, p_of_gain, n in cells)
@@ -207,9 +207,9 @@ def middle_table(
         "k",
         "arm",
         "lost in the middle",
-        P,
+        P_COLUMN,
         f"lost less than {baseline}",
-        f"{P} of that",
+        f"{P_COLUMN} of that",
         "questions",
         "not scored",
     )
@@ -218,7 +218,7 @@ def middle_table(
         "questions with a score at both."
     )
     compared = len(corrected) - corrected.count(None)
-    guessing = chance(all_outcomes(runs, "k"))
+    guessing = describe_chance(all_outcomes(runs, "k"))
     return Table("What the middle loses", columns, rows, notes_of(measure, compared, (*guessing, about, *remarks)))
 
 
@@ -226,7 +226,7 @@ def _middle_loss(outcomes: Sequence[Outcome], measure: AccuracyMeasure) -> dict[
     """Return each question's mean at the ends less its mean between them, where it has both."""
     at_ends = [outcome for outcome in outcomes if outcome.condition["place"] in (0, 100)]
     between = [outcome for outcome in outcomes if outcome.condition["place"] not in (0, 100)]
-    first, second = by_pair(at_ends, (), measure), by_pair(between, (), measure)
+    first, second = mean_by_pair(at_ends, (), measure), mean_by_pair(between, (), measure)
     return {key: first[key] - second[key] for key in first if key in second}
 
 
@@ -252,7 +252,7 @@ def outcome_tables(build: Callable[..., tuple[Table, ...]]) -> Callable[[Runs, S
 PLACE_PLOT = PlotSpec(
     "Share right by the place of the key document",
     "line",
-    (SHARE,),
+    (SHARE_COLUMN,),
     ("place",),
     ("arm",),
     axis_title="place of the key document (percentile)",
@@ -260,7 +260,7 @@ PLACE_PLOT = PlotSpec(
 PLOTS = (
     (PLACE_PLOT,),
     (
-        PlotSpec("Share right by arm", "points", (SHARE,), ("arm",), ("arm",)),
+        PlotSpec("Share right by arm", "points", (SHARE_COLUMN,), ("arm",), ("arm",)),
         PlotSpec("Differences by arm", "points", ("difference to *",), ("arm",), ("arm",)),
     ),
     (PlotSpec("What the middle loses", "points", ("lost in the middle",), ("arm",), ("arm",)),),

@@ -15,7 +15,7 @@ from typing import Any
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.findings import Findings, RunSummary
 from epicrisis.evaluation.analysis.plot_spec import PlotSpec
-from epicrisis.evaluation.analysis.published import published
+from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.statistics import Mean
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.experiments.experiment import Experiment
@@ -100,7 +100,7 @@ def read_findings(folder: Path) -> Findings:
         sources=(RunSummary(name, _describe_run(recipe, by_guard), complete, " + ".join(datasets)),),
         tables=tuple(replace(table, source=table.source or source) for table in tables),
         conclusions=tuple(conclusions),
-        published=tuple(published()[name] for name in EXPERIMENT.published),
+        published=tuple(load_published()[name] for name in EXPERIMENT.published),
     )
 
 
@@ -142,7 +142,7 @@ def _describe_run(recipe: Mapping[str, Any], by_guard: Mapping[str, Sequence[Que
 
 def published_confusion() -> Confusion:
     """Return the papers' matrix with its rows as the truth, which alone gives the rates in the text (errata B3)."""
-    issue, no_issue = published()["preflight"].table.rows
+    issue, no_issue = load_published()["preflight"].table.rows
     return Confusion(*(int(str(cell)) for cell in (*issue[1:], *no_issue[1:])))
 
 

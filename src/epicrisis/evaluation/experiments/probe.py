@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from epicrisis.evaluation.analysis.grouping import corrected_p
+from epicrisis.evaluation.analysis.grouping import correct_p_values
 from epicrisis.evaluation.analysis.sample_size import ALPHA
 from epicrisis.evaluation.analysis.statistics import Difference, Mean
 from epicrisis.evaluation.analysis.table import Cell, Table
-from epicrisis.evaluation.analysis.table_text import p_told
+from epicrisis.evaluation.analysis.table_text import format_p_equation
 from epicrisis.evaluation.experiments import cloze, positions
 from epicrisis.evaluation.experiments.cost_study import INPUT_PLOT
 from epicrisis.evaluation.experiments.experiment import Experiment, Grid, Runs
@@ -71,7 +71,7 @@ def _answers_table(averages: Table, middle: Table, costs: Mapping[str, Sequence[
             for question, value in ((_MIDDLE, row[3]), (_WORTH, gains.get(row[:2]))):
                 labels.append((row[0], row[1], question))
                 differences.append(value if isinstance(value, Difference) else None)
-    corrected = corrected_p(differences)
+    corrected = correct_p_values(differences)
     rows: list[tuple[Cell, ...]] = []
     for (model, k, question), difference, p in zip(labels, differences, corrected, strict=True):
         if question == _MIDDLE:
@@ -104,7 +104,7 @@ def _describe_bounds(averages: Table) -> Iterator[str]:
 def _answer_middle(loss: Difference | None, p: float | None) -> str:
     if loss is None or p is None:
         return "Unknown: the ends and the middle were not both asked."
-    told = f"{100 * loss.value:+.1f} points ({_interval(loss)}; {p_told(p)}, {loss.clusters} questions)"
+    told = f"{100 * loss.value:+.1f} points ({_interval(loss)}; {format_p_equation(p)}, {loss.clusters} questions)"
     if p > ALPHA:
         return f"Not shown: ends less middle {told}. A loss within that interval is possible."
     if loss.value > 0:
@@ -116,7 +116,7 @@ def _answer_worth(gain: Difference | None, p: float | None, ratio: float | None)
     if gain is None or p is None:
         return "Unknown: RAG and BriefContext were not both asked."
     tokens = "" if ratio is None else f" It takes {ratio:.2f} times the tokens."
-    told = f"{100 * gain.value:+.1f} points against RAG ({_interval(gain)}; {p_told(p)}, {gain.clusters} questions)"
+    told = f"{100 * gain.value:+.1f} points against RAG ({_interval(gain)}; {format_p_equation(p)}, {gain.clusters} questions)"
     if p <= ALPHA:
         return f"{'Yes, it answers better' if gain.value > 0 else 'No, it answers worse'}: {told}.{tokens}"
     if ratio is None or ratio < 1:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.datasets.patient_records.lengths import bin_of
+from epicrisis.evaluation.datasets.patient_records.lengths import find_length_bin
 from epicrisis.evaluation.experiments.arms import repeat_case
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.overrides import RunOverrides
@@ -101,7 +101,7 @@ def build_record_cases(
         record: Condition = {
             "form": question.form,
             "category": question.category,
-            "bin": bin_of(length),
+            "bin": find_length_bin(length),
             "tokens": length,
         }
         for arm in arms:

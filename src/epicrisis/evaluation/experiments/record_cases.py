@@ -18,7 +18,7 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.evaluation.datasets.patient_records import populations
 from epicrisis.evaluation.datasets.patient_records.recordset import RecordSet, load_records
-from epicrisis.evaluation.datasets.sampling import at_random
+from epicrisis.evaluation.datasets.sampling import sample_at_random
 from epicrisis.evaluation.experiments.experiment import Experiment, Request
 from epicrisis.evaluation.experiments.planning import describe_grid, describe_sets
 from epicrisis.evaluation.experiments.record_arms import (
@@ -151,7 +151,7 @@ async def _choose_questions(
     if experiment.forms:
         questions = tuple(question for question in questions if question.form in experiment.forms)
     if request.population in populations.SHORTEST:
-        questions = populations.long_enough(questions, request.population, await reader.read(questions))
+        questions = populations.select_by_length(questions, request.population, await reader.read(questions))
     if not questions:
         forms = " or ".join(experiment.forms) or "any"
         raise InputError(
@@ -159,7 +159,7 @@ async def _choose_questions(
         )
     dataset = Dataset(record_set.name, questions, {}, licence=record_set.licence)
     if request.questions is not None:
-        dataset = at_random(dataset, request.questions, request.draw)
+        dataset = sample_at_random(dataset, request.questions, request.draw)
     tokens = await reader.read(dataset.questions)
     with_notes = tuple(question for question in dataset.questions if tokens[question.patient or ""])
     if not with_notes:
@@ -193,7 +193,7 @@ def _describe_arguments(
 
 
 def _describe_size(dataset: Dataset, population: str) -> dict[str, str | int]:
-    questions, patients = populations.pairs_and_patients(dataset.questions)
+    questions, patients = populations.count_questions_and_patients(dataset.questions)
     unanswerable = sum(is_unanswerable(question.gold, question.options) for question in dataset.questions)
     return {"population": population, "questions": questions, "patients": patients, "unanswerable": unanswerable}
 
@@ -202,7 +202,7 @@ def _describe_sample(
     request: Request, chosen: Sequence[Dataset], notices: Mapping[str, Sequence[str]]
 ) -> dict[str, Any]:
     questions = list(chain.from_iterable(dataset.questions for dataset in chosen))
-    n, patients = populations.pairs_and_patients(questions)
+    n, patients = populations.count_questions_and_patients(questions)
     how = "all" if request.questions is None else "at-random"
     sample: dict[str, Any] = {"how": how, "n": n, "patients": patients, "seed": request.draw}
     if notices:

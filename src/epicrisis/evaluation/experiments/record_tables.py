@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.plot_spec import PlotSpec
-from epicrisis.evaluation.analysis.population_tables import population_table
+from epicrisis.evaluation.analysis.population_tables import make_population_table
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Runs
 from epicrisis.evaluation.grading import measure_tables
@@ -87,7 +87,7 @@ def record_tables(
         built = [metric_table(title, cases, BY_KIND, baseline, tuple(notes)), *build_more(cases, remarks)]
         sizes = {run.name: run.manifest.plan.arguments.get("asked", {}) for run in runs if run.manifest}
         if any(sizes.values()):
-            built.append(population_table(sizes))
+            built.append(make_population_table(sizes))
         built.append(measure_tables.lengths_table(cases, estimated=any(map(_has_estimated_tokens, runs))))
         built.append(measure_tables.distribution_table(cases))
         return tuple(built)

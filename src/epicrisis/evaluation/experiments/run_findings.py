@@ -11,7 +11,7 @@ from typing import Any
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis import energy_tables, run_comparison
 from epicrisis.evaluation.analysis.findings import Findings
-from epicrisis.evaluation.analysis.published import published
+from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.experiments import positions, preflight
 from epicrisis.evaluation.experiments.experiment import Experiment
 from epicrisis.evaluation.experiments.outcome_groups import group_by
@@ -48,7 +48,7 @@ def _name_of(run: RecordedRun) -> str:
 
 def _findings(name: str, runs: Sequence[RecordedRun]) -> Iterator[Findings]:
     if name == EVALUATE:
-        yield _with_energy(run_comparison.findings_of_runs(runs), runs)
+        yield _with_energy(run_comparison.compare_runs(runs), runs)
         return
     named = _name_by_model(runs)
     yield _with_energy(_experiment_findings(find_experiment(name), named), named)
@@ -59,7 +59,7 @@ def _findings(name: str, runs: Sequence[RecordedRun]) -> Iterator[Findings]:
 
 
 def _with_energy(findings: Findings, runs: Sequence[RecordedRun]) -> Findings:
-    return replace(findings, tables=(*findings.tables, *energy_tables.tables(runs)))
+    return replace(findings, tables=(*findings.tables, *energy_tables.make_energy_tables(runs)))
 
 
 def _experiment_findings(experiment: Experiment, runs: Sequence[RecordedRun]) -> Findings:
@@ -75,7 +75,7 @@ def _experiment_findings(experiment: Experiment, runs: Sequence[RecordedRun]) ->
         sources=tuple(run.source for run in runs),
         tables=tables,
         conclusions=(*warnings, *experiment.conclusions(runs, tables)),
-        published=tuple(published()[name] for name in experiment.published),
+        published=tuple(load_published()[name] for name in experiment.published),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import Dataset
-from epicrisis.evaluation.datasets.sampling import at_random, per_class
+from epicrisis.evaluation.datasets.sampling import sample_at_random, sample_per_class
 from epicrisis.settings import PreflightSettings
 from epicrisis.types import CountUnit, SearchMode
 
@@ -61,7 +61,7 @@ class StudyProtocol:
 
         Raises InputError where the set has too few questions.
         """
-        draw = at_random if self.sample == "at-random" else per_class
+        draw = sample_at_random if self.sample == "at-random" else sample_per_class
         return draw(dataset, n or self.n, seed)
 
     def describe_sample(self, seed: int, n: int | None = None) -> dict[str, str | int]:

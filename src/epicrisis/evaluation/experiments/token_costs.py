@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from epicrisis.answers import ModelCalled, Usage
-from epicrisis.evaluation.analysis.statistics import Mean, mean_of
+from epicrisis.evaluation.analysis.statistics import Mean, estimate_mean
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.experiments.arms import condition_order
 from epicrisis.evaluation.experiments.experiment import Runs
@@ -231,14 +231,14 @@ def measured_table(cases: Sequence[CaseCost], source: str = "") -> Table:
 
 def _mean(cases: Sequence[CaseCost], attribute: str) -> Mean:
     """Return the mean of an attribute (`seconds`, `total.input`) over the cases, clustered by question."""
-    return mean_of([*map(attrgetter(attribute), cases)], [case.question for case in cases], shares=False)
+    return estimate_mean([*map(attrgetter(attribute), cases)], [case.question for case in cases], shares=False)
 
 
 def _extra_input(twins: Sequence[tuple[CaseCost, CaseCost]]) -> Mean | None:
     if not twins:
         return None
     extra = [case.total.input - other.total.input for case, other in twins]
-    return mean_of(extra, [case.question for case, _ in twins], shares=False)
+    return estimate_mean(extra, [case.question for case, _ in twins], shares=False)
 
 
 def _twins(cases: Iterable[CaseCost], arm: str, k: Cell) -> list[tuple[CaseCost, CaseCost]]:

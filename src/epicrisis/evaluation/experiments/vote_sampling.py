@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from epicrisis.answering.voting import VotingOptions
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.plot_spec import PlotSpec
-from epicrisis.evaluation.analysis.statistics import mean_of
+from epicrisis.evaluation.analysis.statistics import estimate_mean
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.experiments.arms import condition_order, repeat_case
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Runs
@@ -161,7 +161,7 @@ def usage_table(runs: Mapping[str, Iterable[RunRecord]], by: Sequence[str]) -> T
             n = len(groups[labels])
             means: list[Cell] = [None, None]
             if counted:
-                means = [mean_of(values, questions, shares=False) for values in (calls, tokens)]
+                means = [estimate_mean(values, questions, shares=False) for values in (calls, tokens)]
             rows.append((model, *labels, n, n - len(counted), *means))
     columns = ("model", *by, "cases", "not counted", "calls", "tokens")
     return Table("What it took", columns, tuple(rows), _USAGE_NOTES)
