@@ -72,7 +72,7 @@ def evidence(**changes: Any) -> PassageSource:
     """By words the key passage comes first, then the rest by id; the pool holds passages of no question."""
     made: dict[str, Any] = {
         "retrieve": retrieve,
-        "passages_of": lambda question: {f"gold:{question.id}": (key_of(question),)},
+        "gold_passages": lambda question: {f"gold:{question.id}": (key_of(question),)},
         "words": lambda question, ids: [
             (id_, -float(rank))
             for rank, id_ in enumerate(sorted(ids, key=lambda id_: (not id_.startswith("gold"), id_)))

@@ -60,7 +60,7 @@ def two(question: Question) -> dict[str, tuple[object, ...]]:
 
 
 def of_two(protocol: StudyProtocol, seed: int = 0) -> tuple[Case, ...]:
-    found = evidence(passages_of=two)
+    found = evidence(gold_passages=two)
     return positions.cases([TWO], Study(found, protocol, seed=seed), ks=(8,), arms=("rag", "oracle"))
 
 

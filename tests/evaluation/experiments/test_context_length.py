@@ -38,7 +38,7 @@ def test_each_place_once_where_there_are_fewer_than_five() -> None:
 
 def test_a_key_document_of_several_passages_is_one_document() -> None:
     keys = tuple(passage("gold:0", f"Half {i} of it.", i) for i in range(2))
-    two = Study(evidence(passages_of=lambda question: {"gold:0": keys}), PROTOCOLS["corrected"])
+    two = Study(evidence(gold_passages=lambda question: {"gold:0": keys}), PROTOCOLS["corrected"])
     made = context_length.cases(questions(1), two, ks=(1, 2, 4), arms=("rag",))
     read = [(case.condition["k"], case.condition["place"], case.treatment.ranking) for case in made]
     assert [(k, place, len(ranking.ids)) for k, place, ranking in read if ranking] == [
@@ -55,7 +55,7 @@ def test_a_key_document_of_several_passages_is_one_document() -> None:
 def test_by_passages_a_key_document_is_read_alone_where_k_is_less() -> None:
     """An abstract that was cut in two must not end the study at k = 1."""
     keys = tuple(passage("gold:0", f"Half {i} of it.", i) for i in range(2))
-    found = evidence(passages_of=lambda question: {"gold:0": keys}, count="passages")
+    found = evidence(gold_passages=lambda question: {"gold:0": keys}, count="passages")
     two = Study(found, PROTOCOLS["corrected"])
     made = context_length.cases(questions(1), two, ks=(1, 2, 4), arms=("rag",))
     read = [(case.condition["k"], case.condition["place"], case.treatment.ranking) for case in made]

@@ -102,7 +102,7 @@ def test_bounds_see_the_key_alone_or_nothing() -> None:
 def test_what_is_missing_is_an_error_before_anything_is_asked() -> None:
     asked = questions(3)
     lost = evidence(
-        passages_of=lambda question: {} if question.id == "1" else {f"gold:{question.id}": (key_of(question),)}
+        gold_passages=lambda question: {} if question.id == "1" else {f"gold:{question.id}": (key_of(question),)}
     )
     with pytest.raises(InputError, match=r"1 of 3 questions have gold documents .*\(gold:1 of question '1'"):
         positions.cases(asked, Study(lost, PROTOCOLS["corrected"]))

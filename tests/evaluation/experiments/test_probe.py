@@ -35,7 +35,7 @@ def asked(curve: PositionCurve, folder: Path) -> tuple[Table, ...]:
         ]
         return in_order([keys[question.id], *others][:k], "dense", {"k": k})
 
-    evidence = probe.use_key_passages(experiments.evidence(retrieve=retrieve, passages_of=lambda _: {}), keys)
+    evidence = probe.use_key_passages(experiments.evidence(retrieve=retrieve, gold_passages=lambda _: {}), keys)
     study = Study(evidence, PROTOCOLS["corrected"])
     cases = positions.cases(dataset.questions, study, ks=(16,), places=probe.PLACES, arms=probe.ARMS)
     reader = position_biased_reader(
@@ -78,6 +78,6 @@ def test_the_key_is_one_passage_and_its_document_is_no_distractor() -> None:
     dataset, keys = draw_questions(OWN, 1)
     (question,) = dataset.questions
     evidence = probe.use_key_passages(experiments.evidence(), keys)
-    assert evidence.passages_of(question) == {keys[question.id].document_id: (keys[question.id],)}
+    assert evidence.gold_passages(question) == {keys[question.id].document_id: (keys[question.id],)}
     other = experiments.questions(1)[0]
-    assert evidence.passages_of(other) == experiments.evidence().passages_of(other)
+    assert evidence.gold_passages(other) == experiments.evidence().gold_passages(other)

@@ -107,7 +107,7 @@ def test_at_the_shortest_the_key_document_is_the_context(tmp_path: Path) -> None
     """By passages a key document of two among one: context length reads it alone, positions refuses. By documents it is
     one."""
     halves = tuple(passage("gold:0", f"Half {i}.", i) for i in range(2))
-    two = evidence(passages_of=lambda question: {"gold:0": halves}, count="passages")
+    two = evidence(gold_passages=lambda question: {"gold:0": halves}, count="passages")
     inputs = CaseInputs({"own": questions(1)}, Study(two, CORRECTED), Grid(("rag",), (1,), (0,)), Settings())
     (case,) = find_experiment("context-length").cases(inputs)
     assert case.treatment.ranking is not None

@@ -115,7 +115,7 @@ class Study:
         that question it would be another sample (errata C7).
         """
         _check_questions(questions)
-        available = [self.source.passages_of(question) for question in questions]
+        available = [self.source.gold_passages(question) for question in questions]
         _check_gold_documents(questions, available)
         gathered = []
         for question, passages in zip(questions, available, strict=True):

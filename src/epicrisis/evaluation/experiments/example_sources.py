@@ -50,5 +50,5 @@ def _open(settings: Settings, stack: ExitStack, **changes: Any) -> ExampleSearch
     search = open_examples(settings.model_copy(update={"examples": examples}))
     if search is None:
         raise InputError("this experiment shows solved questions: name a library of them with --examples")
-    stack.enter_context(search.opened)
+    stack.enter_context(search.search)
     return search

@@ -106,7 +106,7 @@ class Experiment:
     """Names of the published tables that are shown next to these."""
     plots: tuple[tuple[PlotSpec, ...], ...] = ()
     """Groups of plots. A table is drawn by the first group whose columns it has."""
-    draw_conclusions: Callable[[Runs, Sequence[Table]], tuple[str, ...]] = conclude_from_tables
+    conclude: Callable[[Runs, Sequence[Table]], tuple[str, ...]] = conclude_from_tables
     reads: Literal["passages", "records", "rankings"] = "passages"
     """Passages of a library, patients' records with their whole notes, or recorded rankings without a chat model."""
     strategy: StrategyName = "brief-context"

@@ -383,7 +383,7 @@ EXPERIMENT = Experiment(
         (PlotSpec("Better, same, worse", "bars", ("better", "same", "worse"), ("judge",)),),
         (PlotSpec("By the place of the answer", "bars", ("first better", "tie", "second better"), ("judge",)),),
     ),
-    conclusions=_conclude,
+    conclude=_conclude,
     whole_sets=True,
     places_documents=False,
     by_settings=True,

@@ -28,7 +28,7 @@ class PassageSource:
 
     retrieve: Callable[[Question, int], Ranking]
     """Return that many documents or passages for the question, best first."""
-    read_document_passages: Callable[[Question], Mapping[str, tuple[Passage, ...]]]
+    gold_passages: Callable[[Question], Mapping[str, tuple[Passage, ...]]]
     """Return the passages of each gold document of the question; absent documents are left out."""
     words: Callable[[Question, Sequence[str]], Scored] | None = None
     """Score these passage ids by BM25; passages without a common word may be left out."""
@@ -49,7 +49,7 @@ def no_source() -> PassageSource:
     def refuse(*_: Any) -> Any:
         raise InputError("this experiment reads no library of passages")
 
-    return PassageSource(retrieve=refuse, passages_of=refuse)
+    return PassageSource(retrieve=refuse, gold_passages=refuse)
 
 
 def library_source(
@@ -85,7 +85,7 @@ def library_source(
 
     return PassageSource(
         retrieve=lambda question, k: rank(question, k, by),
-        passages_of=lambda question: read_document_passages(opened.library, question.gold_documents, scope(question)),
+        gold_passages=lambda question: read_document_passages(opened.library, question.gold_documents, scope(question)),
         words=score_words,
         fused=lambda question, k: rank(question, k, "hybrid"),
         reranker=reranker,

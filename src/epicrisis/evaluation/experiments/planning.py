@@ -49,8 +49,8 @@ def plan_experiment(
     grid = choose_grid(experiment, request)
     with ExitStack() as stack:
         examples: Mapping[str, ExampleSearch] = {}
-        if pipeline.opened is not None:
-            source, own_sets = _open_source(pipeline.opened, request, settings, protocol, names)
+        if pipeline.search is not None:
+            source, own_sets = _open_source(pipeline.search, request, settings, protocol, names)
             sets += own_sets
             samples += own_sets
         else:
@@ -61,7 +61,7 @@ def plan_experiment(
         study = Study(source, protocol, request.repeats, settings.seed, finders)
         questions = {sample.name: sample.questions for sample in samples}
         cases = experiment.cases(CaseInputs(questions, study, grid, settings))
-        libraries = {name: describe_examples(search.opened.library) for name, search in examples.items()}
+        libraries = {name: describe_examples(search.search.library) for name, search in examples.items()}
     plan = RunPlan(
         name=experiment.name,
         arguments=_describe_arguments(experiment, request, grid, libraries),
@@ -75,7 +75,7 @@ def plan_experiment(
 
 def _check(experiment: Experiment, request: Request, pipeline: Pipeline) -> None:
     """Raise InputError for a missing library, and for options without effect on the experiment."""
-    if pipeline.opened is None and experiment.strategy not in WITHOUT_LIBRARY:
+    if pipeline.search is None and experiment.strategy not in WITHOUT_LIBRARY:
         raise InputError("experiments take their documents from a library: name one with --library")
     if experiment.by_settings and request.protocol != CORRECTED:
         raise InputError(f"{experiment.name} goes by the settings alone: leave --protocol out")

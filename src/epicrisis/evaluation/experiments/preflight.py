@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.findings import Findings, RunSummary
+from epicrisis.evaluation.analysis.findings import Findings
 from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.statistics import Mean
@@ -41,6 +41,7 @@ from epicrisis.evaluation.experiments.preflight_rules import (
     threshold_curve,
 )
 from epicrisis.evaluation.experiments.recorded_rankings import GUARDS, Guard, QuestionRankings, read_rankings
+from epicrisis.evaluation.runs.recorded_run import RunSummary
 from epicrisis.retrieval.document_ranking import document_of
 from epicrisis.retrieval.ranking_signals import Signal
 

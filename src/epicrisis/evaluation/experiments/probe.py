@@ -40,16 +40,16 @@ _MIDDLE, _WORTH = "Does it lose the middle?", "Is map-reduce worth it?"
 def use_key_passages(source: PassageSource, keys: Mapping[str, Passage]) -> PassageSource:
     """Return the source with one key passage for each question id in `keys`, instead of the whole of its document."""
 
-    def passages_of(question: Question) -> Mapping[str, tuple[Passage, ...]]:
+    def gold_passages(question: Question) -> Mapping[str, tuple[Passage, ...]]:
         key = keys.get(question.id)
-        return source.passages_of(question) if key is None else {key.document_id: (key,)}
+        return source.gold_passages(question) if key is None else {key.document_id: (key,)}
 
     def retrieve(question: Question, k: int) -> Ranking:
         # The rest of the key's document is no distractor, so more must be retrieved.
-        extra = sum(map(len, source.passages_of(question).values())) if question.id in keys else 0
+        extra = sum(map(len, source.gold_passages(question).values())) if question.id in keys else 0
         return source.retrieve(question, k + extra)
 
-    return replace(source, passages_of=passages_of, retrieve=retrieve)
+    return replace(source, gold_passages=gold_passages, retrieve=retrieve)
 
 
 def tables(

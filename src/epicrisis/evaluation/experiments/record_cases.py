@@ -74,7 +74,7 @@ def add_notes(
     A new library has chunks of `chunk_tokens`; by default of CHUNK_TOKENS, or of the window of an encoder with a
     smaller one. Raises UserError for longer chunks than the encoder reads, another encoder, or a missing model.
     """
-    encoder, name = load_ingest_encoder(settings, path, ready_made=False)
+    encoder, name = load_ingest_encoder(settings, path, precomputed=False)
     if chunk_tokens is None and not (path / MANIFEST).is_file():
         chunk_tokens = min(CHUNK_TOKENS, encoder.max_tokens)
     notes = chain.from_iterable(record_set.notes() for record_set in sets)
@@ -89,9 +89,9 @@ async def plan_record_experiment(
 
     Raises InputError for an unknown arm or population, or a library without the patients' notes.
     """
-    opened = pipeline.opened
+    opened = pipeline.search
     assert opened is not None
-    model = pipeline.context(lambda _: None, Scope()).models["writer"]
+    model = pipeline.build_context(lambda _: None, Scope()).models["writer"]
     window = (await model.capabilities()).context_tokens
     reader = _RecordReader(opened, settings, await _token_counter(model))
     chosen: list[Dataset] = []
@@ -176,8 +176,8 @@ def _describe_arguments(
     request: Request, chosen: Sequence[Dataset], arms: Sequence[str], pipeline: Pipeline, *, exact: bool
 ) -> dict[str, Any]:
     """Return the arguments of the plan, with the chunks of the library (errata E1)."""
-    assert pipeline.opened is not None
-    manifest = pipeline.opened.library.manifest
+    assert pipeline.search is not None
+    manifest = pipeline.search.library.manifest
     arguments: dict[str, Any] = {
         "protocol": request.protocol,
         **describe_grid(replace(request.grid, arms=tuple(arms))),
@@ -243,7 +243,7 @@ class _RecordReader:
             patient = question.patient or ""
             if patient not in self.notes:
                 scope = build_scope(self.settings.scope, question=question)
-                notes = of_record(await asyncio.to_thread(self.opened.library.record, scope)).passages
+                notes = of_record(await asyncio.to_thread(self.opened.library.fetch_record, scope)).passages
                 counts = await self.count([note.text for note in notes])
                 self.notes[patient] = notes
                 self.tokens.update(zip([note.document_id for note in notes], counts, strict=True))
@@ -272,7 +272,7 @@ def _build_search(opened: LibrarySearch, settings: Settings, request: Request, n
         if by != "splade":
             return opened.retriever.rank(question.text, k, modes[by], scope)
         assert sparse is not None, "checked by load_record_sets"
-        rank_words = partial(sparse_ranking, question.text, opened.library.record(scope), sparse)
+        rank_words = partial(sparse_ranking, question.text, opened.library.fetch_record(scope), sparse)
         return opened.retriever.rank(question.text, k, "hybrid", scope, rank_words)
 
     def resolve_time(chart: Chart) -> Resolution:

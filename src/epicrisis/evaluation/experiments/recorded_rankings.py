@@ -13,11 +13,12 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
-from epicrisis.components import open_library_search, protect_patient_data
+from epicrisis.components import open_library_search
 from epicrisis.dates import first_day
 from epicrisis.errors import InputError
 from epicrisis.evaluation.runs.jsonl_store import JsonlStore, StoredLine, read_stored_lines
 from epicrisis.models.rerankers import load_reranker
+from epicrisis.patient_data_policy import protect_patient_data
 from epicrisis.privacy import strip_secrets
 from epicrisis.protocols import PassageStore, Reranker
 from epicrisis.retrieval.document_ranking import by_document, document_of, places_of, pool_size

@@ -18,6 +18,7 @@ from epicrisis.evaluation.experiments.outcome_groups import group_by
 from epicrisis.evaluation.experiments.plain_run import NAME as EVALUATE
 from epicrisis.evaluation.experiments.registry import NAMES, find_experiment
 from epicrisis.evaluation.experiments.study_protocols import PLACEMENT_NOTES, PROTOCOLS
+from epicrisis.evaluation.grading.correctness import CORRECTNESS_FOLDER, read_correctness_verdicts
 from epicrisis.evaluation.runs.recorded_run import RecordedRun, list_differences, open_runs, refuse_mismatched_records
 
 _DERIVED = {"conflicts": {"rag", "brief-context"}, "cost": {"rag", "brief-context", "closed-book"}}
@@ -59,7 +60,13 @@ def _findings(name: str, runs: Sequence[RecordedRun]) -> Iterator[Findings]:
 
 
 def _with_energy(findings: Findings, runs: Sequence[RecordedRun]) -> Findings:
-    return replace(findings, tables=(*findings.tables, *energy_tables.make_energy_tables(runs)))
+    return replace(findings, tables=(*findings.tables, *energy_tables.make_energy_tables(runs, graded_right)))
+
+
+def graded_right(folder: Path) -> frozenset[str]:
+    """Return the keys of the cases in a run folder whose open answers the run's graders call correct."""
+    verdicts = read_correctness_verdicts(folder) if (folder / CORRECTNESS_FOLDER).is_dir() else {}
+    return frozenset(key for key, verdict in verdicts.items() if verdict == "correct")
 
 
 def _experiment_findings(experiment: Experiment, runs: Sequence[RecordedRun]) -> Findings:
@@ -74,7 +81,7 @@ def _experiment_findings(experiment: Experiment, runs: Sequence[RecordedRun]) ->
         about=experiment.question,
         sources=tuple(run.source for run in runs),
         tables=tables,
-        conclusions=(*warnings, *experiment.conclusions(runs, tables)),
+        conclusions=(*warnings, *experiment.conclude(runs, tables)),
         published=tuple(load_published()[name] for name in experiment.published),
     )
 
