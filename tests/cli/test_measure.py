@@ -63,7 +63,7 @@ def test_a_run_is_measured_and_judged_once(tmp_path: Path, run: Run) -> None:
         assert server.ledger.calls == 3, "nothing is judged twice"
         assert "judge-correctness[one]" in result.stdout
         assert "3 answered, 1 empty" in result.stdout
-        assert "How far one goes with people is not known: epicrisis judge calibrate --model one" in result.stdout
+        assert "The agreement of one with people is not known: epicrisis grade calibrate --model one" in result.stdout
         told = json.loads(run(*arguments, "--json").stdout)["runs"][0]
     assert told["endings"] == {"answered": 3, "empty": 1}
     rows = {row[0]: row for row in told["table"]["rows"]}
@@ -93,11 +93,11 @@ def test_two_judges_without_a_model_name_keep_their_own_grades(tmp_path: Path, r
         assert (one.ledger.calls, two.ledger.calls) == calls
         refused = run(*arguments, "--judge", f"{one.url}#m", "--judge", f"{two.url}#m")
         assert refused.exit_code == 2
-        assert "two judges go by the name m" in refused.stderr
+        assert "two judges have the short name m" in refused.stderr
         assert run(*arguments, "--judge", f"{one.url}#m").exit_code == 0
         later = run(*arguments, "--judge", f"{two.url}#m")
         assert later.exit_code == 2
-        assert "goes by the same name" in later.stderr
+        assert "has the same short name" in later.stderr
 
 
 def test_a_judge_that_wrote_the_answers_is_told(tmp_path: Path, run: Run) -> None:
@@ -160,7 +160,7 @@ def test_notes_are_in_what_a_judging_would_cost_also_where_they_alone_are_left(t
 def test_a_users_slips_are_told_in_one_line(tmp_path: Path, run: Run) -> None:
     nothing = folder_of(tmp_path / "nothing", [record(question(gold=None), "40 mg")])
     for arguments, message in (
-        (("measure", tmp_path / "none"), "name the folder or the file of a run"),
+        (("measure", tmp_path / "none"), "name the folder of a run, or a file of answers"),
         (("measure", nothing), "has no answer to measure: name a run of open questions that have a reference"),
         (("measure", ehr(tmp_path / "ehr"), "--against-notes", tmp_path), "--against-notes needs a judge"),
         (("measure", tmp_path / "ehr", "--no-meteor", "--nli", "no-such-model"), "no-such-model"),

@@ -36,8 +36,7 @@ from epicrisis.cli.terminal import open_console, say, say_above
 if TYPE_CHECKING:
     from epicrisis.evaluation.grading.calibration import GraderCalibration
     from epicrisis.evaluation.grading.human_scores import PreferencePair, Summary
-    from epicrisis.evaluation.grading.measurements import Measurement, MeasureStore
-    from epicrisis.evaluation.grading.measurers import Measurer
+    from epicrisis.evaluation.grading.measurements import Measurement, Measurer, MeasureStore
     from epicrisis.evaluation.grading.scored_answers import ScoredAnswer
     from epicrisis.settings import Settings
 
@@ -139,7 +138,7 @@ def measure_run(
     With a library judges look at its notes as well. Raises UserError with the cure.
     """
     from epicrisis.errors import InputError
-    from epicrisis.evaluation.grading.judge_independence import copy_calibrations
+    from epicrisis.evaluation.grading.calibration_tables import copy_calibrations
     from epicrisis.evaluation.grading.measurers import check_model_names
     from epicrisis.evaluation.grading.scored_answers import read_answers
 
@@ -202,14 +201,14 @@ def _metrics(settings: Settings, nli: Sequence[str], bertscore: Sequence[str], *
 
 
 async def _measured(run: Path, measurers: Sequence[Measurer], bars: _Show) -> dict[str, MeasureStore]:
-    from epicrisis.evaluation.grading.run_measures import measure_answers, measures_folder, open_measure_store
+    from epicrisis.evaluation.grading.measurements import measure_answers, measures_folder, open_measure_store
     from epicrisis.evaluation.grading.scored_answers import read_answers
 
     files = {}
     for measurer in measurers:
         file = files[measurer.name] = open_measure_store(measures_folder(run), measurer)
         total = [each for each in read_answers(run) if each.measurable]
-        bar = bars(measurer.name, len(total), sum(file.is_done(each.key, each.of) for each in total))
+        bar = bars(measurer.name, len(total), sum(file.has_measured(each) for each in total))
         async for made in measure_answers(read_answers(run), measurer, file):
             bar(made)
     return files
@@ -219,10 +218,10 @@ async def _judged(
     run: Path, settings: Settings, library: Path | None, yes: bool, quiet: bool
 ) -> dict[str, MeasureStore]:
     from epicrisis.components import describe_library
-    from epicrisis.evaluation.grading.answer_notes import NoteTexts
     from epicrisis.evaluation.grading.cost_estimate import cost_question
     from epicrisis.evaluation.grading.measurers import notes_measurer, rubric_measurer
     from epicrisis.evaluation.grading.model_client import open_model_client
+    from epicrisis.evaluation.grading.scored_answers import NoteTexts
     from epicrisis.library.library import Library
     from epicrisis.patient_data_policy import protect_patient_data
     from epicrisis.privacy import local_path
@@ -244,11 +243,11 @@ async def _judged(
 
 def _left(run: Path, measurer: Measurer) -> list[ScoredAnswer]:
     """What this measurer has not measured yet."""
-    from epicrisis.evaluation.grading.run_measures import measures_folder, open_measure_store
+    from epicrisis.evaluation.grading.measurements import measures_folder, open_measure_store
     from epicrisis.evaluation.grading.scored_answers import read_answers
 
     file = open_measure_store(measures_folder(run), measurer)
-    return [each for each in read_answers(run) if each.measurable and not file.is_done(each.key, each.of)]
+    return [each for each in read_answers(run) if each.measurable and not file.has_measured(each)]
 
 
 _Show = Callable[[str, int, int], Callable[[Any], None]]
@@ -275,9 +274,9 @@ def _bars(quiet: bool) -> Iterator[_Show]:
 
 
 def _show(runs: Sequence[Path], json: bool) -> None:
-    from epicrisis.evaluation.grading.judge_independence import judge_remarks
+    from epicrisis.evaluation.grading.calibration_tables import judge_remarks
+    from epicrisis.evaluation.grading.measurements import measures_folder, read_measured_cases
     from epicrisis.evaluation.grading.metric_tables import count_endings, overview_table
-    from epicrisis.evaluation.grading.run_measures import measures_folder, read_measured_cases
     from epicrisis.evaluation.runs.recorded_run import refuse_mismatched_records
 
     told = []
@@ -340,8 +339,8 @@ def calibrate(
     """
     from epicrisis.configuration import load_settings
     from epicrisis.errors import InputError
+    from epicrisis.evaluation.grading.calibration_tables import calibration_folder
     from epicrisis.evaluation.grading.human_scores import read_preference_pairs, read_summaries, sample_items
-    from epicrisis.evaluation.grading.judge_independence import calibration_folder
 
     if data is None:
         raise InputError("name the folder that holds `judge` (MTS-Dialog's and LLMBar's files) with --data")
@@ -383,7 +382,7 @@ async def _calibrated(
 
     note_demo(settings, ["writer"])
     async with open_model_client(settings) as asker:
-        answers: list[ScoredAnswer] = [each.response for each in summaries]
+        answers: list[ScoredAnswer] = [each.answer for each in summaries]
         talks = answers if sample["against_talk"] else []
         # A pair is two calls of about the same length.
         asked = await cost_question(
@@ -395,5 +394,5 @@ async def _calibrated(
         with _bars(quiet) as bars:
             bar = bars("calibrating", calls, 0)
             return await run(
-                asker, folder, summaries, pairs, against_talk=sample["against_talk"], sample=sample, tell=bar
+                asker, folder, summaries, pairs, against_talk=sample["against_talk"], sample=sample, on_grade=bar
             )

@@ -96,7 +96,7 @@ def pairs(
         "pairs": len(paired.pairs),
         "same_words": len(paired.key.same),
         "left_out": len(paired.key.left_out),
-        "telling": paired.telling,
+        "telling": paired.revealing,
     }
     if json:
         show_json({**told, "output": str(output)})
@@ -105,8 +105,8 @@ def pairs(
         f"{told['pairs']} pairs in {output}; {told['same_words']} questions whose two answers are the same words "
         f"(ties), {told['left_out']} without a pair because an arm did not answer"
     )
-    if paired.telling:
-        say(f"note: in {paired.telling} pairs one answer alone speaks of documents or findings: not quite blind")
+    if paired.revealing:
+        say(f"note: in {paired.revealing} pairs one answer alone speaks of documents or findings: not quite blind")
     say(f"keep {KEY} away from the reviewers")
 
 
@@ -142,7 +142,7 @@ def judge(
     settings, role = _settings(context, config, folder, patients=paired.key.patients)
     output = output or folder / MODELS.replace("*", plain_name(settings.model_for(role).name))
     file = asyncio.run(_judged(settings, role, paired, output, json))
-    states = [reply.state for reply in file.replies.values()]
+    states = [reply.state for reply in file.grades.values()]
     if json:
         counts = {state: states.count(state) for state in sorted(set(states))}
         show_json({"replies": counts, "usage": file.usage, "output": str(output)})
@@ -181,13 +181,19 @@ async def _show(replies: AsyncIterator[R], name: Callable[[R], str], total: int,
 
 async def _judged(settings: Settings, role: str, paired: BlindPairs, output: Path, json: bool) -> GradeStore[PairGrade]:
     from epicrisis.evaluation.grading.model_client import open_model_client
-    from epicrisis.evaluation.grading.preference import ORDERS, grade_pairs, open_preference_store
+    from epicrisis.evaluation.grading.preference import (
+        ORDERS,
+        grade_pairs,
+        open_preference_store,
+        preference_grader,
+    )
 
     async with open_model_client(settings, role) as asker:
-        file = open_preference_store(output, asker)
+        grader = preference_grader(asker)
+        file = open_preference_store(output, grader)
         total = len(paired.pairs) * len(ORDERS)
         done = sum(file.is_done((pair.id, order)) for pair in paired.pairs for order in ORDERS)
-        await _show(grade_pairs(paired.pairs, asker, file), lambda reply: reply.pair, total, done, json)
+        await _show(grade_pairs(paired.pairs, grader, file), lambda reply: reply.pair, total, done, json)
     return file
 
 
@@ -252,14 +258,14 @@ def mark(
     from epicrisis.evaluation.grading.correctness import CORRECTNESS_FOLDER, read_open_cases
 
     cases = read_open_cases(run)
-    to_mark = sum(case.to_mark for case in cases)
+    to_mark = sum(case.gradable for case in cases)
     if not to_mark:
         raise InputError(f"{run} has no answer to mark: name a run of open questions that have a reference (`gold`)")
     folder = run if run.is_dir() else run.parent
     settings, role = _settings(context, config, folder, patients=any(case.patient for case in cases))
     output = output or folder / CORRECTNESS_FOLDER / f"{plain_name(settings.model_for(role).name)}.jsonl"
     file = asyncio.run(_marked(settings, role, cases, output, json))
-    states = [reply.state for reply in file.replies.values()]
+    states = [reply.state for reply in file.grades.values()]
     if json:
         counts = {state: states.count(state) for state in sorted(set(states))}
         show_json({"to_mark": to_mark, "marks": counts, "usage": file.usage, "output": str(output)})
@@ -276,14 +282,19 @@ def mark(
 async def _marked(
     settings: Settings, role: str, cases: Sequence[OpenCase], output: Path, json: bool
 ) -> GradeStore[CorrectnessGrade]:
-    from epicrisis.evaluation.grading.correctness import grade_cases, open_correctness_store
+    from epicrisis.evaluation.grading.correctness import (
+        correctness_grader,
+        grade_cases,
+        open_correctness_store,
+    )
     from epicrisis.evaluation.grading.model_client import open_model_client
 
     async with open_model_client(settings, role) as asker:
-        file = open_correctness_store(output, asker, cases)
-        to_mark = [case for case in cases if case.to_mark]
+        grader = correctness_grader(asker)
+        file = open_correctness_store(output, grader, cases)
+        to_mark = [case for case in cases if case.gradable]
         done = sum(file.is_done(case.key) for case in to_mark)
-        await _show(grade_cases(to_mark, asker, file), lambda reply: reply.key, len(to_mark), done, json)
+        await _show(grade_cases(to_mark, grader, file), lambda reply: reply.key, len(to_mark), done, json)
     return file
 
 

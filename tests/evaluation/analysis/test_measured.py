@@ -9,7 +9,6 @@ import pytest
 from epicrisis.evaluation.analysis.conclusions import PATIENTS_COLUMN, draw_conclusions
 from epicrisis.evaluation.analysis.statistics import Difference, Mean
 from epicrisis.evaluation.analysis.table import Table
-from epicrisis.evaluation.grading.case_outcomes import ENDINGS, Ending
 from epicrisis.evaluation.grading.measure_tables import (
     MeasuredRow,
     case_score,
@@ -21,7 +20,8 @@ from epicrisis.evaluation.grading.measure_tables import (
     pooled_table,
     select_measures,
 )
-from epicrisis.evaluation.grading.run_measures import MeasuredCase
+from epicrisis.evaluation.grading.measurements import MeasuredCase
+from epicrisis.evaluation.grading.scored_answers import ENDINGS, Ending
 from epicrisis.types import QuestionForm
 
 JUDGE, FAITHFUL = "judge-correctness[m]", "judge-faithfulness[m]"

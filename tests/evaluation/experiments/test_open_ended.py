@@ -19,7 +19,11 @@ from epicrisis.evaluation.experiments import open_ended
 from epicrisis.evaluation.experiments.open_ended import Judging, conclusions, read_judging, tables
 from epicrisis.evaluation.grading.blind_pairs import BlindPairs, make_pairs, write_pairs
 from epicrisis.evaluation.grading.human_verdicts import HumanVerdict, PreferredAnswer
-from epicrisis.evaluation.grading.preference import grade_pairs, open_preference_store
+from epicrisis.evaluation.grading.preference import (
+    grade_pairs,
+    open_preference_store,
+    preference_grader,
+)
 from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.evaluation.runs.runner import RecordStore, answer_cases
@@ -220,7 +224,8 @@ def by_model(made: BlindPairs, script: object, folder: Path, name: str = "judge"
 
     async def run() -> None:
         asker = ModelClient(ScriptedModel(script), model_recipe={"name": name})  # type: ignore[arg-type]
-        async for _ in grade_pairs(made.pairs, asker, open_preference_store(path, asker)):
+        grader = preference_grader(asker)
+        async for _ in grade_pairs(made.pairs, grader, open_preference_store(path, grader)):
             pass
 
     asyncio.run(run())

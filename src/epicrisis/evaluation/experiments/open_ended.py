@@ -198,9 +198,9 @@ def _answers_table(judgings: Mapping[str, Judging], remarks: Sequence[str]) -> T
             f"{model}: {len(paired.pairs)} pairs to judge, {len(key.same)} of the same words (ties, not shown), "
             f"{len(key.left_out)} questions without a pair because an arm did not answer."
         )
-        if paired.telling:
+        if paired.revealing:
             notes.append(
-                f"{model}: in {paired.telling} pairs one answer alone speaks of documents, findings, passages or "
+                f"{model}: in {paired.revealing} pairs one answer alone speaks of documents, findings, passages or "
                 "readers, which may tell a reviewer how it was made; citations and their labels are taken out of all."
             )
     columns = ("model", "arm", "asked", *STATES, "words of an answer shown")

@@ -20,8 +20,8 @@ from epicrisis.evaluation.analysis.grouping import P_COLUMN, correct_p_values
 from epicrisis.evaluation.analysis.statistics import Difference, estimate_mean, paired_difference
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.datasets.patient_records.lengths import BINS, K
-from epicrisis.evaluation.grading.case_outcomes import ENDINGS
-from epicrisis.evaluation.grading.run_measures import MeasuredCase
+from epicrisis.evaluation.grading.measurements import MeasuredCase
+from epicrisis.evaluation.grading.scored_answers import ENDINGS
 
 MeasuredCases: TypeAlias = Sequence[MeasuredCase]
 
