@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from epicrisis.evaluation.experiments import record_arms
 from epicrisis.evaluation.experiments.ehr_study import study_tables
-from epicrisis.evaluation.grading.run_measures import MeasuredCase
+from epicrisis.evaluation.grading.measurements import MeasuredCase
 
 
 def test_retrieval_is_held_against_full_context_and_not_against_settings_that_were_told_where_to_look() -> None:

@@ -12,8 +12,8 @@ from epicrisis.evaluation.analysis.population_tables import make_population_tabl
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Runs
 from epicrisis.evaluation.grading import measure_tables
-from epicrisis.evaluation.grading.judge_independence import judge_remarks as judge_remarks
-from epicrisis.evaluation.grading.run_measures import MeasuredCase, read_measured_cases
+from epicrisis.evaluation.grading.calibration_tables import judge_remarks as judge_remarks
+from epicrisis.evaluation.grading.measurements import MeasuredCase, read_measured_cases
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
 
