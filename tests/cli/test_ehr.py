@@ -17,7 +17,7 @@ from epicrisis.cli.app import app
 from epicrisis.evaluation.datasets.patient_records.lengths import find_length_bin
 from epicrisis.evaluation.datasets.patient_records.recordset import RecordSet, load_records
 from epicrisis.evaluation.experiments import record_arms
-from epicrisis.evaluation.experiments.record_studies import WHOLE
+from epicrisis.evaluation.experiments.ehr_study import NAME
 from epicrisis.evaluation.grading.measurements import MeasuredCase, read_measured_cases
 from epicrisis.retrieval.record_context import chronological
 from epicrisis.testing.reader import PositionCurve, find_key_passages, position_biased_reader, u_curve
@@ -69,7 +69,7 @@ def records(place: Path) -> RecordSet:
     return load_records(place)
 
 
-def ask(place: Path, model: str, output: Path, name: str = WHOLE, *more: object) -> Result:
+def ask(place: Path, model: str, output: Path, name: str = NAME, *more: object) -> Result:
     library = place.parent / "library"
     settings = ("--setting", "models.writer.context_tokens=100000", "--library", library, "--yes", "--json")
     return run("experiment", name, "--data", place, "--model", model, "-o", output, *settings, *more)
@@ -183,8 +183,8 @@ def test_a_record_over_the_window_is_counted_and_not_asked_again(
     folder = tmp_path / "narrow"
     more = ("--setting", "models.writer.context_tokens=3000", "--arm", record_arms.ALL, "--arm", "rag-5", "-n", "16")
     with reader(records, u_curve()) as model:
-        first = ask(place, model, folder, record_arms.CONTEXT, *more)
-        again = ask(place, model, folder, record_arms.CONTEXT, *more)
+        first = ask(place, model, folder, "ehr-context", *more)
+        again = ask(place, model, folder, "ehr-context", *more)
     assert (first.exit_code, again.exit_code) == (0, 0), first.stderr
     cases = read_measured_cases(folder)
     shortest = min(int(case.condition["tokens"]) for case in cases)
@@ -209,7 +209,7 @@ def test_what_cannot_be_asked_is_said_in_one_line(
     place: Path, records: RecordSet, tmp_path: Path, model_home: Path, more: tuple[str, ...], said: str
 ) -> None:
     with reader(records, u_curve()) as model:
-        ended = ask(place, model, tmp_path / "none", record_arms.RETRIEVAL, *more)
+        ended = ask(place, model, tmp_path / "none", "ehr-retrieval", *more)
     assert ended.exit_code == 2
     assert said in ended.stderr
     assert ended.stderr.strip().count("\n") == 0
