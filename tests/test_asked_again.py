@@ -25,7 +25,7 @@ from epicrisis.pipeline import Pipeline
 from epicrisis.plan.planning import plan_questions
 from epicrisis.prompts import unfence
 from epicrisis.protocols import ChatRequest
-from epicrisis.retrieval.ordering import in_order
+from epicrisis.retrieval.ordering import rank_in_order
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.serialization import to_json
 from epicrisis.settings import ROLES, Settings
@@ -177,7 +177,7 @@ def test_a_failed_second_asking_is_a_failure(ward: LibrarySearch) -> None:
 def test_a_treatment_with_narrowed_and_whole_notes_is_asked_again(ward: LibrarySearch) -> None:
     whole, _ = asked(ward, lambda _: NOT_FOUND, timeline=False)
     passages = next(event.ranking for event in whole.trace if isinstance(event, Retrieved)).passages
-    rankings = [in_order(some, "placed", {}) for some in (passages[1:2], passages)]
+    rankings = [rank_in_order(some, "placed", {}) for some in (passages[1:2], passages)]
     treatment = RunOverrides(ranking=rankings[0], whole=rankings[1], about=())
     answer, model = asked(ward, lambda _: NOT_FOUND, treatment)
     assert [event.ranking for event in answer.trace if isinstance(event, Retrieved)] == rankings

@@ -31,8 +31,8 @@ from epicrisis.models.reward import load_reward_model
 from epicrisis.patient_data_policy import protect_patient_data, reply_cache_path
 from epicrisis.privacy import local_path
 from epicrisis.protocols import ChatModel, Encoder, Reranker, RewardModel
-from epicrisis.retrieval.examples import chosen
-from epicrisis.retrieval.retriever import Retriever, Searched
+from epicrisis.retrieval.examples import choose_examples
+from epicrisis.retrieval.retriever import Retriever, SearchableStore
 from epicrisis.settings import ExampleSettings, ModelsByRole, ModelSettings, RerankSettings, ScopeSettings, Settings
 from epicrisis.types import Examples, Passage, Question, Scope
 
@@ -99,7 +99,7 @@ class ExampleSearch:
         depth = max(_MIN_EXAMPLE_DEPTH, k * self.settings.rerank_times)
         while True:
             passages, notes = self._search(question, depth)
-            examples = chosen(passages, question, k, self.settings.leak_similarity)
+            examples = choose_examples(passages, question, k, self.settings.leak_similarity)
             n = len(examples.examples)
             if n == k or len(passages) < depth:
                 fewer = [f"{n} of the {k} wanted: the library has no more"] if n < k else []
@@ -149,8 +149,8 @@ def open_library_search(settings: Settings, library: Path | str, search: bool = 
         first,
         encoder,
         settings.rrf_k,
-        also=[Searched(store, other) for store, other in others],
-        beside=[Searched(store, other, store.path.name) for store, other in literature],
+        also=[SearchableStore(store, other) for store, other in others],
+        beside=[SearchableStore(store, other, store.path.name) for store, other in literature],
         remedy=settings.long_questions,
         sentences=find_sentences,
         reranker=reranker,

@@ -9,11 +9,12 @@ from epicrisis.answering.document_answers import build_documents_request
 from epicrisis.answering.strategy_context import Context, fits
 from epicrisis.prompts import format_passage
 from epicrisis.protocols import Message
-from epicrisis.retrieval.event_mentions import stating, telling
-from epicrisis.retrieval.record_context import in_time, within_budget
+from epicrisis.retrieval.event_mentions import find_event_mentions, find_notes_with_date
+from epicrisis.retrieval.hospital_stays import NoteTime
+from epicrisis.retrieval.record_context import fit_budget, order_by_time
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.retrieval.time_expressions import read
-from epicrisis.retrieval.timeline import NoteTime, resolve
+from epicrisis.retrieval.time_expressions import find_time_expressions
+from epicrisis.retrieval.timeline import resolve
 from epicrisis.settings import Settings
 from epicrisis.types import Passage, Question, Ranking, Scope
 
@@ -67,30 +68,30 @@ def resolve_time_restriction(text: str, read_record: Callable[[], Sequence[Passa
 
     `read_record` is not called if the question has no time expression.
     """
-    if not read(text):
+    if not find_time_expressions(text):
         return NO_RESTRICTION
     record = read_record()
     resolution = resolve(
         text,
-        NoteTime.of(record),
-        lambda event: telling(event, record),
-        lambda time, years: stating(time, record, years),
+        NoteTime.from_passages(record),
+        lambda event: find_event_mentions(event, record),
+        lambda time, years: find_notes_with_date(time, record, years),
     )
     dates = {note.document_id: note.date for note in record}
     hidden = frozenset() if resolution.documents is None else frozenset(dates.keys() - resolution.documents)
     undated = sum(dates[document] is None for document in hidden)
-    return TimeRestriction(hidden, len(dates), undated, resolution.told, resolution.unresolved)
+    return TimeRestriction(hidden, len(dates), undated, resolution.explanations, resolution.unresolved)
 
 
 def find_evidence(settings: Settings, retriever: Retriever, text: str, scope: Scope) -> Ranking:
     """Return the best `k` documents, passages or whole notes, best first. Literature alone has no notes."""
-    search = retriever.notes if settings.unit == "note" and scope.patient is not None else retriever.found
+    search = retriever.notes if settings.unit == "note" and scope.patient is not None else retriever.search
     return search(text, settings.k, settings.by, scope, settings.count_unit(scope.patient))
 
 
 def order_evidence(settings: Settings, patient: str | None, ranking: Ranking) -> Ranking:
     """Return the ranking in reading order: chronological, or unchanged."""
-    return in_time(ranking) if is_chronological(settings, patient) else ranking
+    return order_by_time(ranking) if is_chronological(settings, patient) else ranking
 
 
 def is_chronological(settings: Settings, patient: str | None) -> bool:
@@ -111,7 +112,7 @@ async def fit_notes(question: Question, context: Context, ranking: Ranking, toke
         counts: dict[str, int] = {}
         for passage in ranking.passages:
             counts[passage.id] = await model.count_tokens((Message("user", format_passage(passage)),))
-        notes, _ = within_budget(ranking.passages, tokens, lambda passage: counts[passage.id])
+        notes, _ = fit_budget(ranking.passages, tokens, lambda passage: counts[passage.id])
         budget = f"the budget of {tokens:,} tokens"
     n = max(1, len(notes))
     left_out = [passage.document_id for passage in ranking.passages[n:]]

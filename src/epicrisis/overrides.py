@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from epicrisis.answering.strategy_context import Context, RefiningOptions
 from epicrisis.answering.voting import VotingOptions
-from epicrisis.retrieval.record_context import IN_TIME
+from epicrisis.retrieval.record_context import TIME_ORDER_STATEMENT
 from epicrisis.types import CountUnit, Examples, ExtractionTarget, Preflight, Question, Ranking, Scope, StrategyName
 
 T = TypeVar("T")
@@ -71,7 +71,7 @@ def _about(context: Context, overrides: RunOverrides) -> tuple[str, ...]:
     """Return the lines before the documents, without the one about chronological order if that is not known."""
     if overrides.ranking is None or overrides.ranking.parameters.get("order") == "time":
         return context.about
-    return tuple(line for line in context.about if line != IN_TIME)
+    return tuple(line for line in context.about if line != TIME_ORDER_STATEMENT)
 
 
 def _preflight(context: Context, preflight: bool | Preflight) -> Callable[[Question], Awaitable[Preflight]] | None:

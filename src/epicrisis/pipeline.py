@@ -63,8 +63,8 @@ from epicrisis.patient_data_policy import list_remote_hosts, protect_patient_dat
 from epicrisis.privacy import silence_dependency_logs, strip_secrets
 from epicrisis.prompts import hash_prompts
 from epicrisis.protocols import ChatModel, RewardModel
-from epicrisis.retrieval.preflight import named_rules
-from epicrisis.retrieval.record_context import IN_TIME
+from epicrisis.retrieval.preflight import describe_rules
+from epicrisis.retrieval.record_context import TIME_ORDER_STATEMENT
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.serialization import to_json
 from epicrisis.settings import ModelSettings, Settings
@@ -259,7 +259,7 @@ class Pipeline:
         """Return everything that influences the answers: settings, models, the library's id and size, and versions."""
         settings = self._settings.model_dump(include=_ANSWER_SETTINGS, exclude={"examples": {"library", "encoder"}})
         if self._settings.preflight.uses_named_rule:
-            settings["preflight"]["rules"] = to_json(named_rules())
+            settings["preflight"]["rules"] = to_json(describe_rules())
         recipe: dict[str, Any] = {
             "epicrisis": version("epicrisis"),
             "prompts": hash_prompts(PROMPTS),
@@ -398,7 +398,7 @@ class Pipeline:
             refining=RefiningOptions(refine.drafts, refine.rounds, refine.keep or ("best" if rewarder else "last")),
             reward=rewarder,
             extract=settings.extract,
-            about=(*([IN_TIME] if chronological else []), *restriction.messages),
+            about=(*([TIME_ORDER_STATEMENT] if chronological else []), *restriction.messages),
         )
         return context
 

@@ -101,7 +101,7 @@ def test_our_own_run_is_scored_again(runs: tuple[Path, Path], run: Run) -> None:
     result = run("evaluate", "score", *runs)
     assert result.exit_code == 0, result.stderr
     assert "60.00 % [" in result.stdout
-    assert "not the reply's words" in result.stdout
+    assert "record the letter that was read" in result.stdout
     refused = run("evaluate", "score", runs[0], "--dataset", "mirage/bioasq")
     assert (refused.exit_code, "leave --dataset out" in refused.stderr) == (2, True)
 

@@ -19,7 +19,7 @@ from epicrisis.evaluation.datasets.patient_records.recordset import RecordSet, l
 from epicrisis.evaluation.experiments import record_arms
 from epicrisis.evaluation.experiments.ehr_study import NAME
 from epicrisis.evaluation.grading.measurements import MeasuredCase, read_measured_cases
-from epicrisis.retrieval.record_context import chronological
+from epicrisis.retrieval.record_context import sort_by_time
 from epicrisis.testing.reader import PositionCurve, find_key_passages, position_biased_reader, u_curve
 from epicrisis.types import Document, Passage
 from tests.support.served_models import served
@@ -146,7 +146,7 @@ def test_full_context_is_as_right_as_the_curve_says(
             for note in notes.values()
             if note.patient == question.patient
         ]
-        order = [passage.document_id for passage in chronological(own)]
+        order = [passage.document_id for passage in sort_by_time(own)]
         places = {order.index(each.document_id) for each in question.evidence}
         missed = math.prod(1 - curve(place, len(order)) for place in places)
         expected, variance = expected + 1 - missed, variance + missed * (1 - missed)

@@ -118,7 +118,7 @@ def test_files_that_are_parsed_as_a_whole_have_a_limit_of_values(
     with pytest.raises(InputError, match=r"entries.json: holds more than 1,000 values; split it"):
         pubmedqa.load_entries(entries)
     with pytest.raises(InputError, match="not a JSON list of PMIDs"):
-        medcpt._ids(ids)
+        medcpt._read_ids(ids)
 
 
 def test_a_text_file_that_is_too_large_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

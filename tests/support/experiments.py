@@ -18,7 +18,7 @@ from epicrisis.evaluation.runs.run_folder import RECORDS, Run, RunPlan
 from epicrisis.evaluation.runs.runner import answer_cases
 from epicrisis.pipeline import Pipeline
 from epicrisis.protocols import ChatModel
-from epicrisis.retrieval.ordering import in_order
+from epicrisis.retrieval.ordering import rank_in_order
 from epicrisis.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.reader import KeyPassage, PositionCurve, position_biased_reader
@@ -65,7 +65,7 @@ def found_for(question: Question) -> list[Passage]:
 
 
 def retrieve(question: Question, k: int) -> Ranking:
-    return in_order(found_for(question)[:k], "dense", {"k": k})
+    return rank_in_order(found_for(question)[:k], "dense", {"k": k})
 
 
 def evidence(**changes: Any) -> PassageSource:

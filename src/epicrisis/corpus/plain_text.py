@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from epicrisis.corpus.reader_base import Skipped, os_error_reason, printable_path
+from epicrisis.corpus.reader_base import Skipped, os_error_reason, skip
 from epicrisis.types import Document
 
 MAX_FILE_BYTES = 64 * 1024 * 1024
@@ -24,19 +24,19 @@ def read_document(path: Path, name: str) -> Iterator[Document | Skipped]:
         size = path.stat().st_size
         if size > MAX_FILE_BYTES:
             reason = f"{size / 2**20:,.0f} MB, and the limit is {MAX_FILE_BYTES // 2**20}; split it"
-            yield Skipped(printable_path(path), "", reason)
+            yield skip(path, "", reason)
             return
         text = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except OSError as error:
-        yield Skipped(printable_path(path), "", f"{os_error_reason(error)}; check the file and its permissions")
+        yield skip(path, "", f"{os_error_reason(error)}; check the file and its permissions")
         return
     except UnicodeDecodeError as error:
-        yield Skipped(printable_path(path), "", f"not UTF-8 at byte {error.start + 1}; save the file as UTF-8")
+        yield skip(path, "", f"not UTF-8 at byte {error.start + 1}; save the file as UTF-8")
         return
     if "\0" in text:
-        yield Skipped(printable_path(path), "", "holds a NUL character: not a text file")
+        yield skip(path, "", "holds a NUL character: not a text file")
     elif not text.strip():
-        yield Skipped(printable_path(path), "", "holds no text")
+        yield skip(path, "", "holds no text")
     else:
         heading = _find_heading(text) if path.suffix.lower() in MARKDOWN_SUFFIXES else ""
         yield Document(id=f"file:{name}", text=text, title=heading or path.stem, source=name)

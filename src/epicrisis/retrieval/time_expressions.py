@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Literal, TypeAlias
 
-from epicrisis.retrieval.date_marks import Dates, with_marks
-from epicrisis.retrieval.unresolved_time_words import BLANK, GAP, leftover
+from epicrisis.retrieval.date_marks import MarkedDates, mark_dates
+from epicrisis.retrieval.unresolved_time_words import BLANK, GAP, find_unresolved_word
 
 TimeExpressionKind: TypeAlias = Literal[
     "stay",
@@ -42,7 +42,7 @@ Relation: TypeAlias = Literal["", "before", "until", "after", "since", "between"
 
 
 @dataclass(frozen=True, slots=True)
-class Expression:
+class TimeExpression:
     """One expression of time, `text` as the question has it."""
 
     kind: TimeExpressionKind
@@ -56,7 +56,7 @@ class Expression:
     readings: tuple[str, ...] = ()
     """The partial ISO dates that its date can be."""
     relation: Relation = ""
-    anchors: tuple[Expression, ...] = field(default=())
+    anchors: tuple[TimeExpression, ...] = field(default=())
     """What a range lies before, after or between: stays, discharges, days or events."""
     attached: bool = False
     """Whether nothing but prepositions stands between it and the expression before, which it narrows then: `the last
@@ -202,16 +202,16 @@ class _Span:
 
     start: int
     end: int
-    expression: Expression
+    expression: TimeExpression
 
 
-def read(question: str) -> tuple[Expression, ...]:
+def find_time_expressions(question: str) -> tuple[TimeExpression, ...]:
     """Return the expressions of time in a question, in the order of its words; no words belong to two of them.
 
     The last one has the kind `leftover` where other words of the question may speak of a time as well, and some
     expression would leave notes out.
     """
-    text, dates = with_marks(" ".join(question.split()))
+    text, dates = mark_dates(" ".join(question.split()))
     spans = list[_Span]()
     marked = text
     for pattern, make in _RULES:
@@ -226,13 +226,13 @@ def read(question: str) -> tuple[Expression, ...]:
     if any(expression.kind in NARROWING for expression in expressions):
         word = _leftover(text, spans)
         if word is not None:
-            expressions.append(Expression("leftover", _said(word, dates)))
+            expressions.append(TimeExpression("leftover", _said(word, dates)))
     return tuple(expressions)
 
 
-def _attached(text: str, spans: Sequence[_Span]) -> list[Expression]:
+def _attached(text: str, spans: Sequence[_Span]) -> list[TimeExpression]:
     """Return the expressions of these spans, `attached` where they narrow the one before."""
-    expressions, linked = list[Expression](), False
+    expressions, linked = list[TimeExpression](), False
     for number, span in enumerate(spans):
         expression = span.expression
         last = spans[number - 1].expression if number else None
@@ -262,14 +262,14 @@ def _leftover(text: str, spans: Sequence[_Span]) -> str | None:
         if _JOINS.fullmatch(between) and (compared or not _SPANS.search(between)):
             text = text[: span.end] + GAP * len(between) + text[after.start :]
     text = _PREPOSITION.sub(lambda match: GAP * len(match[0]), text)
-    word = leftover(text)
+    word = find_unresolved_word(text)
     kinds = {span.expression.kind for span in narrowing}
     if word is None and not kinds <= _OF_STAYS and (discharge := _DISCHARGED.search(text)):
         word = discharge[0]
     return word
 
 
-def rounds(expressions: Sequence[Expression]) -> list[list[Expression]]:
+def group_by_family(expressions: Sequence[TimeExpression]) -> list[list[TimeExpression]]:
     """Expressions whose notes are taken together, in the order in which they narrow what is left."""
     stays, days, notes = (
         [each for each in expressions if each.kind in kinds]
@@ -283,10 +283,10 @@ def rounds(expressions: Sequence[Expression]) -> list[list[Expression]]:
     return [stays, days, *ranges, notes]
 
 
-def of_everything(expressions: Sequence[Expression]) -> Expression | None:
+def find_unrestricted(expressions: Sequence[TimeExpression]) -> TimeExpression | None:
     """What asks for an order, a span or every stay; or for a comparison or a readmission of which one side alone is
     said, so that the other may stand in any note."""
-    said = [round_ for round_ in rounds(expressions) if round_]
+    said = [round_ for round_ in group_by_family(expressions) if round_]
     settled = {
         "all": False,
         "compared": all(_sides(round_) > 1 for round_ in said),
@@ -295,7 +295,7 @@ def of_everything(expressions: Sequence[Expression]) -> Expression | None:
     return next((each for each in expressions if not settled.get(each.kind, True)), None)
 
 
-def _sides(expressions: Sequence[Expression]) -> int:
+def _sides(expressions: Sequence[TimeExpression]) -> int:
     """How many stays, days or notes these are; a span from one to another has both."""
     places = {(each.kind, each.which, each.noun, each.readings): each.count for each in expressions}
     return sum(places.values()) + sum(each.relation == "between" for each in expressions)
@@ -326,15 +326,15 @@ _PREPOSITION = re.compile(
 
 # -- the rules, in the order in which they take their words ---------------------------------------------------------
 
-_Maker: TypeAlias = Callable[[re.Match[str], Dates], Expression | None]
+_Maker: TypeAlias = Callable[[re.Match[str], MarkedDates], TimeExpression | None]
 
 
-def _said(text: str, dates: Dates) -> str:
+def _said(text: str, dates: MarkedDates) -> str:
     """The words of a match with its dates as they were written."""
     return re.sub(r"⟨(\d+)⟩", lambda mark: dates[int(mark[1])][0], text).strip()
 
 
-def _readings(text: str, dates: Dates) -> tuple[str, ...]:
+def _readings(text: str, dates: MarkedDates) -> tuple[str, ...]:
     mark = re.search(r"⟨(\d+)⟩", text)
     return dates[int(mark[1])][1] if mark else ()
 
@@ -344,92 +344,94 @@ def _place(word: str) -> int:
 
 
 def _plain(kind: TimeExpressionKind, which: int = 0, noun: str = "") -> _Maker:
-    return lambda match, dates: Expression(kind, _said(match[0], dates), which, noun=noun)
+    return lambda match, dates: TimeExpression(kind, _said(match[0], dates), which, noun=noun)
 
 
 def _numbered(kind: TimeExpressionKind) -> _Maker:
-    return lambda match, dates: Expression(kind, _said(match[0], dates), int(match["number"]))
+    return lambda match, dates: TimeExpression(kind, _said(match[0], dates), int(match["number"]))
 
 
-def _ordinal_stay(match: re.Match[str], dates: Dates) -> Expression | None:
+def _ordinal_stay(match: re.Match[str], dates: MarkedDates) -> TimeExpression | None:
     word = re.search(_ORD, match[0])
-    return Expression("stay", _said(match[0], dates), _place(word[0])) if word else None
+    return TimeExpression("stay", _said(match[0], dates), _place(word[0])) if word else None
 
 
-def _several_stays(match: re.Match[str], dates: Dates) -> Expression | None:
+def _several_stays(match: re.Match[str], dates: MarkedDates) -> TimeExpression | None:
     number = match["count"]
     count = _NUMBERS.index(number) + 1 if number in _NUMBERS else int(number)
-    return Expression("stay", _said(match[0], dates), _place(match["ord"]), count)
+    return TimeExpression("stay", _said(match[0], dates), _place(match["ord"]), count)
 
 
-def _dated_stay(match: re.Match[str], dates: Dates) -> Expression | None:
+def _dated_stay(match: re.Match[str], dates: MarkedDates) -> TimeExpression | None:
     edge = "end" if "discharge" in match[0] else "begin" if re.search("start|beg|admitted", match[0]) else "start"
-    return Expression("stay-on", _said(match[0], dates), noun=edge, readings=_readings(match[0], dates))
+    return TimeExpression("stay-on", _said(match[0], dates), noun=edge, readings=_readings(match[0], dates))
 
 
 _IS_A_NOTE = re.compile(r"summar|note|report|letter|h&p|history and physical")
 
 
-def _note(match: re.Match[str], dates: Dates) -> Expression | None:
+def _note(match: re.Match[str], dates: MarkedDates) -> TimeExpression | None:
     word, noun = match["ord"], _kind_of_note(match)
     if not _IS_A_NOTE.search(match["note"]):
         # What an examination showed stands in other notes, too.
-        return Expression("item", _said(match[0], dates), noun="any note may tell of it")
+        return TimeExpression("item", _said(match[0], dates), noun="any note may tell of it")
     # A final report is one that was signed off, whichever it is; a final summary is the last.
     which = 0 if word == "final" and noun != "discharge summary" else _place(word)
-    return Expression("note", _said(match[0], dates), which, noun=noun)
+    return TimeExpression("note", _said(match[0], dates), which, noun=noun)
 
 
 def _kind_of_note(match: re.Match[str]) -> str:
     return next(noun for noun, (asked, _) in NOTE_KINDS.items() if re.fullmatch(asked, match["note"]))
 
 
-def _dated_note(match: re.Match[str], dates: Dates) -> Expression | None:
-    return Expression("note-on", _said(match[0], dates), noun=_kind_of_note(match), readings=_readings(match[0], dates))
+def _dated_note(match: re.Match[str], dates: MarkedDates) -> TimeExpression | None:
+    return TimeExpression(
+        "note-on", _said(match[0], dates), noun=_kind_of_note(match), readings=_readings(match[0], dates)
+    )
 
 
-def _named_note(match: re.Match[str], dates: Dates) -> Expression | None:
+def _named_note(match: re.Match[str], dates: MarkedDates) -> TimeExpression | None:
     if not _IS_A_NOTE.search(match["note"]):
         return None
-    return Expression("named-note", _said(match[0], dates), noun=_kind_of_note(match))
+    return TimeExpression("named-note", _said(match[0], dates), noun=_kind_of_note(match))
 
 
-def _discharge(match: re.Match[str], dates: Dates) -> Expression | None:
-    return Expression("at-discharge", _said(match[0], dates), _place(match["ord"]))
+def _discharge(match: re.Match[str], dates: MarkedDates) -> TimeExpression | None:
+    return TimeExpression("at-discharge", _said(match[0], dates), _place(match["ord"]))
 
 
 def _range(relation: Relation) -> _Maker:
-    def made(match: re.Match[str], dates: Dates) -> Expression | None:
+    def made(match: re.Match[str], dates: MarkedDates) -> TimeExpression | None:
         anchors = tuple(_anchor(match[name], dates) for name in ("a", "b") if name in match.re.groupindex)
-        return Expression("range", _said(match[0], dates), relation=relation, anchors=anchors)
+        return TimeExpression("range", _said(match[0], dates), relation=relation, anchors=anchors)
 
     return made
 
 
-def _from_stay_to_stay(match: re.Match[str], dates: Dates) -> Expression | None:
+def _from_stay_to_stay(match: re.Match[str], dates: MarkedDates) -> TimeExpression | None:
     """From the first to the third admission: those between them as well."""
     anchors = _anchor(f"{match['a']} admission", dates), _anchor(match["b"], dates)
-    return Expression("range", _said(match[0], dates), relation="between", anchors=anchors)
+    return TimeExpression("range", _said(match[0], dates), relation="between", anchors=anchors)
 
 
-def _anchor(text: str, dates: Dates) -> Expression:
+def _anchor(text: str, dates: MarkedDates) -> TimeExpression:
     if re.fullmatch(rf"{_DISCHARGE}|{_WHOSE}{_ORD}", text):
         place = re.search(_ORD, text)
         which = _place(place[0]) if place else 0
-        return Expression("discharge", _said(text, dates), which, noun="end", readings=_readings(text, dates))
+        return TimeExpression("discharge", _said(text, dates), which, noun="end", readings=_readings(text, dates))
     if re.fullmatch(_STAY_ORD, text):
-        return Expression("stay", _said(text, dates), _place(re.findall(_ORD, text)[0]))
+        return TimeExpression("stay", _said(text, dates), _place(re.findall(_ORD, text)[0]))
     if re.fullmatch(_STAY_DATE, text):
-        return Expression("stay-on", _said(text, dates), noun="start", readings=_readings(text, dates))
+        return TimeExpression("stay-on", _said(text, dates), noun="start", readings=_readings(text, dates))
     if re.fullmatch(rf"{_PART}{_DATE}", text):
-        return Expression("day", _said(text, dates), readings=_readings(text, dates))
+        return TimeExpression("day", _said(text, dates), readings=_readings(text, dates))
     words = re.fullmatch(rf"{_WHOSE}(?:(?P<ord>{_ORD}) )?(?P<event>.*)", text)
     event, order = (words["event"], words["ord"]) if words else (text, None)
-    return Expression("event", _said(text, dates), _place(order) if order else 0, noun=event)
+    return TimeExpression("event", _said(text, dates), _place(order) if order else 0, noun=event)
 
 
-def _day(match: re.Match[str], dates: Dates) -> Expression | None:
-    return Expression("day", _said(match[0], dates), readings=_readings(match[0], dates))
+def _day(match: re.Match[str], dates: MarkedDates) -> TimeExpression | None:
+    return TimeExpression("day", _said(match[0], dates), readings=_readings(match[0], dates))
 
 
 _FINAL = r"final (?:(?:hospital|discharge|principal|primary|clinical|main) )?(?:diagnos[ie]s|disposition|condition)"

@@ -148,7 +148,7 @@ _BECAME = re.compile(
 _EDGE = re.compile(r"[¶§](?:[-–—/&+]|'\d)|(?:[/&+–—]|\w-)[¶§]|[¶§](?:, ?(?:and |or |& ?)?| and | or | ?& ?)\d\d\b")
 
 
-def leftover(text: str) -> str | None:
+def find_unresolved_word(text: str) -> str | None:
     """Return the first word of this text that may point at a time, or None.
 
     `text` is in small letters, with `BLANK` and `GAP` in place of what was understood.

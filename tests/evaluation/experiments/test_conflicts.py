@@ -35,7 +35,7 @@ from epicrisis.evaluation.runs.record import RunRecord, read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.overrides import RunOverrides
 from epicrisis.protocols import ChatRequest
-from epicrisis.retrieval.ordering import in_order
+from epicrisis.retrieval.ordering import rank_in_order
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.reader import u_curve
 from epicrisis.types import AnswerState, Passage, Question, Ranking
@@ -72,7 +72,7 @@ def abstracts() -> Ranking:
         Passage(f"pubmed:{pmid}#0", f"pubmed:{pmid}", 0, 0, len(text), text, date=date)
         for pmid, (date, text) in texts.items()
     ]
-    return in_order(made, "dense", {"k": 8})
+    return rank_in_order(made, "dense", {"k": 8})
 
 
 def reading(request: ChatRequest) -> str:

@@ -40,7 +40,7 @@ from epicrisis.evaluation.runs.record import RunRecord, read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.models.chat.prices import compute_cost
 from epicrisis.overrides import RunOverrides
-from epicrisis.retrieval.ordering import in_order
+from epicrisis.retrieval.ordering import rank_in_order
 from epicrisis.settings import Price, Settings
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.types import Question, StrategyName
@@ -114,7 +114,7 @@ def test_the_implied_instruction_is_the_instruction(shape: PromptShape) -> None:
 # -- measured ---------------------------------------------------------------------------------------------------------
 
 ASKED = questions(3)
-FOUND = in_order(passages(8), "dense", {"k": 8})
+FOUND = rank_in_order(passages(8), "dense", {"k": 8})
 REPLIES: dict[str, Any] = {
     "map": finding(1, "It helps somewhat."),
     "reduce": said(sources=[], answer="It helps.", choice="A"),

@@ -10,8 +10,9 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.experiments import record_arms
 from epicrisis.evaluation.experiments.record_arms import Chart, RecordSearch, RecordStudy, build_record_cases
 from epicrisis.evaluation.runs.case import Case
-from epicrisis.retrieval.record_context import IN_TIME
-from epicrisis.retrieval.timeline import NoteTime, Resolution, resolve
+from epicrisis.retrieval.hospital_stays import NoteTime
+from epicrisis.retrieval.record_context import TIME_ORDER_STATEMENT
+from epicrisis.retrieval.timeline import Resolution, resolve
 from epicrisis.types import Hit, Passage, Question, Ranking
 
 QUESTION = Question(
@@ -77,7 +78,7 @@ class Finder:
 
 
 def resolved(chart: Chart) -> Resolution:
-    return resolve(chart.question.text, NoteTime.of(chart.notes))
+    return resolve(chart.question.text, NoteTime.from_passages(chart.notes))
 
 
 def asking(finder: Finder, note_tokens: int | None = None, repeats: int = 1, seed: int = 0) -> RecordStudy:
@@ -129,7 +130,7 @@ def test_chunks_are_put_by_time_whatever_their_rank() -> None:
     assert finder.asked == [(5, "hybrid", frozenset())]
     ranked = one("rag-5+rank")
     assert documents(ranked) == ["n3", "n2", "n1", "n0", "n3"]
-    assert (one("rag-5").treatment.about, ranked.treatment.about) == ((IN_TIME,), ())
+    assert (one("rag-5").treatment.about, ranked.treatment.about) == ((TIME_ORDER_STATEMENT,), ())
 
 
 def test_parent_notes_are_whole_and_as_many_as_wanted() -> None:

@@ -29,8 +29,8 @@ from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.library import Library
 from epicrisis.prompts import unfence
-from epicrisis.retrieval.ordering import in_order
-from epicrisis.retrieval.ranking_signals import Scored
+from epicrisis.retrieval.ordering import rank_in_order
+from epicrisis.retrieval.ranking_signals import ScoredIds
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings import PreflightSettings, Settings
 from epicrisis.testing.encoders import HashingEncoder
@@ -51,7 +51,7 @@ def sets() -> dict[str, list[Question]]:
     return {"large": asked[: SIZES["large"]], "small": asked[SIZES["large"] :]}
 
 
-def words(question: Question, ids: Sequence[str]) -> Scored:
+def words(question: Question, ids: Sequence[str]) -> ScoredIds:
     """The same order where the key passage is among the first three, else the other way round: they agree there."""
     ordered = ids if key_of(question).id in ids[:3] else ids[::-1]
     return [(id_, -float(rank)) for rank, id_ in enumerate(ordered)]
@@ -61,7 +61,7 @@ def fused(question: Question, k: int) -> Ranking:
     """The key passage in the middle."""
     others = [each for each in found_for(question) if each.id != key_of(question).id][: k - 1]
     parameters = {"k": k, "encoder": "minilm:1", "fused": 2}
-    return in_order([*others[: k // 2], key_of(question), *others[k // 2 :]], "hybrid", parameters)
+    return rank_in_order([*others[: k // 2], key_of(question), *others[k // 2 :]], "hybrid", parameters)
 
 
 def study(protocol: str = "corrected", repeats: int = 1, **changes: Any) -> Study:

@@ -12,7 +12,7 @@ from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.experiments.token_costs import case_costs
 from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
-from epicrisis.retrieval.ordering import in_order
+from epicrisis.retrieval.ordering import rank_in_order
 from epicrisis.testing.reader import KeyPassage, PositionCurve, position_biased_reader, u_curve
 from epicrisis.types import Passage, Question, Ranking
 from tests.support import experiments
@@ -33,7 +33,7 @@ def asked(curve: PositionCurve, folder: Path) -> tuple[Table, ...]:
         others: list[Passage] = [
             experiments.passage(f"doc:{question.id}:{j}", f"Study {j} saw {j} towns.") for j in range(30)
         ]
-        return in_order([keys[question.id], *others][:k], "dense", {"k": k})
+        return rank_in_order([keys[question.id], *others][:k], "dense", {"k": k})
 
     evidence = probe.use_key_passages(experiments.evidence(retrieve=retrieve, gold_passages=lambda _: {}), keys)
     study = Study(evidence, PROTOCOLS["corrected"])

@@ -14,7 +14,7 @@ from itertools import chain
 
 from epicrisis.errors import InputError
 from epicrisis.partitioning import PASSAGES_PER_DOCUMENT, group_passages
-from epicrisis.retrieval.ordering import in_order
+from epicrisis.retrieval.ordering import rank_in_order
 from epicrisis.types import CountUnit, Passage, Ranking
 
 PLACES = (0, 25, 50, 75, 100)
@@ -83,7 +83,7 @@ def place_keys(
             )
     where = {"k": k, "count": count, "place": place, "rank": rank}
     parameters = {**where, "keys": [key.id for key in keys], "distractors": distractors}
-    return in_order(ordered, "placed", parameters)
+    return rank_in_order(ordered, "placed", parameters)
 
 
 def shuffle_pool(pool: Sequence[Passage], seed: int, question: str, count: CountUnit = "documents") -> list[Passage]:

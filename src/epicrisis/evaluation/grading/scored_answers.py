@@ -19,7 +19,7 @@ from epicrisis.evaluation.runs.record import RunRecord, read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.protocols import PassageStore
 from epicrisis.question_options import is_unanswerable
-from epicrisis.retrieval.record_context import whole_notes
+from epicrisis.retrieval.record_context import restore_notes
 from epicrisis.types import EvidenceSpan, Passage, QuestionForm, Scope
 
 Ending: TypeAlias = Literal["answered", "abstained", "empty", "refused", "unparsed", "over-window", "failed"]
@@ -209,7 +209,7 @@ class NoteTexts:
             return stored
         if patient != self._patient:
             # The prompt may have held a whole note, which no library stores as one passage.
-            notes = whole_notes(self._store.fetch_record(Scope(patient=patient)))
+            notes = restore_notes(self._store.fetch_record(Scope(patient=patient)))
             self._patient, self._notes = patient, {note.document_id: note for note in notes}
         note = self._notes.get(passage.document_id)
         if note is None or not note.start <= passage.start <= passage.end <= note.end:

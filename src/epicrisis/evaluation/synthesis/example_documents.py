@@ -28,7 +28,7 @@ from epicrisis.corpus.reader_base import Skipped, check_file, printable_path
 from epicrisis.evaluation.runs.jsonl_store import read_lines
 from epicrisis.library.library import Library
 from epicrisis.library.passage_table import PassageTable
-from epicrisis.retrieval.examples import example_of
+from epicrisis.retrieval.examples import read_example
 from epicrisis.types import Document, Example, Passage
 
 READY_MADE = "ready-made"
@@ -124,7 +124,7 @@ def library_examples(library: Library) -> Iterator[tuple[Passage, Example]]:
     Raises InputError where the library holds anything else.
     """
     for batch in PassageTable(library.path, library.manifest.dimensions).batches():
-        yield from ((stored.passage, example_of(stored.passage)) for stored in batch if stored.passage.ordinal == 0)
+        yield from ((stored.passage, read_example(stored.passage)) for stored in batch if stored.passage.ordinal == 0)
 
 
 def count_examples(library: Library) -> tuple[ExampleCount, ...]:

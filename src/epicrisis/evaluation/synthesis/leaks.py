@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from epicrisis.evaluation.synthesis.example_documents import library_examples
 from epicrisis.library.library import Library
-from epicrisis.retrieval.examples import is_itself, shingles, similarity
+from epicrisis.retrieval.examples import is_same_question, shingle_similarity, split_shingles
 from epicrisis.types import Question
 
 Shingle: TypeAlias = tuple[str, ...]
@@ -54,8 +54,8 @@ def find_leaks_among(
     for name, text, question_id in examples:
         near = {i for shingle in _rarest(text, shared, leak_similarity) for i in by_shingle.get(shingle, ())}
         for question in (questions[i] for i in sorted(near.union(by_id.get(question_id, ())))):
-            if is_itself(question, text, question_id, leak_similarity):
-                yield Leak(name, question.id, question.id == question_id, similarity(question.text, text))
+            if is_same_question(question, text, question_id, leak_similarity):
+                yield Leak(name, question.id, question.id == question_id, shingle_similarity(question.text, text))
 
 
 def _rarest(text: str, shared: Mapping[Shingle, int], leak_similarity: float) -> list[Shingle]:
@@ -68,4 +68,4 @@ def _rarest(text: str, shared: Mapping[Shingle, int], leak_similarity: float) ->
 
 def _texts(text: str) -> set[Shingle]:
     """A text without words is like any other without."""
-    return shingles(text) or {()}
+    return split_shingles(text) or {()}
