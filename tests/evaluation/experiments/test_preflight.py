@@ -43,7 +43,7 @@ from epicrisis.evaluation.experiments.preflight_rules import (
 )
 from epicrisis.evaluation.experiments.recorded_rankings import QuestionRankings
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
-from epicrisis.retrieval.preflight import rankings_agree
+from epicrisis.retrieval.preflight import compare_rankings
 from epicrisis.retrieval.ranking_signals import Signal
 
 labels = st.sampled_from(["issue", "no-issue", "not-retrieved", "no-key"])
@@ -128,8 +128,8 @@ def test_passages_of_one_document_do_not_make_two_rankings_agree() -> None:
     documents = replace(passages, count="documents")
     assert PAPERS_RULE.agree(passages)
     assert not PAPERS_RULE.agree(documents)
-    assert rankings_agree(dense, words, count="passages").rankings_agree
-    assert not rankings_agree(dense, words).rankings_agree
+    assert compare_rankings(dense, words, count="passages").rankings_agree
+    assert not compare_rankings(dense, words).rankings_agree
     for each in (passages, documents):
         (row,) = counts_table([each]).rows
         assert row == ("set", 1, 1, 1, 1, 0, 0)
@@ -141,7 +141,7 @@ def test_passages_of_one_document_do_not_make_two_rankings_agree() -> None:
 @given(st.permutations(list("abcdefgh")))
 def test_the_papers_rule_is_the_one_of_the_pipeline(order: list[str]) -> None:
     each = recorded("abcdefgh", "a", bm25="".join(order))
-    assert PAPERS_RULE.agree(each) == rankings_agree(each.dense, each.bm25).rankings_agree
+    assert PAPERS_RULE.agree(each) == compare_rankings(each.dense, each.bm25).rankings_agree
 
 
 @given(st.permutations(list("abcdefgh")), st.integers(0, 8))

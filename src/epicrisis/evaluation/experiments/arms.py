@@ -18,10 +18,10 @@ from epicrisis.evaluation.experiments.study_protocols import StudyProtocol
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.overrides import RunOverrides
 from epicrisis.partitioning import group_passages
-from epicrisis.retrieval.document_ranking import first, regrouped
+from epicrisis.retrieval.document_ranking import group_by_document, take_first
 from epicrisis.retrieval.fusion import reciprocal_rank_fusion
-from epicrisis.retrieval.ordering import at_both_ends, in_order
-from epicrisis.retrieval.rerank import reranked
+from epicrisis.retrieval.ordering import move_worst_to_middle, rank_in_order
+from epicrisis.retrieval.rerank import rerank
 from epicrisis.types import CountUnit, Examples, Passage, Preflight, Question, Ranking, StrategyName
 
 ARMS: Mapping[str, str] = {
@@ -174,23 +174,23 @@ def _order(
 ) -> Ranking | None:
     """Return the passages in the order in which the arm reads them."""
     if arm == "oracle":
-        return in_order(passages.keys, "oracle", {"keys": [key.id for key in passages.keys]})
+        return rank_in_order(passages.keys, "oracle", {"keys": [key.id for key in passages.keys]})
     if ranking is None:
         return None
     if arm == "brief-context" and protocol.map_reads == "retrieved":
-        return first(passages.retrieved, len(group_passages(ranking.passages, source.count)), source.count)
+        return take_first(passages.retrieved, len(group_passages(ranking.passages, source.count)), source.count)
     if arm == "ends":
-        return at_both_ends(ranking, source.count)
+        return move_worst_to_middle(ranking, source.count)
     if arm == "reranked" and source.reranker is not None:
         name, reranker = source.reranker
-        rescored = reranked(ranking, passages.question.text, reranker, name, len(ranking.hits))
-        return regrouped(rescored, source.count)
+        rescored = rerank(ranking, passages.question.text, reranker, name, len(ranking.hits))
+        return group_by_document(rescored, source.count)
     if arm == "fused" and source.words is not None:
         by_words = [passage_id for passage_id, _ in source.words(passages.question, ranking.ids)]
         by_id = {passage.id: passage for passage in ranking.passages}
         fused = reciprocal_rank_fusion([ranking.ids, by_words], source.rrf_k)
-        ordered = in_order([by_id[passage_id] for passage_id, _ in fused], "placed+fused", ranking.parameters)
-        return regrouped(ordered, source.count)
+        ordered = rank_in_order([by_id[passage_id] for passage_id, _ in fused], "placed+fused", ranking.parameters)
+        return group_by_document(ordered, source.count)
     return ranking
 
 

@@ -56,10 +56,10 @@ from epicrisis.evaluation.experiments.passage_source import PassageSource
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.evaluation.runs.record import RunRecord
-from epicrisis.retrieval.document_ranking import first
-from epicrisis.retrieval.preflight import rankings_agree, rule_for
-from epicrisis.retrieval.ranking_signals import BY_WORDS
-from epicrisis.retrieval.rerank import reranked
+from epicrisis.retrieval.document_ranking import take_first
+from epicrisis.retrieval.preflight import choose_rule, compare_rankings
+from epicrisis.retrieval.ranking_signals import BM25_SIGNALS
+from epicrisis.retrieval.rerank import rerank
 from epicrisis.settings import PreflightSettings
 from epicrisis.types import Preflight, Question, Ranking
 
@@ -126,7 +126,7 @@ def _arm_cases(
     verdict: bool | Preflight = False
     if arm == CHECKED and check.enabled:
         verdict = preflight_verdict(source, passages.question, passages.retrieved, check)
-    return study.cases(passages, {**condition, "k": k}, first(passages.retrieved, k, source.count), verdict)
+    return study.cases(passages, {**condition, "k": k}, take_first(passages.retrieved, k, source.count), verdict)
 
 
 def _check_arms(source: PassageSource, arms: Sequence[str], check: PreflightSettings) -> None:
@@ -137,7 +137,7 @@ def _check_arms(source: PassageSource, arms: Sequence[str], check: PreflightSett
     if CHECKED not in arms or not check.enabled:
         return
     signal = check.signal or "overlap"
-    if signal in BY_WORDS and source.words is None:
+    if signal in BM25_SIGNALS and source.words is None:
         raise InputError(f"the preflight check by {signal} needs a search by words: give one, or leave it out")
     if check.signal == "reranker-overlap" and source.reranker is None:
         raise InputError("the preflight check by reranker-overlap needs a reranker: name one, or take another signal")
@@ -147,8 +147,8 @@ def preflight_verdict(
     source: PassageSource, question: Question, ranking: Ranking, check: PreflightSettings
 ) -> Preflight:
     """Return the verdict on this ranking, whose first hits are ranked again as the signal requires."""
-    top = first(ranking, check.depth, source.count)
-    rule = rule_for(
+    top = take_first(ranking, check.depth, source.count)
+    rule = choose_rule(
         check.rule,
         top,
         source.count,
@@ -157,14 +157,14 @@ def preflight_verdict(
         n=check.n,
         threshold=check.threshold,
     )
-    words = source.words(question, top.ids) if source.words and top.hits and rule.signal in BY_WORDS else ()
+    words = source.words(question, top.ids) if source.words and top.hits and rule.signal in BM25_SIGNALS else ()
     rescored = None
     if source.reranker is not None and rule.signal == "reranker-overlap":
         name, reranker = source.reranker
-        rescored = _scores(reranked(top, question.text, reranker, name, len(top.hits)))
+        rescored = _scores(rerank(top, question.text, reranker, name, len(top.hits)))
     # The best passage of each document comes before its others.
     best_first = sorted(_scores(top), key=lambda pair: -pair[1])
-    return rankings_agree(
+    return compare_rankings(
         best_first,
         words,
         rescored,
@@ -322,7 +322,7 @@ def macro_difference(
     Returns None where a set has no such question. `p` flips the signs of whole questions, each with the weight of its
     set.
     """
-    ours, theirs = _scores_by_set(first, measure), _scores_by_set(second, measure)
+    ours, theirs = _scores_by_set(take_first, measure), _scores_by_set(second, measure)
     if ours.keys() != theirs.keys():
         return None
     by_set: dict[str, dict[PairingKey, float]] = {}

@@ -14,7 +14,7 @@ from epicrisis.errors import InputError
 from epicrisis.library.passage_lookup import read_document_passages, sample_passages
 from epicrisis.partitioning import PASSAGES_PER_DOCUMENT
 from epicrisis.protocols import Reranker
-from epicrisis.retrieval.ranking_signals import Scored
+from epicrisis.retrieval.ranking_signals import ScoredIds
 from epicrisis.settings import Settings
 from epicrisis.types import CountUnit, Passage, Question, Ranking, Scope, SearchMode
 
@@ -30,7 +30,7 @@ class PassageSource:
     """Return that many documents or passages for the question, best first."""
     gold_passages: Callable[[Question], Mapping[str, tuple[Passage, ...]]]
     """Return the passages of each gold document of the question; absent documents are left out."""
-    words: Callable[[Question, Sequence[str]], Scored] | None = None
+    words: Callable[[Question, Sequence[str]], ScoredIds] | None = None
     """Score these passage ids by BM25; passages without a common word may be left out."""
     fused: Callable[[Question, int], Ranking] | None = None
     """Return that many for the question by all retrievers, fused."""
@@ -79,7 +79,7 @@ def library_source(
         hits = (replace(hit, passage=passages_by_id.setdefault(hit.passage.id, hit.passage)) for hit in ranking.hits)
         return replace(ranking, hits=tuple(hits))
 
-    def score_words(question: Question, ids: Sequence[str]) -> Scored:
+    def score_words(question: Question, ids: Sequence[str]) -> ScoredIds:
         hits = opened.library.search_words(question.text, len(ids), scope(question), within=ids)
         return [(hit.passage.id, hit.score) for hit in hits]
 

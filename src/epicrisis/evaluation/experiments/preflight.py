@@ -42,7 +42,7 @@ from epicrisis.evaluation.experiments.preflight_rules import (
 )
 from epicrisis.evaluation.experiments.recorded_rankings import GUARDS, Guard, QuestionRankings, read_rankings
 from epicrisis.evaluation.runs.recorded_run import RunSummary
-from epicrisis.retrieval.document_ranking import document_of
+from epicrisis.retrieval.document_ranking import parse_document_id
 from epicrisis.retrieval.ranking_signals import Signal
 
 NAME = "preflight"
@@ -217,7 +217,7 @@ def counts_table(recorded: Sequence[QuestionRankings], source: str = "") -> Tabl
             counts["only documents"] += by_documents
             continue
         first_words = {passage_id for passage_id, _ in by_passages.bm25[:3]}
-        shared = {document_of(passage_id) for passage_id, _ in by_passages.dense[:3] if passage_id in first_words}
+        shared = {parse_document_id(passage_id) for passage_id, _ in by_passages.dense[:3] if passage_id in first_words}
         counts["passages"] += 1
         counts["one document"] += len(shared) == 1
         counts["only passages"] += not by_documents

@@ -16,7 +16,7 @@ import numpy as np
 
 from epicrisis.evaluation.analysis.statistics import Interval, Mean, wilson
 from epicrisis.evaluation.experiments.recorded_rankings import QuestionRankings
-from epicrisis.retrieval.ranking_signals import Signal, measured
+from epicrisis.retrieval.ranking_signals import Signal, measure_signal
 
 Label: TypeAlias = Literal["issue", "no-issue", "not-retrieved", "no-key"]
 """`not-retrieved`: the library has a key document, and none is among those read. `no-key`: the library has none, or the
@@ -101,7 +101,7 @@ ALWAYS, NEVER = Rule(Signal("overlap", 3), math.inf), Rule(Signal("overlap", 3),
 def signal_value(signal: Signal, rankings: QuestionRankings, depth: int = 16) -> float | None:
     """Return the signal's value for a question, or None where it was not recorded."""
     cut = rankings.at_depth(depth)
-    return measured(signal, cut.dense, cut.bm25, cut.reranked)
+    return measure_signal(signal, cut.dense, cut.bm25, cut.reranked)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from epicrisis.evaluation.datasets.patient_records.lengths import find_length_bi
 from epicrisis.evaluation.experiments.arms import repeat_case
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.overrides import RunOverrides
-from epicrisis.retrieval.ordering import in_order
-from epicrisis.retrieval.record_context import IN_TIME, best_notes, in_time, within_budget
+from epicrisis.retrieval.ordering import rank_in_order
+from epicrisis.retrieval.record_context import TIME_ORDER_STATEMENT, fit_budget, order_by_time, rank_notes
 from epicrisis.retrieval.timeline import Resolution
 from epicrisis.types import ExtractionTarget, Passage, Question, Ranking, StrategyName
 
@@ -57,7 +57,7 @@ class Chart:
     def ranking(self, keep: Callable[[str], bool], name: str) -> Ranking:
         """Return the notes whose id is to be kept, oldest first."""
         notes = [note for note in self.notes if keep(note.document_id)]
-        return in_order(notes, name, {"order": "time", "unit": "note", "notes": len(notes)})
+        return rank_in_order(notes, name, {"order": "time", "unit": "note", "notes": len(notes)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,11 @@ def _split_modifiers(text: str) -> list[str]:
 def _arm_overrides(chart: Chart, arm: str, study: RecordStudy) -> RunOverrides | None:
     """Return the overrides of an arm, or None where it would repeat the prompt of another."""
     common = RunOverrides(
-        extract=study.extract, preflight=False, partition=study.partition, count="passages", about=(IN_TIME,)
+        extract=study.extract,
+        preflight=False,
+        partition=study.partition,
+        count="passages",
+        about=(TIME_ORDER_STATEMENT,),
     )
     if arm == NONE:
         return replace(common, strategy="closed-book", about=())
@@ -150,7 +154,7 @@ def _arm_overrides(chart: Chart, arm: str, study: RecordStudy) -> RunOverrides |
         strategy: StrategyName = "brief-context" if arm == BRIEF_RECORD else "full-context"
         return None if ranking is None else replace(common, strategy=strategy, ranking=ranking)
     if arm == BRIEF:
-        chunks = in_time(study.search.chunks(chart.question, MOST, BY[0], frozenset()))
+        chunks = order_by_time(study.search.chunks(chart.question, MOST, BY[0], frozenset()))
         return replace(common, strategy="brief-context", ranking=chunks)
     return _retrieval_overrides(chart, arm, study.search, replace(common, strategy="rag"))
 
@@ -176,21 +180,21 @@ def _retrieval_overrides(chart: Chart, arm: str, search: RecordSearch, overrides
         resolution = search.resolve_time(chart)
         if resolution.documents is not None:
             hidden = frozenset(chart.tokens) - resolution.documents
-        overrides = replace(overrides, about=(IN_TIME, *resolution.told))
+        overrides = replace(overrides, about=(TIME_ORDER_STATEMENT, *resolution.told))
 
     def retrieve(hidden: frozenset[str]) -> Ranking:
         if match["notes"] is None:
             ranking = search.chunks(chart.question, n, by, hidden)
         else:
             ranking = _retrieve_notes(chart, n, by, hidden, search)
-        return ranking if RANKED in modifiers else in_time(ranking)
+        return ranking if RANKED in modifiers else order_by_time(ranking)
 
     overrides = replace(overrides, ranking=retrieve(hidden))
     if hidden:
         # As in the product: if the notes of that time do not answer the question, the whole record is searched.
         overrides = replace(overrides, whole=retrieve(frozenset()))
     if RANKED in modifiers:
-        about = [line for line in overrides.about or () if line != IN_TIME]
+        about = [line for line in overrides.about or () if line != TIME_ORDER_STATEMENT]
         overrides = replace(overrides, about=tuple(about))
     return overrides
 
@@ -198,10 +202,10 @@ def _retrieval_overrides(chart: Chart, arm: str, search: RecordSearch, overrides
 def _retrieve_notes(chart: Chart, n: int, by: str, hidden: frozenset[str], search: RecordSearch) -> Ranking:
     """Return the `n` whole notes of the best chunks within the token budget, with a notice on the notes left out."""
     notes = {note.document_id: note for note in chart.notes}
-    ranking = best_notes(lambda k: search.chunks(chart.question, k, by, hidden), notes, n)
+    ranking = rank_notes(lambda k: search.chunks(chart.question, k, by, hidden), notes, n)
     if search.note_tokens is None:
         return ranking
-    fitting, over = within_budget(ranking.passages, search.note_tokens, lambda note: chart.tokens[note.document_id])
+    fitting, over = fit_budget(ranking.passages, search.note_tokens, lambda note: chart.tokens[note.document_id])
     notices = ranking.notes
     if over:
         count = f"{len(over)} of {len(ranking.hits)} notes"

@@ -38,9 +38,9 @@ from epicrisis.models.sparse import load_sparse
 from epicrisis.pipeline import Pipeline
 from epicrisis.protocols import ChatModel, Message
 from epicrisis.question_options import is_unanswerable
-from epicrisis.retrieval.event_mentions import stating, telling
-from epicrisis.retrieval.record_context import of_record
-from epicrisis.retrieval.sparse_ranking import sparse_ranking
+from epicrisis.retrieval.event_mentions import find_event_mentions, find_notes_with_date
+from epicrisis.retrieval.record_context import rank_record
+from epicrisis.retrieval.sparse_ranking import rank_by_sparse_vectors
 from epicrisis.retrieval.timeline import NoteTime, Resolution, resolve
 from epicrisis.settings import Settings
 from epicrisis.types import Passage, Question, Ranking, Scope, SearchMode
@@ -243,7 +243,7 @@ class _RecordReader:
             patient = question.patient or ""
             if patient not in self.notes:
                 scope = build_scope(self.settings.scope, question=question)
-                notes = of_record(await asyncio.to_thread(self.opened.library.fetch_record, scope)).passages
+                notes = rank_record(await asyncio.to_thread(self.opened.library.fetch_record, scope)).passages
                 counts = await self.count([note.text for note in notes])
                 self.notes[patient] = notes
                 self.tokens.update(zip([note.document_id for note in notes], counts, strict=True))
@@ -272,15 +272,15 @@ def _build_search(opened: LibrarySearch, settings: Settings, request: Request, n
         if by != "splade":
             return opened.retriever.rank(question.text, k, modes[by], scope)
         assert sparse is not None, "checked by load_record_sets"
-        rank_words = partial(sparse_ranking, question.text, opened.library.fetch_record(scope), sparse)
+        rank_words = partial(rank_by_sparse_vectors, question.text, opened.library.fetch_record(scope), sparse)
         return opened.retriever.rank(question.text, k, "hybrid", scope, rank_words)
 
     def resolve_time(chart: Chart) -> Resolution:
         return resolve(
             chart.question.text,
             NoteTime.of(chart.notes),
-            lambda event: telling(event, chart.notes),
-            lambda time, years: stating(time, chart.notes, years),
+            lambda event: find_event_mentions(event, chart.notes),
+            lambda time, years: find_notes_with_date(time, chart.notes, years),
         )
 
     return RecordSearch(search, resolve_time, note_tokens)

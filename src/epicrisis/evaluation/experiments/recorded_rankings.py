@@ -21,9 +21,9 @@ from epicrisis.models.rerankers import load_reranker
 from epicrisis.patient_data_policy import protect_patient_data
 from epicrisis.privacy import strip_secrets
 from epicrisis.protocols import PassageStore, Reranker
-from epicrisis.retrieval.document_ranking import by_document, document_of, places_of, pool_size
-from epicrisis.retrieval.ranking_signals import Scored
-from epicrisis.retrieval.rerank import reranked
+from epicrisis.retrieval.document_ranking import choose_pool_size, parse_document_id, score_documents, select_places
+from epicrisis.retrieval.ranking_signals import ScoredIds
+from epicrisis.retrieval.rerank import rerank
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.serialization import to_json
 from epicrisis.settings import ModelsByRole, RerankSettings, Settings
@@ -54,7 +54,7 @@ class QuestionRankings:
     dense: Scores
     bm25: Scores
     """The dense hits with a word of the question."""
-    reranked: Scores | None
+    rerank: Scores | None
     read: tuple[str, ...]
     gold: tuple[str, ...]
     """Ids of the key documents."""
@@ -71,7 +71,7 @@ class QuestionRankings:
         """
         size = depth
         if self.count == "documents":
-            size = pool_size([document_of(passage_id) for passage_id, _ in self.dense], depth)
+            size = choose_pool_size([parse_document_id(passage_id) for passage_id, _ in self.dense], depth)
         pool = {passage_id for passage_id, _ in self.dense[:size]}
         dense = self._in_units(_restrict(self.dense, pool))[:depth]
         ids = {unit_id for unit_id, _ in dense}
@@ -81,26 +81,26 @@ class QuestionRankings:
             rescored = _restrict(self._in_units(_restrict(self.reranked, pool)), ids)
         return replace(self, dense=dense, bm25=bm25, reranked=rescored)
 
-    def _in_units(self, ranking: Scored) -> Scores:
+    def _in_units(self, ranking: ScoredIds) -> Scores:
         if self.count == "passages":
             return tuple(ranking)
-        return tuple((f"{name}#", score) for name, score in by_document(ranking))
+        return tuple((f"{name}#", score) for name, score in score_documents(ranking))
 
     def documents_read(self, k: int) -> list[str]:
         """Return the document at each of the first `k` places of the ranking that is read."""
-        documents = list(map(document_of, self.read))
+        documents = list(map(parse_document_id, self.read))
         return (list(dict.fromkeys(documents)) if self.count == "documents" else documents)[:k]
 
     def passages_read(self, k: int) -> list[str]:
         """Return the ids of the passages that are read for `k` documents or passages."""
         if self.count == "passages":
             return list(self.read[:k])
-        documents = list(map(document_of, self.read))
-        size = pool_size(documents, k)
-        return [self.read[place] for places in places_of(documents[:size], k) for place in places]
+        documents = list(map(parse_document_id, self.read))
+        size = choose_pool_size(documents, k)
+        return [self.read[place] for places in select_places(documents[:size], k) for place in places]
 
 
-def _restrict(ranking: Scored, ids: set[str]) -> Scores:
+def _restrict(ranking: ScoredIds, ids: set[str]) -> Scores:
     """Return the hits with these ids."""
     return tuple(hit for hit in ranking if hit[0] in ids)
 
@@ -112,7 +112,7 @@ class RankingLine(StoredLine):
     dataset: str
     dense: Scores
     bm25: Scores
-    reranked: Scores | None
+    rerank: Scores | None
     read: tuple[str, ...]
     gold: tuple[str, ...]
     held: tuple[str, ...]
@@ -264,7 +264,7 @@ def _rerank(ranking: Ranking, question: Question, rankers: Rankers) -> Ranking |
     if rankers.reranker is None:
         return None
     name, reranker = rankers.reranker
-    return reranked(ranking, question.text, reranker, name, len(ranking.hits))
+    return rerank(ranking, question.text, reranker, name, len(ranking.hits))
 
 
 def _scores(ranking: Ranking) -> Scores:
