@@ -322,7 +322,7 @@ def macro_difference(
     Returns None where a set has no such question. `p` flips the signs of whole questions, each with the weight of its
     set.
     """
-    ours, theirs = _scores_by_set(take_first, measure), _scores_by_set(second, measure)
+    ours, theirs = _scores_by_set(first, measure), _scores_by_set(second, measure)
     if ours.keys() != theirs.keys():
         return None
     by_set: dict[str, dict[PairingKey, float]] = {}

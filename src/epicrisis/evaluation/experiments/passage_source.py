@@ -75,7 +75,7 @@ def library_source(
         return build_scope(settings.scope, question=question)
 
     def rank(question: Question, k: int, by: SearchMode) -> Ranking:
-        ranking = opened.retriever.found(question.text, k, by, scope(question), unit)
+        ranking = opened.retriever.search(question.text, k, by, scope(question), unit)
         hits = (replace(hit, passage=passages_by_id.setdefault(hit.passage.id, hit.passage)) for hit in ranking.hits)
         return replace(ranking, hits=tuple(hits))
 

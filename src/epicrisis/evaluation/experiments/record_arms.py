@@ -180,7 +180,7 @@ def _retrieval_overrides(chart: Chart, arm: str, search: RecordSearch, overrides
         resolution = search.resolve_time(chart)
         if resolution.documents is not None:
             hidden = frozenset(chart.tokens) - resolution.documents
-        overrides = replace(overrides, about=(TIME_ORDER_STATEMENT, *resolution.told))
+        overrides = replace(overrides, about=(TIME_ORDER_STATEMENT, *resolution.explanations))
 
     def retrieve(hidden: frozenset[str]) -> Ranking:
         if match["notes"] is None:

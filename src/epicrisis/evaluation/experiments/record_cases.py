@@ -39,9 +39,10 @@ from epicrisis.pipeline import Pipeline
 from epicrisis.protocols import ChatModel, Message
 from epicrisis.question_options import is_unanswerable
 from epicrisis.retrieval.event_mentions import find_event_mentions, find_notes_with_date
+from epicrisis.retrieval.hospital_stays import NoteTime
 from epicrisis.retrieval.record_context import rank_record
 from epicrisis.retrieval.sparse_ranking import rank_by_sparse_vectors
-from epicrisis.retrieval.timeline import NoteTime, Resolution, resolve
+from epicrisis.retrieval.timeline import Resolution, resolve
 from epicrisis.settings import Settings
 from epicrisis.types import Passage, Question, Ranking, Scope, SearchMode
 
@@ -278,7 +279,7 @@ def _build_search(opened: LibrarySearch, settings: Settings, request: Request, n
     def resolve_time(chart: Chart) -> Resolution:
         return resolve(
             chart.question.text,
-            NoteTime.of(chart.notes),
+            NoteTime.from_passages(chart.notes),
             lambda event: find_event_mentions(event, chart.notes),
             lambda time, years: find_notes_with_date(time, chart.notes, years),
         )

@@ -54,7 +54,7 @@ class QuestionRankings:
     dense: Scores
     bm25: Scores
     """The dense hits with a word of the question."""
-    rerank: Scores | None
+    reranked: Scores | None
     read: tuple[str, ...]
     gold: tuple[str, ...]
     """Ids of the key documents."""
@@ -112,7 +112,7 @@ class RankingLine(StoredLine):
     dataset: str
     dense: Scores
     bm25: Scores
-    rerank: Scores | None
+    reranked: Scores | None
     read: tuple[str, ...]
     gold: tuple[str, ...]
     held: tuple[str, ...]
