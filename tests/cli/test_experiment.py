@@ -205,9 +205,9 @@ def test_bad_input_is_one_line(run: Run, library: Path, asked: Path, seen: Itera
 
 def test_names_of_experiments_are_those_there_are() -> None:
     from epicrisis.cli.experiment import NAMES
-    from epicrisis.evaluation.experiments.registry import EXPERIMENTS
+    from epicrisis.evaluation.experiments.registry import load_experiments
 
-    assert {*NAMES} == {*EXPERIMENTS, "preflight"} - {"probe"}
+    assert {*NAMES} == {*load_experiments()} - {"probe"}
 
 
 def test_what_an_experiment_has_no_use_for_is_refused(

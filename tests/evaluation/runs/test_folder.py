@@ -17,7 +17,7 @@ from epicrisis.errors import EndpointUnreachable, InputError, RunStopped, Storag
 from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.evaluation.experiments import positions
 from epicrisis.evaluation.experiments.arms import Study
-from epicrisis.evaluation.experiments.protocol import PROTOCOLS
+from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.runs import versions
 from epicrisis.evaluation.runs.case import Case, canonical_condition
 from epicrisis.evaluation.runs.record import read_records
