@@ -55,9 +55,9 @@ def note(id_: str, text: str, **more: Any) -> dict[str, Any]:
 
 def add(ward: Path, *files: Path, literature: bool = False, treatment: NoteCleaning | None = None) -> IngestReport:
     """As `library add` does, with an encoder that needs no model."""
-    treatment = treatment or NoteCleaning(ledger=RemovalLog(hold=True))
+    treatment = treatment or NoteCleaning(removal_log=RemovalLog(keep_texts=True))
     with open_or_create(ward, ENCODER, "hashing", overlap=0) as opened:
-        return add_documents(opened, read_sources(files, treatment=treatment), ENCODER, literature=literature)
+        return add_documents(opened, read_sources(files, cleaning=treatment), ENCODER, literature=literature)
 
 
 def patients(ward: Path) -> tuple[PatientRecord, ...]:
@@ -109,7 +109,7 @@ def test_new_name_of_a_known_person_is_taken_and_counted(tmp_path: Path) -> None
 
 
 def test_superseded_documents_are_left_out_and_counted(tmp_path: Path) -> None:
-    ward, ledger = tmp_path / "ward", RemovalLog(hold=True)
+    ward, ledger = tmp_path / "ward", RemovalLog(keep_texts=True)
     first = bundle(tmp_path / "a.json", A, ADA, note("d1", "First draft: aspirin."), note("d9", "Kept."))
     add(ward, first)
     replaces = [{"code": "replaces", "target": {"reference": "DocumentReference/d1"}}]
@@ -119,13 +119,13 @@ def test_superseded_documents_are_left_out_and_counted(tmp_path: Path) -> None:
         note("d2", "Second draft: warfarin.", status="superseded"),
         note("d3", "Third: heparin.", relatesTo=replaces),
     )
-    report = add(ward, second, treatment=NoteCleaning(ledger=ledger))
+    report = add(ward, second, treatment=NoteCleaning(removal_log=ledger))
     assert (report.added, report.deleted) == (1, 1)
     (line,) = removed_lines(ledger.summary(), ward)
     assert "superseded 23 characters of 1 note (1 text)" in line
     assert "--keep-superseded" in line
     assert [each.notes for each in patients(ward)] == [2]
-    keeps = NoteCleaning(ledger=RemovalLog(hold=True), keep_superseded=True)
+    keeps = NoteCleaning(removal_log=RemovalLog(keep_texts=True), keep_superseded=True)
     assert add(tmp_path / "all", first, second, treatment=keeps).added == 4
 
 

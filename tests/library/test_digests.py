@@ -69,7 +69,7 @@ def test_files_of_a_killed_batch_are_recorded_by_the_next_writer(killer: Killer,
 def flip_a_vector(folder: Path) -> Path:
     """Flips the last bit of a number of a passage that is there. Returns the file."""
     with Library.open(folder) as library:
-        (_, _, vector), *_ = library.some_vectors(1)
+        (_, _, vector), *_ = library.open_table().some_vectors(1)
     for path in data_files(folder):
         place = path.read_bytes().find(vector.astype("<f2").tobytes())
         if place >= 0:

@@ -42,7 +42,7 @@ def lines(path: Path, **texts: str) -> Path:
 
 
 def add(library: Library, *paths: Path, replace: bool = False) -> IngestReport:
-    return add_documents(library, read_sources(list(paths), with_files=True), encoder(), replace=replace)
+    return add_documents(library, read_sources(list(paths), with_origins=True), encoder(), replace=replace)
 
 
 def texts(library: Library) -> dict[str, str]:

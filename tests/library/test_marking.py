@@ -218,7 +218,7 @@ def test_a_library_of_before_is_marked_by_its_own_notices_with_the_next_addition
     path = tmp_path / "library"
     old_notice = article(9, 2021, "RetractionOf", of=1, publication_types=["Retraction of Publication"])
     with monkeypatch.context() as before:
-        before.setattr("epicrisis.library.ingest_batches.stated_by", lambda _: ())
+        before.setattr("epicrisis.library.ingest_batches.extract_statements", lambda _: ())
         added(path, OLD, old_notice)
     with sqlite3.connect(path / "journal.sqlite") as journal:
         journal.executescript("DROP TABLE marks; DROP TABLE due;")

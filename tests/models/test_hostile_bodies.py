@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,17 +13,11 @@ from epicrisis.errors import ChatError
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 from epicrisis.printable import SURROGATES_REPLACED
 from epicrisis.protocols import ChatReply, ChatRequest, Message
-from tests.support.loopback import Endpoint, Scripted, serving
+from tests.support.loopback import Endpoint, Scripted
 
 REQUEST = ChatRequest((Message("user", "Is it?"),), max_tokens=100)
 MOST_CPU_SECONDS = 0.25
 """Of one turn of the event loop: 50 ms are promised, and this machine may be slow."""
-
-
-@pytest.fixture
-def endpoint() -> Iterator[Endpoint]:
-    with serving() as made:
-        yield made
 
 
 def _body(content: Any, **more: Any) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from epicrisis.models.chat.endpoints.reply import compute_option_logprobs
 from epicrisis.models.chat.endpoints.request import build_messages
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 from epicrisis.protocols import ChatReply, ChatRequest, Message, OptionLogprobs
-from tests.support.loopback import Endpoint, Scripted, serving
+from tests.support.loopback import Endpoint, Scripted
 
 LETTERS = ("A", "B", "C", "D")
 REQUEST = ChatRequest((Message("user", "Which?"),), max_tokens=50, temperature=0.7, top_p=0.5, options=LETTERS)
@@ -68,12 +67,6 @@ def test_probabilities_of_options_add_up_to_one(tokens: dict[str, float]) -> Non
 
 
 # -- on the wire ----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def endpoint() -> Iterator[Endpoint]:
-    with serving() as made:
-        yield made
 
 
 def reply(first: str, tokens: dict[str, float], **message: Any) -> dict[str, Any]:

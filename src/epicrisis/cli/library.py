@@ -107,13 +107,13 @@ def add(
     set_local_only(True)
     path = local_path(path)
     columns, treatment = notes.said(context)
-    items = _begun(read_sources(sources, format, _known(path), columns, treatment, with_files=True))
+    items = _begun(read_sources(sources, format, _known(path), columns, treatment, with_origins=True))
     ready_made = format == "medcpt"
     used, name = load_ingest_encoder(settings, path, ready_made)
     cut_by = _splitter_of(path) or splitter or "tokens"
     if cut_by != "tokens" and not ready_made:
         _check_notes(
-            lambda told: read_sources(sources, format, (), columns, told, notes_alone=True), treatment, cut_by, used
+            lambda told: read_sources(sources, format, (), columns, told, only_notes=True), treatment, cut_by, used
         )
     made = open_or_create(path, used, name, overlap, splitter, ready_made, chunk_tokens)
     with made as opened, notes.kept(treatment, path):
@@ -124,7 +124,9 @@ def add(
         if not isinstance(used, PrecomputedEncoder):
             check_vectors(opened, used)
     _tell(
-        dataclasses.replace(report, removed=treatment.ledger.summary() if treatment.ledger.has_read else None),
+        dataclasses.replace(
+            report, removed=treatment.removal_log.summary() if treatment.removal_log.has_sources else None
+        ),
         path,
         json,
     )
@@ -157,7 +159,7 @@ def _check_notes(
     from epicrisis.corpus.removal_log import RemovalLog
     from epicrisis.library.splitters import check_notes_fit_window
 
-    check_notes_fit_window(again(dataclasses.replace(treatment, ledger=RemovalLog())), splitter, encoder)
+    check_notes_fit_window(again(dataclasses.replace(treatment, removal_log=RemovalLog())), splitter, encoder)
 
 
 def _begun(items: Iterator[ReaderItem]) -> Iterator[ReaderItem]:

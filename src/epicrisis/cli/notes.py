@@ -100,7 +100,7 @@ def said(context: typer.Context) -> tuple[NoteColumns | None, NoteCleaning]:
     if given["time_format"]:
         check_time_format(given["time_format"])
     treatment = NoteCleaning(
-        given["keep_boilerplate"], given["time_format"] or "", RemovalLog(hold=True), given["keep_superseded"]
+        given["keep_boilerplate"], given["time_format"] or "", RemovalLog(keep_texts=True), given["keep_superseded"]
     )
     return (None if columns == NoteColumns() else columns), treatment
 
@@ -108,11 +108,11 @@ def said(context: typer.Context) -> tuple[NoteColumns | None, NoteCleaning]:
 @contextmanager
 def kept(treatment: NoteCleaning, library: Path) -> Iterator[None]:
     """What is taken out of notes goes into the library's folder, also where the addition is stopped."""
-    treatment.ledger.into(library)
+    treatment.removal_log.write_to(library)
     try:
         yield
     finally:
-        treatment.ledger.close()
+        treatment.removal_log.close()
 
 
 def counted(count: int, noun: str) -> str:

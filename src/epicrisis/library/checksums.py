@@ -38,7 +38,7 @@ _SMALL_LIBRARY_BYTES = 4 << 30
 class ChecksumChanges:
     """SHA-256 of new and changed files, and the removed files, by path within the library."""
 
-    written: Mapping[str, str]
+    updated: Mapping[str, str]
     removed: tuple[str, ...] = ()
 
 
@@ -62,12 +62,12 @@ def find_checksum_changes(folder: Path, recorded: Iterable[str]) -> ChecksumChan
     """Compare the data files with the recorded ones and hash the new ones."""
     existing = _list_data_files(folder)
     known_names = set(recorded)
-    written = {}
+    updated = {}
     with translate_errors(folder):
         for name in existing:
             if name not in known_names or name in _REWRITTEN:
-                written[name] = sha256(folder / name)
-    return ChecksumChanges(written, tuple(sorted(known_names - existing.keys())))
+                updated[name] = sha256(folder / name)
+    return ChecksumChanges(updated, tuple(sorted(known_names - existing.keys())))
 
 
 def verify_data_files(folder: Path, recorded: Mapping[str, str] | None) -> Damage:
@@ -78,9 +78,9 @@ def verify_data_files(folder: Path, recorded: Mapping[str, str] | None) -> Damag
     return Damage(
         recorded=recorded is not None,
         files=len(recorded or {}),
-        changed=tuple(filter(current.__contains__, changed)),
+        changed=tuple(sorted(current.intersection(changed))),
         missing=tuple(missing),
-        superseded=tuple(name for name in changed if name not in current),
+        superseded=tuple(sorted(set(changed) - current)),
         words=tuple(_find_damaged_word_files(folder)),
     )
 
@@ -132,9 +132,9 @@ def remove_damaged_versions(folder: Path, recorded: Mapping[str, str]) -> None:
 
 def describe_damage(folder: Path, names: Sequence[str]) -> str:
     """Return the error message for changed data files."""
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    rest = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return (
-        f"{folder}: {', '.join(names[:3])}{more} changed after being written (a damaged disk?): restore the folder "
+        f"{folder}: {', '.join(names[:3])}{rest} changed after being written (a damaged disk?): restore the folder "
         "from a backup, or create the library again"
     )
 

@@ -91,8 +91,8 @@ class FileDocumentIds:
         while self._is_taken(name := f"{origin.name}~{origin.sha256[:digits]}"):
             digits += 1
         self._counts.add_remark(
-            f"{printable_path(origin.path)}: file:{origin.name} is another file, so this one is file:{name}; if it is a "
-            "new version of that file, delete this one and add it with --replace"
+            f"{printable_path(origin.path)}: file:{origin.name} is another file, so this one is file:{name}; if it is "
+            "a new version of that file, delete this one and add it with --replace"
         )
         return name
 

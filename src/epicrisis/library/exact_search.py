@@ -32,7 +32,6 @@ class TextColumn:
 
     @classmethod
     def from_arrow(cls, values: pa.ChunkedArray | pa.Array) -> TextColumn:
-        """Build the column from an Arrow array."""
         import pyarrow.compute as pc
 
         encoded = pc.dictionary_encode(values.combine_chunks() if hasattr(values, "combine_chunks") else values)
@@ -56,7 +55,6 @@ class FacetColumn:
 
     @classmethod
     def from_arrow(cls, values: pa.ChunkedArray) -> FacetColumn:
-        """Build the column from an Arrow array of lists."""
         import pyarrow.compute as pc
 
         lists = values.combine_chunks()

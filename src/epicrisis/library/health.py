@@ -59,20 +59,8 @@ OTHERS = "(others)"
 
 _SOURCES = 1000
 _BATCH_ROWS = 4096
-_COLUMNS = [
-    "id",
-    "document_id",
-    "ordinal",
-    "start",
-    "end",
-    "text",
-    "title",
-    "source",
-    "last_day",
-    "facets",
-    "content_hash",
-    "vector",
-]
+_DOCUMENT_COLUMNS = ["document_id", "source", "last_day", "facets"]
+_COLUMNS = [*_DOCUMENT_COLUMNS, "id", "ordinal", "start", "end", "text", "title", "content_hash", "vector"]
 _LONG_WORD = re.compile(rb"[a-z0-9\x80-\xff]{9,}")
 _SPREAD = 2_654_435_761
 _KEYS = 1 << 32
@@ -155,7 +143,6 @@ class _Tally:
         self._first: list[str] = []
 
     def add(self, ids: Iterable[str]) -> None:
-        """Count these ids."""
         for id_ in ids:
             self.count += 1
             if self.count <= MAX_LISTED:
@@ -163,7 +150,6 @@ class _Tally:
 
     @property
     def finding(self) -> Finding:
-        """The count and the first ids."""
         return Finding(self.count, tuple(self._first))
 
 
@@ -183,7 +169,6 @@ class _Scan:
         self._years: Counter[int] = Counter()
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Examine a batch of passages."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -224,7 +209,7 @@ class _Scan:
             self.near.add(name, f"{title}\n{text}")
 
     def _add_documents(self, first_passages: pa.Table) -> None:
-        columns = [first_passages[name].to_pylist() for name in ("document_id", "source", "last_day", "facets")]
+        columns = [first_passages[name].to_pylist() for name in _DOCUMENT_COLUMNS]
         for id_, source, day, facets in zip(*columns, strict=True):
             is_listed = source in self._sources or len(self._sources) < _SOURCES
             self._sources[source if is_listed else OTHERS] += 1
@@ -281,7 +266,6 @@ class _WordIndexComparison:
         self._wrong = _Tally()
 
     def add(self, ids: Sequence[str], digests: Sequence[bytes]) -> None:
-        """Compare the entries of these passages."""
         versions = map(version_of, map(bytes.hex, digests))
         expected = list(zip(ids, versions, strict=True))
         entries = Counter(self._words.entries(ids))
@@ -357,13 +341,15 @@ class _Findings:
         return {row: names[key] for row, key in zip(rows.tolist(), hashes, strict=True)}
 
     def _passages(self, rows: Numbers) -> Finding:
-        return Finding(len(rows), tuple(self._names[row][0] for row in rows[:MAX_LISTED].tolist()))
+        return self._finding(rows, 0)
 
     def _documents(self, rows: Numbers) -> Finding:
-        return Finding(len(rows), tuple(self._names[row][1] for row in rows[:MAX_LISTED].tolist()))
+        return self._finding(rows, 1)
+
+    def _finding(self, rows: Numbers, name_index: int) -> Finding:
+        return Finding(len(rows), tuple(self._names[row][name_index] for row in rows[:MAX_LISTED].tolist()))
 
     def rows(self) -> Rows:
-        """Return the findings about invalid passages."""
         scan = self._scan
         return Rows(
             wrong_ids=scan.wrong_ids.finding,
@@ -375,7 +361,6 @@ class _Findings:
         )
 
     def texts(self) -> Texts:
-        """Return the findings about texts."""
         scan = self._scan
         repeated = tuple(zip(self._passages(self._earlier).first, self._passages(self._later).first, strict=True))
         near_count, near = 0, []
@@ -394,7 +379,6 @@ class _Findings:
         )
 
     def agreement(self, only_in_journal: Finding) -> IndexAgreement:
-        """Return the contradictions between the parts."""
         assert self._scan.words is not None
         return IndexAgreement(
             compared=True,

@@ -265,8 +265,8 @@ def _label_first(label: str, values: Sequence[str]) -> list[tuple[str, str]]:
 def _format_counts(by_name: Mapping[str, int]) -> str:
     ordered = sorted(by_name.items(), key=lambda item: (-item[1], item[0]))
     counts = [f"{printable(name) or '(no source named)'} {count:,}" for name, count in ordered[:MAX_LISTED]]
-    more = f" and {len(ordered) - MAX_LISTED:,} more" if len(ordered) > MAX_LISTED else ""
-    return ", ".join(counts) + more
+    rest = f" and {len(ordered) - MAX_LISTED:,} more" if len(ordered) > MAX_LISTED else ""
+    return ", ".join(counts) + rest
 
 
 def _format_years(contents: Contents) -> str:
@@ -300,6 +300,6 @@ def _format_sources(library: LibraryInfo) -> list[str]:
     for file in library.sources[:MAX_LISTED]:
         lines.append(f"{printable(file.name)}, {file.bytes:,} bytes, sha256 {file.sha256}, added {file.added}")
     if len(library.sources) > MAX_LISTED:
-        more = len(library.sources) - MAX_LISTED
-        lines.append(f"and {more:,} more that were added completely (--json lists all)")
+        remaining = len(library.sources) - MAX_LISTED
+        lines.append(f"and {remaining:,} more that were added completely (--json lists all)")
     return lines or ["none was added completely"]

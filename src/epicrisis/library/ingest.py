@@ -85,7 +85,7 @@ def check_vectors(library: Library, encoder: Encoder) -> None:
     """
     if not library.manifest.encoder_fingerprint.startswith(PRECOMPUTED):
         return
-    for title, text, vector in library.some_vectors(_COMPARED_VECTORS):
+    for title, text, vector in library.open_table().some_vectors(_COMPARED_VECTORS):
         encoded = encoder.encode_passages([(title, text)])[0]
         min_product = _MIN_COSINE * np.linalg.norm(encoded) * np.linalg.norm(vector)
         if encoded.shape != vector.shape or encoded @ vector < min_product:
@@ -118,7 +118,7 @@ def add_documents(
     patient then use all documents without a patient. `literature=False` skips such documents in a library of notes and
     refuses notes in a library of literature. `literature=None` allows both, and questions come with a notice.
 
-    Raise EncoderMismatch, StorageError, LibraryError, InputError if one patient id may stand for two people, and the
+    Raise EncoderMismatch, StorageError, LibraryError, InputError if one patient id may mean two people, and the
     errors of `items`.
     """
     check_encoder(library.path, library.manifest, encoder.fingerprint)

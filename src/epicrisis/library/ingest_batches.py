@@ -89,7 +89,7 @@ class BatchWriter:
         self._whole_files.append(file)
 
     def commit_if_pending(self, document_id: str) -> None:
-        """Commit if the batch contains this document."""
+        """Write the batch if it contains this document."""
         if document_id in self._document_ids:
             self.commit()
 
@@ -110,7 +110,7 @@ class BatchWriter:
         self._whole_files.clear()
 
     def finish(self) -> None:
-        """Commit the last batch, apply changed statements to existing documents, and compact the library."""
+        """Write the last batch, apply changed statements to existing documents, and compact the library."""
         self.commit()
         with uninterrupted():
             self._counts.marked = self._library.update_due_marks()
@@ -142,7 +142,7 @@ class BatchWriter:
 
     def _skip_other_patients(self) -> None:
         """Skip documents that would replace another patient's document."""
-        patients = read_document_patients(self._library, [pending.document.id for pending in self._documents])
+        patients = read_document_patients(self._library, sorted(self._document_ids))
         documents, self._documents = self._documents, []
         self._document_ids.clear()
         self._passages = 0
@@ -174,7 +174,7 @@ class BatchWriter:
 
     def _commit_documents(self) -> None:
         start = time.monotonic()
-        replaced = list(self._library.content_hashes([pending.document.id for pending in self._documents]))
+        replaced = list(self._library.content_hashes(sorted(self._document_ids)))
         vectors = self._encoder.encode_batch(self._documents, self._library.vectors_of(replaced))
         documents = self._to_stored(vectors)
         with uninterrupted():
@@ -206,7 +206,7 @@ class BatchWriter:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Delay Ctrl-C until the end of the block. Only the main thread receives Ctrl-C."""
+    """Hold Ctrl-C until the end of the block. Only the main thread receives Ctrl-C."""
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is None:
         yield
         return

@@ -67,5 +67,4 @@ class FirstHashes:
         return str(self._db.execute("SELECT content_hash FROM seen WHERE id = ?", (key,)).fetchone()[0])
 
     def close(self) -> None:
-        """Delete the file."""
         self._db.close()

@@ -75,7 +75,7 @@ class PatientRegistration:
                 self._pending.append(PatientIdentity(document.patient, names=(" ".join(name.split()),)))
 
     def record(self) -> None:
-        """Write the pending identities. Raise InputError if one id may stand for two people."""
+        """Write the pending identities. Raise InputError if one id may mean two people."""
         if not self._pending:
             return
         identities, self._pending = self._pending, []

@@ -56,11 +56,9 @@ class ItemReader:
         self._first_hashes = FirstHashes()
 
     def close(self) -> None:
-        """Delete temporary files."""
         self._first_hashes.close()
 
     def read(self, item: ReaderItem) -> None:
-        """Read one item."""
         if isinstance(item, PatientIdentity):
             self._patients.add(item)
             return

@@ -115,7 +115,6 @@ class IngestCounts:
         )
 
     def report(self, *, seconds: float, encode_seconds: float, cut_off: int, renamed: int) -> IngestReport:
-        """Return the report with these counts."""
         return IngestReport(
             added=self.added,
             replaced=self.replaced,

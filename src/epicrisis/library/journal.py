@@ -12,6 +12,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -112,7 +113,6 @@ class Journal:
         return journal
 
     def close(self) -> None:
-        """Close the connection."""
         with translate_errors(self._folder):
             self._db.close()
 
@@ -146,7 +146,7 @@ class Journal:
         checkpoint: Checkpoint,
         files: ChecksumChanges | None,
     ) -> None:
-        """Acknowledge a batch.
+        """Close a batch and record its documents.
 
         `rows` are the remaining documents of the batch; documents without a row were deleted. `files` are the data
         files written and removed by the batch, or None if the library records no checksums.
@@ -273,7 +273,7 @@ class Journal:
     def sources(self) -> list[IngestedFile]:
         """Return the files that were added completely, in order of addition."""
         rows = self._read("SELECT sha256, name, bytes, added FROM sources ORDER BY added, name")
-        return [IngestedFile(*row) for row in rows]
+        return list(starmap(IngestedFile, rows))
 
     @property
     def has_statements(self) -> bool:
@@ -408,7 +408,7 @@ class Journal:
         self._db.execute("UPDATE state SET vectors = ?, words = ?", (checkpoint.vectors, checkpoint.words))
 
     def _set_files(self, files: ChecksumChanges) -> None:
-        self._db.executemany("INSERT OR REPLACE INTO data_files VALUES (?, ?)", files.written.items())
+        self._db.executemany("INSERT OR REPLACE INTO data_files VALUES (?, ?)", files.updated.items())
         self._db.executemany("DELETE FROM data_files WHERE path = ?", [(name,) for name in files.removed])
 
     @contextmanager

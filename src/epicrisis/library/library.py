@@ -205,12 +205,10 @@ class Library:
 
     @property
     def path(self) -> Path:
-        """The folder of the library."""
         return self._folder
 
     @property
     def manifest(self) -> LibraryManifest:
-        """The manifest of the library."""
         return self._manifest
 
     def add(self, documents: Sequence[StoredDocument]) -> None:
@@ -270,14 +268,14 @@ class Library:
                 self._table.refresh()
                 self._journal.create_statements(read_library_statements(self._table))
 
-    def replace_statements(self, sources: Sequence[str], marked_articles: Sequence[ArticleStatement]) -> None:
+    def replace_statements(self, sources: Sequence[str], articles: Sequence[ArticleStatement]) -> None:
         """Replace all earlier statements of the sources, durably.
 
         `update_due_marks` applies them to existing documents, and `compute_marks` to new ones.
         """
         with self._thread_lock:
             self.prepare_statements()
-            self._journal.replace_statements(sources, statements_about(marked_articles))
+            self._journal.replace_statements(sources, statements_about(articles))
 
     def compute_marks(self, documents: Sequence[Document]) -> Mapping[str, list[dict[str, Any]]]:
         """Map the ids of marked documents to their marks, in the form of the metadata."""
@@ -456,10 +454,6 @@ class Library:
         with self._thread_lock:
             self._table.refresh()
             return self._table.vectors_of(document_ids)
-
-    def some_vectors(self, count: int) -> list[tuple[str, str, Vectors]]:
-        """Return (title, text, vector) of the first passages of the table."""
-        return self._table.some_vectors(count)
 
     def sources(self) -> list[IngestedFile]:
         """Return the files that were added completely."""

@@ -62,7 +62,6 @@ class LibraryParts:
     journal: Journal
 
     def close(self) -> None:
-        """Release the files."""
         try:
             self.words.close()
         finally:

@@ -32,19 +32,9 @@ HINT = "latest_version_hint.json"
 """The only file of the table that Lance rewrites."""
 _OLD_VERSIONS_LIFETIME = timedelta(minutes=10)
 _BATCH_ROWS = 4096
-_PASSAGE_FIELDS = [
-    "id",
-    "document_id",
-    "ordinal",
-    "start",
-    "end",
-    "text",
-    "title",
-    "source",
-    "date",
-    "patient",
-    "metadata",
-]
+_TEXT_FIELDS = ["id", "document_id", "text", "title", "source", "metadata"]
+_NUMBER_FIELDS = ["ordinal", "start", "end"]
+_PASSAGE_FIELDS = [*_TEXT_FIELDS, *_NUMBER_FIELDS, "date", "patient"]
 _COLUMNS = [*_PASSAGE_FIELDS, "content_hash", "revision"]
 _COMPRESSED = {b"lance-encoding:compression": b"zstd"}
 
@@ -108,7 +98,6 @@ class PassageTable:
             self.lance.checkout_latest()
 
     def count(self) -> int:
-        """Return the number of passages."""
         with translate_errors(self._folder):
             return int(self.lance.count_rows())
 
@@ -171,7 +160,6 @@ class PassageTable:
                     yield row["document_id"], json.loads(row["metadata"]), row["date"]
 
     def delete(self, document_ids: Sequence[str]) -> None:
-        """Delete these documents with one commit."""
         with translate_errors(self._folder):
             self.lance.delete(sql_in("document_id", document_ids))
         self.sync()
@@ -250,8 +238,8 @@ class PassageTable:
 
     def _parse_row(self, row: dict[str, Any]) -> StoredPassage:
         """Return the passage of a row. Raise LibraryDamaged if a column has a value of a wrong type."""
-        texts = [row[name] for name in ("id", "document_id", "text", "title", "source", "metadata")]
-        numbers = [row[name] for name in ("ordinal", "start", "end")]
+        texts = [row[name] for name in _TEXT_FIELDS]
+        numbers = [row[name] for name in _NUMBER_FIELDS]
         is_valid = set(map(type, texts)) == {str} and set(map(type, numbers)) == {int}
         is_valid = is_valid and isinstance(row["content_hash"], bytes)
         metadata = json.loads(row["metadata"]) if is_valid else None

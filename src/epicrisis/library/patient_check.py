@@ -6,7 +6,7 @@ Questions name patients by id, by record number, or by full name.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import lru_cache
 from itertools import chain
 
@@ -98,30 +98,30 @@ def _names_another_patient(question: Question, roster: Roster) -> bool:
     patients = roster.patients()
     texts = [question.text, *question.options.values()]
     text = "\n".join(texts)
-    asked = None if question.patient is None else patients.get(question.patient)
-    others = [patient for patient in patients.values() if patient is not asked]
-    if _has_id_of(text, asked, others) or _has_name_of(_normalize_commas(text), asked, others):
+    current = None if question.patient is None else patients.get(question.patient)
+    others = [patient for patient in patients.values() if patient is not current]
+    if _has_id_of(text, current, others) or _has_name_of(_normalize_commas(text), current, others):
         return True
     for part in texts:
         # A hyphen may belong to a name, or separate its words.
         for hyphens in (True, False):
-            if _has_name_key_of(part, hyphens, asked, roster.ids_by_name()):
+            if _has_name_key_of(part, hyphens, current, roster.ids_by_name()):
                 return True
     return False
 
 
 def _has_name_key_of(
-    text: str, hyphens: bool, asked: PatientRecord | None, ids_by_name: Mapping[str, frozenset[str]]
+    text: str, hyphens: bool, current: PatientRecord | None, ids_by_name: Mapping[str, Set[str]]
 ) -> bool:
     """Return whether the text has another patient's full name in any spelling.
 
-    Words of the asked patient's name are ignored, even if another patient's name shares a spelling.
+    Words of the current patient's name are ignored, even if another patient's name shares a spelling.
     """
     mentions = find_mentions(text, hyphens=hyphens) if ids_by_name else []
     ignored: set[int] = set()
     for mention in mentions:
         ids = frozenset[str]().union(*(ids_by_name.get(key, ()) for key in mention.keys))
-        if asked is not None and asked.id in ids:
+        if current is not None and current.id in ids:
             ignored.update(range(mention.first, mention.last + 1))
     for mention in mentions:
         words = range(mention.first, mention.last + 1)
@@ -130,21 +130,21 @@ def _has_name_key_of(
     return False
 
 
-def _has_id_of(text: str, asked: PatientRecord | None, others: Sequence[PatientRecord]) -> bool:
+def _has_id_of(text: str, current: PatientRecord | None, others: Sequence[PatientRecord]) -> bool:
     """Return whether the text has an id of another patient. Ids with a digit are recognised in any case."""
     exact, plain = text, normalize_text(text)
-    asked_ids, asked_numbers = set[str](), set[str]()
-    for id_ in _ids_of(asked) if asked is not None else ():
+    current_ids, current_numbers = set[str](), set[str]()
+    for id_ in _ids_of(current) if current is not None else ():
         plain_id = _normalize_id(id_)
-        asked_ids.add(plain_id)
-        asked_numbers.update(_long_number(id_))
+        current_ids.add(plain_id)
+        current_numbers.update(_long_number(id_))
         exact, plain = _remove_id(id_, exact), _remove_id(plain_id, plain)
     written_numbers = set(_long_numbers(normalize_text(text)))
     written_numbers.update(_long_numbers(_GROUP_SEPARATOR.sub("", normalize_text(text))))
-    written_numbers -= asked_numbers
+    written_numbers -= current_numbers
     for id_ in chain.from_iterable(map(_ids_of, others)):
         plain_id = _normalize_id(id_)
-        ignores_case = plain_id not in asked_ids and any(map(str.isdecimal, id_))
+        ignores_case = plain_id not in current_ids and any(map(str.isdecimal, id_))
         if _has_id(plain, plain_id) if ignores_case else _has_id(exact, id_):
             return True
         if written_numbers and not written_numbers.isdisjoint(_long_number(id_)):
@@ -203,14 +203,14 @@ def _escape_id(id_: str) -> str:
     return re.escape(id_) + (r"(?:\.0)?" if id_.isdecimal() else "")
 
 
-def _has_name_of(text: str, asked: PatientRecord | None, others: Sequence[PatientRecord]) -> bool:
+def _has_name_of(text: str, current: PatientRecord | None, others: Sequence[PatientRecord]) -> bool:
     """Return whether the text has another patient's full name as the source writes it, or with the last name first."""
-    if asked is not None:
-        # Anna Maria Muster is not Maria Muster, so the asked patient's name is removed, also in the other order, unless
-        # this is exactly another patient's name.
+    if current is not None:
+        # Anna Maria Muster is not Maria Muster, so the current patient's name is removed in all orders, unless this is
+        # exactly another patient's name.
         names_of_others = set(chain.from_iterable(_source_names(patient.name) for patient in others))
-        protected = names_of_others.difference(_source_names(asked.name))
-        for name in _name_orders(asked.name):
+        protected = names_of_others.difference(_source_names(current.name))
+        for name in _name_orders(current.name):
             if name not in protected:
                 text = _separate_name(name).sub("\0", text)
     for patient in others:

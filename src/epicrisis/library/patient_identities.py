@@ -1,4 +1,4 @@
-"""Who each patient id of a library stands for: source, names, birth date and record numbers, in a small SQLite table.
+"""The identity of each patient of a library: source, names, birth date and record numbers, in a small SQLite table.
 
 The table lies in the library's folder, is readable only by its owner, and is written before the patients' notes. It
 detects sources that use one id for two people. Messages name the id, never the person.
@@ -34,7 +34,7 @@ _LITERATURE = "literature"
 
 
 def find_contradiction(before: PatientIdentity, now: PatientIdentity) -> str:
-    """Return what shows that one id stands for two people, such as `birth date`, or an empty string.
+    """Return what shows that one id means two people, such as `birth date`, or an empty string.
 
     Different servers, birth dates, or numbers of one system always show it. Different names show it unless both birth
     dates are known and equal and a record number is shared: people marry, and clerks correct spellings.

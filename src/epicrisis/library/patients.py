@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,8 +79,8 @@ class Roster:
         self._version = (-1, -1)
         self._patients: Mapping[str, PatientRecord] = {}
         self._has_literature = self._is_declared = False
-        self._ids_by_name: Mapping[str, frozenset[str]] = {}
-        self._ids_by_number: Mapping[str, frozenset[str]] = {}
+        self._ids_by_name: Mapping[str, Set[str]] = {}
+        self._ids_by_number: Mapping[str, Set[str]] = {}
 
     def patients(self) -> Mapping[str, PatientRecord]:
         """Map patient ids to their records, ordered by id."""
@@ -97,15 +97,15 @@ class Roster:
         self._refresh()
         return bool(self._patients) and self._has_literature and not self._is_declared
 
-    def ids_by_name(self) -> Mapping[str, frozenset[str]]:
+    def ids_by_name(self) -> Mapping[str, Set[str]]:
         """Map the keys of names (see `person_names.name_keys`) to patient ids."""
         self._refresh()
         return self._ids_by_name
 
-    def ids_with_number(self, number: str) -> frozenset[str]:
+    def ids_with_number(self, number: str) -> Set[str]:
         """Return the ids of the patients with this record number, given with or without its system."""
         self._refresh()
-        return self._ids_by_number.get(normalize_text(number), frozenset())
+        return self._ids_by_number.get(normalize_text(number), set())
 
     def _refresh(self) -> None:
         with self._lock:
@@ -126,7 +126,8 @@ class Roster:
             id_: summaries[id_].build(identities.get(id_, PatientIdentity(id_))) for id_ in sorted(summaries)
         }
         self._has_literature = self._table.has_literature()
-        by_name, by_number = defaultdict(set), defaultdict(set)
+        by_name: dict[str, set[str]] = defaultdict(set)
+        by_number: dict[str, set[str]] = defaultdict(set)
         for id_, record in self._patients.items():
             for name in record.names:
                 for key in name_keys(name):
@@ -134,8 +135,7 @@ class Roster:
             for number in record.numbers:
                 by_number[normalize_text(number)].add(id_)
                 by_number[normalize_text(number_without_system(number))].add(id_)
-        self._ids_by_name = {key: frozenset(ids) for key, ids in by_name.items()}
-        self._ids_by_number = {key: frozenset(ids) for key, ids in by_number.items()}
+        self._ids_by_name, self._ids_by_number = by_name, by_number
 
 
 def names_in_notes(library: Library, patients: Iterable[str]) -> Mapping[str, str]:
@@ -178,7 +178,6 @@ class _RecordSummary:
         self._name = ""
 
     def add(self, row: Mapping[str, Any]) -> None:
-        """Add a note."""
         metadata = json.loads(row["metadata"])
         self._notes += 1
         if row["date"]:
@@ -190,7 +189,6 @@ class _RecordSummary:
         self._name = self._name or str(metadata.get("patient_name") or "")
 
     def build(self, identity: PatientIdentity) -> PatientRecord:
-        """Return the record of this patient."""
         names = dict.fromkeys(identity.names)
         if self._name:
             names.setdefault(self._name)

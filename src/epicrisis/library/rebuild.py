@@ -56,7 +56,7 @@ def rebuild_from_passages(folder: Path, dimensions: int) -> None:
         opstamp = words.replace([], _iterate_passages(table))
         words.close()
         # Old checksums stay, so that damaged files do not get valid ones.
-        changes = ChecksumChanges({**old.files, **find_checksum_changes(folder, old.files).written})
+        changes = ChecksumChanges({**old.files, **find_checksum_changes(folder, old.files).updated})
         journal.rebuild(_iterate_rows(table), Checkpoint(table.version, opstamp), changes)
     finally:
         journal.close()

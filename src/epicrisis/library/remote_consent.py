@@ -68,7 +68,7 @@ def allow_remote(folder: Path, hosts: Iterable[str]) -> None:
 
 
 def forbid_remote(folder: Path) -> None:
-    """Withdraw consent, durably. Earlier lines stay on record. Raise StorageError."""
+    """Record the withdrawal of consent, durably. Earlier lines remain. Raise StorageError."""
     if read_remote(folder).allowed:
         _append(folder, {"allowed": False, "hosts": []})
 

@@ -11,6 +11,7 @@ import json
 import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import starmap
 
 from epicrisis.corpus.reader_base import ArticleStatement
 
@@ -35,11 +36,11 @@ class Statement:
     """Day as yyyymmdd, if known."""
 
 
-def statements_about(marked_articles: Iterable[ArticleStatement]) -> list[Statement]:
+def statements_about(articles: Iterable[ArticleStatement]) -> list[Statement]:
     """Return one statement for each name of each article."""
     statements = []
-    for marked in marked_articles:
-        statements += [Statement(target, marked.source, marked.mark, marked.day) for target in marked.targets]
+    for article in articles:
+        statements += [Statement(target, article.source, article.mark, article.day) for target in article.targets]
     return statements
 
 
@@ -69,4 +70,4 @@ def read_statements(db: sqlite3.Connection, targets: Sequence[str] | None = None
         rows = db.execute(_SELECT)
     else:
         rows = db.execute(f"{_SELECT} WHERE target IN (SELECT value FROM json_each(?))", (json.dumps(list(targets)),))
-    return [Statement(*row) for row in rows]
+    return list(starmap(Statement, rows))

@@ -53,7 +53,7 @@ class VectorSearch:
         self._counts: dict[str, int] = {}
 
     def close(self) -> None:
-        """Free the memory of the matrix."""
+        """Release the memory of the matrix."""
         self._matrix = None
 
     def nearest(

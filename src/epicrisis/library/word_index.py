@@ -128,7 +128,6 @@ class WordIndex:
             self._links.close()
 
     def count(self) -> int:
-        """Return the number of passages."""
         with translate_errors(self._folder):
             return int(self._index.searcher().num_docs)
 
@@ -182,20 +181,16 @@ class WordIndex:
             searcher = self._index.searcher()
             # tantivy reserves memory for `limit` hits.
             limit = min(limit, searcher.num_docs + 1)
-            scores = searcher.search(self._build_query(tokens, scope, within, patients), limit, count=False).hits
-            addresses = [address for _, address in scores]
-            versions = searcher.fast_field_values("version", addresses) if addresses else []
-            hits = []
-            for (score, address), version in zip(scores, versions, strict=True):
-                hits.append(WordHit(str(searcher.doc(address)["id"][0]), int(version or 0), float(score)))
-            return hits
+            hits = searcher.search(self._build_query(tokens, scope, within, patients), limit, count=False).hits
+            entries = _read_entries(searcher, [address for _, address in hits])
+        return [WordHit(*entry, float(score)) for entry, (score, _) in zip(entries, hits, strict=True)]
 
     def entries(self, passage_ids: Sequence[str]) -> list[tuple[str, int]]:
         """Return (passage id, version) of every entry of these passages, in no particular order."""
         from tantivy import Query
 
         with translate_errors(self._folder):
-            return self._read_entries(Query.term_set_query(self._schema, "id", list(passage_ids)))
+            return self._search_entries(Query.term_set_query(self._schema, "id", list(passage_ids)))
 
     def all_entries(self) -> Iterator[list[tuple[str, int]]]:
         """Yield (passage id, version) of every entry, in pieces."""
@@ -207,18 +202,14 @@ class WordIndex:
             first, end = _VERSIONS * piece // pieces, _VERSIONS * (piece + 1) // pieces
             with translate_errors(self._folder):
                 query = Query.range_query(self._schema, "version", FieldType.Integer, first, end - 1)
-                yield self._read_entries(query)
+                yield self._search_entries(query)
 
-    def _read_entries(self, query: tantivy.Query) -> list[tuple[str, int]]:
+    def _search_entries(self, query: tantivy.Query) -> list[tuple[str, int]]:
         searcher = self._index.searcher()
         # tantivy's own annotations lack the count.
         result: Any = searcher.search(query, 1)
-        addresses = [address for _, address in searcher.search(query, max(result.count, 1), count=False).hits]
-        versions = searcher.fast_field_values("version", addresses) if addresses else []
-        entries = []
-        for address, version in zip(addresses, versions, strict=True):
-            entries.append((str(searcher.doc(address)["id"][0]), int(version or 0)))
-        return entries
+        hits = searcher.search(query, max(result.count, 1), count=False).hits
+        return _read_entries(searcher, [address for _, address in hits])
 
     def _build_query(
         self, tokens: Sequence[str], scope: Scope, within: Sequence[str] | None, patients: bool
@@ -274,8 +265,14 @@ class _LinkedCopy:
                 shutil.copyfile(path, link)
 
     def close(self) -> None:
-        """Remove the folder."""
         self._scratch.close()
+
+
+def _read_entries(searcher: tantivy.Searcher, addresses: Sequence[tantivy.DocAddress]) -> list[tuple[str, int]]:
+    """Return (passage id, version) of the entries at these addresses."""
+    versions = searcher.fast_field_values("version", list(addresses)) if addresses else []
+    ids = [str(searcher.doc(address)["id"][0]) for address in addresses]
+    return [(id_, int(version or 0)) for id_, version in zip(ids, versions, strict=True)]
 
 
 def _is_writable(folder: Path) -> bool:
