@@ -239,7 +239,7 @@ def _mean(cases: MeasuredCases, value: Callable[[MeasuredCase], float | None], s
 
 
 def _lacking(cases: MeasuredCases, metrics: Iterable[str]) -> Cell:
-    """Return how many answers have no value, by metric. Number metrics need a number in the reference, so they are left out."""
+    """Return how many answers have no value, by metric. Number metrics are left out."""
     without = {
         name: sum(name not in case.values for case in _due(cases, name))
         for name in metrics
@@ -276,7 +276,7 @@ def group_cases(cases: Iterable[MeasuredCase], names: Sequence[str]) -> dict[tup
 
 
 def group_rows(model: str, cases: MeasuredCases, names: Sequence[str], baseline: str) -> list[MeasuredRow]:
-    """Return a row for each value of these conditions and each arm, compared with the baseline arm of the same values."""
+    """Return a row for each value of these conditions and each arm, compared with the baseline arm of the same value."""
     parts = group_cases(_in_order(cases, names), names)
     return [
         MeasuredRow((model, *labels, arm), own, () if arm == baseline else by_arm.get((baseline,), ()))
@@ -297,7 +297,7 @@ def _in_order(cases: MeasuredCases, names: Sequence[str]) -> list[MeasuredCase]:
 
 
 def lengths_table(runs: Mapping[str, MeasuredCases], remarks: Sequence[str] = (), *, estimated: bool = False) -> Table:
-    """Return the lengths of records in tokens of the answering model: questions and patients by bin (Table 1, section 4.2).
+    """Return the lengths of records in tokens of the answering model, by bin (Table 1, section 4.2).
 
     With `estimated`, the note says that tokens were estimated from characters.
     """
