@@ -222,7 +222,7 @@ def test_what_an_experiment_has_no_use_for_is_refused(
     assert_one_line(run("experiment", "open-ended", *common, "--repeats", 2), "leave --repeats out")
     assert_one_line(run("evaluate", asked), "the strategy brief-context reads a library: name one with --library")
     elsewhere = run("experiment", "preflight", *common, "-o", library)
-    assert_one_line(elsewhere, "holds something else", "name a folder that is empty or not there")
+    assert_one_line(elsewhere, "is not empty", "name an empty folder, or one that does not exist")
     assert not list(library.glob("rankings*"))
     assert not (tmp_path / "runs").exists()
 

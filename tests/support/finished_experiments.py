@@ -50,7 +50,7 @@ def _write(path: Path, name: str, cases: Sequence[Case], right: Right, dataset: 
     with Run.open(path, plan, cases) as run:
         for case in cases:
             run.records.append_answer(_answer(case, right(int(case.question.id), case)), case.condition)
-        run.took(_TAKEN)
+        run.record_energy(_TAKEN)
 
 
 def _answer(case: Case, right: bool) -> Answer:

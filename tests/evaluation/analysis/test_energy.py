@@ -151,7 +151,7 @@ def test_a_run_writes_down_what_it_took(tmp_path: Path) -> None:
     path = of_sessions(tmp_path / "run", [taken(MEASURED, UNKNOWN)])
     with Run.open(path, read_manifest(path).plan, [Case(question) for question in QUESTIONS]) as run:
         assert read_manifest(path).sessions[1].taken is None, "while it works, and where it is killed"
-        run.took(taken(ESTIMATED))
+        run.record_energy(taken(ESTIMATED))
     assert [session.taken for session in read_manifest(path).sessions] == [taken(MEASURED, UNKNOWN), taken(ESTIMATED)]
 
 
