@@ -29,7 +29,7 @@ from epicrisis.components import LibrarySearch
 from epicrisis.configuration import load_settings
 from epicrisis.errors import EndpointUnreachable, InputError, UserError
 from epicrisis.evaluation.experiments import ensembles, model_comparison
-from epicrisis.evaluation.experiments.ensembles import VoteSampling
+from epicrisis.evaluation.experiments.vote_sampling import VoteSampling
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.library.library import Library
 from epicrisis.models.chat.layers.layer import Layer

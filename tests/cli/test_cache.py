@@ -111,7 +111,7 @@ def test_a_budget_stops_a_run_and_what_it_has_is_kept(library: Path, questions: 
         code, _, err = ask(library, server.url, "--file", questions, "-o", answers, "--budget-tokens", 5_000)
         assert code == 2
         assert "of 5,000 tokens are spent" in err
-        assert "--budget-tokens more" in err
+        assert "raise --budget-tokens" in err
         spent = server.ledger
         assert spent.told_prompt_tokens + spent.told_completion_tokens <= 5_000
         assert 0 < len(choices(answers)) < len(WORDS)

@@ -31,7 +31,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def measured() -> bool:
     """Whether this machine's counters see its processors."""
     try:
-        return RaplMeter().look() >= 0
+        return RaplMeter().read() >= 0
     except MeterUnavailable:
         return False
 

@@ -160,7 +160,7 @@ def test_a_budget_stops_it_and_what_is_done_is_in_the_library(
     command = ("examples", "build", tmp_path / "lib", "--from", train, "--how", "solved", "--model", f"{server.url}#m")
     stopped = run(*command, "--at-once", 1, "--budget-tokens", 1500)
     assert stopped.exit_code == 2
-    assert "give --budget-tokens more" in stopped.stderr
+    assert "raise --budget-tokens" in stopped.stderr
     kept = sum(line["state"] == "kept" for line in lines(tmp_path / "lib.solved.jsonl"))
     assert 0 < kept < 5
     assert f"{kept} solved questions added" in stopped.stdout

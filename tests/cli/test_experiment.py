@@ -205,9 +205,9 @@ def test_bad_input_is_one_line(run: Run, library: Path, asked: Path, seen: Itera
 
 def test_names_of_experiments_are_those_there_are() -> None:
     from epicrisis.cli.experiment import NAMES
-    from epicrisis.evaluation.experiments.registry import EXPERIMENTS
+    from epicrisis.evaluation.experiments.registry import load_experiments
 
-    assert {*NAMES} == {*EXPERIMENTS, "preflight"} - {"probe"}
+    assert {*NAMES} == {*load_experiments()} - {"probe"}
 
 
 def test_what_an_experiment_has_no_use_for_is_refused(
@@ -222,7 +222,7 @@ def test_what_an_experiment_has_no_use_for_is_refused(
     assert_one_line(run("experiment", "open-ended", *common, "--repeats", 2), "leave --repeats out")
     assert_one_line(run("evaluate", asked), "the strategy brief-context reads a library: name one with --library")
     elsewhere = run("experiment", "preflight", *common, "-o", library)
-    assert_one_line(elsewhere, "holds something else", "name a folder that is empty or not there")
+    assert_one_line(elsewhere, "is not empty", "name an empty folder, or one that does not exist")
     assert not list(library.glob("rankings*"))
     assert not (tmp_path / "runs").exists()
 

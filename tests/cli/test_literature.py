@@ -164,7 +164,7 @@ def test_ready_made_vectors_need_no_encoder(tmp_path: Path, run: Run, monkeypatc
     other = pubmed(tmp_path / "pubmed26n0002.xml.gz", citation(9, 2021, "Aspirin and something new."))
     refused = run("library", "add", library, other)
     assert refused.exit_code == 2
-    assert "a text came without its vector, and medcpt is not installed" in refused.stderr
+    assert "a text has no precomputed vector, and medcpt is not installed" in refused.stderr
     assert found(run, library, "--by", "bm25") == {"pubmed:1", "pubmed:9"}
     again = json.loads(run("library", "add", library, "--format", "medcpt", tmp_path / "chunks", "--json").stdout)
     assert again["added"] == again["replaced"] == again["unchanged"] == 0

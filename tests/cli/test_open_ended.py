@@ -213,4 +213,4 @@ def test_a_budget_holds(papers: Path, tmp_path: Path, run: Run) -> None:
         )
         assert server.ledger.calls == 0
     assert result.exit_code == 2
-    assert "give --budget-tokens more" in result.stderr
+    assert "raise --budget-tokens" in result.stderr

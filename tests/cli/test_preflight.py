@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from epicrisis.cli import preflight
 from epicrisis.configuration import load_settings
 from epicrisis.corpus.questions import read_questions
-from epicrisis.evaluation.experiments.recorded_rankings import DEPTH, RankingFile, Recorded, open_rankers
+from epicrisis.evaluation.experiments.recorded_rankings import DEPTH, QuestionRankings, RankingStore, open_rankers
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.protocols import Encoder
 from epicrisis.types import Document, Question
@@ -59,7 +59,7 @@ def planted(file: Path, rankings: Path, library: Path, home: Path) -> None:
     """Rankings in which the lead of the first dense score, and nothing else, tells where the key document is lost."""
     dice, names = random.Random(5), [f"d{i}#0" for i in range(K)]
     with open_rankers(load_settings({"home": str(home)}), library) as (_, recipe):
-        kept = RankingFile(rankings, recipe)
+        kept = RankingStore(rankings, recipe)
         for number, question in enumerate(read_questions(file)):
             assert isinstance(question, Question)
             gold, lost = question.gold_documents[0], number % 3 == 0
@@ -68,8 +68,8 @@ def planted(file: Path, rankings: Path, library: Path, home: Path) -> None:
             read = [*others[:place], f"{gold}#0", *others[place:]]
             scores = [dice.uniform(0.1, 0.2) if lost else dice.uniform(0.3, 0.4), *(-i / 1000 for i in range(1, K))]
             words = tuple((name, 1.0) for name in dice.sample(names, K))
-            kept.append(
-                Recorded(
+            kept.append_rankings(
+                QuestionRankings(
                     question.key,
                     str(file),
                     tuple(zip(read, scores, strict=True)),

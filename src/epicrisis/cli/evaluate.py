@@ -160,14 +160,14 @@ def run(
 ) -> None:
     """The run; see `register` for what its help says."""
     from epicrisis.configuration import load_settings
-    from epicrisis.evaluation.experiments.plain_run import prepared
-    from epicrisis.evaluation.experiments.run_findings import findings_of
+    from epicrisis.evaluation.experiments.plain_run import plan_plain_run
+    from epicrisis.evaluation.experiments.run_findings import read_findings
 
     settings = load_settings(said(context), config)
     folder = folder_of(output, questions, settings.strategy, settings.model_for("writer").name)
 
     async def planned(pipeline: Pipeline) -> tuple[RunPlan, Sequence[Case]]:
-        return prepared(questions, settings, pipeline, data=data, n=sample, draw=draw, guard=leak_guard)
+        return plan_plain_run(questions, settings, pipeline, data=data, n=sample, draw=draw, guard=leak_guard)
 
     manifest = asyncio.run(run_cases(settings, library, folder, planned, yes=yes, quiet=json))
-    show_runs(findings_of([folder]), {folder: manifest}, json=json)
+    show_runs(read_findings([folder]), {folder: manifest}, json=json)

@@ -312,9 +312,9 @@ def asked(
     """Runs the experiment of that name, or goes on with it, and shows what it came to, or its first table alone; with
     `also` each model in a folder of its own."""
     from epicrisis.configuration import load_settings, merge_tables
-    from epicrisis.evaluation.experiments.registry import experiment as called
-    from epicrisis.evaluation.experiments.registry import prepared
-    from epicrisis.evaluation.experiments.run_findings import findings_of
+    from epicrisis.evaluation.experiments.planning import plan_experiment
+    from epicrisis.evaluation.experiments.registry import find_experiment as called
+    from epicrisis.evaluation.experiments.run_findings import read_findings
 
     wanted = called(name)
     runs: dict[Path, RunManifest] = {}
@@ -327,7 +327,7 @@ def asked(
         folder = folder_of(output, name, model) if not also else folder_of(output, name) / plain_name(model)
 
         async def planned(pipeline: Pipeline, settings: Settings = settings) -> tuple[RunPlan, Sequence[Case]]:
-            return prepared(wanted, request, settings, pipeline)
+            return plan_experiment(wanted, request, settings, pipeline)
 
         runs[folder] = asyncio.run(run_cases(settings, library, folder, planned, yes=yes, quiet=json))
-    show_runs(findings_of(list(runs)), runs, json=json, answers_alone=answers_alone)
+    show_runs(read_findings(list(runs)), runs, json=json, answers_alone=answers_alone)

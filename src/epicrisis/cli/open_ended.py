@@ -210,10 +210,10 @@ def verdicts(
     They stand in `epicrisis report` of the run too.
     """
     from epicrisis.errors import InputError
-    from epicrisis.evaluation.experiments.open_ended import conclusions, judging_in, judging_of, tables
+    from epicrisis.evaluation.experiments.open_ended import conclusions, read_judging, read_judging_folder, tables
 
     named = bool(files or judged)
-    judging = judging_of(folder, files or (), judged or ()) if named else judging_in(folder)
+    judging = read_judging(folder, files or (), judged or ()) if named else read_judging_folder(folder)
     if not (judging.people or judging.models):
         raise InputError("there is no verdict: name the files of reviewers, or a model's with --judged")
     found = {" and ".join(judging.paired.key.writers): judging}

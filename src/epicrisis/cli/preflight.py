@@ -33,9 +33,9 @@ from epicrisis.printable import quote_for_shell
 if TYPE_CHECKING:
     from epicrisis.answers import Usage
     from epicrisis.evaluation.analysis.table import Table
-    from epicrisis.evaluation.experiments.cost import Shape
     from epicrisis.evaluation.experiments.preflight_calibration import PreflightCalibration
-    from epicrisis.evaluation.experiments.recorded_rankings import Guard, Recorded
+    from epicrisis.evaluation.experiments.recorded_rankings import Guard, QuestionRankings
+    from epicrisis.evaluation.experiments.token_costs import PromptShape
     from epicrisis.settings import Settings
     from epicrisis.types import Question, Scope
 
@@ -123,8 +123,9 @@ def calibrate(
     """
     from epicrisis.configuration import load_settings
     from epicrisis.evaluation.experiments import preflight_calibration
-    from epicrisis.evaluation.experiments.preflight import PAPERS_RULE, definitions, guards_table
-    from epicrisis.evaluation.experiments.preflight_savings import errors_table, saved, saving_table
+    from epicrisis.evaluation.experiments.preflight import guards_table
+    from epicrisis.evaluation.experiments.preflight_rules import PAPERS_RULE, definitions
+    from epicrisis.evaluation.experiments.preflight_savings import errors_table, estimate_savings, savings_table
     from epicrisis.privacy import set_local_only
 
     settings = load_settings(said(context), config)
@@ -138,7 +139,7 @@ def calibrate(
     fitted = preflight_calibration.calibrate(recorded, issue, target, depth=settings.preflight.depth)
     skipped = {"papers' rule": fitted.papers.skipped.value, "fitted, held out": fitted.held_out.skipped.value}
     source = f"{library}, {len(recorded):,} questions; rankings in {path}"
-    tables = [errors_table(fitted, source), saving_table(saved(shape, skipped, charged), shape, told)]
+    tables = [errors_table(fitted, source), savings_table(estimate_savings(shape, skipped, charged), shape, told)]
     if guard != "none":
         hidden, _ = rankings(settings, library, asked, path.with_stem(f"{path.stem}-{guard}"), guard, json)
         tables.append(guards_table({"none": recorded, guard: hidden}, (PAPERS_RULE, fitted.rule), settings.k))
@@ -148,8 +149,8 @@ def calibrate(
 def study(settings: Settings, library: Path, sets: Sequence[str], data: Path | None, folder: Path, json: bool) -> None:
     """`epicrisis experiment preflight`: rankings with and without each question's own documents, and all tables."""
     from epicrisis.errors import InputError
-    from epicrisis.evaluation.experiments.preflight_findings import file_of
-    from epicrisis.evaluation.experiments.run_findings import findings_of
+    from epicrisis.evaluation.experiments.preflight import rankings_path
+    from epicrisis.evaluation.experiments.run_findings import read_findings
     from epicrisis.privacy import set_local_only
 
     if settings.local_only:
@@ -159,8 +160,8 @@ def study(settings: Settings, library: Path, sets: Sequence[str], data: Path | N
         raise InputError(f"{folder} holds something else ({others[0]}...): name a folder that is empty or not there")
     asked = questions_of(settings, sets or SETS, data)
     for guard in ("none", "source-hidden"):
-        rankings(settings, library, asked, file_of(folder, guard), guard, json)
-    (found,) = findings_of([folder])
+        rankings(settings, library, asked, rankings_path(folder, guard), guard, json)
+    (found,) = read_findings([folder])
     if json:
         show_data({"folder": str(folder), "findings": found})
         return
@@ -235,28 +236,28 @@ def rankings(
     path: Path,
     guard: Guard,
     quiet: bool,
-) -> tuple[list[Recorded], Shape]:
+) -> tuple[list[QuestionRankings], PromptShape]:
     """The rankings of all questions, those that are in the file already not made again, and what their prompts take."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from epicrisis.components import build_scope
     from epicrisis.evaluation.experiments.preflight_savings import estimated_shape
-    from epicrisis.evaluation.experiments.recorded_rankings import DEPTH, RankingFile, open_rankers, record
+    from epicrisis.evaluation.experiments.recorded_rankings import DEPTH, RankingStore, open_rankers, record_rankings
 
     def scope(question: Question) -> Scope:
         return build_scope(settings.scope, question=question)
 
-    found: list[tuple[Question, Recorded]] = []
+    found: list[tuple[Question, QuestionRankings]] = []
     total = sum(len(questions) for _, questions in asked)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with (
         open_rankers(settings, library, guard, max(DEPTH, settings.k, settings.preflight.depth)) as (rankers, recipe),
         Progress(*columns, console=open_console(stderr=True), disable=quiet) as progress,
     ):
-        file = RankingFile(path, recipe)
+        file = RankingStore(path, recipe)
         task = progress.add_task("Ranking" if guard == "none" else f"Ranking, {guard}", total=total)
         for name, questions in asked:
-            for question, each in record(questions, name, rankers, file, guard, scope):
+            for question, each in record_rankings(questions, name, rankers, file, guard, scope):
                 found += [] if each is None else [(question, each)]
                 progress.advance(task)
         shape = estimated_shape(found, rankers.store, scope, k=settings.k, partition=settings.partition)

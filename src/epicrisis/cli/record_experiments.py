@@ -57,12 +57,12 @@ def asked(
     Without a library one is made of the set's notes, beside the runs; the set's other experiments find it there.
     """
     from epicrisis.configuration import load_settings, merge_tables
-    from epicrisis.evaluation.experiments.record_cases import prepared, record_sets
-    from epicrisis.evaluation.experiments.registry import experiment as called
-    from epicrisis.evaluation.experiments.run_findings import findings_of
+    from epicrisis.evaluation.experiments.record_cases import load_record_sets, plan_record_experiment
+    from epicrisis.evaluation.experiments.registry import find_experiment as called
+    from epicrisis.evaluation.experiments.run_findings import read_findings
 
     wanted = called(name)
-    sets = record_sets(wanted, request)
+    sets = load_record_sets(wanted, request)
     for one in sets:
         for notice in one.notices:
             say(f"note: {one.name}: {notice}", err=True)
@@ -83,11 +83,11 @@ def asked(
         )
 
         async def planned(pipeline: Pipeline, settings: Settings = settings) -> tuple[RunPlan, Sequence[Case]]:
-            return await prepared(wanted, request, sets, settings, pipeline)
+            return await plan_record_experiment(wanted, request, sets, settings, pipeline)
 
         runs[folder] = asyncio.run(run_cases(settings, path, folder, planned, yes=yes, quiet=json))
         failed += _measure(folder, measures, settings, path, yes=yes, quiet=json)
-    show_runs(findings_of(list(runs)), runs, json=json)
+    show_runs(read_findings(list(runs)), runs, json=json)
     if failed:
         fail(f"{failed} measures failed; the same command makes them again", NOT_MEASURED)
 
@@ -108,10 +108,10 @@ def _library_of(sets: Sequence[RecordSet], data: Path, settings: Settings, chunk
 def _fill(path: Path, sets: Sequence[RecordSet], settings: Settings, chunk_tokens: int | None, *, quiet: bool) -> None:
     from rich.status import Status
 
-    from epicrisis.evaluation.experiments.record_cases import fill
+    from epicrisis.evaluation.experiments.record_cases import add_notes
 
     with Status("Reading the notes", console=open_console(stderr=True, quiet=quiet)) as status:
-        report = fill(
+        report = add_notes(
             path,
             sets,
             settings,

@@ -41,13 +41,13 @@ def report(
     `preflight`, which has a section for each library. No model is asked.
     """
     from epicrisis.errors import InputError
-    from epicrisis.evaluation.experiments.run_findings import findings_of
+    from epicrisis.evaluation.experiments.run_findings import read_findings
 
     if output is None and not json:
         raise InputError("name the page with -o report.html, or give --json")
     if output is not None:
         _check(output)
-    findings = findings_of(runs)
+    findings = read_findings(runs)
     if output is not None:
         from epicrisis.report.page import render_page
 

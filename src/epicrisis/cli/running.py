@@ -81,14 +81,14 @@ async def run_cases(
             await agreed(cases)
         with Run.open(folder, plan, cases) as run:
             # Stands where nothing is asked.
-            run.took(SessionEnergy(0.0, settings.energy.kg_co2_per_kwh, ()))
+            run.record_energy(SessionEnergy(0.0, settings.energy.kg_co2_per_kwh, ()))
             if begun:
                 await agreed([case for case in cases if not run.records.is_done(case.key)])
             standing = RunProgress()
             if run.records.states:
                 standing.add_earlier(map(score_record, read_records(folder / RECORDS)))
             told: set[str] = set()
-            keep = run.took if run.left else _forget
+            keep = run.record_energy if run.remaining else _forget
             with _bars(cases, standing, quiet) as show, measure_energy(settings, keep) as meter:
                 async for case, answer in answer_cases(pipeline, cases, run.records, pipeline.concurrency):
                     if answer is not None:

@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from epicrisis.corpus.reader_base import Skipped, os_error_reason, skip
+from epicrisis.corpus.reader_base import Skipped, read_limited, skip
 from epicrisis.types import Document
 
 if TYPE_CHECKING:
@@ -84,14 +84,9 @@ def read_document(path: Path, name: str) -> Iterator[Document | Skipped]:
     The encoding is that of the byte order mark, else the declared one, else UTF-8.
     """
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise ValueError(f"larger than {MAX_FILE_BYTES // 2**20} MB; split it")
-        title, text = _parse_page(path.read_bytes())
+        title, text = _parse_page(read_limited(path, MAX_FILE_BYTES))
         if not text:
             raise ValueError("holds no text")
-    except OSError as error:
-        yield skip(path, "", f"{os_error_reason(error)}; check the file and its permissions")
-        return
     except ValueError as error:
         yield skip(path, "", str(error))
         return

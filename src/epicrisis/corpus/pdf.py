@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from epicrisis.corpus.reader_base import Skipped, os_error_reason, skip
+from epicrisis.corpus.reader_base import Skipped, read_limited, skip
 from epicrisis.types import Document
 
 if TYPE_CHECKING:
@@ -43,15 +43,10 @@ def read_document(path: Path, name: str) -> Iterator[Document | Skipped]:
     as in `IL-6`, and only the line end is removed.
     """
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise ValueError(f"larger than {MAX_FILE_BYTES // 2**20} MB; split it")
-        title, pages = _read_pages(path.read_bytes())
+        title, pages = _read_pages(read_limited(path, MAX_FILE_BYTES))
         texts = _repair_pages([page or "" for page in pages])
         if not any(texts):
             raise ValueError(f"no text on any of its {len(texts)} pages, only pictures perhaps: OCR it first")
-    except OSError as error:
-        yield skip(path, "", f"{os_error_reason(error)}; check the file and its permissions")
-        return
     except ValueError as error:
         yield skip(path, "", str(error))
         return

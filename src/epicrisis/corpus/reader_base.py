@@ -155,6 +155,16 @@ def unreadable(path: Path, error: OSError) -> InputError:
     return path_error(path, f"{os_error_reason(error)}; check the path and its permissions")
 
 
+def read_limited(path: Path, limit: int) -> bytes:
+    """Return the file's content. Raises ValueError with the reason if it is unreadable or larger than `limit` bytes."""
+    try:
+        if path.stat().st_size > limit:
+            raise ValueError(f"larger than {limit // 2**20} MB; split it")
+        return path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{os_error_reason(error)}; check the file and its permissions") from error
+
+
 def is_folder(path: Path) -> bool:
     """Return True for a folder and False for a file.
 

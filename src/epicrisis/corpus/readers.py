@@ -111,7 +111,7 @@ def read_sources(
     A folder stands for every file below it in the order of the paths, without hidden files; files with other suffixes,
     and empty files, are skipped.
 
-    * `format`: one of `FORMATS`, for all files whatever their suffix; `medcpt` takes folders of NCBI's chunks.
+    * `format`: one of `FORMATS`, for files with any suffix; `medcpt` takes folders of NCBI's chunks.
     * `previous`: PubMed's XML files and MedCPT's chunks with these fingerprints are omitted. Their documents have
       revisions, so no other file can have replaced them by an older version.
     * `columns` and `cleaning` apply to notes of patients. CSV files with a known header (MIMIC's) and FHIR are

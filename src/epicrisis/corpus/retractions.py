@@ -45,7 +45,7 @@ _PMID = re.compile(r"(?<![\w.-])(\d{1,9})(?:\.0)?(?![\w.-])", re.ASCII)
 
 
 def article_names(metadata: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names, besides its id, by which statements may refer to a document with these metadata."""
+    """Return names, other than the id, by which statements may refer to a document with these metadata."""
     values = {key.casefold(): value for key, value in metadata.items() if isinstance(key, str)}
     pmid, doi = str(values.get("pmid") or ""), str(values.get("doi") or "")
     names = [f"pubmed:{int(pmid)}"] if _is_number(pmid) else []

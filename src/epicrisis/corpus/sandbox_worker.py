@@ -95,7 +95,7 @@ def _read_sheet(path: Path) -> list[list[str]]:
 
 
 def _prepare() -> None:
-    """Disable core dumps, which would contain patients' text, and let the alarm kill, whatever the parent's signals."""
+    """Disable core dumps, which would contain patients' text, and reset the alarm signal, so that it kills."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
     with suppress(ImportError, OSError, ValueError):

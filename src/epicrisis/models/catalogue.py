@@ -114,7 +114,7 @@ def suggest_names(name: str, candidates: Iterable[str]) -> str:
     """Return `did you mean ...?` with similar names, or a list of all names if none is similar."""
     names = list(candidates)
     similar = difflib.get_close_matches(name, names, n=2, cutoff=0.5)
-    return f"did you mean {' or '.join(similar)}?" if similar else f"available are {', '.join(names)}"
+    return f"did you mean {' or '.join(similar)}?" if similar else f"available models: {', '.join(names)}"
 
 
 def _build_model(

@@ -215,8 +215,8 @@ class Retriever:
 
         The other ranking is by BM25 (IDF of the entire library, errata C6) or by the reranker, as the rule of
         `preflight.choose_rule` requires. The dense hits of several stores, or of a question in segments, have the
-        scores of the fusion, which are too small for a dense gap fitted on other scores. Raises ValueError if the signal needs
-        a reranker and there is none.
+        scores of the fusion, which are too small for a dense gap fitted on other scores. Raises ValueError if the
+        signal needs a reranker and there is none.
         """
         dense = self._preflight_pool(text, scope, depth, count)
         judge = choose_rule(rule, dense, count, scope.patient is not None, signal=signal, n=n, threshold=threshold)

@@ -248,7 +248,7 @@ def test_what_is_no_run(tmp_path: Path) -> None:
     for path, why in (
         (tmp_path / "empty.jsonl", "holds no record yet"),
         (begun, "holds no record yet"),
-        (tmp_path, "is no run"),
+        (tmp_path, "is not a run"),
         (tmp_path / "nowhere", "does not exist"),
     ):
         with pytest.raises(InputError, match=why):

@@ -198,7 +198,7 @@ def test_ehr_ds_qa_keeps_what_a_physician_marked_correct(tmp_path: Path, form: s
     assert records.questions == (
         Question(text="Which drug?", id="20-DS-1:1", gold="aspirin", gold_documents=("note:20-DS-1",), patient="20"),
     )
-    assert records.notices[0] == "1 of 2 pairs that were looked at are marked correct; the rest is left out"
+    assert records.notices[0] == "1 of 2 reviewed pairs are marked correct; the rest is left out"
     assert "the notes asked about are the record" in records.notices[1]
     (only,) = documents(records).values()
     assert (only.text, only.patient, only.metadata["encounter"]) == ("Discharged on aspirin.", "20", "5")
@@ -219,10 +219,10 @@ def test_an_ehr_ds_qa_file_that_is_broken(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"note 1: wrong at qa_pairs; fetch it again"):
         load_records(path)
     put(path, {"notes": []})
-    with pytest.raises(InputError, match="it is no list of notes"):
+    with pytest.raises(InputError, match="it is not a list of notes"):
         load_records(path)
     put(path, [NOTE, NOTE])
-    with pytest.raises(InputError, match="note 2: its note_id was there before"):
+    with pytest.raises(InputError, match="note 2: its note_id occurs twice"):
         load_records(path)
 
 
@@ -340,7 +340,7 @@ def test_cliniqg4qa_without_and_with_the_notes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("{", "it is no JSON in UTF-8"),
+        ("{", "it is not JSON in UTF-8"),
         ({"version": 1}, "not CliniQG4QA's test set: wrong at data"),
         (article("t", {"context": "x", "qas": [{"id": 1, "answers": []}]}), r"wrong at data\.0\.paragraphs\.0\.qas\.0"),
     ],
@@ -388,8 +388,8 @@ def test_an_answer_is_taken_from_where_it_stands(tmp_path: Path) -> None:
         "5": ("in June", (EvidenceSpan(note, 39, 46),)),
     }
     assert records.notices == (
-        "1 of 5 answers do not stand at their offsets: the nearest place was taken",
-        "1 of 5 answers stand nowhere in their text: their places are unknown",
+        "1 of 5 answers are not at their offsets: the nearest place was used",
+        "1 of 5 answers are not in their text: their places are unknown",
     )
 
 
@@ -397,7 +397,7 @@ def test_an_answer_is_taken_from_where_it_stands(tmp_path: Path) -> None:
 def test_the_real_covid_qa(data_folder: Path) -> None:
     records = load_records(data_folder / "covid_qa")
     assert count_questions_and_patients(records.questions) == (1380, 98)
-    assert records.notices == ("38 of 1380 answers do not stand at their offsets: the nearest place was taken",)
+    assert records.notices == ("38 of 1380 answers are not at their offsets: the nearest place was used",)
     found = evident(records)
     assert all(found.values())
     assert {q.id: q.gold for q in records.questions} == found
@@ -449,7 +449,7 @@ def test_a_generated_folder_that_lacks_something(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"line 1: text: empty"):
         load_records(generated(tmp_path, text=" "))
     (generated(tmp_path) / "notes.csv").unlink()
-    with pytest.raises(InputError, match=r"no notes\.csv beside it"):
+    with pytest.raises(InputError, match=r"no notes\.csv in its folder"):
         load_records(tmp_path)
 
 
@@ -516,5 +516,5 @@ def test_a_set_is_told_by_its_name_or_by_its_files(tmp_path: Path) -> None:
 
 def test_ids_that_are_not_unique_are_refused(tmp_path: Path) -> None:
     twice = radqa()["data"] * 2
-    with pytest.raises(InputError, match="3 question ids were there before"):
+    with pytest.raises(InputError, match="3 question ids occur twice"):
         load_records(put(tmp_path / "train.json", {"data": twice}))

@@ -13,7 +13,7 @@ from epicrisis.evaluation.analysis import statistics
 from epicrisis.evaluation.analysis.grouping import P_COLUMN, SHARE_COLUMN
 from epicrisis.evaluation.experiments import attention_bias
 from epicrisis.evaluation.experiments.arms import Study
-from epicrisis.evaluation.experiments.protocol import PROTOCOLS
+from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.prompts import unfence
 from epicrisis.protocols import ChatReply, ChatRequest, DeltaCallback
@@ -64,7 +64,7 @@ def test_the_same_questions_with_the_key_in_the_middle_of_both() -> None:
 def test_gold_documents_are_never_distractors() -> None:
     asked = [replace(each, gold_documents=(*each.gold_documents, "pool:3")) for each in questions(1)]
     found = evidence(
-        passages_of=lambda question: {
+        gold_passages=lambda question: {
             question.gold_documents[0]: (key_of(question),),
             "pool:3": (passage("pool:3", "Also gold."),),
         }

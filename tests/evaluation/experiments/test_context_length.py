@@ -13,8 +13,8 @@ from epicrisis.evaluation.analysis import statistics
 from epicrisis.evaluation.analysis.grouping import P_COLUMN, SHARE_COLUMN
 from epicrisis.evaluation.experiments import context_length, positions
 from epicrisis.evaluation.experiments.arms import Study
-from epicrisis.evaluation.experiments.placement import PLACES, distinct, first_rank
-from epicrisis.evaluation.experiments.protocol import PROTOCOLS
+from epicrisis.evaluation.experiments.placement import PLACES, distinct_places, first_rank
+from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.testing.reader import u_curve
 from tests.support.experiments import evidence, near, passage, questions, reader, row, run
@@ -26,7 +26,7 @@ KS = context_length.KS
 
 def expected(k: int) -> float:
     """The curve's mean over the places that k has."""
-    return float(np.mean([CURVE(first_rank(place, k), k) for place in distinct(PLACES, k)]))
+    return float(np.mean([CURVE(first_rank(place, k), k) for place in distinct_places(PLACES, k)]))
 
 
 def test_each_place_once_where_there_are_fewer_than_five() -> None:
@@ -38,7 +38,7 @@ def test_each_place_once_where_there_are_fewer_than_five() -> None:
 
 def test_a_key_document_of_several_passages_is_one_document() -> None:
     keys = tuple(passage("gold:0", f"Half {i} of it.", i) for i in range(2))
-    two = Study(evidence(passages_of=lambda question: {"gold:0": keys}), PROTOCOLS["corrected"])
+    two = Study(evidence(gold_passages=lambda question: {"gold:0": keys}), PROTOCOLS["corrected"])
     made = context_length.cases(questions(1), two, ks=(1, 2, 4), arms=("rag",))
     read = [(case.condition["k"], case.condition["place"], case.treatment.ranking) for case in made]
     assert [(k, place, len(ranking.ids)) for k, place, ranking in read if ranking] == [
@@ -55,7 +55,7 @@ def test_a_key_document_of_several_passages_is_one_document() -> None:
 def test_by_passages_a_key_document_is_read_alone_where_k_is_less() -> None:
     """An abstract that was cut in two must not end the study at k = 1."""
     keys = tuple(passage("gold:0", f"Half {i} of it.", i) for i in range(2))
-    found = evidence(passages_of=lambda question: {"gold:0": keys}, count="passages")
+    found = evidence(gold_passages=lambda question: {"gold:0": keys}, count="passages")
     two = Study(found, PROTOCOLS["corrected"])
     made = context_length.cases(questions(1), two, ks=(1, 2, 4), arms=("rag",))
     read = [(case.condition["k"], case.condition["place"], case.treatment.ranking) for case in made]
@@ -115,7 +115,7 @@ def simulated(seed: int, falls: float, n: int = 40) -> list[Outcome]:
         )
         for question in range(n)
         for k in KS
-        for place in distinct(PLACES, k)
+        for place in distinct_places(PLACES, k)
     ]
 
 

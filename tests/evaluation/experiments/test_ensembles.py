@@ -12,7 +12,7 @@ from epicrisis.answering.voting import VotingOptions
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.grouping import STATES
 from epicrisis.evaluation.experiments import ensembles, medprompt, model_comparison
-from epicrisis.evaluation.experiments.ensembles import COT, SC, SHUFFLED, ZERO, VoteSampling
+from epicrisis.evaluation.experiments.vote_sampling import COT, SC, SHUFFLED, ZERO, VoteSampling, usage_table
 from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.protocols import ChatRequest
@@ -93,7 +93,7 @@ def test_shuffling_removes_a_bias_that_votes_alone_do_not(tmp_path: Path) -> Non
     assert gain["difference to options as they are"].value > 0.35
     assert gain["p (Holm)"] < 0.001
     assert row(methods, "voter", ZERO, None)["share right"].value == 0.25, "the most probable is what stands first"
-    took = ensembles.took({"voter": read_records(tmp_path / "run" / RECORDS)}, ("arm", "votes"))
+    took = usage_table({"voter": read_records(tmp_path / "run" / RECORDS)}, ("arm", "votes"))
     assert row(took, "voter", SC, 12)["calls"].value == 12
     assert row(took, "voter", COT, None)["calls"].value == 1
 

@@ -20,8 +20,8 @@ from epicrisis.evaluation.analysis.statistics import wilson
 from epicrisis.evaluation.experiments import integration
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.integration import MACRO, MICRO
-from epicrisis.evaluation.experiments.passage_source import Evidence, of_library
-from epicrisis.evaluation.experiments.protocol import PROTOCOLS
+from epicrisis.evaluation.experiments.passage_source import PassageSource, library_source
+from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.evaluation.runs.record import read_records
@@ -155,7 +155,7 @@ def test_the_check_over_a_real_library_is_the_pipelines(opened: LibrarySearch, s
     found = real(opened, settings)
     question = questions(1)[0]
     check = settings.preflight
-    verdict = integration.checked(found, question, found.retrieve(question, 16), check)
+    verdict = integration.preflight_verdict(found, question, found.retrieve(question, 16), check)
     by = {"n": check.n, "threshold": check.threshold, "depth": check.depth}
     assert verdict == opened.retriever.preflight(question.text, Scope(), signal=check.signal, **by)  # type: ignore[arg-type]
 
@@ -181,10 +181,10 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> LibrarySearch:
     return LibrarySearch(library, Retriever(library, encoder, reranker=("overlap", TermOverlapReranker())))
 
 
-def real(opened: LibrarySearch, settings: Settings) -> Evidence:
+def real(opened: LibrarySearch, settings: Settings) -> PassageSource:
     """Without the retriever's reranker, so that the dense order is kept; it is the rival's."""
     bare = LibrarySearch(opened.library, Retriever(opened.library, HashingEncoder(64)))
-    return of_library(bare, settings, "dense", reranker=("overlap", TermOverlapReranker()))
+    return library_source(bare, settings, "dense", reranker=("overlap", TermOverlapReranker()))
 
 
 # -- known answers, through the whole path ----------------------------------------------------------------------------
@@ -261,11 +261,11 @@ def test_where_the_rankings_agree_one_prompt_is_read(biased: tuple[Path, tuple[O
 
 
 def test_the_retrievers_that_stood_in_are_named(biased: tuple[Path, tuple[Outcome, ...], list[int]]) -> None:
-    (said,) = integration.stood_in(read_records(biased[0] / RECORDS))
+    (said,) = integration.mirage_remarks(read_records(biased[0] / RECORDS))
     assert "MIRAGE fused four retrievers (BM25, Contriever, SPECTER, MedCPT)" in said
     assert "here BM25 and minilm:1 over this library stood in" in said
     rag = [record for record in read_records(biased[0] / RECORDS) if record.arm == "rag"]
-    assert integration.stood_in(rag) == ()
+    assert integration.mirage_remarks(rag) == ()
 
 
 def test_an_unbiased_reader_gives_no_alarm(tmp_path: Path) -> None:
@@ -399,4 +399,4 @@ def test_what_the_papers_gain_depends_on_the_row_and_on_the_average() -> None:
     assert released[1] < 0
     for cells in load_published()["integration"].table.rows:
         assert row(table, cells[0], cells[1])[MACRO] == pytest.approx(cells[-1], abs=0.011)
-    assert set(integration.PUBLISHED) <= set(load_published())
+    assert set(integration.EXPERIMENT.published) <= set(load_published())

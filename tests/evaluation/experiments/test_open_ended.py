@@ -16,7 +16,7 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.statistics import Mean, sign_test, wilson
 from epicrisis.evaluation.experiments import open_ended
-from epicrisis.evaluation.experiments.open_ended import Judging, conclusions, judging_of, tables
+from epicrisis.evaluation.experiments.open_ended import Judging, conclusions, read_judging, tables
 from epicrisis.evaluation.grading.blind_pairs import BlindPairs, make_pairs, write_pairs
 from epicrisis.evaluation.grading.human_verdicts import HumanVerdict, PreferredAnswer
 from epicrisis.evaluation.grading.preference import (
@@ -136,7 +136,7 @@ def test_the_papers_own_counts_are_no_significant_difference() -> None:
     assert isinstance(decided, Mean)
     assert (decided.value, decided.n) == (0.7, 20)
     assert "a difference is not shown (exact sign test, p = 0.115 corrected)" in conclusions({"GPT": judging})[0]
-    assert open_ended.PUBLISHED == ("open-ended",)
+    assert open_ended.EXPERIMENT.published == ("open-ended",)
 
 
 def test_a_clear_preference_is_shown_whichever_way_it_goes() -> None:
@@ -245,7 +245,7 @@ def test_judges_and_people_side_by_side_from_their_files(tmp_path: Path) -> None
     steady = by_model(made, prefers("parts"), tmp_path, "steady")
     first = by_model(made, lambda _: verdict("1"), tmp_path, "first")
     mute = by_model(made, lambda _: "no idea", tmp_path, WRITER)
-    judging = judging_of(tmp_path / "judging", [anna], [steady, first, mute])
+    judging = read_judging(tmp_path / "judging", [anna], [steady, first, mute])
     _, verdicts, agreement, positions = tables({"m": judging})
 
     assert [row(verdicts, "m", "steady")[name] for name in ("better", "same", "worse")] == [12, 0, 0]
@@ -277,6 +277,6 @@ def test_every_table_is_json_without_a_hole(tmp_path: Path) -> None:
     made = paired(3)
     empty = by_model(made, lambda _: "no idea", tmp_path)
     write_pairs(made, tmp_path / "judging")
-    judging = judging_of(tmp_path / "judging", (), [empty])
+    judging = read_judging(tmp_path / "judging", (), [empty])
     text = json.dumps([to_json(table) for table in tables({"m": judging})], allow_nan=False)
     assert [table["title"] for table in json.loads(text)] == [table.title for table in tables({"m": judging})]

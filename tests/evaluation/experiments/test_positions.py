@@ -19,7 +19,7 @@ from epicrisis.evaluation.analysis.table_text import is_p_column
 from epicrisis.evaluation.experiments import positions
 from epicrisis.evaluation.experiments.arms import ARMS, UNPLACED, Study
 from epicrisis.evaluation.experiments.placement import PLACES, first_rank
-from epicrisis.evaluation.experiments.protocol import PROTOCOLS
+from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.prompts import unfence
@@ -102,7 +102,7 @@ def test_bounds_see_the_key_alone_or_nothing() -> None:
 def test_what_is_missing_is_an_error_before_anything_is_asked() -> None:
     asked = questions(3)
     lost = evidence(
-        passages_of=lambda question: {} if question.id == "1" else {f"gold:{question.id}": (key_of(question),)}
+        gold_passages=lambda question: {} if question.id == "1" else {f"gold:{question.id}": (key_of(question),)}
     )
     with pytest.raises(InputError, match=r"1 of 3 questions have gold documents .*\(gold:1 of question '1'"):
         positions.cases(asked, Study(lost, PROTOCOLS["corrected"]))
@@ -329,4 +329,4 @@ def test_the_tables_name_what_they_need() -> None:
             assert each in said
     for table in positions.tables({"m": found}):
         assert "Guessing among the options would be right in 33.3 % of the 10 questions." in table.notes
-    assert set(positions.PUBLISHED) <= set(load_published())
+    assert set(positions.EXPERIMENT.published) <= set(load_published())

@@ -98,7 +98,7 @@ def test_ready_made_ones_need_little(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"patient": "anna"}, "patient: an example is shown with everybody's questions"),
+        ({"patient": "anna"}, "patient: examples are shown with questions about others"),
         ({"id": None}, "id: missing"),
         ({"choice": "D"}, "choice: none of the options"),
         ({"choice": None}, "choice: none of the options"),

@@ -1,4 +1,4 @@
-"""The plain run: each question of a set asked once, as the settings say. Asks no model itself."""
+"""The plain run: each question of a set asked once, as the settings say."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from epicrisis.types import Question
 NAME = "evaluate"
 
 
-def prepared(
+def plan_plain_run(
     questions: str,
     settings: Settings,
     pipeline: Pipeline,
@@ -29,9 +29,9 @@ def prepared(
     draw: int = 0,
     guard: Guard = "none",
 ) -> tuple[RunPlan, tuple[Case, ...]]:
-    """The run's plan and its cases: all questions of the set of that name or path, or `n` of them, drawn by `draw`.
+    """Build the plan and the cases: all questions of the set with that name or path, or a sample of `n` by seed `draw`.
 
-    Raises InputError: no library where one is read, no such set, fewer questions, a guard that cannot be kept.
+    Raises InputError for a missing library or set, too few questions, or a guard that cannot be applied.
     """
     if pipeline.search is None and settings.strategy not in WITHOUT_LIBRARY:
         raise InputError(f"the strategy {settings.strategy} reads a library: name one with --library")
@@ -45,10 +45,10 @@ def prepared(
         sample={"how": "all"} if n is None else {"how": "at-random", "n": n, "seed": draw},
         seed=settings.seed,
     )
-    return plan, tuple(_case(question, settings, pipeline, guard) for question in sample.questions)
+    return plan, tuple(_build_case(question, settings, pipeline, guard) for question in sample.questions)
 
 
-def _case(question: Question, settings: Settings, pipeline: Pipeline, guard: Guard) -> Case:
+def _build_case(question: Question, settings: Settings, pipeline: Pipeline, guard: Guard) -> Case:
     if guard == "none":
         return Case(question)
     if pipeline.search is None:
@@ -61,7 +61,7 @@ def _case(question: Question, settings: Settings, pipeline: Pipeline, guard: Gua
     scope = guard_scope(question, guard, build_scope(settings.scope, question=question), pipeline.search.library)
     if scope is None:
         raise InputError(
-            f"none of the documents of question {question.id!r} has a date in the library, so nobody can say what is "
-            "older: leave such questions out, or guard by source-hidden"
+            f"none of the documents of question {question.id!r} has a date in the library, so older documents cannot "
+            "be told apart: leave such questions out, or guard by source-hidden"
         )
     return Case(question, treatment=RunOverrides(scope=scope))

@@ -187,8 +187,8 @@ def _pair_id(seed: int, *texts: str) -> str:
 def write_pairs(pairs: BlindPairs, folder: Path) -> None:
     """Write the three files, the key last, readable only for their owner.
 
-    Raises InputError if one of them exists, because people may have written into it, and StorageError if the disk refuses
-    them.
+    Raises InputError if one of them exists, because people may have written into it, and StorageError if the disk
+    refuses them.
     """
     lines = [printable_json(json.dumps(_json_row(pair), ensure_ascii=False)) + "\n" for pair in pairs.pairs]
     texts = {
@@ -251,7 +251,8 @@ def read_pairs(folder: Path) -> BlindPairs:
         key = BlindingKey(**values)
     except OSError as error:
         raise InputError(
-            f"{printable_path(error.filename)}: {os_error_reason(error)}; name a folder that `epicrisis grade pairs` wrote"
+            f"{printable_path(error.filename)}: {os_error_reason(error)}; name a folder that `epicrisis grade pairs` "
+            "wrote"
         ) from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise changed from None

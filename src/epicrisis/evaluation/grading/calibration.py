@@ -1,8 +1,8 @@
 """Calibration of a judge: how well it agrees with people.
 
 Its rubric grades of summaries are compared with the facts that people counted, and its choices between two answers with
-the preferred ones, each pair in both orders. The prompts are those of grading. The result is a file that reports show next
-to the judge's figures.
+the preferred ones, each pair in both orders. The prompts are those of grading. Reports show the result next to the
+judge's figures.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ def _read_grades(folder: Path, measurers: Sequence[Measurer]) -> dict[str, dict[
 def compare_grades(
     grades: Mapping[str, Mapping[str, float]], summaries: Sequence[Summary], model: str
 ) -> tuple[HumanAgreement, ...]:
-    """Return the agreement of the judge's grades, by summary and metric, with people. Aspects without grades are left out."""
+    """Return the agreement of the judge's grades, by summary and metric, with people, without aspects not graded."""
     metrics = set().union(*grades.values())
     conversations = [summary.conversation for summary in summaries]
     agreements = []

@@ -1,5 +1,5 @@
-"""What a reader must know about the judges of a run: their agreement with people, and their part in the answers they judge
-(errata E4, P11)."""
+"""What a reader must know about the judges of a run: their agreement with people, and their part in the answers they
+judge (errata E4, P11)."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _GRADE_COLUMNS = (
     "people give one figure",
 )
 _GRADE_NOTES = (
-    "MTS-Dialog's summaries (four systems, 100 conversations): grades by the rubric, with the conversation's note as the "
-    "reference. Rates of hallucination and omission are reversed, so that more is better. Kappa compares the grade with "
-    "the rate on the same five steps. Intervals are 95 %, by a bootstrap of whole conversations.",
+    "MTS-Dialog's summaries (four systems, 100 conversations): grades by the rubric, with the conversation's note as "
+    "the reference. Rates of hallucination and omission are reversed, so that more is better. Kappa compares the grade "
+    "with the rate on the same five steps. Intervals are 95 %, by a bootstrap of whole conversations.",
     "People give one figure: the share of summaries with the most frequent figure. If it is high, as with "
     "hallucinations, few summaries can show whether the judge agrees with people.",
 )
@@ -49,9 +49,9 @@ _CHOICE_COLUMNS = (
     "verdicts for the first place",
 )
 _CHOICE_NOTES = (
-    "LLMBar: which of two answers follows the instruction, each pair in both orders. Accuracy is the mean of both orders, "
-    "a tie counting half: chance is 50 %, whichever place a guesser prefers. Its instructions are general; the prompt is "
-    "that of blind pairs, which calls the question medical.",
+    "LLMBar: which of two answers follows the instruction, each pair in both orders. Accuracy is the mean of both "
+    "orders, a tie counting half: chance is 50 %, whichever place a guesser prefers. Its instructions are general; the "
+    "prompt is that of blind pairs, which calls the question medical.",
     "Verdicts for the first place: 50 % if the place has no influence, not counting ties.",
 )
 
@@ -111,8 +111,8 @@ def judge_remarks(run: Path) -> tuple[str, ...]:
     for name in judges:
         for part in correctness.parts_of_judge(name):
             remarks.append(
-                f"Warning: {short_model_name(name)} judges answers and {part}: a model may prefer its own words; let one "
-                "of another family judge as well (errata E4)."
+                f"Warning: {short_model_name(name)} judges answers and {part}: a model may prefer its own words; let "
+                "one of another family judge as well (errata E4)."
             )
     for name, calibration in read_calibrations(run).items():
         remarks.append(_describe_calibration(short_model_name(name), calibration))

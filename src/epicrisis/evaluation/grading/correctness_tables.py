@@ -32,8 +32,8 @@ _MAJORITY_NOTE = (
     "answer is in no share."
 )
 _AGREEMENT_NOTES = (
-    "Over the answers with a verdict of at least two of them. Intervals are 95 %, by a bootstrap of whole questions; none "
-    "if all resamples are equal. No coefficient if all verdicts are the same word.",
+    "Over the answers with a verdict of at least two of them. Intervals are 95 %, by a bootstrap of whole questions; "
+    "none if all resamples are equal. No coefficient if all verdicts are the same word.",
 )
 _AGREEMENT_COLUMNS = (
     "model",
@@ -90,8 +90,8 @@ def correctness_remarks(grades: CorrectnessGrades, judge: str | None = None) -> 
     verdicts = Counter(grades.verdict(case.key, judge) for case in gradable)
     return (
         f"Right: marked correct against the reference by {judge or _judges_name(grades)}. Of {len(gradable)} answers, "
-        f"{verdicts['cannot be said']} have the verdict `cannot be said` and count as unparsed; {verdicts[None]} have no "
-        "verdict and count as failed.",
+        f"{verdicts['cannot be said']} have the verdict `cannot be said` and count as unparsed; {verdicts[None]} have "
+        "no verdict and count as failed.",
         *_independence_warnings([grades]),
     )
 

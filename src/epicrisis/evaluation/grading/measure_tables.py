@@ -170,7 +170,7 @@ def pooled_table(
     remarks: Sequence[str] = (),
     seed: int = 0,
 ) -> Table:
-    """As `metrics_table`, with one score a case in place of all metrics, so that questions of every form stand in one row."""
+    """Return the table with one score per case instead of all metrics, so that a row has questions of every form."""
     scored = []
     for row in rows:
         measures = select_measures(row)

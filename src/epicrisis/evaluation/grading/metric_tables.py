@@ -44,7 +44,7 @@ _NOT_METRICS = ("evidence", "citations-verified", "evidence-recall", "abstained-
 
 
 def agreement_tables(cases: ScoredCases, *, seed: int = 0) -> tuple[Table, ...]:
-    """All of them, of the settings that show notes, for each of `split_populations`; a table without a row is left out."""
+    """Return all tables of the settings that show notes, for each of `split_populations`, without empty tables."""
     made = [each for of, part in split_populations(with_notes(cases)).items() for each in _tables(part, of, seed)]
     return tuple(each for each in made if each.rows)
 

@@ -99,13 +99,13 @@ def rescore_runs(
     recorded = list(map(_is_recorded, paths))
     if dataset is not None and all(recorded):
         raise InputError("these runs contain their questions: leave --dataset out")
-    load_dataset = cache(partial(load_dataset, home=home, place=data))
+    load = cache(partial(load_dataset, home=home, place=data))
     runs: list[RunReplies] = []
     for path, name, is_recorded in zip(paths, name_runs(paths), recorded, strict=True):
         if is_recorded:
             runs += _read_recorded(open_run(path, name))
         else:
-            runs.append(_read_released(path, name, load_dataset, dataset))
+            runs.append(_read_released(path, name, load, dataset))
     return tuple(_rescore(run, scorings) for run in runs)
 
 
@@ -148,18 +148,16 @@ def _read_recorded(run: RecordedRun) -> list[RunReplies]:
     return replies
 
 
-def _read_released(
-    path: Path, name: str, load_dataset: Callable[[str], Dataset], dataset_name: str | None
-) -> RunReplies:
+def _read_released(path: Path, name: str, load: Callable[[str], Dataset], dataset_name: str | None) -> RunReplies:
     replies = read_released_replies(path)
-    dataset = load_dataset(dataset_name) if dataset_name is not None else _find_dataset(path, replies, load_dataset)
+    dataset = load(dataset_name) if dataset_name is not None else _find_dataset(path, replies, load)
     return RunReplies(name, {}, dataset.name, pair_with_replies(dataset.questions, replies))
 
 
-def _find_dataset(path: Path, replies: RepliesById, load_dataset: Callable[[str], Dataset]) -> Dataset:
+def _find_dataset(path: Path, replies: RepliesById, load: Callable[[str], Dataset]) -> Dataset:
     """Return the set of MIRAGE with exactly the ids of these replies."""
     for subset in SUBSETS:
-        dataset = load_dataset(f"mirage/{subset}")
+        dataset = load(f"mirage/{subset}")
         if {question.id for question in dataset.questions} == replies.keys():
             return dataset
     raise InputError(

@@ -1,7 +1,7 @@
-"""Questions about single reports whose set names no patient: each report is found again among the patients' notes, so
-that the rest of the record stands around it; where no notes are at hand, the report alone is the record.
+"""Questions about reports in sets without patient ids (SQuAD's format), linked to MIMIC's notes.
 
-Knows the form of SQuAD's files and MIMIC's notes, not which set it reads.
+Each report is searched in the patients' notes, so that the whole record is available. Without notes, the report is the
+record.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from epicrisis.types import Document, Question
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One report, or the parts of it that a set has, in reading order; `key` is the set's own name of it."""
+    """A report, or the parts of it in a set, in reading order. `key` is its name in the set."""
 
     key: str
     parts: tuple[squad.Paragraph, ...]
     titles: tuple[str, ...] = ()
 
     def alone(self, name: str) -> tuple[Document, tuple[int, ...]]:
-        """The record that is the report alone, and where in its text each part begins."""
+        """Return the report as a record of its own, and the offset of each part in its text."""
         begins, text = [], ""
         for part in self.parts:
             text += "\n\n" * bool(text)
@@ -36,17 +36,19 @@ class Report:
             for begin, part, title in zip(begins, self.parts, self.titles, strict=False)
         ]
         patient = f"{name}:{self.key}"
-        told = {"time_missing": True} | ({"sections": sections} if sections else {})
-        return Document(id=f"note:{patient}", text=text, source="notes", patient=patient, metadata=told), tuple(begins)
+        metadata = {"time_missing": True} | ({"sections": sections} if sections else {})
+        return Document(id=f"note:{patient}", text=text, source="notes", patient=patient, metadata=metadata), tuple(
+            begins
+        )
 
 
 def build_source(
     name: str, reports: Sequence[Report], files: tuple[Path, ...], kind: str, licence: str
 ) -> tuple[RecordSource, frozenset[str]]:
-    """The questions of the reports in their order, and the ids of those that no report answers.
+    """Return the questions of the reports in order, and the ids of those that no report answers.
 
-    `kind` is the type of the notes that the reports are. With `files` the reports are found again in them, whose
-    patients' notes are the records; reports that are not found are left out and said.
+    `kind` is the note type of the reports. With `files`, the reports are searched in them, and the records are the
+    notes of their patients. Reports that are not found are left out, with a notice.
     """
     links, unclear = _links(reports, files, kind) if files else ({}, frozenset())
     asked, answers, elsewhere = [], [], 0
@@ -88,9 +90,9 @@ def build_source(
 def _links(
     reports: Sequence[Report], files: tuple[Path, ...], kind: str
 ) -> tuple[Mapping[str, linking.LinkedReport], frozenset[str]]:
-    wanted = {report.key: tuple(part.context for part in report.parts) for report in reports}
+    parts_by_key = {report.key: tuple(part.context for part in report.parts) for report in reports}
     rows = (item for path in files for item in mimic.read_selected_notes(path, lambda note: mimic.is_kind(note, kind)))
-    return linking.link_reports(wanted, (item for item in rows if isinstance(item, Document)))
+    return linking.link_reports(parts_by_key, (item for item in rows if isinstance(item, Document)))
 
 
 def _questions(
