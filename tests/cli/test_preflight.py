@@ -205,7 +205,7 @@ def test_it_ranks_what_is_not_recorded_and_says_what_is_missing(library: Path, t
     assert rows[0]["recipe"]["depth"] == DEPTH
     assert len(rows[0]["dense"]) == K
     other = run("--library", library, "--file", file, "-o", rankings, "--by", "bm25")
-    assert_one_line(other, "made otherwise (by)")
+    assert_one_line(other, "made with other settings (by)")
 
 
 @pytest.mark.parametrize(
