@@ -104,10 +104,10 @@ def test_who_is_asked_of_is_looked_up_where_nothing_is_read(ward: Path, tmp_path
 NOT_HEEDED = {
     "literature": (("--beside", "nosuch", "--strategy", "full-context"), "setting beside: full-context reads"),
     "order": (("--order", "rank", "--strategy", "full-context"), "setting order: full-context ranks nothing"),
-    "budget of passages": (("--note-tokens", "900", "--strategy", "rag"), "setting note_tokens: only whole notes"),
+    "budget of passages": (("--note-tokens", "900", "--strategy", "rag"), "setting note_tokens: it limits whole notes"),
     "budget of a record": (
         ("--note-tokens", "900", "--unit", "note", "--strategy", "full-context"),
-        "setting note_tokens: only whole notes",
+        "setting note_tokens: it limits whole notes",
     ),
     "permission": (("--setting", "allow_remote=true"), "setting allow_remote: it is given once for each library"),
 }
