@@ -210,10 +210,10 @@ def test_note_without_a_patient_is_skipped_unless_it_is_literature(tmp_path: Pat
     (folder / "rows.jsonl").write_text('{"id": "x", "text": "Another one.", "patient": null}\n')
     report = add(ward, folder)
     assert (report.added, report.skipped) == (1, 2)
-    assert all("give --literature" in each.reason for each in report.first_skipped)
+    assert all("pass --literature" in each.reason for each in report.first_skipped)
     assert add(ward, folder, literature=True).added == 2
     assert add(papers, folder / "note.txt").added == 1
-    with pytest.raises(InputError, match="give --literature"):
+    with pytest.raises(InputError, match="pass --literature"):
         add(papers, folder / "a.json")
 
 

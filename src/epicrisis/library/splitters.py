@@ -27,7 +27,7 @@ def split_document(
 ) -> tuple[Passage, ...]:
     """Return the document's passages in order, at least one unless the text is blank.
 
-    Only the splitter `tokens` uses `spans`, `max_tokens` and `overlap`, see `sentence_chunking.chunk`.
+    Only the splitter `tokens` uses `spans`, `max_tokens` and `overlap`, see `chunking.chunk_document`.
     """
     if splitter == "tokens":
         pieces = chunk_document(document, spans, max_tokens, overlap)

@@ -115,11 +115,11 @@ def _range_of(date: DateMention) -> TimeRange:
 
 def _mark_dates(sentence: str, dates: Sequence[DateMention]) -> str:
     """Return the sentence on one line with `⟨n⟩` in place of its n-th date."""
-    marked, end = "", 0
+    text, end = "", 0
     for number, date in enumerate(dates):
-        marked += f"{sentence[end : date.start]}⟨{number}⟩"
+        text += f"{sentence[end : date.start]}⟨{number}⟩"
         end = date.end
-    return " ".join((marked + sentence[end:]).split())
+    return " ".join((text + sentence[end:]).split())
 
 
 def _dates_done(words: str, sentence: str) -> Iterator[int]:
@@ -141,13 +141,13 @@ def find_event_times(event: str, notes: Iterable[NoteTime], mentions: Mapping[st
     """Return the possible times of an event: the days of operative notes about it, and the times that notes state."""
     times = list[TimeRange]()
     for note in notes:
-        mention, written = mentions.get(note.document_id, EventMentions()), note.written
+        mention, note_time = mentions.get(note.document_id, EventMentions()), note.written
         is_surgery = event in ("surgery", "operation") and note.is_operation(certainly=True)
-        if written and (mention.is_present or is_surgery) and note.is_operation():
-            times.append((time_range(f"{written[0].date()}")[0], time_range(f"{written[1].date()}")[1]))
+        if note_time and (mention.is_present or is_surgery) and note.is_operation():
+            times.append((time_range(f"{note_time[0].date()}")[0], time_range(f"{note_time[1].date()}")[1]))
         for time in mention.dates:
             # An event after its note was planned.
-            if not written or time[0] <= written[1]:
+            if not note_time or time[0] <= note_time[1]:
                 times.append(time)
     return times
 

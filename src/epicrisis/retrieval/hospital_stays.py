@@ -203,11 +203,11 @@ def _note_order(note: NoteTime) -> tuple[TimeRange, str]:
 
 
 def _build_stay(encounter: str, notes: Sequence[NoteTime]) -> HospitalStay:
-    written = [note.written for note in notes if note.written]
+    note_times = [note.written for note in notes if note.written]
     admitted = [time_range(note.admitted) for note in notes if note.admitted]
     discharged = [time_range(note.discharged) for note in notes if note.discharged]
-    start = _earliest(admitted or written)
-    end = _latest(discharged or written) or start
+    start = _earliest(admitted or note_times)
+    end = _latest(discharged or note_times) or start
     if start and end and end[1] < start[0]:
         end = start
     return HospitalStay(encounter, start, end, bool(admitted), tuple(notes))

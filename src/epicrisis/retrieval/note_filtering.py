@@ -89,14 +89,14 @@ class RecordTimeline:
         It begins before the time of writing by the delay of the note's kind, or with the day of admission for a
         discharge summary, and ends a day after the time of writing.
         """
-        written = _written(note)
-        if written is None:
+        time = _note_time(note)
+        if time is None:
             return None
-        first, last = widen(written, note.max_delay, EARLY)
+        first, last = widen(time, note.max_delay, EARLY)
         stay = next((stay for stay in self.stays if stay.encounter == note.encounter), None)
         if stay and stay.dated and stay.start:
             # A late note is of its own stay.
-            first = min(max(first, widen(stay.start, EARLY)[0]), written[0])
+            first = min(max(first, widen(stay.start, EARLY)[0]), time[0])
         if note.is_of(SUMMARY) and stay and stay.start and stay.end:
             duration = widen((stay.start[0], stay.end[1]), EARLY)
             first, last = min(first, duration[0]), max(last, duration[1])
@@ -107,7 +107,7 @@ class RecordTimeline:
         return self.find_dated(time, years) if self.find_dated else frozenset()
 
 
-def _written(note: NoteTime) -> TimeRange | None:
+def _note_time(note: NoteTime) -> TimeRange | None:
     """Return the time of a note. A discharge summary without a date has the day of discharge."""
     if note.written or not (note.discharged and note.is_of(SUMMARY)):
         return note.written
@@ -193,7 +193,7 @@ def _find_places(
 def _admit_stays(
     expression: TimeExpression, record: RecordTimeline, stays: Sequence[HospitalStay], reason: str
 ) -> AdmittedNotes:
-    """Admit the notes of these stays and others that may be of them.
+    """Select the notes of these stays and others that may be of them.
 
     Other notes are those written during a stay or soon after, those with a date of the stay in the text, and those
     with neither a time nor a stay.
@@ -244,7 +244,7 @@ def _admit_day(expression: TimeExpression, record: RecordTimeline, pool: tuple[N
 def _admit_time(
     time: TimeRange, expression: TimeExpression, record: RecordTimeline, pool: tuple[NoteTime, ...]
 ) -> AdmittedNotes:
-    """Admit the notes that may describe a day, month or year. Later histories may describe a month or year too."""
+    """Select the notes that may describe a day, month or year. Later histories may describe a month or year too."""
     covering: list[NoteTime] = []
     for stay in record.stays_of(pool):
         if stay.covers(time):
@@ -275,7 +275,7 @@ def _admit_range(
     always: frozenset[str] = frozenset(),
     certain_time: TimeRange | None = None,
 ) -> AdmittedNotes:
-    """Admit the notes that may describe this time.
+    """Select the notes that may describe this time.
 
     Notes of `always` are admitted whatever their time, and notes of `histories` if they were written later.
     `certain_time` is the part of the time that is certainly meant, by default all of it.
@@ -305,7 +305,7 @@ def _admit_range(
 
 
 def _admit_relation(expression: TimeExpression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> AdmittedNotes:
-    """Admit the notes that may describe the time before, after or between the expression's anchors.
+    """Select the notes that may describe the time before, after or between the expression's anchors.
 
     The time of an anchor is always included. Later histories also describe what was before. A note of the anchor itself
     need not count: `the last summary before 2018` is not of 2018.
@@ -433,7 +433,7 @@ def _add_days(time: TimeRange, days: int) -> TimeRange:
 
 
 def _admit_note(expression: TimeExpression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> AdmittedNotes:
-    """Admit the notes of a kind, or those that may be at a place among them, and notes of unknown kind."""
+    """Select the notes of a kind, or those that may be at a place among them, and notes of unknown kind."""
     notes = [note for note in pool if note.is_of(expression.noun)]
     unknown = [note for note in pool if note.has_unknown_kind]
     if not notes:
@@ -452,16 +452,16 @@ def _admit_note(expression: TimeExpression, record: RecordTimeline, pool: tuple[
         # An addendum to a summary is of the same stay.
         encounters = {note.encounter for note in matches} - {None}
         matches += [note for note in notes if note.encounter in encounters and note not in matches]
-    days = " and ".join(sorted({format_day(_written(note)) for note in matches}))
+    days = " and ".join(sorted({format_day(_note_time(note)) for note in matches}))
     addition = f", with {format_count(len(unknown), 'note')} of unknown kind" if unknown else ""
     return _admit([*matches, *unknown], f"{expression.text}: of {reason}, {days}{addition}", matches)
 
 
 def _approximate_time(note: NoteTime) -> TimeRange | None:
     """Return the time of a note within a day, or within two weeks for a summary without a stay and its addenda."""
-    written = _written(note)
+    time = _note_time(note)
     tolerance = LATE / 2 if note.is_of(SUMMARY) and note.encounter is None else EARLY
-    return widen(written, tolerance) if written else None
+    return widen(time, tolerance) if time else None
 
 
 def _admit_dated_note(expression: TimeExpression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> AdmittedNotes:
@@ -475,7 +475,7 @@ def _admit_dated_note(expression: TimeExpression, record: RecordTimeline, pool: 
 def _admit_at_discharge(
     expression: TimeExpression, record: RecordTimeline, pool: tuple[NoteTime, ...]
 ) -> AdmittedNotes:
-    """Admit histories and the notes written about the day of discharge."""
+    """Select histories and the notes written about the day of discharge."""
     prefix = ""
     stays: Sequence[HospitalStay] = record.stays_of(pool)
     if expression.which:
@@ -495,7 +495,7 @@ def _admit_at_discharge(
 def _admit_at_admission(
     expression: TimeExpression, record: RecordTimeline, pool: tuple[NoteTime, ...]
 ) -> AdmittedNotes:
-    """Admit histories and the notes written about the day of admission."""
+    """Select histories and the notes written about the day of admission."""
     days = [stay.start if stay.dated else None for stay in record.stays_of(pool)]
     reason = "told in notes about the day of admission, and in histories"
     return _admit_about_days(expression, record, pool, days, reason)
@@ -508,7 +508,7 @@ def _admit_about_days(
     days: Sequence[TimeRange | None],
     reason: str,
 ) -> AdmittedNotes:
-    """Admit the notes that may describe one of these days, and all that are not reports or daily notes."""
+    """Select the notes that may describe one of these days, and all that are not reports or daily notes."""
     times = [widen(time, EARLY) for time in days if time]
     if not times or len(times) < len(days):
         return AdmittedNotes(explanations=(f"{expression.text}: not every stay's day is known",))

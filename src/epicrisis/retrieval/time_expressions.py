@@ -214,7 +214,7 @@ def find_time_expressions(question: str) -> tuple[TimeExpression, ...]:
     """
     text, dates = mark_dates(" ".join(question.split()))
     spans = list[_Span]()
-    marked = text
+    question_text = text
     for pattern, make in _RULES:
         for match in pattern.finditer(text):
             expression = make(match, dates)
@@ -222,7 +222,7 @@ def find_time_expressions(question: str) -> tuple[TimeExpression, ...]:
                 spans.append(_Span(match.start(), match.end(), expression))
                 text = text[: match.start()] + BLANK * (match.end() - match.start()) + text[match.end() :]
     spans.sort(key=lambda span: span.start)
-    attached = _attach(marked, spans)
+    attached = _attach(question_text, spans)
     expressions = [expression for expression in attached if expression.kind != "neutral"]
     if any(expression.kind in NARROWING for expression in expressions):
         word = _find_leftover(text, spans)
