@@ -27,7 +27,7 @@ N = 60
 
 def run(*arguments: object) -> Result:
     app = typer.Typer(pretty_exceptions_enable=False)
-    preflight.register(app)
+    preflight.register(app, "Evaluate")
     return CliRunner().invoke(app, ["preflight", "calibrate", *map(str, arguments)])
 
 
@@ -131,8 +131,8 @@ def test_json_has_both_errors_and_what_is_saved(asked: tuple[Path, Path], librar
         "published",
         "-k",
         K,
-        "--partition",
-        "4",
+        "--setting",
+        "partition=4",
         "--json",
     )
     assert said.exit_code == 0, said.stderr
@@ -205,7 +205,7 @@ def test_it_ranks_what_is_not_recorded_and_says_what_is_missing(library: Path, t
     assert rows[0]["recipe"]["depth"] == DEPTH
     assert len(rows[0]["dense"]) == K
     other = run("--library", library, "--file", file, "-o", rankings, "--by", "bm25")
-    assert_one_line(other, "made otherwise (by)")
+    assert_one_line(other, "made with other settings (by)")
 
 
 @pytest.mark.parametrize(

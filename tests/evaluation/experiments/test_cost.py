@@ -258,7 +258,7 @@ def test_the_corrected_equation_is_nearer_to_what_was_taken(tmp_path: Path) -> N
     assert told["measured: RAG"]["input to RAG's"] == 1
     assert measured["calls"].value == 3
     assert len(table.rows) == 6, "nothing was answered from one prompt"
-    assert any(note.startswith("Cached: predicted is what the map calls of a question share") for note in table.notes)
+    assert any(note.startswith("Cached: the prediction counts what the map calls") for note in table.notes)
 
 
 def test_what_was_compared_are_the_same_questions(tmp_path: Path) -> None:

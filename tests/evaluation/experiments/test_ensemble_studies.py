@@ -161,7 +161,7 @@ def test_before_answers_are_marked_no_accuracy_is_shown(tmp_path: Path) -> None:
     (found,) = read_findings([written])
     (took,) = (table for table in found.tables if table.title == "What it took")
     assert found.tables[0] is took
-    assert "nobody has marked these open answers yet" in took.notes[0]
+    assert "these open answers are not marked yet" in took.notes[0]
     assert not any("difference" in said for said in found.conclusions)
     marked_by(written)
     shares = {row["examples"]: row["share right"].value for row in tables(written)["One draft"]}  # type: ignore[union-attr]

@@ -263,7 +263,7 @@ def test_where_the_rankings_agree_one_prompt_is_read(biased: tuple[Path, tuple[O
 def test_the_retrievers_that_stood_in_are_named(biased: tuple[Path, tuple[Outcome, ...], list[int]]) -> None:
     (said,) = integration.mirage_remarks(read_records(biased[0] / RECORDS))
     assert "MIRAGE fused four retrievers (BM25, Contriever, SPECTER, MedCPT)" in said
-    assert "here BM25 and minilm:1 over this library stood in" in said
+    assert "here BM25 and minilm:1 over this library replaced them" in said
     rag = [record for record in read_records(biased[0] / RECORDS) if record.arm == "rag"]
     assert integration.mirage_remarks(rag) == ()
 

@@ -121,7 +121,7 @@ def test_several_gold_documents_together() -> None:
     ("keys", "others", "k", "place", "message"),
     [
         ([], OTHERS, 8, 0, "no key passage"),
-        ([KEY], OTHERS[:6], 8, 0, "6 documents beside the key ones were found, k = 8 needs 7"),
+        ([KEY], OTHERS[:6], 8, 0, "6 documents other than the key ones were found, k = 8 needs 7"),
         ([passage("key"), passage("k2"), passage("k3")], OTHERS, 2, 0, "3 key passages do not fit among 2 documents"),
         ([passage("key", ordinal=i) for i in range(9)], OTHERS, 2, 0, "9 key passages do not fit among 2 documents"),
         ([KEY], OTHERS, 8, 101, "percentile from 0 to 100"),

@@ -197,7 +197,7 @@ def test_rankings_of_before_documents_were_counted_are_read_by_passages(tmp_path
     path.write_text(json.dumps(line) + "\n")
     (each,) = read_rankings(path)[1]
     assert each.count == "passages"
-    with pytest.raises(InputError, match=r"made otherwise \(count\): name another file"):
+    with pytest.raises(InputError, match=r"made with other settings \(count\)"):
         RankingStore(path, {**RECIPE, "count": "documents"})
 
 
@@ -271,7 +271,7 @@ def test_a_question_without_a_date_is_yielded_without_rankings(tmp_path: Path, r
 def test_rankings_made_otherwise_are_not_gone_on_with(tmp_path: Path, rankers: Rankers) -> None:
     path = tmp_path / "r.jsonl"
     all_of(record_rankings([QUESTION], "set", rankers, RankingStore(path, RECIPE)))
-    with pytest.raises(InputError, match=r"made otherwise \(depth, guard\): name another file"):
+    with pytest.raises(InputError, match=r"made with other settings \(depth, guard\)"):
         RankingStore(path, {"library": "l", "depth": 5, "guard": "none"})
 
 
@@ -287,7 +287,7 @@ def test_another_file_is_told(tmp_path: Path, line: str) -> None:
     path = tmp_path / "r.jsonl"
     path.write_text(line + "\n")
     for read in (lambda: RankingStore(path, RECIPE), lambda: read_rankings(path)):
-        with pytest.raises(InputError, match=r"line 1, is no recorded ranking: name another file"):
+        with pytest.raises(InputError, match=r"line 1, does not belong to a file of rankings"):
             read()
 
 
@@ -295,7 +295,7 @@ def test_an_unknown_field_is_told(tmp_path: Path, rankers: Rankers) -> None:
     path = tmp_path / "r.jsonl"
     all_of(record_rankings([QUESTION], "set", rankers, RankingStore(path, RECIPE)))
     path.write_text(json.dumps({**json.loads(path.read_text()), "verdict": True}) + "\n")
-    with pytest.raises(InputError, match="no recorded ranking"):
+    with pytest.raises(InputError, match="does not belong to a file of rankings"):
         read_rankings(path)
 
 

@@ -125,8 +125,8 @@ def _judging_of_run(run: RecordedRun) -> Judging:
 
 
 def tables(judgings: Mapping[str, Judging], *, remarks: Sequence[str] = (), seed: int = 0) -> tuple[Table, ...]:
-    """Build the tables of judged runs by model: the answers, the verdicts of people and models, how far these agree, and
-    the effect of an answer's place."""
+    """Build the tables of judged runs by model: the answers, the verdicts of people and models, how far these agree,
+    and the effect of an answer's place."""
     answers = _answers_table(judgings, remarks)
     if not any(map(_raters, judgings.values())):
         return (answers,)

@@ -116,7 +116,8 @@ def _answer_worth(gain: Difference | None, p: float | None, ratio: float | None)
     if gain is None or p is None:
         return "Unknown: RAG and BriefContext were not both asked."
     tokens = "" if ratio is None else f" It takes {ratio:.2f} times the tokens."
-    told = f"{100 * gain.value:+.1f} points against RAG ({_interval(gain)}; {format_p_equation(p)}, {gain.clusters} questions)"
+    test = f"{_interval(gain)}; {format_p_equation(p)}, {gain.clusters} questions"
+    told = f"{100 * gain.value:+.1f} points against RAG ({test})"
     if p <= ALPHA:
         return f"{'Yes, it answers better' if gain.value > 0 else 'No, it answers worse'}: {told}.{tokens}"
     if ratio is None or ratio < 1:

@@ -115,8 +115,8 @@ def _describe_run(run: RecordedRun) -> Iterator[str]:
     yield (
         f"{run.name}: population {arguments.get('population')} (populations are never compared, errata E5); chunks of "
         f"{arguments.get('chunk_tokens')} tokens of the encoder, {arguments.get('overlap')} shared by neighbours; "
-        f"search {settings.get('by')}, {settings.get('fusion_times') or 'a fixed number of'} times as many hits of each "
-        f"ranking fused as chunks requested, k of the fusion {settings.get('rrf_k')}, reranker {rerank or 'none'}."
+        f"search {settings.get('by')}, {settings.get('fusion_times') or 'a fixed number of'} times as many hits of "
+        f"each ranking fused as chunks requested, k of the fusion {settings.get('rrf_k')}, reranker {rerank or 'none'}."
     )
 
 

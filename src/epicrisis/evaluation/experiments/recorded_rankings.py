@@ -13,6 +13,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
+from pydantic import ConfigDict
+
 from epicrisis.components import open_library_search
 from epicrisis.dates import first_day
 from epicrisis.errors import InputError
@@ -106,7 +108,9 @@ def _restrict(ranking: ScoredIds, ids: set[str]) -> Scores:
 
 
 class RankingLine(StoredLine):
-    """A line of a file of recorded rankings: the fields of `QuestionRankings`."""
+    """A line of a file of recorded rankings: the fields of `QuestionRankings`, and no others."""
+
+    model_config = ConfigDict(extra="forbid")
 
     key: str
     dataset: str

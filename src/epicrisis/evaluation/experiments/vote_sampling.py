@@ -110,7 +110,7 @@ def split_sets(cases_by_model: Mapping[str, Iterable[T]]) -> dict[str, list[T]]:
 def vote_tables(
     build: Callable[..., tuple[Table, ...]], by: Sequence[str]
 ) -> Callable[[Runs, Sequence[str]], tuple[Table, ...]]:
-    """Adapt a function from outcomes to tables, so that it takes finished runs and adds their usage by these conditions.
+    """Adapt a function from outcomes to tables: it takes finished runs, and adds their usage by these conditions.
 
     Each set is separate, unless `set` is one of the conditions.
     """

@@ -198,7 +198,7 @@ class NoteTexts:
         self._notes: dict[str, Passage] = {}
 
     def read(self, passages: Sequence[Passage], patient: str | None) -> tuple[Passage, ...]:
-        """Return the passages with their texts, reading only notes of `patient`. Raises InputError for a missing one."""
+        """Return the passages with their texts, reading only notes of `patient`. Raises InputError if missing."""
         return tuple(passage if passage.text else self._read(passage, patient) for passage in passages)
 
     def _read(self, passage: Passage, patient: str | None) -> Passage:
