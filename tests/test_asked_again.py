@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from epicrisis.answers import Answer, ModelCalled, Notice, Retrieved
-from epicrisis.cli.screen import Screen
+from epicrisis.cli.event_display import EventDisplay
 from epicrisis.components import LibrarySearch
 from epicrisis.errors import EndpointUnreachable
 from epicrisis.evaluation.runs.record import read_records
@@ -187,7 +187,7 @@ def test_a_treatment_with_narrowed_and_whole_notes_is_asked_again(ward: LibraryS
 def test_which_asking_answered_stands_on_the_screen_in_json_and_in_a_run(ward: LibrarySearch, tmp_path: Path) -> None:
     answer, _ = asked(ward, found_in("angina"))
     out = io.StringIO()
-    Screen(Console(file=out, width=200)).answer(answer)
+    EventDisplay(Console(file=out, width=200)).answer(answer)
     assert "From the whole record: the notes that were left in by time did not answer it." in out.getvalue()
     assert to_json(answer)["narrowing"] == "lifted"
     records = RecordStore(tmp_path / "answers.jsonl", {})

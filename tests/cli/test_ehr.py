@@ -53,7 +53,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder,
         "--patients",
         2,
-        "--tokens-spread",
+        "--tokens",
         "4000,8000",
         "--questions-each",
         21,

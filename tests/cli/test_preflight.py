@@ -27,7 +27,7 @@ N = 60
 
 def run(*arguments: object) -> Result:
     app = typer.Typer(pretty_exceptions_enable=False)
-    preflight.register(app)
+    preflight.register(app, "Evaluate")
     return CliRunner().invoke(app, ["preflight", "calibrate", *map(str, arguments)])
 
 
@@ -131,8 +131,8 @@ def test_json_has_both_errors_and_what_is_saved(asked: tuple[Path, Path], librar
         "published",
         "-k",
         K,
-        "--partition",
-        "4",
+        "--setting",
+        "partition=4",
         "--json",
     )
     assert said.exit_code == 0, said.stderr

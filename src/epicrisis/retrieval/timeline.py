@@ -10,23 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from epicrisis.retrieval.expression_groups import find_unrestricted, group_by_family
 from epicrisis.retrieval.hospital_stays import NoteTime
-from epicrisis.retrieval.note_filtering import (
-    RULES,
-    AdmittedNotes,
-    DatedNoteFinder,
-    MentionFinder,
-    RecordTimeline,
-    note_ids,
-    select_notes,
-)
-from epicrisis.retrieval.time_expressions import (
-    NARROWING,
-    TimeExpression,
-    find_time_expressions,
-    find_unrestricted,
-    group_by_family,
-)
+from epicrisis.retrieval.note_filtering import RULES, AdmittedNotes
+from epicrisis.retrieval.record_timeline import DatedNoteFinder, MentionFinder, RecordTimeline, note_ids, select_notes
+from epicrisis.retrieval.time_expressions import NARROWING, TimeExpression, find_time_expressions
 
 
 @dataclass(frozen=True, slots=True)
